@@ -1,0 +1,81 @@
+# Everything here works from a clean clone: each target first makes the environment it needs.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+UV_VERSION := 0.13.8
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+# The names of an interpreter do not say that it runs: each candidate is tried.
+PYTHONS := $(PYTHON) python3.12 python3.13 python3.11 python3 \
+	/usr/bin/python3.12 /usr/bin/python3.13 /usr/bin/python3.11 /usr/bin/python3
+PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+
+.PHONY: help setup demo test up down lint bench lock env clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(INSTALLED) ## Install everything into .venv (first use of any other target does it too; PYTHON=… chooses)
+
+$(INSTALLED): requirements.txt pyproject.toml
+	@if ! $(BIN)/python -c '$(PROBE)' 2>/dev/null; then \
+		for python in $(PYTHONS); do \
+			if $$python -c '$(PROBE)' 2>/dev/null; then found=$$python; break; fi; \
+		done; \
+		if [ -z "$${found:-}" ]; then \
+			echo "No usable Python 3.11, 3.12 or 3.13 was found. Tried: $(PYTHONS)." >&2; \
+			echo "It needs its venv and ensurepip modules (Debian, Ubuntu: apt install python3-venv)." >&2; \
+			echo "Name another one with: make setup PYTHON=/path/to/python" >&2; \
+			exit 1; \
+		fi; \
+		echo "Creating .venv with $$($$found -V)"; \
+		$$found -m venv --clear .venv; \
+	fi
+	@echo "Installing the locked requirements into .venv"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@$(BIN)/uv pip sync --quiet --python $(BIN)/python requirements.txt
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
+	@touch $@
+
+demo: $(INSTALLED) ## Run the demonstration: five DAG runs on real data, compared with a batch computation
+	@$(BIN)/python -m tidegate.demo
+
+up: $(INSTALLED) ## Start the demonstration's Airflow and Postgres and leave them running for the browser
+	@$(BIN)/python -m tidegate.demo up
+
+down: $(INSTALLED) ## Stop what `make up` started
+	@$(BIN)/python -m tidegate.demo down
+
+test: $(INSTALLED) ## Run all tests (ARGS=… for pytest, such as ARGS="tests/protocol -x")
+	@$(BIN)/python -m pytest --durations=15 $(ARGS)
+
+lint: $(INSTALLED) ## Check style and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+bench: $(INSTALLED) ## Measure checkpoints beside Spark Structured Streaming (takes a while; best on an idle machine)
+	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+lock: $(INSTALLED) ## Resolve pyproject.toml into requirements.txt again
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --group dev --no-emit-index-url \
+		--custom-compile-command "make lock" --output-file requirements.txt pyproject.toml
+
+env: .env ## Write .env for docker compose, with random secrets (one that exists is kept)
+
+# 32 random bytes in URL-safe base64 are what a Fernet key must be, and fit the rest too.
+.env: | .env.example
+	@umask 077; while IFS= read -r line; do \
+		case "$$line" in \
+			*=RANDOM) echo "$${line%RANDOM}$$(head -c 32 /dev/urandom | base64 | tr '+/' '-_')" ;; \
+			*) echo "$$line" ;; \
+		esac; \
+	done < .env.example > $@
+	@echo "Wrote $@"
+
+clean: ## Remove the environment, caches and the demonstration's data
+	@if [ -e $(INSTALLED) ]; then $(BIN)/python -m tidegate.demo down; fi
+	@rm -rf .venv .tidegate .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,94 @@
+"""A Spark driver in a process of its own, to be killed or stopped: one whole checkpoint of the orders pipeline.
+
+Says `ready` when its session is up and `done` at the end, one line each, so that a test can choose its moment.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, cast
+
+SLOW_SECONDS = 3
+
+
+def _slowly(df: Any) -> Any:
+    """Takes a few seconds on the executors, so that there is a middle of the snapshot to die in."""
+
+    def wait(batches: Any) -> Any:
+        time.sleep(SLOW_SECONDS)
+        yield from batches
+
+    return df.mapInArrow(wait, df.schema)
+
+
+def main(home: str, database_url: str, request: str, slow: str) -> None:
+    from orders import orders_pipeline
+    from worlds import Judge
+
+    from tidegate import assembly
+    from tidegate.settings import Settings
+
+    root = Path(home)
+    settings = Settings(root, str(root / "checkpoints"), str(root / "cache"), root / "docs")
+    pipeline = orders_pipeline(root, slow=_slowly if slow == "slow" else None)
+    coordinator = assembly.open_coordinator(pipeline, settings, database_url)
+    region = assembly.open_region(pipeline, settings=settings)
+    print("ready", flush=True)
+    checkpoint_id = cast(Any, coordinator.trigger(request)).checkpoint_id
+    coordinator.snapshot(checkpoint_id, region)
+    coordinator.validate(checkpoint_id, Judge(True))
+    coordinator.finalize(checkpoint_id)
+    coordinator.notify(checkpoint_id)
+    print("done", flush=True)
+
+
+class Driver:
+    """The process, with its JVM in the same process group where Spark is local."""
+
+    def __init__(self, home: Path, database_url: str, request: str, spark: dict[str, str], slow: bool = False) -> None:
+        arguments = [str(home), database_url, request, "slow" if slow else "fast"]
+        self.errors = (home / f"driver-{request}-{time.monotonic_ns()}.log").open("w+")
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, **spark, "PYTHONPATH": str(Path(__file__).parent)},
+        )
+
+    def wait_ready(self) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n", self._log()
+
+    def send(self, number: signal.Signals) -> None:
+        """To Python and, where there is one, its JVM; a process that has ended is left alone."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, number)
+
+    def wait(self, seconds: float = 120) -> int:
+        code = self._process.wait(seconds)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        return code
+
+    def finish(self) -> None:
+        """Run to the end, which must be a good one."""
+        code = self.wait()
+        assert code == 0, self._log()
+
+    def close(self) -> None:
+        self.send(signal.SIGKILL)
+        self.wait()
+        self.errors.close()
+
+    def _log(self) -> str:
+        self.errors.flush()
+        return Path(self.errors.name).read_text()[-4000:]
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

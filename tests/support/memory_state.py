@@ -1,0 +1,88 @@
+"""What the in-memory store holds about one pipeline, and what of it is live."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.records import (
+    CheckpointRecord,
+    CompactedRun,
+    Deletion,
+    HandleKind,
+    StateHandle,
+    SubtaskId,
+    SubtaskRecord,
+    Verdict,
+)
+
+
+@dataclass(slots=True)
+class PipelineState:
+    """Everything about one pipeline. Values are never changed in place, so a shallow copy is a savepoint."""
+
+    last_checkpoint_id: int = 0
+    checkpoints: dict[int, CheckpointRecord] = field(default_factory=dict)
+    subtasks: dict[int, dict[SubtaskId, SubtaskRecord]] = field(default_factory=dict)
+    verdicts: dict[int, list[Verdict]] = field(default_factory=dict)
+    compactions: dict[str, CompactedRun] = field(default_factory=dict)
+    deletions: dict[Deletion, None] = field(default_factory=dict)
+    swept: frozenset[int] = frozenset()
+
+    def copy(self) -> "PipelineState":
+        return PipelineState(
+            self.last_checkpoint_id,
+            dict(self.checkpoints),
+            dict(self.subtasks),
+            dict(self.verdicts),
+            dict(self.compactions),
+            dict(self.deletions),
+            self.swept,
+        )
+
+    def handles(self, checkpoint_id: int) -> Iterator[tuple[Deletion, StateHandle]]:
+        for record in self.subtasks.get(checkpoint_id, {}).values():
+            for handle in record.snapshot.handles:
+                yield file_of(record.subtask, handle), handle
+
+    def live(self) -> Iterator[tuple[int, int, Deletion]]:
+        """Who refers to it (0: a compacted run), who created it, and what: see `tables.LIVE_REFERENCES`."""
+        for id_, checkpoint in self.checkpoints.items():
+            for file, handle in self.handles(id_):
+                if _keeps(checkpoint, handle.kind):
+                    yield id_, handle.created_by, file
+            if checkpoint.status is Status.COMPLETED and checkpoint.metadata_path is not None:
+                yield id_, id_, Deletion("storage", checkpoint.metadata_path)
+        for run in self.compactions.values():
+            yield 0, run.handle.created_by, Deletion("storage", run.handle.path)
+
+
+def _keeps(checkpoint: CheckpointRecord, kind: HandleKind) -> bool:
+    match checkpoint.status:
+        case Status.IN_PROGRESS:
+            return True
+        case Status.COMPLETED:
+            return kind is not HandleKind.EXCHANGE
+        case Status.SUBSUMED:
+            return checkpoint.notified_at is None and kind is HandleKind.STAGED
+        case _:
+            return False
+
+
+def file_of(subtask: SubtaskId, handle: StateHandle) -> Deletion:
+    staged = handle.kind is HandleKind.STAGED
+    return Deletion(f"sink:{subtask.operator_id}" if staged else "storage", handle.path)
+
+
+def read_subtasks(
+    state: PipelineState, checkpoint_id: int, only: Iterable[SubtaskId] | None = None
+) -> dict[SubtaskId, SubtaskRecord]:
+    held = state.subtasks.get(checkpoint_id, {})
+    named = held.keys() if only is None else held.keys() & set(only)
+    return {subtask: held[subtask] for subtask in sorted(named)}
+
+
+def as_json(value: Any) -> Any:
+    """As it comes back from a JSON column."""
+    return json.loads(json.dumps(dict(value) if isinstance(value, Mapping) else value, allow_nan=False))

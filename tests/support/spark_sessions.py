@@ -1,0 +1,76 @@
+"""Pytest plugin: one Spark session for all tests of a run, and a Spark Connect server for those that ask."""
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tidegate.spark.java import find_java
+from tidegate.spark.session import SparkSettings, open_session
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A classic session on two cores, set up as a region's own; a Spark task that fails is tried once more."""
+    conf = {"spark.driver.memory": "1g", "spark.log.level": "OFF"}
+    session = open_session(SparkSettings(master="local[2,2]", conf=conf))
+    logging.getLogger("py4j").setLevel(logging.ERROR)  # it logs while the interpreter ends
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Spark Connect server in a process group of its own, on a free loopback port."""
+    import pyspark
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    home = tmp_path_factory.mktemp("connect")
+    confs = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.python.unix.domain.socket.enabled": "true",
+    }
+    command = [str(Path(pyspark.__path__[0]) / "bin" / "spark-submit")]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--name", "connect"]
+    command += ["--master", "local[2]", "--driver-memory", "1g"]
+    command += [part for key, value in confs.items() for part in ("--conf", f"{key}={value}")]
+    environment = {
+        **os.environ,
+        "JAVA_HOME": str(find_java()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    with (home / "server.log").open("w") as log:
+        server = subprocess.Popen(
+            [*command, "spark-internal"], stdout=log, stderr=log, env=environment, cwd=home, start_new_session=True
+        )
+    try:
+        _wait_for(port, server, home / "server.log")
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+
+
+def _wait_for(port: int, server: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        assert server.poll() is None, log.read_text()[-3000:]
+        with socket.socket() as attempt:
+            if attempt.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.2)
+    raise TimeoutError(log.read_text()[-3000:])

@@ -1,0 +1,204 @@
+"""A world for the coordinator without Spark: a clock that is set, storage and sinks in memory, and everything that can
+die on request. The coordinator, the graph and the store under test are the real ones.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+from records import T0
+
+from tidegate.config import CheckpointConfig
+from tidegate.expectations import expect, suite
+from tidegate.pipeline import Pipeline
+from tidegate.ports import CheckpointStore, SinkInput, StoreTransaction
+from tidegate.protocol.errors import StateIntegrityError, UnknownOutcomeError
+from tidegate.protocol.records import (
+    CheckpointRecord,
+    CompactedRun,
+    Snapshot,
+    StateHandle,
+    SubtaskId,
+    SubtaskRecord,
+    Verdict,
+)
+from tidegate.protocol.snapshot import SnapshotTask
+
+
+class Crash(BaseException):
+    """The process is gone. Not an Exception, so that no handler in the code under test can survive it."""
+
+
+class ManualClock:
+    def __init__(self) -> None:
+        self.time: datetime = T0
+
+    def now(self) -> datetime:
+        return self.time
+
+    def advance(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+
+
+class MemoryStorage:
+    """Checkpoint storage as a dictionary."""
+
+    url = "memory://"
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def write(self, path: str, content: bytes) -> None:
+        self.files[path] = content
+
+    def read(self, path: str) -> bytes:
+        if path not in self.files:
+            raise StateIntegrityError(path)
+        return self.files[path]
+
+    def list(self, prefix: str) -> list[str]:
+        return sorted(path for path in self.files if path.startswith(prefix + "/"))
+
+    def delete(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.files.pop(path, None)
+
+
+class MemorySink:
+    """Remembers what is staged and what is visible; commit moves staged files, as a rename would."""
+
+    input = SinkInput.CHANGES
+
+    def __init__(self) -> None:
+        self.staged: dict[str, int] = {}  # path -> checkpoint
+        self.visible: dict[int, tuple[str, ...]] = {}
+        self.before_commit: Any = lambda checkpoint_id: None
+
+    def writer(self) -> Any:
+        raise AssertionError("this world stages by itself")
+
+    def read_staged(self, spark: Any, staged: Sequence[StateHandle]) -> Any:
+        raise AssertionError("this world has no frames")
+
+    def commit(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> None:
+        self.before_commit(checkpoint_id)
+        paths = tuple(handle.path for handle in staged)
+        if checkpoint_id in self.visible:
+            assert self.visible[checkpoint_id] == paths
+            return
+        for path in paths:
+            del self.staged[path]  # a KeyError: something deleted rows that were promised
+        self.visible[checkpoint_id] = paths
+
+    def staged_paths(self, checkpoint_id: int) -> list[str]:
+        return sorted(path for path, created in self.staged.items() if created == checkpoint_id)
+
+    def discard(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.staged.pop(path, None)
+
+    def describe(self) -> dict[str, Any]:
+        return {"type": "MemorySink"}
+
+
+class SplitSource:
+    """A source that only has splits; what it would read is of no interest to the coordinator."""
+
+    schema = "k bigint"
+
+    def __init__(self, splits: int = 2) -> None:
+        self._splits = splits
+
+    def num_splits(self) -> int:
+        return self._splits
+
+    def describe(self) -> dict[str, Any]:
+        return {"type": "SplitSource"}
+
+
+class CapturingRegion:
+    """Takes the task and stops, as a region does whose driver is killed before it acknowledged anything."""
+
+    def __init__(self, check: Any = lambda task: None) -> None:
+        self.task: SnapshotTask | None = None
+        self._check = check
+
+    def snapshot(self, task: SnapshotTask, acknowledge: Any) -> None:
+        self._check(task)
+        self.task = task
+
+    def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> list[CompactedRun]:
+        return []
+
+    def frame(self, target: str, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
+        return None
+
+
+class Judge:
+    """A validator whose verdict is said beforehand: True, False, None (the judgement fails) or `missing`."""
+
+    def __init__(self, verdict: bool | str | None) -> None:
+        self.verdict = verdict
+        self.asked = 0
+
+    def validate(self, checkpoint: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Sequence[Verdict]:
+        self.asked += 1
+        if self.verdict == "missing":
+            return []
+        error = "it broke" if self.verdict is None else None
+        return [Verdict("sink:out", "s", self.verdict, 1, 0 if self.verdict else 1, error=error)]  # type: ignore[arg-type]
+
+
+class MortalStore:
+    """A store whose transactions can end in a crash or a lost connection, at a chosen one, before or after the commit."""
+
+    def __init__(self, store: CheckpointStore) -> None:
+        self._store = store
+        self.plan: tuple[int, str] | None = None  # how many transactions from now, and how
+        self.transactions = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    @contextmanager
+    def transaction(self, pipeline_id: str) -> Iterator[StoreTransaction]:
+        self.transactions += 1
+        how = None
+        if self.plan is not None:
+            left, kind = self.plan
+            self.plan = (left - 1, kind) if left else None
+            how = None if left else kind
+        with self._store.transaction(pipeline_id) as tx:
+            yield tx
+            if how == "crash before commit":
+                raise Crash(how)
+            if how == "connection lost before commit":
+                raise UnknownOutcomeError(how)
+        if how == "crash after commit":
+            raise Crash(how)
+        if how == "connection lost after commit":
+            raise UnknownOutcomeError(how)
+
+
+DEATHS = (
+    "crash before commit",
+    "crash after commit",
+    "connection lost before commit",
+    "connection lost after commit",
+)
+
+
+def small_pipeline(sink: MemorySink, name: str = "p", retained: int = 2, parallelism: int = 2) -> Pipeline:
+    """Two splits, one operator, one judged sink."""
+    pipeline = Pipeline(
+        name, parallelism=parallelism, max_parallelism=8, checkpoints=CheckpointConfig("10 min", retained=retained)
+    )
+    stream = pipeline.source("src", SplitSource())  # type: ignore[arg-type]
+
+    @pipeline.keyed("op", inputs=[stream], key=["k"], state="k bigint, n bigint")
+    def keep(batch: Any, state: Any) -> Any:
+        return batch
+
+    keep.sink("out", sink, expect=suite("s", expect("column_to_exist", column="k")))
+    return pipeline
