@@ -1,0 +1,7 @@
+"""The checkpoint protocol as pure decisions: facts in, a closed set of outcomes out, no effects.
+
+Everything here imports the standard library only and reads no clock, no environment and no randomness; they arrive as
+arguments. Reading order: `records` (the nouns), `lifecycle` (what may follow what), `reasons` and `errors`, then one
+file a step: `trigger`, `snapshot`, `acknowledge`, `validate`, `finalize`, `notify`, `abort`, `restore`, and what they
+lean on: `admission`, `retention`, `barriers`, `keygroups`.
+"""

@@ -1,0 +1,60 @@
+"""The acknowledge step: which reported snapshots count (protocol.md section 5.1)."""
+
+from collections.abc import Mapping, Sequence
+
+from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.records import (
+    Acknowledgement,
+    AcknowledgeResult,
+    CheckpointRecord,
+    Deletion,
+    HandleKind,
+    SubtaskId,
+    SubtaskRecord,
+)
+
+
+def decide_acknowledgements(
+    record: CheckpointRecord | None,
+    expected: Mapping[SubtaskId, SubtaskRecord],
+    acknowledgements: Sequence[Acknowledgement],
+) -> list[AcknowledgeResult]:
+    """One answer per acknowledgement, in order. An attempt that is not the subtask's current one is `UNKNOWN`: its
+    driver was given up, and what it wrote may differ from what its successor writes. Performs no I/O.
+    """
+    results: list[AcknowledgeResult] = []
+    counted = {subtask for subtask, known in expected.items() if known.acknowledged_at is not None}
+    for acknowledgement in acknowledgements:
+        known = expected.get(acknowledgement.subtask)
+        if record is None or known is None:
+            results.append(AcknowledgeResult.UNKNOWN)
+        elif record.status is not Status.IN_PROGRESS:
+            results.append(AcknowledgeResult.DISCARDED)
+        elif acknowledgement.attempt != known.attempt:
+            results.append(AcknowledgeResult.UNKNOWN)
+        elif acknowledgement.subtask in counted:
+            results.append(AcknowledgeResult.DUPLICATE)
+        else:
+            counted.add(acknowledgement.subtask)
+            results.append(AcknowledgeResult.SUCCESS)
+    return results
+
+
+def garbage_of(
+    checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], results: Sequence[AcknowledgeResult]
+) -> list[Deletion]:
+    """The files that came with acknowledgements that do not count. Files carried over from older checkpoints are not
+    the reporter's to give up; nor is anything of a duplicate, whose files the first report owns."""
+    unwanted = {AcknowledgeResult.UNKNOWN, AcknowledgeResult.DISCARDED}
+    return [
+        Deletion(owner_of(acknowledgement.subtask.operator_id, handle.kind), handle.path)
+        for acknowledgement, result in zip(acknowledgements, results, strict=True)
+        if result in unwanted
+        for handle in acknowledgement.snapshot.handles
+        if handle.created_by == checkpoint_id
+    ]
+
+
+def owner_of(operator_id: str, kind: HandleKind) -> str:
+    """Who can delete a file: the checkpoint storage, or the sink that staged it."""
+    return f"sink:{operator_id}" if kind is HandleKind.STAGED else "storage"

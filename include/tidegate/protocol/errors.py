@@ -1,0 +1,106 @@
+"""The errors a user can meet, all under `CheckpointError`.
+
+A message says what happened, to which pipeline, checkpoint or file, what is safe, and what to do next.
+"""
+
+from tidegate.protocol.reasons import FailureReason
+
+
+class CheckpointError(Exception):
+    """Base of every error Tidegate raises. `reason` is what the checkpoint is aborted with if this ends it."""
+
+    reason: FailureReason = FailureReason.TASK_FAILURE
+
+
+class PipelineDefinitionError(CheckpointError):
+    """The pipeline as written cannot run: an illegal name, a cycle, an unknown column, a bad option."""
+
+
+class ConfigurationError(CheckpointError):
+    """A setting, connection or command-line argument is missing or makes no sense."""
+
+
+class PipelineNotFoundError(CheckpointError):
+    """No pipeline of that name is known."""
+
+
+class CheckpointNotFoundError(CheckpointError):
+    """No checkpoint of that id is known for the pipeline."""
+
+
+class CheckpointNotInProgressError(CheckpointError):
+    """A step was asked of a checkpoint that has already ended in another way; it carries the recorded cause."""
+
+
+class CheckpointDeclinedError(CheckpointError):
+    """A subtask could not take its snapshot."""
+
+    reason = FailureReason.CHECKPOINT_DECLINED
+
+
+class CheckpointExpiredError(CheckpointError):
+    """The deadline passed before every subtask had acknowledged."""
+
+    reason = FailureReason.CHECKPOINT_EXPIRED
+
+
+class SupersededAttemptError(CheckpointError):
+    """This attempt is no longer the current one: a later one has taken over, and nothing this one wrote counts."""
+
+
+class ValidationFailedError(CheckpointError):
+    """Staged data or state did not meet its expectations, or the judgement itself failed or is missing."""
+
+    reason = FailureReason.VALIDATION_FAILED
+
+
+class FinalizeError(CheckpointError):
+    """The commit point was not reached; the previous checkpoint is still the latest."""
+
+    reason = FailureReason.FINALIZE_CHECKPOINT_FAILURE
+
+
+class UnknownOutcomeError(CheckpointError):
+    """The connection was lost while a transaction committed: it may or may not have landed. Nothing was deleted."""
+
+    reason = FailureReason.FINALIZE_CHECKPOINT_FAILURE
+
+
+class StoreUnavailableError(CheckpointError):
+    """The database cannot be reached. Nothing was changed by the step that met this."""
+
+
+class StorageError(CheckpointError):
+    """Checkpoint storage or a staging area cannot be read or written (disk full, permission, network)."""
+
+    reason = FailureReason.CHECKPOINT_ASYNC_EXCEPTION
+
+
+class StateIntegrityError(CheckpointError):
+    """A file of state is missing, truncated or differs from its checksum."""
+
+    reason = FailureReason.CHECKPOINT_DECLINED
+
+
+class StateSchemaError(CheckpointError):
+    """The state on storage and the pipeline's definition disagree on columns, types, keys or max parallelism."""
+
+    reason = FailureReason.CHECKPOINT_DECLINED
+
+
+class SourceChangedError(CheckpointError):
+    """Something that was already read has changed or vanished; reading on would lose or double rows."""
+
+    reason = FailureReason.CHECKPOINT_DECLINED
+
+
+class MalformedRowsError(CheckpointError):
+    """A source met rows that do not fit its schema and was told to fail."""
+
+    reason = FailureReason.CHECKPOINT_DECLINED
+
+
+class SinkError(CheckpointError):
+    """A sink could not stage or commit its rows."""
+
+    reason = FailureReason.CHECKPOINT_ASYNC_EXCEPTION

@@ -1,0 +1,45 @@
+"""Key groups: the unit in which keyed state moves when the parallelism changes (design.md section 4).
+
+A key group is the high bits of the key's 64-bit hash, so it is monotonic in the hash, and a subtask, which owns a
+contiguous range of key groups, owns a contiguous range of hashes.
+"""
+
+from dataclasses import dataclass
+
+HASH_BITS = 64
+MAX_PARALLELISM_LIMIT = 32768
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroupRange:
+    """Key groups `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+    def overlaps(self, other: "KeyGroupRange") -> bool:
+        return self.first <= other.last and other.first <= self.last
+
+
+def key_group_of(key_hash: int, max_parallelism: int) -> int:
+    """The key group of an unsigned 64-bit key hash."""
+    return ((key_hash >> 32) * max_parallelism) >> 32
+
+
+def subtask_of(key_group: int, parallelism: int, max_parallelism: int) -> int:
+    """The index of the subtask that owns a key group (protocol.md section 14)."""
+    return key_group * parallelism // max_parallelism
+
+
+def key_groups_of(subtask_index: int, parallelism: int, max_parallelism: int) -> KeyGroupRange:
+    """The key groups a subtask owns: `[ceil(i*G/p), floor(((i+1)*G - 1)/p)]` (protocol.md section 14)."""
+    first = -(-subtask_index * max_parallelism // parallelism)
+    last = ((subtask_index + 1) * max_parallelism - 1) // parallelism
+    return KeyGroupRange(first, last)
+
+
+def hashes_of(groups: KeyGroupRange, max_parallelism: int) -> tuple[int, int]:
+    """The smallest and largest unsigned hash that fall into the key groups, both included."""
+    low = -(-(groups.first << 32) // max_parallelism) << 32
+    high = (-(-((groups.last + 1) << 32) // max_parallelism) << 32) - 1
+    return low, high

@@ -1,0 +1,51 @@
+"""The life of a checkpoint: one table of legal transitions, and nothing else decides what may follow what.
+
+`status` is what everybody sees, Flink's three values and the two that a completed checkpoint may come to later;
+`phase` is how far it got on the way (design.md section 1). The store repeats the table as CHECK constraints and makes
+each transition a conditional update, so a lost race is an update of no rows.
+"""
+
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    IN_PROGRESS = "IN_PROGRESS"  # recorded; neither its data nor its state counts yet
+    COMPLETED = "COMPLETED"  # past the commit point; a restore may start from it
+    FAILED = "FAILED"  # aborted; the previous checkpoint is still the latest
+    SUBSUMED = "SUBSUMED"  # completed, and pushed out of the retained ones by a newer one
+    DISCARDED = "DISCARDED"  # subsumed, and its files are gone
+
+
+class Phase(StrEnum):
+    TRIGGERED = "TRIGGERED"  # expected subtasks and deadline are recorded
+    ACKNOWLEDGED = "ACKNOWLEDGED"  # every expected subtask has reported its snapshot
+    VALIDATED = "VALIDATED"  # every verdict is in and good
+
+
+Stage = tuple[Status, Phase]
+
+TRANSITIONS: dict[Stage, frozenset[Stage]] = {
+    (Status.IN_PROGRESS, Phase.TRIGGERED): frozenset(
+        {(Status.IN_PROGRESS, Phase.ACKNOWLEDGED), (Status.FAILED, Phase.TRIGGERED)}
+    ),
+    (Status.IN_PROGRESS, Phase.ACKNOWLEDGED): frozenset(
+        {(Status.IN_PROGRESS, Phase.VALIDATED), (Status.FAILED, Phase.ACKNOWLEDGED)}
+    ),
+    (Status.IN_PROGRESS, Phase.VALIDATED): frozenset(
+        {(Status.COMPLETED, Phase.VALIDATED), (Status.FAILED, Phase.VALIDATED)}
+    ),
+    (Status.COMPLETED, Phase.VALIDATED): frozenset({(Status.SUBSUMED, Phase.VALIDATED)}),
+    (Status.SUBSUMED, Phase.VALIDATED): frozenset({(Status.DISCARDED, Phase.VALIDATED)}),
+    (Status.DISCARDED, Phase.VALIDATED): frozenset(),
+    (Status.FAILED, Phase.TRIGGERED): frozenset(),
+    (Status.FAILED, Phase.ACKNOWLEDGED): frozenset(),
+    (Status.FAILED, Phase.VALIDATED): frozenset(),
+}
+
+#: Past the commit point: the checkpoint's effects hold for ever, whether or not its state is still kept.
+COMMITTED = frozenset({Status.COMPLETED, Status.SUBSUMED, Status.DISCARDED})
+
+
+def is_legal(before: Stage, after: Stage) -> bool:
+    """Whether a checkpoint may go from one stage straight to the other."""
+    return after in TRANSITIONS.get(before, frozenset())

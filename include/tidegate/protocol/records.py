@@ -1,0 +1,188 @@
+"""The nouns of the protocol: what is recorded about a checkpoint and what its parts report.
+
+All are immutable values. Sizes are bytes, durations milliseconds, timestamps timezone-aware UTC; -1 means "not
+reported" as in protocol.md section 19.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from tidegate.protocol.keygroups import KeyGroupRange
+from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.reasons import FailureReason
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SubtaskId:
+    """One of the `parallelism` slices of an operator. A source's subtasks are its splits, in their order."""
+
+    operator_id: str
+    subtask_index: int
+
+    def __str__(self) -> str:
+        return f"{self.operator_id}/{self.subtask_index}"
+
+
+class HandleKind(StrEnum):
+    RUN = "RUN"  # sorted keyed state, on checkpoint storage; carried from checkpoint to checkpoint
+    POSITION = "POSITION"  # what a source split has read, on checkpoint storage; carried likewise
+    EXCHANGE = "EXCHANGE"  # rows on their way to a downstream operator, on checkpoint storage; this checkpoint only
+    STAGED = "STAGED"  # what a sink will make visible (a committable), below the sink's own root
+
+
+@dataclass(frozen=True, slots=True)
+class StateHandle:
+    """Where a piece of a snapshot lies.
+
+    `path` is relative: to the checkpoint storage's root, or for `STAGED` to the sink's. `checksum` is the SHA-256 of
+    the file in hex, so that `sha256sum` can check it. `created_by` is the checkpoint that wrote the file; a handle
+    with an older one is carried over. `details` is what the writer needs to find again (small, JSON).
+    """
+
+    path: str
+    kind: HandleKind
+    rows: int
+    bytes: int
+    checksum: str
+    created_by: int
+    key_groups: KeyGroupRange | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskMetrics:
+    """What a subtask reports beside its snapshot (protocol.md section 19)."""
+
+    start_delay: int = -1
+    alignment_duration: int = -1
+    sync_duration: int = -1
+    async_duration: int = -1
+    processed_bytes: int = -1
+    persisted_bytes: int = -1
+    rows_in: int = -1
+    rows_out: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A subtask's part of a checkpoint: its files, old ones included, and for a source split its position (JSON)."""
+
+    handles: tuple[StateHandle, ...] = ()
+    position: Mapping[str, Any] | None = None
+
+    def state_size(self) -> int:
+        """Bytes referenced, files of older checkpoints included ("full size")."""
+        return sum(handle.bytes for handle in self.handles)
+
+    def checkpointed_size(self, checkpoint_id: int) -> int:
+        """Bytes newly written by this checkpoint."""
+        return sum(handle.bytes for handle in self.handles if handle.created_by == checkpoint_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """A subtask's report that its snapshot is safe on storage. Counts only if `attempt` is the subtask's current one."""
+
+    subtask: SubtaskId
+    attempt: int
+    snapshot: Snapshot
+    metrics: SubtaskMetrics = SubtaskMetrics()
+
+
+class AcknowledgeResult(StrEnum):
+    """The four answers to an acknowledgement (protocol.md section 5.1)."""
+
+    SUCCESS = "SUCCESS"  # first of this attempt: counted, state kept
+    DUPLICATE = "DUPLICATE"  # same attempt again: nothing changes, the first one owns the state
+    UNKNOWN = "UNKNOWN"  # not expected, or of another attempt: its new files are garbage
+    DISCARDED = "DISCARDED"  # the checkpoint has ended: its new files are garbage
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorPlan:
+    """An operator as a checkpoint expects it."""
+
+    operator_id: str
+    parallelism: int
+    max_parallelism: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskRecord:
+    """A subtask's row: expected, and perhaps acknowledged. `attempt` 0 = nobody was asked yet."""
+
+    subtask: SubtaskId
+    attempt: int
+    acknowledged_at: datetime | None = None
+    snapshot: Snapshot = Snapshot()
+    metrics: SubtaskMetrics = SubtaskMetrics()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRecord:
+    """A checkpoint's row. `request_id` names who asked (an Airflow `run_id`); a request never completes twice."""
+
+    pipeline_id: str
+    checkpoint_id: int
+    request_id: str
+    periodic: bool
+    status: Status
+    phase: Phase
+    triggered_at: datetime
+    deadline: datetime
+    num_subtasks: int
+    num_acknowledged: int = 0
+    operators: tuple[OperatorPlan, ...] = ()
+    acknowledged_at: datetime | None = None
+    validated_at: datetime | None = None
+    completed_at: datetime | None = None
+    failed_at: datetime | None = None
+    failure_reason: FailureReason | None = None
+    failure_message: str | None = None
+    notified_at: datetime | None = None
+    metadata_path: str | None = None
+    state_size: int = 0
+    checkpointed_size: int = 0
+
+    def moved(self, **changes: Any) -> "CheckpointRecord":
+        """A copy with some fields changed; the caller answers for the transition being legal."""
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the validator found about one target (`sink:NAME`, `state:NAME` or `check:NAME`).
+
+    `success` None means that the judgement itself failed; `error` then says how. `results` is one JSON object per
+    expectation, with `type`, `kwargs`, `success`, `observed`, `element_count`, `unexpected_count`, `unexpected_percent`,
+    `unexpected_samples`, `unexpected_rows` (their keys), `details` and `error`.
+    """
+
+    target: str
+    suite: str
+    success: bool | None
+    evaluated: int
+    failed: int
+    results: tuple[Mapping[str, Any], ...] = ()
+    error: str | None = None
+    docs_path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedRun:
+    """A run that holds what `replaces` (paths of runs, oldest first) hold together; used from the next checkpoint on."""
+
+    subtask: SubtaskId
+    handle: StateHandle
+    replaces: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A file nothing refers to any more. `owner` is `storage`, or `sink:NAME` for a path below that sink's root."""
+
+    owner: str
+    path: str

@@ -1,0 +1,123 @@
+"""The restore step of every checkpoint: from which snapshots its subtasks go on.
+
+A checkpoint always starts from the latest completed one, whole. No data moves: a subtask opens the runs that overlap
+its key groups, also when the parallelism has changed (design.md section 4).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tidegate.protocol.errors import StateSchemaError
+from tidegate.protocol.keygroups import key_groups_of
+from tidegate.protocol.records import (
+    CheckpointRecord,
+    CompactedRun,
+    HandleKind,
+    OperatorPlan,
+    Snapshot,
+    StateHandle,
+    SubtaskId,
+)
+
+
+def restore_snapshots(
+    latest: CheckpointRecord | None,
+    snapshots: Mapping[SubtaskId, Snapshot],
+    operators: Sequence[OperatorPlan],
+    compactions: Sequence[CompactedRun],
+) -> dict[SubtaskId, Snapshot]:
+    """What each subtask of `operators` starts from; operators unknown to `latest` start empty.
+
+    Raises `StateSchemaError` if an operator's max parallelism changed: its key groups would mean something else.
+    """
+    if latest is None:
+        return {}
+    old = {plan.operator_id: plan for plan in latest.operators}
+    compacted = apply_compactions(snapshots, compactions)
+    restored: dict[SubtaskId, Snapshot] = {}
+    for plan in operators:
+        before = old.get(plan.operator_id)
+        if before is None:
+            continue
+        if before.max_parallelism != plan.max_parallelism:
+            raise StateSchemaError(
+                f"Operator {plan.operator_id} of pipeline {latest.pipeline_id} was checkpointed with max_parallelism "
+                f"{before.max_parallelism} and is now defined with {plan.max_parallelism}. Key groups depend on it, so it "
+                f"cannot change while the state is kept. Nothing was changed; set max_parallelism={before.max_parallelism}."
+            )
+        restored |= _same(before, compacted) if before == plan else _rescaled(before, plan, compacted)
+    return restored
+
+
+def _same(plan: OperatorPlan, snapshots: Mapping[SubtaskId, Snapshot]) -> dict[SubtaskId, Snapshot]:
+    ids = (SubtaskId(plan.operator_id, index) for index in range(plan.parallelism))
+    return {subtask: _carried(snapshots[subtask]) for subtask in ids if subtask in snapshots}
+
+
+def _rescaled(
+    before: OperatorPlan, plan: OperatorPlan, snapshots: Mapping[SubtaskId, Snapshot]
+) -> dict[SubtaskId, Snapshot]:
+    """Keyed state by key-group overlap. Positions stay with their split (a source answers for changed splits itself);
+    staged files are whole per old subtask and cannot be shared out, so a sink stages anew."""
+    runs = _unique(
+        handle
+        for index in range(before.parallelism)
+        for handle in snapshots.get(SubtaskId(plan.operator_id, index), Snapshot()).handles
+        if handle.kind is HandleKind.RUN
+    )
+    result = {}
+    for index in range(plan.parallelism):
+        subtask = SubtaskId(plan.operator_id, index)
+        groups = key_groups_of(index, plan.parallelism, plan.max_parallelism)
+        mine = tuple(run for run in runs if run.key_groups is None or run.key_groups.overlaps(groups))
+        old = snapshots.get(subtask, Snapshot())
+        positions = tuple(handle for handle in old.handles if handle.kind is HandleKind.POSITION)
+        result[subtask] = Snapshot(mine + positions, old.position)
+    return result
+
+
+def _unique(handles: Iterable[StateHandle]) -> list[StateHandle]:
+    """Runs shared by several subtasks once, oldest first. Runs of one key are written in order of checkpoints, and those
+    of the same checkpoint never overlap, so the checkpoint's id is order enough."""
+    by_path = {handle.path: handle for handle in handles}
+    return sorted(by_path.values(), key=_age)
+
+
+def _age(handle: StateHandle) -> tuple[int, str]:
+    return int(handle.details.get("newest", handle.created_by)), handle.path
+
+
+def _carried(snapshot: Snapshot) -> Snapshot:
+    """Rows on their way to a downstream operator were consumed before the barrier and are no part of the state."""
+    return Snapshot(
+        tuple(handle for handle in snapshot.handles if handle.kind is not HandleKind.EXCHANGE), snapshot.position
+    )
+
+
+def apply_compactions(
+    snapshots: Mapping[SubtaskId, Snapshot], compactions: Sequence[CompactedRun]
+) -> dict[SubtaskId, Snapshot]:
+    """Put each compacted run in the place of the consecutive runs it replaces, where all of them are still there."""
+    result = dict(snapshots)
+    for compaction in compactions:
+        snapshot = result.get(compaction.subtask)
+        if snapshot is None:
+            continue
+        paths = [handle.path for handle in snapshot.handles]
+        count = len(compaction.replaces)
+        starts = [at for at in range(len(paths)) if tuple(paths[at : at + count]) == compaction.replaces]
+        if starts:
+            handles = snapshot.handles
+            at = starts[0]
+            merged = (*handles[:at], compaction.handle, *handles[at + count :])
+            result[compaction.subtask] = Snapshot(merged, snapshot.position)
+    return result
+
+
+def choose_obsolete(snapshots: Mapping[SubtaskId, Snapshot], compactions: Sequence[CompactedRun]) -> list[CompactedRun]:
+    """Compactions that can no longer be applied to the latest checkpoint: already used, or overtaken."""
+    applied = {
+        compaction.handle.path
+        for compaction in compactions
+        if apply_compactions(snapshots, [compaction]) != dict(snapshots)
+    }
+    return [compaction for compaction in compactions if compaction.handle.path not in applied]

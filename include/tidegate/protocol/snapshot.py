@@ -1,0 +1,65 @@
+"""The snapshot step: what a region is asked to do for a checkpoint, by a first attempt or a later one.
+
+A later attempt does not redo what was acknowledged, and must read exactly the same cut: source splits acknowledge before
+any operator runs, so either the cut is on record and is replayed, or nothing that depends on it counts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidegate.protocol.errors import CheckpointNotInProgressError
+from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
+from tidegate.protocol.records import CheckpointRecord, Snapshot, SubtaskId, SubtaskRecord
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotTask:
+    """What a region needs to take its part of a checkpoint.
+
+    `attempts` holds the subtasks still to be acknowledged and their current attempt; `restored` the snapshots of the
+    latest completed checkpoint, compactions applied; `acknowledged` what earlier attempts of this one already have.
+    """
+
+    checkpoint_id: int
+    triggered_at: datetime
+    attempts: Mapping[SubtaskId, int]
+    restored: Mapping[SubtaskId, Snapshot]
+    acknowledged: Mapping[SubtaskId, Snapshot]
+
+
+def needs_attempt(record: CheckpointRecord) -> bool:
+    """Whether the checkpoint still waits for snapshots. False once all are in, also long after.
+
+    Raises `CheckpointNotInProgressError` if it was aborted. Performs no I/O.
+    """
+    if record.status in COMMITTED:
+        return False
+    if record.status is Status.FAILED:
+        raise ended_error(record)
+    return record.phase is Phase.TRIGGERED
+
+
+def plan_attempt(
+    record: CheckpointRecord,
+    subtasks: Mapping[SubtaskId, SubtaskRecord],
+    restored: Mapping[SubtaskId, Snapshot],
+) -> SnapshotTask:
+    """The task of the attempt that has just begun. Performs no I/O."""
+    return SnapshotTask(
+        checkpoint_id=record.checkpoint_id,
+        triggered_at=record.triggered_at,
+        attempts={key: known.attempt for key, known in subtasks.items() if known.acknowledged_at is None},
+        restored=restored,
+        acknowledged={key: known.snapshot for key, known in subtasks.items() if known.acknowledged_at is not None},
+    )
+
+
+def ended_error(record: CheckpointRecord) -> CheckpointNotInProgressError:
+    """The error of a step that came too late, with the recorded cause."""
+    reason = record.failure_reason.name if record.failure_reason else record.status
+    return CheckpointNotInProgressError(
+        f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} has ended: {reason}. "
+        f"{record.failure_message or ''} Committed data and the latest completed checkpoint are untouched. Run the "
+        "pipeline again (in Airflow: clear the whole DAG run) to take a new checkpoint."
+    )

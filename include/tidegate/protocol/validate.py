@@ -1,0 +1,96 @@
+"""The validate step: whether what is staged may be committed, and the permit that says so.
+
+`finalize` takes a `ValidatedCheckpoint`, and only `permit` makes one: committing without a verdict cannot be written.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegate.protocol.errors import ValidationFailedError
+from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
+from tidegate.protocol.records import CheckpointRecord, Verdict
+from tidegate.protocol.snapshot import ended_error
+
+_SEAL = object()
+
+
+@dataclass(frozen=True, slots=True)
+class ValidatedCheckpoint:
+    """Proof that every expected subtask acknowledged and every target was judged good, for one set of handles."""
+
+    record: CheckpointRecord
+    seal: object
+
+    def __post_init__(self) -> None:
+        if self.seal is not _SEAL:
+            raise TypeError("A ValidatedCheckpoint is made by tidegate.protocol.validate.permit only.")
+
+
+def needs_validation(record: CheckpointRecord) -> bool:
+    """Whether the staged data still waits for its verdicts; False when they are in, which the first answer decides.
+
+    Raises `CheckpointNotInProgressError` if the checkpoint was aborted, `ValidationFailedError` if it is not fully
+    acknowledged yet. Performs no I/O.
+    """
+    if record.status is Status.FAILED:
+        raise ended_error(record)
+    if record.phase is Phase.TRIGGERED:
+        raise ValidationFailedError(
+            f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} cannot be validated: "
+            f"{record.num_acknowledged} of {record.num_subtasks} subtasks have acknowledged. Run the snapshot step first."
+        )
+    return record.status is Status.IN_PROGRESS and record.phase is Phase.ACKNOWLEDGED
+
+
+def decide_rejection(record: CheckpointRecord, targets: Sequence[str], verdicts: Sequence[Verdict]) -> str | None:
+    """Why the checkpoint must be aborted, or None. A failed verdict, an error and a missing verdict all reject it.
+    Performs no I/O.
+    """
+    by_target = {verdict.target: verdict for verdict in verdicts}
+    complaints = [text for target in targets if (text := _complaint(target, by_target.get(target)))]
+    if not complaints:
+        return None
+    return (
+        f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} was stopped by validation. "
+        + " ".join(complaints)
+        + " Nothing became visible; offsets, state and tables are as before."
+    )
+
+
+def _complaint(target: str, verdict: Verdict | None) -> str | None:
+    if verdict is None:
+        return f"{target}: no verdict was given."
+    if verdict.success is None:
+        return f"{target}: the judgement itself failed: {verdict.error}"
+    if verdict.success:
+        return None
+    failed = [result for result in verdict.results if not result.get("success")]
+    return (
+        f"{target}: {verdict.failed} of {verdict.evaluated} expectations failed: "
+        + "; ".join(_expectation(result) for result in failed)
+        + "."
+    )
+
+
+def _expectation(result: object) -> str:
+    if not isinstance(result, dict):
+        return str(result)
+    kwargs = result.get("kwargs") or {}
+    column = kwargs.get("column")
+    text = f"{result.get('type')}" + (f" on {column}" if column else "")
+    if result.get("unexpected_count"):
+        text += f", {result['unexpected_count']} unexpected, such as {list(result.get('unexpected_samples') or [])[:3]}"
+    elif result.get("observed") is not None:
+        text += f", observed {result['observed']}"
+    return text
+
+
+def permit(record: CheckpointRecord) -> ValidatedCheckpoint:
+    """The permit to finalize, from a recorded checkpoint. Raises as `needs_validation` does, and if not validated."""
+    if needs_validation(record):
+        raise ValidationFailedError(
+            f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} has not been validated. Run the validate "
+            "step; nothing is committed without it."
+        )
+    assert record.phase is Phase.VALIDATED or record.status in COMMITTED
+    return ValidatedCheckpoint(record, _SEAL)

@@ -1,0 +1,34 @@
+"""The eight invariants under any order of steps, on the in-memory store and on real Postgres."""
+
+import pytest
+from checkpoint_machine import CheckpointMachine
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+from memory_store import MemoryCheckpointStore
+
+from tidegate.ports import CheckpointStore
+
+CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+def test_the_invariants_hold_in_any_order_of_steps():
+    class OnMemory(CheckpointMachine):
+        def new_store(self) -> CheckpointStore:
+            return MemoryCheckpointStore()
+
+    run_state_machine_as_test(
+        OnMemory,
+        settings=settings(max_examples=200, stateful_step_count=50, deadline=None, suppress_health_check=CALM),
+    )
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_invariants_hold_on_postgres(seed, store):
+    class OnPostgres(CheckpointMachine):
+        def new_store(self) -> CheckpointStore:
+            return store
+
+    run_state_machine_as_test(
+        OnPostgres,
+        settings=settings(max_examples=10, stateful_step_count=40, deadline=None, suppress_health_check=CALM),
+    )

@@ -1,0 +1,176 @@
+"""The smaller decisions: snapshot, validate, finalize, notify, abort and retention."""
+
+import json
+import re
+from datetime import timedelta
+
+import pytest
+from records import acknowledgement, at, completed, record, run_handle, subtask
+
+from tidegate.protocol.abort import Abort, AlreadyEnded, decide_abort
+from tidegate.protocol.errors import CheckpointNotInProgressError, ValidationFailedError
+from tidegate.protocol.finalize import metadata_document, sizes
+from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.notify import choose_unnotified, committables
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import HandleKind, Snapshot, SubtaskId, Verdict
+from tidegate.protocol.retention import SWEEP_FOR, choose_subsumed, choose_unreferenced, is_settled
+from tidegate.protocol.snapshot import needs_attempt, plan_attempt
+from tidegate.protocol.validate import ValidatedCheckpoint, decide_rejection, needs_validation, permit
+
+FAILED = record(
+    3,
+    status=Status.FAILED,
+    failure_reason=FailureReason.VALIDATION_FAILED,
+    failure_message="carrier was null.",
+    failed_at=at(9),
+)
+ACKNOWLEDGED = record(phase=Phase.ACKNOWLEDGED, acknowledged_at=at(1), num_acknowledged=2)
+VALIDATED = record(phase=Phase.VALIDATED, acknowledged_at=at(1), validated_at=at(2), num_acknowledged=2)
+GOOD = Verdict("sink:out", "s", True, 3, 0)
+
+
+@pytest.mark.parametrize(
+    ("known", "needed"), [(record(), True), (ACKNOWLEDGED, False), (VALIDATED, False), (completed(), False)]
+)
+def test_snapshots_are_taken_only_while_they_are_waited_for(known, needed):
+    assert needs_attempt(known) is needed
+
+
+def test_a_step_after_an_abort_says_why_and_what_to_do():
+    with pytest.raises(
+        CheckpointNotInProgressError, match=r"VALIDATION_FAILED.*carrier was null.*clear the whole DAG run"
+    ):
+        needs_attempt(FAILED)
+
+
+def test_a_later_attempt_is_asked_only_for_what_is_not_acknowledged():
+    kept = Snapshot((run_handle("a", 1),))
+    subtasks = {
+        SubtaskId("op", 0): subtask(0, 1, acknowledged=True, snapshot=kept),
+        SubtaskId("op", 1): subtask(1, 2),
+    }
+    task = plan_attempt(record(), subtasks, {})
+    assert task.attempts == {SubtaskId("op", 1): 2}
+    assert task.acknowledged == {SubtaskId("op", 0): kept}
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "words"),
+    [
+        ([], "sink:out: no verdict was given"),
+        ([Verdict("sink:out", "s", None, 0, 0, error="no column x")], "the judgement itself failed: no column x"),
+        ([Verdict("sink:out", "s", False, 2, 1, ({"type": "t", "kwargs": {"column": "c"}, "success": False,
+          "unexpected_count": 4, "unexpected_samples": [1, 2, 3, 4]},))],
+         "t on c, 4 unexpected, such as \\[1, 2, 3\\]"),
+        ([Verdict("sink:other", "s", True, 1, 0)], "sink:out: no verdict"),
+    ],
+    ids=["missing", "raised", "failed", "of something else"],
+)  # fmt: skip
+def test_a_failed_raised_or_missing_verdict_rejects(verdicts, words):
+    rejection = decide_rejection(ACKNOWLEDGED, ["sink:out"], verdicts)
+    assert rejection is not None
+    assert re.search(words, rejection)
+    assert "Nothing became visible" in rejection
+
+
+def test_good_verdicts_of_every_target_do_not_reject():
+    assert decide_rejection(ACKNOWLEDGED, ["sink:out"], [GOOD]) is None
+    assert decide_rejection(ACKNOWLEDGED, [], []) is None
+
+
+def test_validation_waits_for_all_acknowledgements():
+    with pytest.raises(ValidationFailedError, match="0 of 2 subtasks have acknowledged"):
+        needs_validation(record())
+
+
+def test_the_first_verdict_stands():
+    assert needs_validation(ACKNOWLEDGED)
+    assert not needs_validation(VALIDATED)
+    assert not needs_validation(completed())
+
+
+def test_only_a_validated_checkpoint_gets_a_permit():
+    assert permit(VALIDATED).record == VALIDATED
+    assert permit(completed()).record == completed()
+    for known, error in [(record(), ValidationFailedError), (ACKNOWLEDGED, ValidationFailedError),
+                         (FAILED, CheckpointNotInProgressError)]:  # fmt: skip
+        with pytest.raises(error):
+            permit(known)
+
+
+def test_a_permit_cannot_be_forged():
+    with pytest.raises(TypeError, match="permit only"):
+        ValidatedCheckpoint(record(), object())
+
+
+@pytest.mark.parametrize(
+    ("num_retained", "expected"), [(1, [1, 2, 3]), (2, [1, 2]), (4, []), (9, []), (0, [1, 2, 3]), (-5, [1, 2, 3])]
+)
+def test_the_oldest_give_way_and_the_newest_never_does(num_retained, expected):
+    assert choose_subsumed([completed(index) for index in (1, 2, 3, 4)], num_retained) == expected
+
+
+def test_a_checkpoint_whose_sinks_wait_for_their_commit_is_never_subsumed():
+    retained = [completed(1), completed(2, notified_at=None), completed(3), completed(4)]
+    assert choose_subsumed(retained, 1) == [1, 3]
+
+
+def test_notification_goes_in_order_and_includes_what_an_earlier_crash_left():
+    retained = [
+        completed(1),
+        completed(2, notified_at=None),
+        completed(3, notified_at=None),
+        completed(4, notified_at=None),
+    ]
+    assert [known.checkpoint_id for known in choose_unnotified(retained)] == [2, 3, 4]
+    assert [known.checkpoint_id for known in choose_unnotified(retained, up_to=3)] == [2, 3]
+
+
+def test_committables_are_the_staged_files_of_one_sink_in_the_order_of_its_subtasks():
+    staged = [run_handle(f"s{index}", 1, kind=HandleKind.STAGED) for index in range(3)]
+    subtasks = {
+        SubtaskId("out-sink", index): subtask(index, snapshot=Snapshot((staged[index], run_handle("r", 1))))
+        for index in (2, 0, 1)
+    }
+    assert committables(subtasks, "out-sink") == tuple(staged)
+    assert committables(subtasks, "other-sink") == ()
+
+
+def test_only_what_is_in_progress_can_be_aborted():
+    assert decide_abort(record()) == Abort()
+    assert decide_abort(VALIDATED) == Abort()
+    assert decide_abort(FAILED) == AlreadyEnded(FAILED)
+    assert decide_abort(completed()) == AlreadyEnded(completed())
+
+
+def test_files_found_that_nothing_live_refers_to_are_chosen():
+    assert choose_unreferenced(["a", "b", "c"], {"b"}) == ["a", "c"]
+
+
+def test_directories_are_looked_through_until_a_superseded_driver_must_be_gone():
+    ended = completed(completed_at=at(0))
+    assert not is_settled(ended, at(0) + SWEEP_FOR)
+    assert is_settled(ended, at(1) + SWEEP_FOR)
+    assert not is_settled(record(), at(0) + timedelta(days=9))
+
+
+def test_sizes_count_carried_files_in_full_and_not_as_checkpointed():
+    snapshots = [Snapshot((run_handle("a", 1, bytes=100), run_handle("b", 2, bytes=7))), Snapshot()]
+    assert sizes(2, snapshots) == (107, 7)
+
+
+def test_the_metadata_is_plain_json_and_names_every_file():
+    subtasks = {
+        SubtaskId("op", index): subtask(
+            index, snapshot=acknowledgement(index, 1, run_handle(f"p/chk-1/{index}", 1)).snapshot
+        )
+        for index in range(2)
+    }
+    document = metadata_document(VALIDATED, subtasks, [GOOD], {"op": {"type": "x"}}, at(5))
+    again = json.loads(json.dumps(document))
+    assert again["version"] == 1
+    operator = again["operators"][0]
+    assert (operator["operator_id"], operator["parallelism"], operator["max_parallelism"]) == ("op", 2, 128)
+    assert [known["handles"][0]["path"] for known in operator["subtasks"]] == ["p/chk-1/0", "p/chk-1/1"]
+    assert again["verdicts"] == [{"target": "sink:out", "suite": "s", "success": True}]
