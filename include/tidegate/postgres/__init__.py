@@ -1,0 +1,1 @@
+"""The store on PostgreSQL: tables, migrations, one transaction per protocol step, and an embedded server."""

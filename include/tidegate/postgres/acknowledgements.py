@@ -1,0 +1,143 @@
+"""Writes a batch of acknowledgements in one statement and one round trip, whatever its size.
+
+The batch travels as one array per column, so eight rows and ten thousand go the same way and nothing is written to a
+staging table first. Which acknowledgements count was decided before (`protocol.acknowledge`); the statement fences once
+more: only the current attempt of a subtask that has not acknowledged, of a checkpoint in progress.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from tidegate.postgres.tables import METRICS
+from tidegate.protocol.records import Acknowledgement, SubtaskId
+
+_JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+_RECORD = text("""
+WITH counted AS (
+    UPDATE tidegate.subtasks s SET
+        acknowledged_at = :at, position = nullif(r.position, 'null'),
+        start_delay = r.start_delay, alignment_duration = r.alignment_duration,
+        sync_duration = r.sync_duration, async_duration = r.async_duration,
+        processed_bytes = r.processed_bytes, persisted_bytes = r.persisted_bytes,
+        rows_in = r.rows_in, rows_out = r.rows_out
+    FROM unnest(
+        CAST(:operator_id AS text[]), CAST(:subtask_index AS integer[]), CAST(:attempt AS integer[]),
+        CAST(:position AS jsonb[]), CAST(:start_delay AS bigint[]), CAST(:alignment_duration AS bigint[]),
+        CAST(:sync_duration AS bigint[]), CAST(:async_duration AS bigint[]), CAST(:processed_bytes AS bigint[]),
+        CAST(:persisted_bytes AS bigint[]), CAST(:rows_in AS bigint[]), CAST(:rows_out AS bigint[])
+    ) WITH ORDINALITY AS r (
+        operator_id, subtask_index, attempt, position, start_delay, alignment_duration, sync_duration, async_duration,
+        processed_bytes, persisted_bytes, rows_in, rows_out, place)
+    WHERE s.pipeline_id = :pipeline_id AND s.checkpoint_id = :checkpoint_id
+      AND s.operator_id = r.operator_id AND s.subtask_index = r.subtask_index
+      AND s.attempt = r.attempt AND s.acknowledged_at IS NULL
+      AND EXISTS (
+        SELECT FROM tidegate.checkpoints c
+        WHERE c.pipeline_id = :pipeline_id AND c.checkpoint_id = :checkpoint_id AND c.status = 'IN_PROGRESS')
+    RETURNING r.place, s.operator_id, s.subtask_index
+), kept AS (
+    INSERT INTO tidegate.handles (
+        pipeline_id, checkpoint_id, operator_id, subtask_index, ordinal,
+        path, kind, rows, bytes, checksum, created_by, first_key_group, last_key_group, details)
+    SELECT :pipeline_id, :checkpoint_id, c.operator_id, c.subtask_index, h.ordinal,
+        h.path, h.kind, h.rows, h.bytes, h.checksum, h.created_by, h.first_key_group, h.last_key_group, h.details
+    FROM counted c JOIN unnest(
+        CAST(:place AS bigint[]), CAST(:ordinal AS integer[]), CAST(:path AS text[]), CAST(:kind AS text[]),
+        CAST(:rows AS bigint[]), CAST(:bytes AS bigint[]), CAST(:checksum AS text[]), CAST(:created_by AS bigint[]),
+        CAST(:first_key_group AS integer[]), CAST(:last_key_group AS integer[]), CAST(:details AS jsonb[])
+    ) AS h (
+        place, ordinal, path, kind, rows, bytes, checksum, created_by, first_key_group, last_key_group, details
+    ) USING (place)
+)
+UPDATE tidegate.checkpoints
+SET num_acknowledged = num_acknowledged + (SELECT count(*) FROM counted)
+WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id
+RETURNING num_subtasks - num_acknowledged
+""")
+
+
+def record(
+    connection: Connection,
+    pipeline_id: str,
+    checkpoint_id: int,
+    acknowledgements: Sequence[Acknowledgement],
+    at: datetime,
+) -> int | None:
+    """How many subtasks still have not acknowledged; None if there is no such checkpoint. Of two acknowledgements of
+    one attempt the first counts.
+    """
+    first: dict[tuple[SubtaskId, int], Acknowledgement] = {}
+    for acknowledgement in acknowledgements:
+        first.setdefault((acknowledgement.subtask, acknowledgement.attempt), acknowledgement)
+    batch = list(first.values())
+    remaining: int | None = connection.execute(
+        _RECORD,
+        {
+            "pipeline_id": pipeline_id,
+            "checkpoint_id": checkpoint_id,
+            "at": at,
+            **_subtask_columns(batch),
+            **_handle_columns(batch),
+        },
+    ).scalar()
+    return remaining
+
+
+def _subtask_columns(batch: Sequence[Acknowledgement]) -> dict[str, str]:
+    return {
+        "operator_id": _texts([reported.subtask.operator_id for reported in batch]),
+        "subtask_index": _numbers(reported.subtask.subtask_index for reported in batch),
+        "attempt": _numbers(reported.attempt for reported in batch),
+        "position": _objects(reported.snapshot.position for reported in batch),
+        **{name: _numbers(getattr(reported.metrics, name) for reported in batch) for name in METRICS},
+    }
+
+
+def _handle_columns(batch: Sequence[Acknowledgement]) -> dict[str, str]:
+    placed = [
+        (place, ordinal, handle)
+        for place, reported in enumerate(batch, start=1)
+        for ordinal, handle in enumerate(reported.snapshot.handles)
+    ]
+    handles = [handle for _, _, handle in placed]
+    groups = [handle.key_groups for handle in handles]
+    return {
+        "place": _numbers(place for place, _, _ in placed),
+        "ordinal": _numbers(ordinal for _, ordinal, _ in placed),
+        "path": _texts([handle.path for handle in handles]),
+        "kind": _texts([handle.kind.value for handle in handles]),
+        "rows": _numbers(handle.rows for handle in handles),
+        "bytes": _numbers(handle.bytes for handle in handles),
+        "checksum": _texts([handle.checksum for handle in handles]),
+        "created_by": _numbers(handle.created_by for handle in handles),
+        "first_key_group": _numbers(None if group is None else group.first for group in groups),
+        "last_key_group": _numbers(None if group is None else group.last for group in groups),
+        "details": _objects(handle.details for handle in handles),
+    }
+
+
+# Array literals as PostgreSQL reads them, one string per column, so that the driver does not adapt every element.
+
+
+def _numbers(values: Iterable[int | None]) -> str:
+    return "{" + ",".join(map(str, values)).replace("None", "NULL") + "}"
+
+
+def _texts(values: Sequence[str]) -> str:
+    """Escaped all at once; NUL, which PostgreSQL cannot hold, stands between the elements until then."""
+    if not values:
+        return "{}"
+    joined = "\0".join(values)
+    if joined.count("\0") != len(values) - 1:
+        raise ValueError("an operator, path, checksum or JSON of an acknowledgement holds a NUL character")
+    escaped = joined.replace("\\", "\\\\").replace('"', '\\"').replace("\0", '","')
+    return f'{{"{escaped}"}}'
+
+
+def _objects(values: Iterable[Mapping[str, Any] | None]) -> str:
+    return _texts(["null" if value is None else _JSON.encode(dict(value)) if value else "{}" for value in values])

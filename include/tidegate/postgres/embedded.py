@@ -1,0 +1,316 @@
+"""An embedded PostgreSQL for laptops, the demo and tests: one data directory, one server, found again by anybody.
+
+    DATA_DIR/lock        starters and stoppers take turns
+    DATA_DIR/password    of the database's owner, readable by the starter only
+    DATA_DIR/port        the last one, tried first, so that URLs given out stay valid over a restart
+    DATA_DIR/server/     `pgdata` and `log`, owned by the account the server runs as
+    DATA_DIR/moved-to    instead of `server/`, where that account cannot enter DATA_DIR (root's home, for instance)
+
+The server outlives its starter on purpose: whoever opens the same data directory uses the one that runs. It listens on
+127.0.0.1 only and asks everybody for the password. Which account and which programs are `accounts`' and `binaries`'.
+"""
+
+import fcntl
+import os
+import secrets
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tidegate.postgres.accounts import Account, account_for
+from tidegate.postgres.binaries import Binaries, find_binaries
+from tidegate.protocol.errors import ConfigurationError, StoreUnavailableError
+
+USER = "tidegate"
+DATABASE = "tidegate"
+#: Where the server's files go if its account cannot enter the data directory; needed and writable by root only.
+MOVED = Path("/var/lib/tidegate")
+
+_WAIT = 60.0  # seconds for a start, with recovery after a crash, or for a stop
+_POLL = 0.02
+_PORT_ATTEMPTS = 5
+_UNSAFE = ("-c fsync=off", "-c synchronous_commit=off", "-c full_page_writes=off")
+
+
+class EmbeddedPostgres:
+    """A server over one data directory. `fsync=False` loses data in a power failure: for tests only.
+
+    All methods raise `ConfigurationError` where the machine does not allow it, `StoreUnavailableError` where the
+    server does not start or stop; the messages name the log.
+    """
+
+    def __init__(self, data_dir: Path, fsync: bool = True) -> None:
+        self.data_dir = Path(data_dir).absolute()
+        self._fsync = fsync
+
+    def start(self) -> None:
+        """Use the server that runs, or make and start one. Safe for several starters at once."""
+        with self._turn():
+            if self._settled():
+                return
+            server = self._server_directory()
+            account = account_for(server)
+            data = server / "pgdata"
+            binaries = find_binaries(account, _major(data))
+            if not data.exists():
+                self._initialise(server, account, binaries)
+            self._launch(server, account, binaries)
+
+    def stop(self) -> None:
+        """Stop the server, ending its clients' sessions; nothing happens if none runs."""
+        with self._turn():
+            if not self._settled():
+                return
+            pid, _ = self._postmaster() or (None, None)
+            if pid is not None:
+                os.kill(pid, signal.SIGINT)  # PostgreSQL's "fast shutdown"
+            self._wait_while(lambda: self._postmaster() is not None, "stop")
+
+    def url(self, database: str = DATABASE) -> str:
+        """The database's SQLAlchemy URL, password included. Raises `StoreUnavailableError` if no server runs."""
+        _, port = self._postmaster() or (None, None)
+        if port is None:
+            raise StoreUnavailableError(
+                f"The embedded Postgres in {self.data_dir} does not run. Start it: `tidegate db upgrade` does."
+            )
+        return f"postgresql+psycopg2://{USER}:{self._password()}@127.0.0.1:{port}/{database}"
+
+    def create_database(self, name: str = DATABASE) -> None:
+        """Create a database in the running server unless it exists."""
+        # Only here, so that starting and stopping a server needs the standard library only.
+        import psycopg2
+        from psycopg2 import errors, sql
+
+        connection = psycopg2.connect(self.url("postgres").replace("+psycopg2", ""))
+        try:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT FROM pg_database WHERE datname = %s", (name,))
+                if cursor.rowcount == 0:
+                    cursor.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        except (errors.DuplicateDatabase, errors.UniqueViolation):
+            pass  # another process was faster
+        finally:
+            connection.close()
+
+    # -- the data directory
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        try:
+            self.data_dir.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise ConfigurationError(
+                f"The embedded Postgres cannot use {self.data_dir}: {error}. Make it writable, choose another home "
+                "(TIDEGATE_HOME), or set TIDEGATE_DATABASE_URL."
+            ) from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+    def _server_directory(self) -> Path:
+        """Where the server's files are or, the first time, will be."""
+        here, moved = self.data_dir / "server", self.data_dir / "moved-to"
+        if moved.exists():
+            there = Path(moved.read_text().strip())
+            claim = there / "data_dir"
+            if not claim.exists() or claim.read_text() != str(self.data_dir):
+                raise ConfigurationError(
+                    f"{moved} names {there}, which is not the server of {self.data_dir}: one of them was copied, "
+                    f"moved or removed. Nothing was changed. Put it back, or remove {self.data_dir} to start afresh."
+                )
+            return there
+        if here.exists() or account_for(here).can_enter(self.data_dir):
+            return here
+        there = MOVED / f"postgres-{secrets.token_hex(8)}"
+        try:
+            MOVED.mkdir(parents=True, exist_ok=True)
+            MOVED.chmod(0o755)
+            there.mkdir(mode=0o700)
+            (there / "data_dir").write_text(str(self.data_dir))
+        except OSError as error:
+            raise ConfigurationError(
+                f"The account {account_for(here).name}, which would run the embedded Postgres, cannot enter "
+                f"{self.data_dir}, and {MOVED} cannot be used instead: {error}. Use a home that everybody can enter "
+                "(TIDEGATE_HOME), run as an ordinary user, or set TIDEGATE_DATABASE_URL."
+            ) from error
+        account_for(here).own(there)
+        moved.write_text(f"{there}\n")
+        return there
+
+    def _initialise(self, server: Path, account: Account, binaries: Binaries) -> None:
+        server.mkdir(mode=0o700, exist_ok=True)
+        account.own(server)
+        fresh, given = server / "pgdata.new", server / "password.new"
+        shutil.rmtree(fresh, ignore_errors=True)  # of a start that was killed
+        given.unlink(missing_ok=True)
+        try:
+            _write_secret(given, self._new_password())
+            account.own(given)
+            made = account.run(
+                [
+                    binaries.program("initdb"),
+                    *("-D", fresh, "-U", USER, "-A", "scram-sha-256", f"--pwfile={given}"),
+                    *("-E", "UTF8", "--locale=C", *([] if self._fsync else ["--no-sync"])),
+                ]
+            )
+        finally:
+            given.unlink(missing_ok=True)
+        if made.returncode != 0:
+            raise StoreUnavailableError(
+                f"The embedded Postgres could not be created in {server}: {made.stdout.strip()[-500:]}. "
+                "Nothing is lost: there were no data yet. Remove the cause and start again."
+            )
+        fresh.rename(server / "pgdata")
+
+    def _new_password(self) -> str:
+        file = self.data_dir / "password"
+        if not file.exists():
+            _write_secret(file, secrets.token_urlsafe(24))
+        return file.read_text()
+
+    def _password(self) -> str:
+        try:
+            return (self.data_dir / "password").read_text()
+        except OSError as error:
+            raise ConfigurationError(
+                f"The password of the embedded Postgres cannot be read from {self.data_dir / 'password'}: "
+                f"{error.strerror}. Its data are safe. Run as the user who created it, or put the file back."
+            ) from error
+
+    # -- the server
+
+    def _launch(self, server: Path, account: Account, binaries: Binaries) -> None:
+        _remove_stale_pid_file(server / "pgdata" / "postmaster.pid")
+        remembered, log = self.data_dir / "port", server / "log"
+        said_before = log.stat().st_size if log.exists() else 0
+        for attempt in range(_PORT_ATTEMPTS):
+            port = _free_port(remembered if attempt == 0 else None)
+            options = [
+                *("-c listen_addresses=127.0.0.1", f"-c port={port}", "-c unix_socket_directories=''"),
+                *("-c max_connections=200", "-c timezone=UTC", "-c log_timezone=UTC"),
+                *(() if self._fsync else _UNSAFE),
+            ]
+            # Relative names below `cwd`: pg_ctl hands its arguments to a shell, and a path may hold anything.
+            started = account.run(
+                [
+                    *(binaries.program("pg_ctl"), "start", "-w", "-t", str(int(_WAIT)), "-s"),
+                    *("-D", "pgdata", "-l", "log", "-o", " ".join(options)),
+                ],
+                cwd=server,
+            )
+            if started.returncode == 0 and self._settled():
+                remembered.write_text(str(port))
+                return
+            if not _in_use(port):
+                break
+        raise StoreUnavailableError(
+            f"The embedded Postgres in {self.data_dir} did not start: {_said_since(log, said_before)}. Its data are "
+            f"untouched. See {log}, remove the cause, and start again."
+        )
+
+    def _settled(self) -> bool:
+        """Wait out a server that is starting, recovering or stopping; whether one runs then."""
+        self._wait_while(lambda: (self._postmaster() or (0, 1))[1] is None, "become ready")
+        _, port = self._postmaster() or (0, None)
+        return port is not None
+
+    def _postmaster(self) -> tuple[int, int | None] | None:
+        """The server's process id, and its port once it takes connections; None if there is no such process."""
+        moved = self.data_dir / "moved-to"
+        try:
+            server = Path(moved.read_text().strip()) if moved.exists() else self.data_dir / "server"
+            # Lines: pid, data directory, start time, port, socket directory, address, shared memory, status.
+            lines = (server / "pgdata" / "postmaster.pid").read_text().splitlines()
+            pid = int(lines[0])
+        except (FileNotFoundError, ValueError, IndexError):
+            return None
+        except OSError as error:
+            raise ConfigurationError(
+                f"The embedded Postgres in {self.data_dir} cannot be looked at: {error}. "
+                "Run as the user who created it, or use a home of your own (TIDEGATE_HOME)."
+            ) from error
+        if not _is_postgres(pid):
+            return None
+        port = int(lines[3]) if len(lines) > 7 and lines[7].strip() == "ready" else None
+        return pid, port if port is not None and _in_use(port) else None
+
+    def _wait_while(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + _WAIT
+        while condition():
+            if time.monotonic() > deadline:
+                raise StoreUnavailableError(
+                    f"The embedded Postgres in {self.data_dir} did not {what} in {_WAIT:.0f} seconds. Its data are "
+                    f"safe. See {self._log()}."
+                )
+            time.sleep(_POLL)
+
+    def _log(self) -> Path:
+        return self._server_directory() / "log"
+
+
+def _write_secret(file: Path, secret: str) -> None:
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as out:
+        out.write(secret)
+
+
+def _major(data: Path) -> int | None:
+    version = data / "PG_VERSION"
+    return int(version.read_text().strip()) if version.exists() else None
+
+
+def _remove_stale_pid_file(file: Path) -> None:
+    """Forget a killed server whose process id belongs to another program by now; PostgreSQL would refuse to start."""
+    try:
+        pid = int(file.read_text().splitlines()[0])
+    except (OSError, ValueError, IndexError):
+        return
+    if not _is_postgres(pid):
+        file.unlink(missing_ok=True)
+
+
+def _is_postgres(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    try:
+        # "PID (NAME) STATE ..."; Z is a dead process that nobody has collected.
+        name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition(" (")[2].rpartition(") ")
+    except OSError:
+        return not Path("/proc/self").exists()  # where there is no /proc, the process id must do
+    return name == "postgres" and not rest.startswith("Z")
+
+
+def _free_port(remembered: Path | None) -> int:
+    if remembered is not None and remembered.exists():
+        port = int(remembered.read_text())
+        if not _in_use(port):
+            return port
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+        return int(port)
+
+
+def _in_use(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(5)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _said_since(log: Path, size: int) -> str:
+    try:
+        return log.read_bytes()[size:].decode(errors="replace").strip()[-500:]
+    except OSError as error:
+        return str(error)

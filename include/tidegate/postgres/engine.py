@@ -1,0 +1,61 @@
+"""How a process connects to the metadata database: timeouts and the pool. It decides no SQL."""
+
+from sqlalchemy import URL, Engine, create_engine, make_url
+from sqlalchemy.exc import ArgumentError
+
+from tidegate.protocol.errors import ConfigurationError
+
+CONNECT_TIMEOUT = 10  # seconds
+# A coordinator that is stopped (SIGSTOP, a lost host) inside a transaction holds its pipeline's lock. Its session is
+# ended before those who wait for the lock give up, so a zombie delays a successor and never blocks it.
+IDLE_IN_TRANSACTION_TIMEOUT = 30  # seconds
+LOCK_TIMEOUT = 60  # seconds
+
+_SESSION = (
+    f"-c timezone=UTC -c lock_timeout={LOCK_TIMEOUT * 1000}"
+    f" -c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_TIMEOUT * 1000}"
+)
+
+
+def database_url(url: str | URL) -> URL:
+    """The URL for SQLAlchemy with psycopg2; `postgres://` and `postgresql://` are taken as they are commonly written.
+
+    Raises `ConfigurationError` for anything that is not a Postgres URL. The message never holds the password.
+    """
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise ConfigurationError(
+            "The database URL cannot be parsed (it is not shown here: it may hold a password). "
+            "Write it as postgresql://user:password@host:5432/database, with special characters percent-encoded."
+        ) from None
+    if parsed.get_backend_name() not in {"postgresql", "postgres"}:
+        raise ConfigurationError(
+            f"The database URL names {parsed.get_backend_name()!r}; Tidegate's store needs PostgreSQL. "
+            "Write it as postgresql://user:password@host:5432/database."
+        )
+    return parsed.set(drivername="postgresql+psycopg2")
+
+
+def connect(url: str | URL) -> Engine:
+    """An engine with a small pool; connections are opened when first used and tested before they are reused."""
+    parsed = database_url(url)
+    given = parsed.query.get("options", "")
+    options = " ".join([_SESSION, *([given] if isinstance(given, str) else given)]).strip()
+    return create_engine(
+        parsed,
+        pool_size=4,
+        max_overflow=8,
+        pool_timeout=CONNECT_TIMEOUT,
+        pool_pre_ping=True,
+        pool_recycle=1800,
+        connect_args={
+            "options": options,
+            "connect_timeout": CONNECT_TIMEOUT,
+            "application_name": "tidegate",
+            "keepalives_idle": 30,
+            "keepalives_interval": 10,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 60_000,
+        },
+    )

@@ -1,0 +1,99 @@
+"""Where the metadata database is. In this order: the argument, `TIDEGATE_DATABASE_URL`, Airflow's connection
+`tidegate_default`, the embedded server below the project's home.
+
+Airflow is asked only where there is one: its home or the connection is in the environment, or it is already imported.
+No URL is ever logged or shown: it holds a password.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL
+
+from tidegate.postgres.embedded import EmbeddedPostgres
+from tidegate.postgres.engine import database_url
+from tidegate.protocol.errors import ConfigurationError
+from tidegate.settings import Settings
+
+CONNECTION_ID = "tidegate_default"
+VARIABLE = "TIDEGATE_DATABASE_URL"
+
+# What the Postgres connection form of Airflow may hold in `extra` and libpq understands.
+_LIBPQ_EXTRAS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "options", "target_session_attrs")
+
+
+def locate_database(url: str | None = None, environment: Mapping[str, str] | None = None) -> URL:
+    """The database's URL; starts the embedded server if it comes to that.
+
+    Raises `ConfigurationError` where a URL or the connection makes no sense, or where an Airflow task would have to
+    fall back to an embedded server that nobody has made.
+    """
+    env = os.environ if environment is None else environment
+    given = url or env.get(VARIABLE)
+    if given:
+        return database_url(given)
+    if "AIRFLOW_HOME" in env or "AIRFLOW_CONN_TIDEGATE_DEFAULT" in env or "airflow" in sys.modules:
+        connection = _airflow_connection()
+        if connection is not None:
+            return _from_airflow(connection)
+    data_dir = embedded_directory(Settings.from_environment(env))
+    if _in_airflow_task() and not data_dir.exists():
+        # Airflow reports an unreachable secrets backend as a missing connection. An empty database made on the spot
+        # would begin at checkpoint 1 and deliver everything again.
+        raise ConfigurationError(
+            f"This Airflow task finds no connection {CONNECTION_ID!r}, no {VARIABLE}, and no embedded database in "
+            f"{data_dir}. Nothing was changed. Define the connection (type Postgres) or set {VARIABLE} for the workers."
+        )
+    return database_url(start_embedded(data_dir))
+
+
+def embedded_directory(settings: Settings) -> Path:
+    return settings.home / ".tidegate" / "postgres"
+
+
+def start_embedded(data_dir: Path) -> str:
+    """The URL of the embedded server over a directory, started and with its database made."""
+    server = EmbeddedPostgres(data_dir)
+    server.start()
+    server.create_database()
+    return server.url()
+
+
+def _airflow_connection() -> Any:
+    """Airflow's connection, None where there is none. Works in task processes and outside, through the task SDK."""
+    try:
+        # Imported only where an Airflow is evident: it takes seconds.
+        from airflow.sdk import Connection
+        from airflow.sdk.exceptions import AirflowNotFoundException
+    except ImportError:
+        return None
+    try:
+        return Connection.get(CONNECTION_ID)
+    except AirflowNotFoundException:
+        return None
+
+
+def _from_airflow(connection: Any) -> URL:
+    if connection.conn_type not in {"postgres", "postgresql"}:
+        raise ConfigurationError(
+            f"The Airflow connection {CONNECTION_ID!r} is of type {connection.conn_type!r}; Tidegate's store needs "
+            "PostgreSQL. Change its type to Postgres."
+        )
+    extra = connection.extra_dejson
+    return URL.create(
+        "postgresql+psycopg2",
+        username=connection.login,
+        password=connection.password,
+        host=connection.host,
+        port=connection.port,
+        database=connection.schema or None,
+        query={name: str(extra[name]) for name in _LIBPQ_EXTRAS if name in extra},
+    )
+
+
+def _in_airflow_task() -> bool:
+    runner = sys.modules.get("airflow.sdk.execution_time.task_runner")
+    return getattr(runner, "SUPERVISOR_COMMS", None) is not None

@@ -1,0 +1,105 @@
+"""Brings a database's schema to what this version of the library needs, and says when it is not there.
+
+The migrations lie in `migrations/`, inside the package; their version table is in the schema `tidegate`. This file
+decides when they run and how concurrent upgrades wait for each other, not what they contain.
+"""
+
+from functools import cache
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import URL, Connection, Engine, create_engine, text
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.pool import NullPool
+
+from tidegate.postgres.engine import CONNECT_TIMEOUT, database_url
+from tidegate.postgres.outcomes import explain
+from tidegate.postgres.tables import SCHEMA
+from tidegate.protocol.errors import ConfigurationError
+
+VERSION_TABLE = "schema_version"
+_UPGRADE_LOCK = 0x7469646567617465  # "tidegate" in ASCII: every process that upgrades takes this advisory lock
+
+
+def config(connection: Connection | None = None) -> Config:
+    """Alembic's configuration; its migrations run on the connection given, in the transaction that is open on it."""
+    settings = Config()
+    # Alembic's configuration interpolates `%`, which a path may contain.
+    settings.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    settings.set_main_option("path_separator", "newline")
+    settings.attributes["connection"] = connection
+    return settings
+
+
+@cache
+def needed_version() -> str:
+    """The schema version this library works with."""
+    head = ScriptDirectory.from_config(config()).get_current_head()
+    assert head is not None
+    return head
+
+
+def upgrade(url: str | URL) -> None:
+    """Create or upgrade the schema, all of it or nothing; several processes at once are safe, the later ones wait.
+
+    Raises `StoreUnavailableError` if the database cannot be reached.
+    """
+    engine = create_engine(database_url(url), poolclass=NullPool, connect_args={"connect_timeout": CONNECT_TIMEOUT})
+    try:
+        with engine.begin() as connection:
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
+            if _exists(connection, f"{SCHEMA}.{VERSION_TABLE}"):
+                _refuse_newer(connection)
+            else:
+                connection.execute(text("CREATE SCHEMA IF NOT EXISTS tidegate"))
+            command.upgrade(config(connection), "head")
+    except DBAPIError as error:
+        raise explain(error, "the upgrade of the schema") from error
+    finally:
+        engine.dispose()
+
+
+def check(engine: Engine) -> None:
+    """Raise `ConfigurationError` unless the database's schema is the one this library works with."""
+    try:
+        with engine.connect() as connection:
+            version = _version(connection)
+            if version is None:
+                raise ConfigurationError(
+                    f"The database {_name(engine)} has no Tidegate schema. Run `tidegate db upgrade` first."
+                )
+            if version != needed_version():
+                _refuse_newer(connection)
+                raise ConfigurationError(
+                    f"The schema in the database {_name(engine)} is at version {version}, this library needs "
+                    f"{needed_version()}. Run `tidegate db upgrade`."
+                )
+    except OperationalError as error:
+        raise explain(error, "the check of the schema's version") from error
+
+
+def _refuse_newer(connection: Connection) -> None:
+    version = _version(connection)
+    known = {script.revision for script in ScriptDirectory.from_config(config()).walk_revisions()}
+    if version is not None and version not in known:
+        raise ConfigurationError(
+            f"The schema in the database {_name(connection.engine)} is at version {version}, which this library does "
+            f"not know (it knows up to {needed_version()}). A newer Tidegate upgraded it: install that version here."
+        )
+
+
+def _version(connection: Connection) -> str | None:
+    if not _exists(connection, f"{SCHEMA}.{VERSION_TABLE}"):
+        return None
+    version: str | None = connection.execute(text("SELECT version_num FROM tidegate.schema_version")).scalar()
+    return version
+
+
+def _exists(connection: Connection, table: str) -> bool:
+    return connection.execute(text("SELECT to_regclass(:table)"), {"table": table}).scalar() is not None
+
+
+def _name(engine: Engine) -> str:
+    return f"{engine.url.database!r} on {engine.url.host}:{engine.url.port or 5432}"

@@ -1,0 +1,83 @@
+"""What a database error means for the person who meets it: refused, nothing happened, or nobody knows.
+
+The only question that matters is whether a COMMIT was on its way (design.md section 3): before it, nothing was
+changed; during it, the transaction may have landed.
+"""
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from tidegate.protocol.errors import (
+    CheckpointError,
+    ConfigurationError,
+    StoreUnavailableError,
+    UnknownOutcomeError,
+)
+
+_LOCK_NOT_AVAILABLE = "55P03"
+_NO_SUCH_TABLE = {"42P01", "3F000", "42703"}
+# SQLSTATE classes: connection, integrity, data, and the server's own trouble.
+_CONNECTION_CLASSES = {"08", "57"}
+_REFUSAL_CLASSES = {"22", "23"}
+
+
+def explain(error: DBAPIError | PoolTimeoutError, what: str) -> CheckpointError:
+    """The error to raise when `what` failed before its COMMIT was sent."""
+    if isinstance(error, PoolTimeoutError):
+        return StoreUnavailableError(
+            f"No connection to the metadata database became free in time for {what}. Nothing was changed. "
+            "Too many threads of this process use the store at once; try again."
+        )
+    state = _sqlstate(error)
+    if state == _LOCK_NOT_AVAILABLE:
+        return StoreUnavailableError(
+            f"Another process has held the lock that {what} needs for too long. Nothing was changed. Try again; if "
+            "it persists, look in pg_stat_activity for the session of 'tidegate' that has been busy or idle in a "
+            "transaction the longest: it is the holder."
+        )
+    if state in _NO_SUCH_TABLE:
+        return ConfigurationError(
+            f"The metadata database lacks what {what} needs ({_first_line(error)}). Nothing was changed. "
+            "Run `tidegate db upgrade`."
+        )
+    if state[:2] in _REFUSAL_CLASSES:
+        rule = getattr(getattr(error.orig, "diag", None), "constraint_name", None)
+        return CheckpointError(
+            f"The metadata database refused {what}"
+            f"{f', rule {rule}' if rule else ''}: {_first_line(error)}. Nothing was changed. "
+            "This is a fault in the caller or in Tidegate, not in your data: report it with this message."
+        )
+    if is_disconnect(error):
+        return StoreUnavailableError(
+            f"The metadata database cannot be reached ({_first_line(error)}). Nothing was changed by {what}. "
+            "Check that PostgreSQL runs and that its URL is right, then run the step again."
+        )
+    return StoreUnavailableError(
+        f"The metadata database could not carry out {what} ({_first_line(error)}). Nothing was changed. "
+        "Repair the cause on the database's side, then run the step again."
+    )
+
+
+def explain_commit(error: DBAPIError, what: str) -> CheckpointError:
+    """The error to raise when the COMMIT of `what` itself failed."""
+    if not is_disconnect(error):
+        return explain(error, what)
+    return UnknownOutcomeError(
+        f"The connection to the metadata database was lost while {what} committed ({_first_line(error)}): it may or "
+        "may not have landed. Nothing was deleted, and nothing may be until this is known. Run the step again: it "
+        "reads what was recorded and goes on from there."
+    )
+
+
+def is_disconnect(error: DBAPIError) -> bool:
+    """Whether the connection is gone. Without a SQLSTATE no answer came back from the server."""
+    state = _sqlstate(error)
+    return error.connection_invalidated or not state or state[:2] in _CONNECTION_CLASSES
+
+
+def _sqlstate(error: DBAPIError) -> str:
+    return getattr(error.orig, "pgcode", None) or ""
+
+
+def _first_line(error: DBAPIError) -> str:
+    return (str(error.orig).strip().splitlines() or ["no message"])[0].rstrip(".")

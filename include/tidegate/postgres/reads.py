@@ -1,0 +1,104 @@
+"""The store's questions to the database: one statement each, so that each answer is of one moment.
+
+Subtasks take two, because their join with the handles may be planned badly before there are statistics. They are of one
+moment all the same: an acknowledgement and its handles are written together and never change, so those read later
+belong to the subtasks read before, and a subtask that was not acknowledged then has none.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection, CursorResult, Select, Table, select, text, tuple_
+
+from tidegate.postgres.rows import checkpoint_record, compaction_record, subtask_records, verdict_record
+from tidegate.postgres.tables import checkpoints, compactions, handles, pipelines, subtasks, verdicts
+from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.records import CheckpointRecord, CompactedRun, SubtaskId, SubtaskRecord, Verdict
+
+
+def pipeline_ids(connection: Connection) -> list[str]:
+    """Pipelines that ever had a checkpoint, by name."""
+    known = select(pipelines.c.pipeline_id).where(pipelines.c.last_checkpoint_id > 0).order_by(pipelines.c.pipeline_id)
+    return list(connection.execute(known).scalars())
+
+
+def checkpoint(connection: Connection, pipeline_id: str, checkpoint_id: int) -> CheckpointRecord | None:
+    found = _checkpoints(connection, _of(pipeline_id).where(checkpoints.c.checkpoint_id == checkpoint_id))
+    return found[0] if found else None
+
+
+def latest_by_request(connection: Connection, pipeline_id: str, request_id: str) -> CheckpointRecord | None:
+    asked = _of(pipeline_id).where(checkpoints.c.request_id == request_id)
+    found = _checkpoints(connection, asked.order_by(checkpoints.c.checkpoint_id.desc()).limit(1))
+    return found[0] if found else None
+
+
+def with_status(connection: Connection, pipeline_id: str, status: Status) -> list[CheckpointRecord]:
+    """Oldest first."""
+    held = _of(pipeline_id).where(checkpoints.c.status == status.value)
+    return _checkpoints(connection, held.order_by(checkpoints.c.checkpoint_id))
+
+
+def latest_completed(connection: Connection, pipeline_id: str) -> CheckpointRecord | None:
+    held = _of(pipeline_id).where(checkpoints.c.status == Status.COMPLETED.value)
+    found = _checkpoints(connection, held.order_by(checkpoints.c.checkpoint_id.desc()).limit(1))
+    return found[0] if found else None
+
+
+def unswept(connection: Connection, pipeline_id: str) -> list[CheckpointRecord]:
+    """Ended checkpoints that nobody has swept, oldest first."""
+    ended = _of(pipeline_id).where(checkpoints.c.status != Status.IN_PROGRESS.value, ~checkpoints.c.swept)
+    return _checkpoints(connection, ended.order_by(checkpoints.c.checkpoint_id))
+
+
+def history(connection: Connection, pipeline_id: str, limit: int) -> list[CheckpointRecord]:
+    """Newest first."""
+    newest = _of(pipeline_id).order_by(checkpoints.c.checkpoint_id.desc()).limit(limit)
+    return _checkpoints(connection, newest)
+
+
+def _of(pipeline_id: str) -> Select[Any]:
+    return select(checkpoints).where(checkpoints.c.pipeline_id == pipeline_id)
+
+
+def _checkpoints(connection: Connection, query: Select[Any]) -> list[CheckpointRecord]:
+    return [checkpoint_record(row) for row in connection.execute(query).mappings()]
+
+
+_ONLY = text("SELECT * FROM unnest(CAST(:operator_ids AS text[]), CAST(:subtask_indexes AS integer[]))")
+
+
+def subtasks_of(
+    connection: Connection, pipeline_id: str, checkpoint_id: int, only: Iterable[SubtaskId] | None = None
+) -> dict[SubtaskId, SubtaskRecord]:
+    """By operator and index; `only` those named, and of them those that exist."""
+    named = None if only is None else list(only)
+    found = [
+        _of_subtasks(connection, table, pipeline_id, checkpoint_id, named).mappings().all()
+        for table in (subtasks, handles)
+    ]
+    return subtask_records(*found)
+
+
+def _of_subtasks(
+    connection: Connection, table: Table, pipeline_id: str, checkpoint_id: int, only: list[SubtaskId] | None
+) -> CursorResult[Any]:
+    query = select(table).where(table.c.pipeline_id == pipeline_id, table.c.checkpoint_id == checkpoint_id)
+    parameters: dict[str, Any] = {}
+    if only is not None:
+        parameters["operator_ids"] = [subtask.operator_id for subtask in only]
+        parameters["subtask_indexes"] = [subtask.subtask_index for subtask in only]
+        query = query.where(tuple_(table.c.operator_id, table.c.subtask_index).in_(_ONLY))
+    return connection.execute(query.order_by(*table.primary_key.columns), parameters)
+
+
+def verdicts_of(connection: Connection, pipeline_id: str, checkpoint_id: int) -> list[Verdict]:
+    """In the order they were recorded."""
+    found = select(verdicts).where(verdicts.c.pipeline_id == pipeline_id, verdicts.c.checkpoint_id == checkpoint_id)
+    return [verdict_record(row) for row in connection.execute(found.order_by(verdicts.c.ordinal)).mappings()]
+
+
+def compactions_of(connection: Connection, pipeline_id: str) -> list[CompactedRun]:
+    """Oldest first."""
+    found = select(compactions).where(compactions.c.pipeline_id == pipeline_id).order_by(compactions.c.position)
+    return [compaction_record(row) for row in connection.execute(found).mappings()]

@@ -1,0 +1,137 @@
+"""Which files are garbage: derived from references, never from counters.
+
+What is live is the view `tidegate.live_references` (see `tables.LIVE_REFERENCES`). A file leaves in two steps: when its
+last reference ends it is queued, and what is queued is given out for deletion only while nothing live refers to it.
+
+The statements compare sets (EXCEPT) where NOT EXISTS would say the same: right after a large checkpoint the planner has
+no statistics yet, and a set operation cannot be planned as a loop in a loop.
+"""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, text
+
+from tidegate.protocol.records import Deletion
+
+_RELEASE = text("""
+WITH released AS (
+    SELECT h.owner, h.path
+    FROM tidegate.handles h
+    WHERE h.pipeline_id = :pipeline_id AND h.checkpoint_id = ANY (CAST(:checkpoint_ids AS bigint[]))
+  UNION
+    SELECT 'storage', c.metadata_path
+    FROM tidegate.checkpoints c
+    WHERE c.pipeline_id = :pipeline_id AND c.checkpoint_id = ANY (CAST(:checkpoint_ids AS bigint[]))
+      AND c.metadata_path IS NOT NULL
+)
+INSERT INTO tidegate.deletion_queue (pipeline_id, owner, path)
+SELECT :pipeline_id, owner, path FROM (
+    SELECT owner, path FROM released
+  EXCEPT
+    SELECT owner, path FROM tidegate.live_references
+    WHERE pipeline_id = :pipeline_id AND checkpoint_id <> ALL (CAST(:checkpoint_ids AS bigint[]))
+  ORDER BY owner, path) garbage
+ON CONFLICT DO NOTHING
+""")
+
+_FORGET_COMPACTIONS = text("""
+DELETE FROM tidegate.compactions
+WHERE pipeline_id = :pipeline_id AND path = ANY (CAST(:paths AS text[]))
+RETURNING path
+""")
+
+_RELEASE_PATHS = text("""
+INSERT INTO tidegate.deletion_queue (pipeline_id, owner, path)
+SELECT :pipeline_id, owner, path FROM (
+    SELECT 'storage' AS owner, unnest(CAST(:paths AS text[])) AS path
+  EXCEPT
+    SELECT owner, path FROM tidegate.live_references WHERE pipeline_id = :pipeline_id) garbage
+ON CONFLICT DO NOTHING
+""")
+
+_ENQUEUE = text("""
+INSERT INTO tidegate.deletion_queue (pipeline_id, owner, path)
+SELECT :pipeline_id, d.owner, d.path
+FROM unnest(CAST(:owners AS text[]), CAST(:paths AS text[])) WITH ORDINALITY AS d (owner, path, place)
+ORDER BY d.place
+ON CONFLICT DO NOTHING
+""")
+
+_PENDING = text("""
+SELECT q.owner, q.path
+FROM tidegate.deletion_queue q JOIN (
+    SELECT owner, path FROM tidegate.deletion_queue WHERE pipeline_id = :pipeline_id
+  EXCEPT
+    SELECT owner, path FROM tidegate.live_references WHERE pipeline_id = :pipeline_id) garbage USING (owner, path)
+WHERE q.pipeline_id = :pipeline_id
+ORDER BY q.position
+LIMIT :limit
+""")
+
+_REMOVE = text("""
+DELETE FROM tidegate.deletion_queue
+WHERE pipeline_id = :pipeline_id
+  AND (owner, path) IN (SELECT * FROM unnest(CAST(:owners AS text[]), CAST(:paths AS text[])))
+""")
+
+_DISCARD = text("""
+UPDATE tidegate.checkpoints c SET status = 'DISCARDED'
+WHERE c.pipeline_id = :pipeline_id AND c.status = 'SUBSUMED'
+  AND c.checkpoint_id NOT IN (
+    SELECT h.checkpoint_id
+    FROM tidegate.checkpoints s
+        JOIN tidegate.handles h USING (pipeline_id, checkpoint_id)
+        JOIN tidegate.deletion_queue q USING (pipeline_id, owner, path)
+    WHERE s.pipeline_id = :pipeline_id AND s.status = 'SUBSUMED')
+  AND c.metadata_path NOT IN (
+    SELECT q.path FROM tidegate.deletion_queue q WHERE q.pipeline_id = :pipeline_id AND q.owner = 'storage')
+""")
+
+_LIVE_OF_CREATOR = text("""
+SELECT DISTINCT owner, path FROM tidegate.live_references
+WHERE pipeline_id = :pipeline_id AND created_by = :checkpoint_id
+""")
+
+
+def release(connection: Connection, pipeline_id: str, checkpoint_ids: Sequence[int]) -> None:
+    """Enqueue what checkpoints that have just ended refer to and nothing live does."""
+    connection.execute(_RELEASE, {"pipeline_id": pipeline_id, "checkpoint_ids": list(checkpoint_ids)})
+
+
+def forget_compactions(connection: Connection, pipeline_id: str, paths: Sequence[str]) -> None:
+    """Remove compacted runs and enqueue those of their files that nothing live refers to."""
+    named = {"pipeline_id": pipeline_id, "paths": list(paths)}
+    removed = list(connection.execute(_FORGET_COMPACTIONS, named).scalars())
+    if removed:
+        connection.execute(_RELEASE_PATHS, {"pipeline_id": pipeline_id, "paths": removed})
+
+
+def enqueue(connection: Connection, pipeline_id: str, deletions: Sequence[Deletion]) -> None:
+    connection.execute(_ENQUEUE, _named(pipeline_id, deletions))
+
+
+def pending(connection: Connection, pipeline_id: str, limit: int) -> list[Deletion]:
+    rows = connection.execute(_PENDING, {"pipeline_id": pipeline_id, "limit": limit})
+    return [Deletion(owner, path) for owner, path in rows]
+
+
+def remove(connection: Connection, pipeline_id: str, deletions: Sequence[Deletion]) -> None:
+    connection.execute(_REMOVE, _named(pipeline_id, deletions))
+
+
+def discard_subsumed(connection: Connection, pipeline_id: str) -> int:
+    """SUBSUMED -> DISCARDED where no file of the checkpoint waits for its deletion; how many moved."""
+    return connection.execute(_DISCARD, {"pipeline_id": pipeline_id}).rowcount
+
+
+def live_paths(connection: Connection, pipeline_id: str, checkpoint_id: int) -> set[Deletion]:
+    named = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id}
+    return {Deletion(owner, path) for owner, path in connection.execute(_LIVE_OF_CREATOR, named)}
+
+
+def _named(pipeline_id: str, deletions: Sequence[Deletion]) -> dict[str, object]:
+    return {
+        "pipeline_id": pipeline_id,
+        "owners": [deletion.owner for deletion in deletions],
+        "paths": [deletion.path for deletion in deletions],
+    }

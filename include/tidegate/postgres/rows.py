@@ -1,0 +1,143 @@
+"""Rows to records and back. Nothing here talks to the database."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import RowMapping
+
+from tidegate.postgres.tables import METRICS
+from tidegate.protocol.keygroups import KeyGroupRange
+from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import (
+    CheckpointRecord,
+    CompactedRun,
+    HandleKind,
+    OperatorPlan,
+    Snapshot,
+    StateHandle,
+    SubtaskId,
+    SubtaskMetrics,
+    SubtaskRecord,
+    Verdict,
+)
+
+
+def checkpoint_values(record: CheckpointRecord) -> dict[str, Any]:
+    """The columns of a checkpoint's row."""
+    return {
+        **{name: getattr(record, name) for name in record.__slots__},
+        "status": record.status.value,
+        "phase": record.phase.value,
+        "operators": [asdict(operator) for operator in record.operators],
+        "failure_reason": record.failure_reason.name if record.failure_reason else None,
+    }
+
+
+def checkpoint_record(row: RowMapping) -> CheckpointRecord:
+    values = {name: row[name] for name in CheckpointRecord.__slots__}
+    for name in _CHECKPOINT_TIMES:
+        values[name] = _utc(values[name])
+    values["status"] = Status(row["status"])
+    values["phase"] = Phase(row["phase"])
+    values["operators"] = tuple(OperatorPlan(**operator) for operator in row["operators"])
+    values["failure_reason"] = FailureReason[row["failure_reason"]] if row["failure_reason"] else None
+    return CheckpointRecord(**values)
+
+
+_CHECKPOINT_TIMES = (
+    "triggered_at",
+    "deadline",
+    "acknowledged_at",
+    "validated_at",
+    "completed_at",
+    "failed_at",
+    "notified_at",
+)
+
+
+def subtask_records(subtasks: Iterable[RowMapping], handles: Iterable[RowMapping]) -> dict[SubtaskId, SubtaskRecord]:
+    """One record per subtask; the handles, in order, are those of acknowledged subtasks among them."""
+    held: dict[SubtaskId, list[StateHandle]] = defaultdict(list)
+    for row in handles:
+        held[SubtaskId(row["operator_id"], row["subtask_index"])].append(handle_record(row))
+    records = {}
+    for row in subtasks:
+        subtask = SubtaskId(row["operator_id"], row["subtask_index"])
+        acknowledged = row["acknowledged_at"] is not None
+        records[subtask] = SubtaskRecord(
+            subtask=subtask,
+            attempt=row["attempt"],
+            acknowledged_at=_utc(row["acknowledged_at"]),
+            snapshot=Snapshot(tuple(held[subtask]), row["position"]) if acknowledged else Snapshot(),
+            metrics=SubtaskMetrics(*(row[name] for name in METRICS)),
+        )
+    return records
+
+
+def handle_record(row: RowMapping) -> StateHandle:
+    groups = row["first_key_group"]
+    return StateHandle(
+        path=row["path"],
+        kind=HandleKind(row["kind"]),
+        rows=row["rows"],
+        bytes=row["bytes"],
+        checksum=row["checksum"],
+        created_by=row["created_by"],
+        key_groups=None if groups is None else KeyGroupRange(groups, row["last_key_group"]),
+        details=row["details"],
+    )
+
+
+def handle_values(handle: StateHandle) -> dict[str, Any]:
+    return {
+        "path": handle.path,
+        "kind": handle.kind.value,
+        "rows": handle.rows,
+        "bytes": handle.bytes,
+        "checksum": handle.checksum,
+        "created_by": handle.created_by,
+        "first_key_group": handle.key_groups.first if handle.key_groups else None,
+        "last_key_group": handle.key_groups.last if handle.key_groups else None,
+        "details": dict(handle.details),
+    }
+
+
+def verdict_values(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    return [
+        {
+            "ordinal": ordinal,
+            **{name: getattr(verdict, name) for name in verdict.__slots__},
+            "results": [dict(result) for result in verdict.results],
+        }
+        for ordinal, verdict in enumerate(verdicts)
+    ]
+
+
+def verdict_record(row: RowMapping) -> Verdict:
+    values: Mapping[str, Any] = {name: row[name] for name in Verdict.__slots__}
+    return Verdict(**{**values, "results": tuple(row["results"])})
+
+
+def compaction_values(compaction: CompactedRun) -> dict[str, Any]:
+    return {
+        "operator_id": compaction.subtask.operator_id,
+        "subtask_index": compaction.subtask.subtask_index,
+        **handle_values(compaction.handle),
+        "replaces": list(compaction.replaces),
+    }
+
+
+def compaction_record(row: RowMapping) -> CompactedRun:
+    return CompactedRun(
+        subtask=SubtaskId(row["operator_id"], row["subtask_index"]),
+        handle=handle_record(row),
+        replaces=tuple(row["replaces"]),
+    )
+
+
+def _utc(at: datetime | None) -> datetime | None:
+    return None if at is None else at.astimezone(UTC)

@@ -1,0 +1,113 @@
+"""`CheckpointStore` on PostgreSQL: opens transactions, locks the pipeline, commits, and says what an error means.
+
+What a transaction may ask and write is `transaction`'s; which files are garbage is `references`'; the rules that rows
+obey are `tables`'.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from tidegate.postgres import reads
+from tidegate.postgres.listening import ChangeListener
+from tidegate.postgres.outcomes import explain, explain_commit, is_disconnect
+from tidegate.postgres.transaction import PostgresTransaction
+from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+
+# Two statements, one round trip. The row is the lock that serialises all transactions on the pipeline.
+_LOCK_PIPELINE = text("""
+INSERT INTO tidegate.pipelines (pipeline_id) VALUES (:pipeline_id) ON CONFLICT DO NOTHING;
+SELECT last_checkpoint_id FROM tidegate.pipelines WHERE pipeline_id = :pipeline_id FOR UPDATE
+""")
+
+_NOTIFY = text("SELECT pg_notify('tidegate', :pipeline_id)")
+
+Answer = TypeVar("Answer")
+
+
+class PostgresCheckpointStore:
+    """The durable record of checkpoints. Safe for threads; each process needs its own."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._reading = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._listener = ChangeListener(engine)
+
+    @contextmanager
+    def transaction(self, pipeline_id: str) -> Iterator[PostgresTransaction]:
+        """Raises `StoreUnavailableError` (nothing happened), `UnknownOutcomeError` (read again to find out), or
+        `CheckpointError` where a rule of the database refused a row (nothing happened).
+        """
+        what = f"the transaction on pipeline {pipeline_id!r}"
+        connection = self._connect(self._engine, what)
+        try:
+            try:
+                last_checkpoint_id = connection.execute(_LOCK_PIPELINE, {"pipeline_id": pipeline_id}).scalar_one()
+                transaction = PostgresTransaction(connection, pipeline_id, last_checkpoint_id)
+                yield transaction
+                if transaction.wrote:
+                    connection.execute(_NOTIFY, {"pipeline_id": pipeline_id})
+            except DBAPIError as error:
+                raise explain(error, what) from error
+            try:
+                if transaction.wrote:
+                    connection.commit()
+                else:  # the lock is let go all the same, and without waiting for the disk: locking a row logs too
+                    connection.rollback()
+            except DBAPIError as error:
+                if not transaction.wrote and is_disconnect(error):
+                    raise explain(error, what) from error
+                raise explain_commit(error, what) from error
+        finally:
+            _give_back(connection)
+
+    def pipelines(self) -> list[str]:
+        return self._read("reading the pipelines", reads.pipeline_ids)
+
+    def checkpoint(self, pipeline_id: str, checkpoint_id: int) -> CheckpointRecord | None:
+        return self._read("reading a checkpoint", lambda c: reads.checkpoint(c, pipeline_id, checkpoint_id))
+
+    def history(self, pipeline_id: str, limit: int) -> list[CheckpointRecord]:
+        return self._read("reading the history", lambda c: reads.history(c, pipeline_id, limit))
+
+    def subtasks(self, pipeline_id: str, checkpoint_id: int) -> dict[SubtaskId, SubtaskRecord]:
+        return self._read("reading the subtasks", lambda c: reads.subtasks_of(c, pipeline_id, checkpoint_id))
+
+    def verdicts(self, pipeline_id: str, checkpoint_id: int) -> list[Verdict]:
+        return self._read("reading the verdicts", lambda c: reads.verdicts_of(c, pipeline_id, checkpoint_id))
+
+    def wait_for_change(self, pipeline_id: str, timeout: float) -> bool:
+        """See `listening`: what is committed between two waits of one thread is not missed."""
+        return self._listener.wait(pipeline_id, timeout)
+
+    def close(self) -> None:
+        """Close the calling thread's listening connection and the pool; the store reconnects if used again."""
+        self._listener.close()
+        self._engine.dispose()
+
+    def _read(self, what: str, question: Callable[[Connection], Answer]) -> Answer:
+        connection = self._connect(self._reading, what)
+        try:
+            return question(connection)
+        except DBAPIError as error:
+            raise explain(error, what) from error
+        finally:
+            _give_back(connection)
+
+    def _connect(self, engine: Engine, what: str) -> Any:
+        try:
+            return engine.connect()
+        except (DBAPIError, PoolTimeoutError) as error:
+            raise explain(error, what) from error
+
+
+def _give_back(connection: Connection) -> None:
+    """Roll back what is open and return the connection; a broken one is dropped, the first error stays the news."""
+    try:
+        connection.close()
+    except DBAPIError:
+        connection.invalidate()

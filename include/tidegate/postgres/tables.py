@@ -1,0 +1,371 @@
+"""The tables of the store, in a schema of their own, and the rules the database itself enforces.
+
+Constraints and the transition trigger are generated from `protocol.lifecycle` and the closed lists of the records, so
+the database refuses what the protocol does not know. This file decides shapes and what a live reference is; `migrations/` brings a database
+there, and a test proves that both say the same. The schema does not limit how many checkpoints are in progress: that
+is admission's decision.
+"""
+
+from enum import StrEnum
+
+from sqlalchemy import (
+    DDL,
+    TIMESTAMP,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Computed,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Identity,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+    event,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+
+from tidegate.protocol.lifecycle import COMMITTED, TRANSITIONS, Phase, Stage, Status
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import HandleKind
+
+SCHEMA = "tidegate"
+CHANNEL = "tidegate"  # of NOTIFY; the payload is the pipeline's id
+STORAGE = "storage"  # owner of files on checkpoint storage, see `records.Deletion`
+
+metadata = MetaData(schema=SCHEMA)
+
+
+def _listed(values: list[str]) -> str:
+    return ", ".join(f"'{value}'" for value in values)
+
+
+def _members(kind: type[StrEnum]) -> str:
+    return _listed([member.value for member in kind])
+
+
+def _stages(stages: list[Stage]) -> str:
+    return ", ".join(f"('{status}', '{phase}')" for status, phase in stages)
+
+
+def _confined(column: str) -> str:
+    """Paths stay below the root they are relative to."""
+    return f"{column} <> '' AND '/' || {column} || '/' NOT LIKE ALL (ARRAY['//%', '%/../%'])"
+
+
+_COMMITTED = _listed(sorted(COMMITTED))
+_TIMESTAMP = TIMESTAMP(timezone=True)
+
+pipelines = Table(
+    "pipelines",
+    metadata,
+    Column("pipeline_id", Text, primary_key=True),
+    Column("last_checkpoint_id", BigInteger, nullable=False, server_default=text("0")),
+    CheckConstraint("pipeline_id <> ''", name="pipelines_named"),
+    CheckConstraint("last_checkpoint_id >= 0", name="pipelines_counter"),
+)
+
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("pipeline_id", Text, ForeignKey("tidegate.pipelines.pipeline_id", name="checkpoints_pipeline_fkey")),
+    Column("checkpoint_id", BigInteger, nullable=False, autoincrement=False),
+    Column("request_id", Text, nullable=False),
+    Column("periodic", Boolean, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("phase", Text, nullable=False),
+    Column("triggered_at", _TIMESTAMP, nullable=False),
+    Column("deadline", _TIMESTAMP, nullable=False),
+    Column("num_subtasks", Integer, nullable=False),
+    Column("num_acknowledged", Integer, nullable=False, server_default=text("0")),
+    Column("operators", JSONB, nullable=False, server_default=text("'[]'::jsonb")),
+    Column("acknowledged_at", _TIMESTAMP),
+    Column("validated_at", _TIMESTAMP),
+    Column("completed_at", _TIMESTAMP),
+    Column("failed_at", _TIMESTAMP),
+    Column("failure_reason", Text),
+    Column("failure_message", Text),
+    Column("notified_at", _TIMESTAMP),
+    Column("metadata_path", Text),
+    Column("state_size", BigInteger, nullable=False, server_default=text("0")),
+    Column("checkpointed_size", BigInteger, nullable=False, server_default=text("0")),
+    Column("swept", Boolean, nullable=False, server_default=text("false")),
+    PrimaryKeyConstraint("pipeline_id", "checkpoint_id", name="checkpoints_pkey"),
+    CheckConstraint("checkpoint_id >= 1", name="checkpoints_id"),
+    CheckConstraint("request_id <> ''", name="checkpoints_request"),
+    CheckConstraint(f"(status, phase) IN ({_stages(list(TRANSITIONS))})", name="checkpoints_stage"),
+    CheckConstraint("deadline >= triggered_at", name="checkpoints_deadline"),
+    CheckConstraint(
+        "num_subtasks >= 1 AND num_acknowledged >= 0 AND num_acknowledged <= num_subtasks", name="checkpoints_counts"
+    ),
+    CheckConstraint(
+        f"phase = '{Phase.TRIGGERED}' OR num_acknowledged = num_subtasks", name="checkpoints_all_acknowledged"
+    ),
+    CheckConstraint(
+        f"(acknowledged_at IS NOT NULL) = (phase <> '{Phase.TRIGGERED}')", name="checkpoints_acknowledged_at"
+    ),
+    CheckConstraint(f"(validated_at IS NOT NULL) = (phase = '{Phase.VALIDATED}')", name="checkpoints_validated_at"),
+    CheckConstraint(f"(completed_at IS NOT NULL) = (status IN ({_COMMITTED}))", name="checkpoints_completed_at"),
+    CheckConstraint(f"(metadata_path IS NOT NULL) = (status IN ({_COMMITTED}))", name="checkpoints_metadata"),
+    CheckConstraint(_confined("metadata_path"), name="checkpoints_metadata_confined"),
+    CheckConstraint(f"notified_at IS NULL OR status IN ({_COMMITTED})", name="checkpoints_notified_at"),
+    CheckConstraint(
+        f"(failure_reason IS NOT NULL) = (status = '{Status.FAILED}')"
+        f" AND (failure_message IS NOT NULL) = (status = '{Status.FAILED}')"
+        f" AND (failed_at IS NOT NULL) = (status = '{Status.FAILED}')",
+        name="checkpoints_failure",
+    ),
+    CheckConstraint(
+        f"failure_reason IN ({_listed([reason.name for reason in FailureReason])})", name="checkpoints_failure_reason"
+    ),
+    CheckConstraint("state_size >= 0 AND checkpointed_size >= 0", name="checkpoints_sizes"),
+    CheckConstraint(f"NOT swept OR status <> '{Status.IN_PROGRESS}'", name="checkpoints_swept"),
+    Index(
+        "checkpoints_request_once",
+        "pipeline_id",
+        "request_id",
+        unique=True,
+        postgresql_where=text(f"status <> '{Status.FAILED}'"),
+    ),
+    Index("checkpoints_by_request", "pipeline_id", "request_id", "checkpoint_id"),
+    Index("checkpoints_by_status", "pipeline_id", "status", "checkpoint_id"),
+    Index("checkpoints_unswept", "pipeline_id", "checkpoint_id", postgresql_where=text("NOT swept")),
+)
+
+#: Metrics of protocol.md section 19, in the order of `records.SubtaskMetrics`; -1 is "not reported".
+METRICS = (
+    "start_delay",
+    "alignment_duration",
+    "sync_duration",
+    "async_duration",
+    "processed_bytes",
+    "persisted_bytes",
+    "rows_in",
+    "rows_out",
+)
+
+subtasks = Table(
+    "subtasks",
+    metadata,
+    Column("pipeline_id", Text, nullable=False),
+    Column("checkpoint_id", BigInteger, nullable=False),
+    Column("operator_id", Text, nullable=False),
+    Column("subtask_index", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False, server_default=text("0")),
+    Column("acknowledged_at", _TIMESTAMP),
+    Column("position", JSONB),
+    *(Column(name, BigInteger, nullable=False, server_default=text("-1")) for name in METRICS),
+    PrimaryKeyConstraint("pipeline_id", "checkpoint_id", "operator_id", "subtask_index", name="subtasks_pkey"),
+    ForeignKeyConstraint(
+        ["pipeline_id", "checkpoint_id"],
+        ["tidegate.checkpoints.pipeline_id", "tidegate.checkpoints.checkpoint_id"],
+        name="subtasks_checkpoint_fkey",
+    ),
+    CheckConstraint("operator_id <> '' AND subtask_index >= 0", name="subtasks_identity"),
+    CheckConstraint("attempt >= 0", name="subtasks_attempt"),
+    CheckConstraint("acknowledged_at IS NULL OR attempt >= 1", name="subtasks_asked_before_acknowledged"),
+    CheckConstraint("position IS NULL OR acknowledged_at IS NOT NULL", name="subtasks_position"),
+    CheckConstraint(f"least({', '.join(METRICS)}) >= -1", name="subtasks_metrics"),
+    # Every row is updated twice, asked and acknowledged: room on its page spares the index both times.
+    postgresql_with={"fillfactor": 40},
+)
+
+
+def _handle_columns() -> tuple[Column[object], ...]:
+    return (
+        Column("path", Text, nullable=False),
+        Column("kind", Text, nullable=False),
+        Column("rows", BigInteger, nullable=False),
+        Column("bytes", BigInteger, nullable=False),
+        Column("checksum", Text, nullable=False),
+        Column("created_by", BigInteger, nullable=False),
+        Column("first_key_group", Integer),
+        Column("last_key_group", Integer),
+        Column("details", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
+    )
+
+
+def _handle_checks(table: str) -> tuple[CheckConstraint, ...]:
+    return (
+        CheckConstraint(_confined("path"), name=f"{table}_path_confined"),
+        CheckConstraint(f"kind IN ({_members(HandleKind)})", name=f"{table}_kind"),
+        CheckConstraint("rows >= 0 AND bytes >= 0 AND created_by >= 1", name=f"{table}_sizes"),
+        CheckConstraint(
+            "(first_key_group IS NULL) = (last_key_group IS NULL)"
+            " AND (first_key_group IS NULL OR (first_key_group >= 0 AND first_key_group <= last_key_group))",
+            name=f"{table}_key_groups",
+        ),
+    )
+
+
+handles = Table(
+    "handles",
+    metadata,
+    Column("pipeline_id", Text, nullable=False),
+    Column("checkpoint_id", BigInteger, nullable=False),
+    Column("operator_id", Text, nullable=False),
+    Column("subtask_index", Integer, nullable=False),
+    Column("ordinal", Integer, nullable=False),
+    *_handle_columns(),
+    Column(
+        "owner",
+        Text,
+        Computed(
+            f"CASE WHEN kind = '{HandleKind.STAGED}' THEN 'sink:' || operator_id ELSE '{STORAGE}' END", persisted=True
+        ),
+    ),
+    PrimaryKeyConstraint(
+        "pipeline_id", "checkpoint_id", "operator_id", "subtask_index", "ordinal", name="handles_pkey"
+    ),
+    *_handle_checks("handles"),
+    CheckConstraint("created_by <= checkpoint_id", name="handles_created_before"),
+)
+
+verdicts = Table(
+    "verdicts",
+    metadata,
+    Column("pipeline_id", Text, nullable=False),
+    Column("checkpoint_id", BigInteger, nullable=False),
+    Column("ordinal", Integer, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("suite", Text, nullable=False),
+    Column("success", Boolean),
+    Column("evaluated", Integer, nullable=False),
+    Column("failed", Integer, nullable=False),
+    Column("results", JSONB, nullable=False, server_default=text("'[]'::jsonb")),
+    Column("error", Text),
+    Column("docs_path", Text),
+    PrimaryKeyConstraint("pipeline_id", "checkpoint_id", "ordinal", name="verdicts_pkey"),
+    UniqueConstraint("pipeline_id", "checkpoint_id", "target", "suite", name="verdicts_target_once"),
+    ForeignKeyConstraint(
+        ["pipeline_id", "checkpoint_id"],
+        ["tidegate.checkpoints.pipeline_id", "tidegate.checkpoints.checkpoint_id"],
+        name="verdicts_checkpoint_fkey",
+    ),
+    CheckConstraint("success IS NOT NULL OR error IS NOT NULL", name="verdicts_error_said"),
+    CheckConstraint("evaluated >= 0 AND failed >= 0", name="verdicts_counts"),
+)
+
+compactions = Table(
+    "compactions",
+    metadata,
+    Column("pipeline_id", Text, ForeignKey("tidegate.pipelines.pipeline_id", name="compactions_pipeline_fkey")),
+    Column("position", BigInteger, Identity(always=True), nullable=False),
+    Column("operator_id", Text, nullable=False),
+    Column("subtask_index", Integer, nullable=False),
+    *_handle_columns(),
+    Column("replaces", ARRAY(Text), nullable=False),
+    PrimaryKeyConstraint("pipeline_id", "path", name="compactions_pkey"),
+    *_handle_checks("compactions"),
+    CheckConstraint("operator_id <> '' AND subtask_index >= 0", name="compactions_identity"),
+    CheckConstraint("cardinality(replaces) >= 1", name="compactions_replaces"),
+)
+
+deletion_queue = Table(
+    "deletion_queue",
+    metadata,
+    Column("pipeline_id", Text, ForeignKey("tidegate.pipelines.pipeline_id", name="deletion_queue_pipeline_fkey")),
+    Column("position", BigInteger, Identity(always=True), nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("path", Text, nullable=False),
+    PrimaryKeyConstraint("pipeline_id", "owner", "path", name="deletion_queue_pkey"),
+    CheckConstraint(f"owner = '{STORAGE}' OR owner ~ '^sink:.'", name="deletion_queue_owner"),
+    CheckConstraint(_confined("path"), name="deletion_queue_path_confined"),
+    Index("deletion_queue_oldest", "pipeline_id", "position"),
+)
+
+
+def _transitions() -> str:
+    moves = [
+        f"('{before[0]}', '{before[1]}', '{after[0]}', '{after[1]}')"
+        for before, followers in TRANSITIONS.items()
+        for after in sorted(followers)
+    ]
+    return ",\n        ".join(moves)
+
+
+#: A checkpoint starts TRIGGERED, then moves as `lifecycle.TRANSITIONS` says. An update that keeps the stage is free.
+TRANSITION_FUNCTION = f"""\
+CREATE FUNCTION tidegate.refuse_illegal_transition() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        IF (NEW.status, NEW.phase) = ('{Status.IN_PROGRESS}', '{Phase.TRIGGERED}') THEN
+            RETURN NEW;
+        END IF;
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = 'checkpoints_legal_transition',
+            MESSAGE = format('a checkpoint cannot begin as %s/%s', NEW.status, NEW.phase);
+    END IF;
+    IF (OLD.status, OLD.phase) = (NEW.status, NEW.phase) OR (OLD.status, OLD.phase, NEW.status, NEW.phase) IN (
+        {_transitions()}
+    ) THEN
+        RETURN NEW;
+    END IF;
+    RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = 'checkpoints_legal_transition',
+        MESSAGE = format('a checkpoint cannot go from %s/%s to %s/%s', OLD.status, OLD.phase, NEW.status, NEW.phase);
+END $$"""
+
+TRANSITION_TRIGGER = """\
+CREATE TRIGGER checkpoints_legal_transition BEFORE INSERT OR UPDATE OF status, phase ON tidegate.checkpoints
+FOR EACH ROW EXECUTE FUNCTION tidegate.refuse_illegal_transition()"""
+
+#: The foreign key of handles, checked once a statement: row by row it took a third of the time of a large batch of
+#: acknowledgements. Rows of subtasks are never deleted before their handles.
+HANDLES_FUNCTION = """\
+CREATE FUNCTION tidegate.refuse_handles_without_subtask() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (
+        SELECT FROM written w
+        WHERE NOT EXISTS (
+            SELECT FROM tidegate.subtasks s
+            WHERE s.pipeline_id = w.pipeline_id AND s.checkpoint_id = w.checkpoint_id
+              AND s.operator_id = w.operator_id AND s.subtask_index = w.subtask_index)
+    ) THEN
+        RAISE EXCEPTION USING ERRCODE = 'foreign_key_violation', CONSTRAINT = 'handles_of_subtask',
+            MESSAGE = 'a handle belongs to no subtask that is recorded';
+    END IF;
+    RETURN NULL;
+END $$"""
+
+HANDLES_TRIGGERS = (
+    """\
+CREATE TRIGGER handles_of_subtask_inserted AFTER INSERT ON tidegate.handles REFERENCING NEW TABLE AS written
+FOR EACH STATEMENT EXECUTE FUNCTION tidegate.refuse_handles_without_subtask()""",
+    """\
+CREATE TRIGGER handles_of_subtask_updated AFTER UPDATE ON tidegate.handles REFERENCING NEW TABLE AS written
+FOR EACH STATEMENT EXECUTE FUNCTION tidegate.refuse_handles_without_subtask()""",
+)
+
+#: What must not be deleted, as (owner, path), and the checkpoint that refers to it, 0 for a compacted run. Live are
+#: (protocol.md section 10, design.md section 3):
+#: - the handles of checkpoints IN_PROGRESS, and those of COMPLETED ones but for EXCHANGE, which outlives nothing;
+#: - the metadata of COMPLETED checkpoints;
+#: - the handles of compacted runs;
+#: - the STAGED handles of a checkpoint that was subsumed before its sinks were notified: until the notification is
+#:   recorded they are the only copy of committed rows.
+LIVE_REFERENCES = """\
+CREATE VIEW tidegate.live_references AS
+    SELECT h.pipeline_id, h.owner, h.path, h.created_by, h.checkpoint_id
+    FROM tidegate.handles h JOIN tidegate.checkpoints c USING (pipeline_id, checkpoint_id)
+    WHERE c.status = 'IN_PROGRESS'
+        OR c.status = 'COMPLETED' AND h.kind <> 'EXCHANGE'
+        OR c.status = 'SUBSUMED' AND c.notified_at IS NULL AND h.kind = 'STAGED'
+  UNION ALL
+    SELECT c.pipeline_id, 'storage', c.metadata_path, c.checkpoint_id, c.checkpoint_id
+    FROM tidegate.checkpoints c
+    WHERE c.status = 'COMPLETED'
+  UNION ALL
+    SELECT k.pipeline_id, 'storage', k.path, k.created_by, 0
+    FROM tidegate.compactions k"""
+
+# DDL() formats its text with `%`.
+event.listen(checkpoints, "after_create", DDL(TRANSITION_FUNCTION.replace("%", "%%")))  # type: ignore[no-untyped-call]
+event.listen(checkpoints, "after_create", DDL(TRANSITION_TRIGGER))  # type: ignore[no-untyped-call]
+for _ddl in (HANDLES_FUNCTION, *HANDLES_TRIGGERS):
+    event.listen(handles, "after_create", DDL(_ddl))  # type: ignore[no-untyped-call]
+event.listen(metadata, "after_create", DDL(LIVE_REFERENCES))  # type: ignore[no-untyped-call]

@@ -1,0 +1,261 @@
+"""One transaction on one pipeline: the port's facts and writes over an open connection that holds the pipeline's lock.
+
+Every move is a conditional UPDATE, so a lost race is an update of no rows. Locking, committing and what an error means
+are `store`'s.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, text, update
+
+from tidegate.postgres import acknowledgements as acknowledging
+from tidegate.postgres import reads, references
+from tidegate.postgres.rows import checkpoint_values, compaction_values, verdict_values
+from tidegate.postgres.tables import checkpoints, compactions, verdicts
+from tidegate.protocol.errors import CheckpointNotFoundError
+from tidegate.protocol.lifecycle import Phase, Status, is_legal
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import (
+    Acknowledgement,
+    CheckpointRecord,
+    CompactedRun,
+    Deletion,
+    SubtaskId,
+    SubtaskRecord,
+    Verdict,
+)
+
+_ADD_SUBTASKS = text("""
+WITH counter AS (
+    UPDATE tidegate.pipelines SET last_checkpoint_id = greatest(last_checkpoint_id, :checkpoint_id)
+    WHERE pipeline_id = :pipeline_id
+)
+INSERT INTO tidegate.subtasks (pipeline_id, checkpoint_id, operator_id, subtask_index)
+SELECT :pipeline_id, :checkpoint_id, s.operator_id, s.subtask_index
+FROM unnest(CAST(:operator_ids AS text[]), CAST(:subtask_indexes AS integer[])) AS s (operator_id, subtask_index)
+""")
+
+_BEGIN_ATTEMPT = text("""
+WITH latest AS (
+    SELECT max(attempt) AS attempt FROM tidegate.subtasks
+    WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id
+), asked AS (
+    UPDATE tidegate.subtasks s SET attempt = latest.attempt + 1
+    FROM latest, tidegate.checkpoints c
+    WHERE c.pipeline_id = :pipeline_id AND c.checkpoint_id = :checkpoint_id AND c.status = 'IN_PROGRESS'
+      AND s.pipeline_id = :pipeline_id AND s.checkpoint_id = :checkpoint_id AND s.acknowledged_at IS NULL
+    RETURNING 1
+)
+SELECT latest.attempt + CASE WHEN EXISTS (SELECT FROM asked) THEN 1 ELSE 0 END FROM latest
+""")
+
+
+class PostgresTransaction:
+    """`ports.StoreTransaction` for Postgres. `wrote` says whether anything was changed."""
+
+    def __init__(self, connection: Connection, pipeline_id: str, last_checkpoint_id: int) -> None:
+        self._connection = connection
+        self._pipeline_id = pipeline_id
+        self._last_checkpoint_id = last_checkpoint_id
+        self.wrote = False
+
+    # -- facts
+
+    def checkpoint(self, checkpoint_id: int) -> CheckpointRecord | None:
+        return reads.checkpoint(self._connection, self._pipeline_id, checkpoint_id)
+
+    def latest_by_request(self, request_id: str) -> CheckpointRecord | None:
+        return reads.latest_by_request(self._connection, self._pipeline_id, request_id)
+
+    def in_progress(self) -> list[CheckpointRecord]:
+        return reads.with_status(self._connection, self._pipeline_id, Status.IN_PROGRESS)
+
+    def retained(self) -> list[CheckpointRecord]:
+        return reads.with_status(self._connection, self._pipeline_id, Status.COMPLETED)
+
+    def latest_completed(self) -> CheckpointRecord | None:
+        return reads.latest_completed(self._connection, self._pipeline_id)
+
+    def subtasks(self, checkpoint_id: int, only: Iterable[SubtaskId] | None = None) -> dict[SubtaskId, SubtaskRecord]:
+        return reads.subtasks_of(self._connection, self._pipeline_id, checkpoint_id, only)
+
+    def verdicts(self, checkpoint_id: int) -> list[Verdict]:
+        return reads.verdicts_of(self._connection, self._pipeline_id, checkpoint_id)
+
+    def compactions(self) -> list[CompactedRun]:
+        return reads.compactions_of(self._connection, self._pipeline_id)
+
+    # -- writes
+
+    def next_checkpoint_id(self) -> int:
+        self._last_checkpoint_id += 1
+        return self._last_checkpoint_id
+
+    def add_pending(self, record: CheckpointRecord, subtasks: Sequence[SubtaskId]) -> None:
+        """Raises `ValueError` where the record is another pipeline's or its number of subtasks is not theirs."""
+        if record.pipeline_id != self._pipeline_id or record.num_subtasks != len(subtasks):
+            raise ValueError(f"{record} does not belong to {self._pipeline_id} with {len(subtasks)} subtasks")
+        self.wrote = True
+        self._connection.execute(insert(checkpoints).values(checkpoint_values(record)))
+        self._execute(
+            _ADD_SUBTASKS,
+            checkpoint_id=record.checkpoint_id,
+            operator_ids=[subtask.operator_id for subtask in subtasks],
+            subtask_indexes=[subtask.subtask_index for subtask in subtasks],
+        )
+
+    def begin_attempt(self, checkpoint_id: int) -> int:
+        attempt: int | None = self._execute(_BEGIN_ATTEMPT, checkpoint_id=checkpoint_id).scalar()
+        if attempt is None:
+            raise self._not_found(checkpoint_id)
+        return attempt
+
+    def record_acknowledgements(
+        self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], at: datetime
+    ) -> int:
+        self.wrote = True
+        remaining = acknowledging.record(self._connection, self._pipeline_id, checkpoint_id, acknowledgements, at)
+        if remaining is None:
+            raise self._not_found(checkpoint_id)
+        return remaining
+
+    def advance(self, checkpoint_id: int, before: Phase, after: Phase, at: datetime) -> bool:
+        """Raises `ValueError` where the phases do not follow each other."""
+        if not is_legal((Status.IN_PROGRESS, before), (Status.IN_PROGRESS, after)):
+            raise ValueError(f"phase {after} cannot follow {before}")
+        reached = {"phase": after.value, f"{after.value.lower()}_at": at}
+        return self._move(checkpoint_id, Status.IN_PROGRESS, before, reached)
+
+    def record_verdicts(self, checkpoint_id: int, verdicts_: Sequence[Verdict]) -> None:
+        self.wrote = True
+        key = {"pipeline_id": self._pipeline_id, "checkpoint_id": checkpoint_id}
+        self._connection.execute(
+            delete(verdicts).where(
+                verdicts.c.pipeline_id == self._pipeline_id, verdicts.c.checkpoint_id == checkpoint_id
+            )
+        )
+        if verdicts_:
+            self._connection.execute(insert(verdicts), [{**key, **values} for values in verdict_values(verdicts_)])
+
+    def complete(
+        self, checkpoint_id: int, at: datetime, metadata_path: str, state_size: int, checkpointed_size: int
+    ) -> bool:
+        completed = {
+            "status": Status.COMPLETED.value,
+            "completed_at": at,
+            "metadata_path": metadata_path,
+            "state_size": state_size,
+            "checkpointed_size": checkpointed_size,
+        }
+        return self._move(checkpoint_id, Status.IN_PROGRESS, Phase.VALIDATED, completed)
+
+    def fail(self, checkpoint_id: int, reason: FailureReason, message: str, at: datetime) -> bool:
+        failed = {
+            "status": Status.FAILED.value,
+            "failure_reason": reason.name,
+            "failure_message": message,
+            "failed_at": at,
+        }
+        if not self._move(checkpoint_id, Status.IN_PROGRESS, None, failed):
+            return False
+        references.release(self._connection, self._pipeline_id, [checkpoint_id])
+        return True
+
+    def subsume(self, checkpoint_ids: Sequence[int]) -> None:
+        self.wrote = True
+        left = (
+            update(checkpoints)
+            .where(
+                checkpoints.c.pipeline_id == self._pipeline_id,
+                checkpoints.c.checkpoint_id.in_(list(checkpoint_ids)),
+                checkpoints.c.status == Status.COMPLETED.value,
+            )
+            .values(status=Status.SUBSUMED.value)
+            .returning(checkpoints.c.checkpoint_id)
+        )
+        subsumed = list(self._connection.execute(left).scalars())
+        if subsumed:
+            references.release(self._connection, self._pipeline_id, subsumed)
+
+    def mark_notified(self, checkpoint_id: int, at: datetime) -> None:
+        """The first notification stays recorded."""
+        self.wrote = True
+        self._connection.execute(
+            update(checkpoints)
+            .where(
+                checkpoints.c.pipeline_id == self._pipeline_id,
+                checkpoints.c.checkpoint_id == checkpoint_id,
+                checkpoints.c.notified_at.is_(None),
+            )
+            .values(notified_at=at)
+        )
+
+    def add_compactions(self, compactions_: Sequence[CompactedRun]) -> None:
+        if compactions_:
+            self.wrote = True
+            rows = [{"pipeline_id": self._pipeline_id, **compaction_values(run)} for run in compactions_]
+            self._connection.execute(insert(compactions), rows)
+
+    def remove_compactions(self, paths: Sequence[str]) -> None:
+        self.wrote = True
+        references.forget_compactions(self._connection, self._pipeline_id, paths)
+
+    # -- garbage
+
+    def enqueue_deletions(self, deletions: Sequence[Deletion]) -> None:
+        if deletions:
+            self.wrote = True
+            references.enqueue(self._connection, self._pipeline_id, deletions)
+
+    def pending_deletions(self, limit: int) -> list[Deletion]:
+        return references.pending(self._connection, self._pipeline_id, limit)
+
+    def remove_deletions(self, deletions: Sequence[Deletion]) -> None:
+        if deletions:
+            self.wrote = True
+            references.remove(self._connection, self._pipeline_id, deletions)
+
+    def mark_discarded(self) -> None:
+        self.wrote = references.discard_subsumed(self._connection, self._pipeline_id) > 0 or self.wrote
+
+    def unswept(self) -> list[CheckpointRecord]:
+        return reads.unswept(self._connection, self._pipeline_id)
+
+    def mark_swept(self, checkpoint_ids: Sequence[int]) -> None:
+        if checkpoint_ids:
+            self.wrote = True
+            self._connection.execute(
+                update(checkpoints)
+                .where(
+                    checkpoints.c.pipeline_id == self._pipeline_id,
+                    checkpoints.c.checkpoint_id.in_(list(checkpoint_ids)),
+                )
+                .values(swept=True)
+            )
+
+    def live_paths(self, checkpoint_id: int) -> set[Deletion]:
+        return references.live_paths(self._connection, self._pipeline_id, checkpoint_id)
+
+    # -- inside
+
+    def _execute(self, statement: Any, **parameters: Any) -> Any:
+        self.wrote = True
+        return self._connection.execute(statement, {"pipeline_id": self._pipeline_id, **parameters})
+
+    def _move(self, checkpoint_id: int, status: Status, phase: Phase | None, values: Mapping[str, Any]) -> bool:
+        self.wrote = True
+        moving = update(checkpoints).where(
+            checkpoints.c.pipeline_id == self._pipeline_id,
+            checkpoints.c.checkpoint_id == checkpoint_id,
+            checkpoints.c.status == status.value,
+        )
+        if phase is not None:
+            moving = moving.where(checkpoints.c.phase == phase.value)
+        return self._connection.execute(moving.values(**values)).rowcount == 1
+
+    def _not_found(self, checkpoint_id: int) -> CheckpointNotFoundError:
+        return CheckpointNotFoundError(
+            f"Pipeline {self._pipeline_id!r} has no checkpoint {checkpoint_id}. Nothing was changed."
+        )

