@@ -1,0 +1,269 @@
+"""Declared aggregates: new rows into accumulators, those merged with what is stored, and the finished values.
+
+Semantics are Spark's, as the docstrings of `tidegate.aggregates` say. Sums that do not fit their type are an error, as
+in Spark's ANSI mode: a wrapped total would be wrong for good. Of several values at the same extreme of `min_by` and
+`max_by` the smallest is taken, null before all, so that the order in which rows arrive does not matter.
+"""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidegate.aggregates import Aggregate
+from tidegate.state.arrivals import Groups
+from tidegate.state.columns import (
+    Bools,
+    Ints,
+    decoded,
+    fixed,
+    from_fixed,
+    integers,
+    is_decodable,
+    one_chunk,
+    order_codes,
+    valid,
+)
+from tidegate.state.decimals import limbs_of, words_of
+
+_TOP = 1 << 63
+
+
+class SumOverflowError(ArithmeticError):
+    """The sum of group `group` does not fit its type."""
+
+    def __init__(self, group: int) -> None:
+        super().__init__(f"sum of group {group} overflows")
+        self.group = group
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What is stored for some of the groups: `columns[i]` at j belongs to group `groups[j]`, ascending."""
+
+    groups: Ints
+    columns: list[Any]
+
+    def __bool__(self) -> bool:
+        return len(self.groups) > 0
+
+
+def accumulate(aggregate: Aggregate, types: list[Any], inputs: list[Any], groups: Groups, stored: Stored) -> list[Any]:
+    """The accumulator columns (of `types`), one row a group, of input columns sorted by group and what is stored.
+
+    Raises `SumOverflowError`.
+    """
+    match aggregate.function:
+        case "count":
+            return [_count(inputs, groups, stored)]
+        case "sum":
+            return [_sum(types[0], inputs[0], groups, stored)]
+        case "avg":
+            counted = Stored(stored.groups, stored.columns[1:])
+            return [_sum(types[0], inputs[0], groups, stored), _count(inputs, groups, counted)]
+        case "min" | "max":
+            return [_extreme(inputs[0], groups, stored, aggregate.function == "max")]
+    return _extreme_by(inputs[0], inputs[1], groups, stored, aggregate.function == "max_by")
+
+
+def finished(aggregate: Aggregate, columns: list[Any]) -> Any:
+    """The visible column of an aggregate from its accumulators."""
+    if aggregate.function != "avg":
+        return columns[0]
+    totals, counts = fixed(one_chunk(columns[0].cast(pa.float64()))), fixed(one_chunk(columns[1]))
+    means = np.zeros(len(counts))
+    np.divide(totals, counts, out=means, where=counts > 0)
+    return from_fixed(pa.float64(), means, counts > 0)
+
+
+def _count(inputs: list[Any], groups: Groups, stored: Stored) -> Any:
+    is_valid = valid(inputs[0]) if inputs else None
+    counts = groups.sizes.copy() if is_valid is None else np.add.reduceat(is_valid.astype(np.int64), groups.starts)
+    if stored:
+        counts[stored.groups] += fixed(stored.columns[0])
+    return integers(counts)
+
+
+def _sum(kind: Any, column: Any, groups: Groups, stored: Stored) -> Any:
+    is_valid = valid(column)
+    seen = None if is_valid is None else np.logical_or.reduceat(is_valid, groups.starts)
+    if pa.types.is_decimal128(kind):
+        values, seen = _decimal_sums(kind, column, is_valid, seen, groups, stored)
+    elif pa.types.is_integer(kind):
+        values, seen = _integer_sums(column, is_valid, seen, groups, stored)
+    else:
+        numbers = _zeroed(fixed(column).astype(np.float64), is_valid)
+        values = numbers if groups.single else np.add.reduceat(numbers, groups.starts)
+        values, seen = _added(values, seen, stored)
+    return from_fixed(kind, values, seen)
+
+
+def _zeroed(values: npt.NDArray[Any], is_valid: Bools | None) -> npt.NDArray[Any]:
+    if is_valid is not None:
+        values[~is_valid] = 0
+    return values
+
+
+def _added(values: npt.NDArray[Any], seen: Bools | None, stored: Stored) -> tuple[npt.NDArray[Any], Bools | None]:
+    if stored:
+        old_valid = valid(stored.columns[0])
+        values[stored.groups] += _zeroed(fixed(stored.columns[0]).copy(), old_valid)
+        seen = _seen(seen, old_valid, stored)
+    return values, seen
+
+
+def _seen(seen: Bools | None, old_valid: Bools | None, stored: Stored) -> Bools | None:
+    if seen is not None:
+        seen[stored.groups] |= True if old_valid is None else old_valid
+    return seen
+
+
+def _integer_sums(
+    column: Any, is_valid: Bools | None, seen: Bools | None, groups: Groups, stored: Stored
+) -> tuple[npt.NDArray[Any], Bools | None]:
+    numbers = _zeroed(fixed(column).astype(np.int64), is_valid)
+    values = numbers if groups.single else _exact_sums(numbers, groups)
+    before = values[stored.groups] if stored else None
+    values, seen = _added(values, seen, stored)
+    if before is not None:
+        after = values[stored.groups]
+        wrapped = ((before ^ after) & ((after - before) ^ after)) < 0
+        if wrapped.any():
+            raise SumOverflowError(int(stored.groups[np.argmax(wrapped)]))
+    return values, seen
+
+
+def _exact_sums(numbers: Ints, groups: Groups) -> Ints:
+    largest = max(abs(int(np.min(numbers))), abs(int(np.max(numbers))))
+    if largest * int(np.max(groups.sizes)) >= _TOP:
+        high = np.add.reduceat(numbers >> 32, groups.starts)
+        high += np.add.reduceat(numbers & 0xFFFFFFFF, groups.starts) >> 32
+        wrapped = (high < -(2**31)) | (high >= 2**31)
+        if wrapped.any():
+            raise SumOverflowError(int(np.argmax(wrapped)))
+    return cast(Ints, np.add.reduceat(numbers, groups.starts))
+
+
+def _decimal_sums(
+    kind: Any, column: Any, is_valid: Bools | None, seen: Bools | None, groups: Groups, stored: Stored
+) -> tuple[npt.NDArray[Any], Bools | None]:
+    limbs = _zeroed(limbs_of(fixed(column)), is_valid)
+    limbs = np.add.reduceat(limbs, groups.starts, axis=0)
+    if stored:
+        old_valid = valid(stored.columns[0])
+        limbs[stored.groups] += _zeroed(limbs_of(fixed(stored.columns[0])), old_valid)
+        seen = _seen(seen, old_valid, stored)
+    words, wrapped = words_of(limbs, kind.precision)
+    if wrapped.any():
+        raise SumOverflowError(int(np.argmax(wrapped)))
+    return words, seen
+
+
+def _extreme(column: Any, groups: Groups, stored: Stored, largest: bool) -> Any:
+    if is_decodable(column.type):
+        return _extreme_number(column, groups, stored, np.maximum if largest else np.minimum)
+    both = _joined(column, stored, 0)
+    codes = _codes(both, largest)
+    choice = _merged(_best_rows(codes, valid(column), groups), codes, valid(both), groups.size, stored)
+    return _taken(both, choice)
+
+
+def _extreme_number(column: Any, groups: Groups, stored: Stored, choose: np.ufunc) -> Any:
+    """The short way for types whose codes can be turned back into values."""
+    last = np.iinfo(np.int64).min if choose is np.maximum else np.iinfo(np.int64).max
+    codes, is_valid = order_codes(column), valid(column)
+    if is_valid is not None:
+        codes = np.where(is_valid, codes, last)
+    best = codes.copy() if groups.single else choose.reduceat(codes, groups.starts)
+    seen = None if is_valid is None else np.logical_or.reduceat(is_valid, groups.starts)
+    if stored:
+        old_codes, old_valid = order_codes(stored.columns[0]), valid(stored.columns[0])
+        if old_valid is not None:
+            old_codes = np.where(old_valid, old_codes, last)
+        best[stored.groups] = choose(best[stored.groups], old_codes)
+        seen = _seen(seen, old_valid, stored)
+    return from_fixed(column.type, decoded(best, column.type), seen)
+
+
+def _extreme_by(column: Any, ordering: Any, groups: Groups, stored: Stored, largest: bool) -> list[Any]:
+    values, orders = _joined(column, stored, 0), _joined(ordering, stored, 1)
+    codes = _codes(orders, largest)
+    is_valid = valid(ordering)
+    rows = _best_rows(codes, is_valid, groups, lambda: _null_first(values))
+    choice = _merged(rows, codes, valid(orders), groups.size, stored, lambda: _null_first(values))
+    return [_taken(values, choice), _taken(orders, choice)]
+
+
+def _joined(column: Any, stored: Stored, at: int) -> Any:
+    return pa.concat_arrays([column, stored.columns[at]]) if stored else column
+
+
+def _codes(column: Any, largest: bool) -> Ints:
+    codes = order_codes(column)
+    return ~codes if largest else codes
+
+
+def _null_first(column: Any) -> Ints:
+    """Codes that break ties: dense, so that there is room below them for null."""
+    ranks = np.unique(order_codes(column), return_inverse=True)[1].astype(np.int64)
+    is_valid = valid(column)
+    if is_valid is not None:
+        ranks[~is_valid] = -1
+    return ranks
+
+
+def _best_rows(codes: Ints, is_valid: Bools | None, groups: Groups, ties: Any = None) -> Ints:
+    """The row of each group with the smallest code; -1 for groups without a valid row."""
+    if is_valid is None and groups.single:
+        return np.arange(groups.size)
+    rows = np.arange(groups.size) if is_valid is None else np.flatnonzero(is_valid)
+    best = np.full(len(groups), -1, np.int64)
+    rows = _smallest(rows, codes, groups)
+    begins = _begins(groups.of_rows[rows])
+    if ties is not None and not begins.all():
+        rows = _smallest(rows, ties(), groups)
+        begins = _begins(groups.of_rows[rows])
+    best[groups.of_rows[rows[begins]]] = rows[begins]
+    return best
+
+
+def _smallest(rows: Ints, codes: Ints, groups: Groups) -> Ints:
+    """Those of `rows` (ascending) whose code is the smallest of their group."""
+    if len(rows) == 0:
+        return rows
+    starts = np.flatnonzero(_begins(groups.of_rows[rows]))
+    mine = codes[rows]
+    smallest = np.repeat(np.minimum.reduceat(mine, starts), np.diff(starts, append=len(rows)))
+    chosen: Ints = rows[mine == smallest]
+    return chosen
+
+
+def _begins(group_of_rows: Ints) -> Bools:
+    begins = np.ones(len(group_of_rows), np.bool_)
+    begins[1:] = group_of_rows[1:] != group_of_rows[:-1]
+    return begins
+
+
+def _merged(best: Ints, codes: Ints, is_valid: Bools | None, size: int, stored: Stored, ties: Any = None) -> Ints:
+    """`best`, or the stored row (they follow the `size` new ones) where that is as good or the only one."""
+    if not stored:
+        return best
+    new, old = best[stored.groups], size + np.arange(len(stored.groups))
+    stays = (new < 0) | (codes[old] <= codes[new])
+    if ties is not None:
+        equal = (new >= 0) & (codes[old] == codes[new])
+        if equal.any():
+            order = ties()
+            stays[equal] = order[old[equal]] <= order[new[equal]]
+    if is_valid is not None:
+        stays &= is_valid[old]
+    best = best.copy()
+    best[stored.groups[stays]] = old[stays]
+    return best
+
+
+def _taken(column: Any, rows: Ints) -> Any:
+    missing = rows < 0
+    return column.take(from_fixed(pa.int64(), rows, ~missing if missing.any() else None))

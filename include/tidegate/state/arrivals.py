@@ -1,0 +1,128 @@
+"""What a subtask receives: batches gathered, checked against the layout, sorted by hash and grouped by key."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.protocol.errors import CheckpointDeclinedError
+from tidegate.state.columns import (
+    Hashes,
+    Ints,
+    canonical_key,
+    hashes_of_column,
+    integers,
+    key_classes,
+    one_chunk,
+    plain,
+    same_rows,
+    sorted_order,
+)
+from tidegate.state.layout import HASH
+from tidegate.state.spec import SubtaskSpec
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows that lie together by group: group i starts at row `starts[i]` of `size`."""
+
+    starts: Ints
+    size: int
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @cached_property
+    def sizes(self) -> Ints:
+        return np.diff(self.starts, append=self.size)
+
+    @cached_property
+    def of_rows(self) -> Ints:
+        """The group of each row."""
+        return np.repeat(np.arange(len(self.starts)), self.sizes)
+
+    @property
+    def single(self) -> bool:
+        """Whether every group has exactly one row."""
+        return len(self.starts) == self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Rows in the order `order`, which puts equal keys together and sorts them by `hashes` (of those rows, sorted).
+
+    `table` holds them as they came, key columns in canonical form.
+    """
+
+    table: Any
+    order: Ints
+    hashes: Hashes
+    groups: Groups
+
+    def sorted_column(self, name: str) -> Any:
+        return one_chunk(self.table.column(name).take(integers(self.order)))
+
+    def first_rows(self, names: Sequence[str]) -> Any:
+        """One row a group, as a `pyarrow.Table`."""
+        return self.table.select(list(names)).take(integers(self.order[self.groups.starts]))
+
+    def group_hashes(self) -> Hashes:
+        return self.hashes[self.groups.starts]
+
+
+def gather(batches: Iterable[Any], columns: Sequence[str], spec: SubtaskSpec) -> Any:
+    """The named columns of all batches that have rows, as one `pyarrow.Table` of one chunk; None if there are none.
+
+    Raises `CheckpointDeclinedError` on a missing column.
+    """
+    kept = [batch for batch in batches if batch.num_rows]
+    if not kept:
+        return None
+    missing = [name for name in (HASH, *columns) if name not in kept[0].schema.names]
+    if missing:
+        raise CheckpointDeclinedError(
+            f"The rows that reached {spec.where()}, lack the column {', '.join(map(repr, missing))}; they have "
+            f"{', '.join(kept[0].schema.names)}. Nothing was written."
+        )
+    table = pa.Table.from_batches([batch.select([HASH, *columns]) for batch in kept])
+    arrays = [plain(name, table.column(name)) for name in table.schema.names]
+    keys = set(spec.layout.key_names)
+    arrays = [canonical_key(a) if name in keys else a for name, a in zip(table.schema.names, arrays, strict=True)]
+    return pa.Table.from_arrays(arrays, names=table.schema.names)
+
+
+def arrange(table: Any, spec: SubtaskSpec) -> Arrivals:
+    """Sort and group rows. Raises `CheckpointDeclinedError` if some belong to another subtask."""
+    unsorted = hashes_of_column(table.column(HASH))
+    order = sorted_order(unsorted)
+    hashes = unsorted[order]
+    low, high = spec.hashes()
+    if table.column(HASH).null_count or int(hashes[0]) < low or int(hashes[-1]) > high:
+        raise CheckpointDeclinedError(
+            f"Rows of other key groups than {spec.key_groups.first} to {spec.key_groups.last} reached {spec.where()}: "
+            "they were partitioned by something else than the key's hash. Nothing was written, because those rows would "
+            "never be found again. This is a defect; please report it."
+        )
+    starts, order = _starts(order, hashes, table.select(spec.layout.key_names))
+    return Arrivals(table, order, hashes, Groups(starts, len(order)))
+
+
+def _starts(order: Ints, hashes: Hashes, keys: Any) -> tuple[Ints, Ints]:
+    """Where each key's rows start, and the order, changed where keys that share a hash lay mixed."""
+    columns = [one_chunk(keys.column(name)) for name in keys.schema.names]
+    first = np.ones(len(order), np.bool_)
+    repeated = np.flatnonzero(hashes[1:] == hashes[:-1]) + 1
+    if len(repeated):
+        here, before = integers(order[repeated]), integers(order[repeated - 1])
+        same = same_rows([c.take(here) for c in columns], [c.take(before) for c in columns], len(repeated))
+        first[repeated] = False
+        for value in np.unique(hashes[repeated[~same]]):
+            start, stop = (int(np.searchsorted(hashes, value, side)) for side in ("left", "right"))
+            classes = key_classes(columns, order[start:stop])
+            by_key = np.argsort(classes, kind="stable")
+            order[start:stop] = order[start:stop][by_key]
+            first[start + 1 : stop] = np.diff(classes[by_key]) > 0
+    return np.flatnonzero(first), order

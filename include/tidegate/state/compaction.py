@@ -1,0 +1,70 @@
+"""Which runs to merge into one, and the merge. Off the critical path: the runs it reads stay as they are.
+
+A run is merged with the newer ones once those together have grown to its size, so that each row is rewritten about as
+often as the state can double; the number of runs stays small because every lookup visits all of them.
+"""
+
+from collections.abc import Sequence
+
+from tidegate.protocol.records import StateHandle
+from tidegate.state.runs import run_schema, writing_run
+from tidegate.state.slices import merged_slices
+from tidegate.state.spec import SubtaskSpec
+
+MIN_RUNS = 4
+MAX_RUNS = 8
+SLACK = 1.25  # runs of equal epochs differ by a little
+
+
+def choose_runs(rows: Sequence[int]) -> range | None:
+    """Which neighbouring runs to merge, given the rows of each, oldest first; None if it is not worth it.
+
+    Beginning with the newest, an older run joins while it is not much larger than those newer than it together. That is
+    worth it from `MIN_RUNS` on; above `MAX_RUNS`, the cheapest neighbours that bring the number down to it.
+    """
+    start, total = len(rows), 0
+    while start and (start == len(rows) or rows[start - 1] <= total * SLACK):
+        start -= 1
+        total += rows[start]
+    if len(rows) - start >= MIN_RUNS:
+        return range(start, len(rows))
+    if len(rows) <= MAX_RUNS:
+        return None
+    width = len(rows) - MAX_RUNS + 1
+    cheapest = min(range(MAX_RUNS), key=lambda at: sum(rows[at : at + width]))
+    return range(cheapest, cheapest + width)
+
+
+def plan_compaction(spec: SubtaskSpec) -> tuple[StateHandle, ...]:
+    """The runs of the subtask to merge, in their order; none if there is nothing worth doing."""
+    chosen = choose_runs([_rows_of_subtask(spec, run) for run in spec.runs])
+    return tuple(spec.runs[at] for at in chosen) if chosen else ()
+
+
+def _rows_of_subtask(spec: SubtaskSpec, run: StateHandle) -> int:
+    """An estimate: after a rescale a subtask sees a part of a run, and hashes are spread evenly."""
+    low, high = spec.hashes_in(run)
+    span = int(run.details["max_hash"], 16) - int(run.details["min_hash"], 16) + 1
+    return int(run.rows * max(0, high - low + 1) / span)
+
+
+def compact(spec: SubtaskSpec, chosen: Sequence[StateHandle]) -> StateHandle:
+    """Merge neighbouring runs of `spec.runs` into one at `spec.prefix`, in bounded memory.
+
+    Tombstones are dropped where nothing older is left that they hide: the runs begin with the subtask's oldest, and
+    no other subtask shares them (if one did, a later rescale could bring the hidden rows back).
+    """
+    owned = all(run.key_groups is not None and _within(spec, run) for run in chosen)
+    keep = not (owned and chosen[0].path == spec.runs[0].path)
+    tombstones = keep and any(run.details.get("tombstones", True) for run in chosen)
+    schema = run_schema(spec.layout, tombstones)
+    newest = max(int(run.details.get("newest", run.created_by)) for run in chosen)
+    with writing_run(spec, schema, newest=newest) as writer:
+        for table in merged_slices(spec, chosen, schema, keep_tombstones=tombstones):
+            writer.write(table)
+    return writer.handle
+
+
+def _within(spec: SubtaskSpec, run: StateHandle) -> bool:
+    groups = run.key_groups
+    return groups is not None and spec.key_groups.first <= groups.first and groups.last <= spec.key_groups.last

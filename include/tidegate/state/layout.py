@@ -1,0 +1,248 @@
+"""The columns of an operator's state: which they are, of what types, and whether stored state still fits them.
+
+Types are named as in Spark SQL, so that what is kept in Parquet metadata can be read by anyone. How accumulators are
+computed is `accumulators.py`'s business; how rows lie in files is `runs.py`'s.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.aggregates import Aggregate
+from tidegate.protocol.errors import PipelineDefinitionError, StateSchemaError
+
+HASH = "_hash"
+TOMBSTONE = "_tombstone"
+DELETE = "_delete"
+RESERVED = (HASH, TOMBSTONE, DELETE)
+
+_NAMES = {
+    pa.bool_(): "boolean",
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+    pa.timestamp("us", tz="UTC"): "timestamp",
+    pa.timestamp("us"): "timestamp_ntz",
+    pa.time64("ns"): "time",
+    pa.duration("us"): "interval day to second",
+    pa.null(): "void",
+}
+_TYPES = {name: arrow for arrow, name in _NAMES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of state; `type` is one of the Arrow types that Spark's atomic types become."""
+
+    name: str
+    type: Any
+
+    @property
+    def sql(self) -> str:
+        return type_name(self.type)
+
+
+@dataclass(frozen=True)
+class StateLayout:
+    """What a row of state holds: `keys`, then `values` (accumulators if there are `aggregates`)."""
+
+    keys: tuple[Column, ...]
+    values: tuple[Column, ...]
+    aggregates: tuple[tuple[str, Aggregate], ...] = ()
+
+    @classmethod
+    def of_rows(cls, schema: Any, key: Sequence[str]) -> "StateLayout":
+        """State of a user function: the `pyarrow.Schema` of its rows, key columns included.
+
+        Raises `PipelineDefinitionError` on a missing key column, a reserved or double name, or an unusable type.
+        """
+        columns = [Column(field.name, plain_type(field.name, field.type)) for field in schema]
+        return cls(_picked(columns, key), tuple(c for c in columns if c.name not in key)).checked()
+
+    @classmethod
+    def of_aggregates(
+        cls, schema: Any, key: Sequence[str], aggregates: Sequence[tuple[str, Aggregate]]
+    ) -> "StateLayout":
+        """State of declared aggregates over input rows of a `pyarrow.Schema`. Raises like `of_rows`."""
+        needed = {*key, *(name for _, aggregate in aggregates for name in aggregate.columns())}
+        if missing := sorted(needed - set(schema.names)):
+            raise PipelineDefinitionError(_no_column(missing, schema.names))
+        columns = [Column(field.name, plain_type(field.name, field.type)) for field in schema if field.name in needed]
+        values: list[Column] = []
+        for name, aggregate in aggregates:
+            inputs = [column.type for column in _picked(columns, aggregate.columns())]
+            values += _accumulators(name, aggregate, inputs)
+        return cls(_picked(columns, key), tuple(values), tuple(aggregates)).checked()
+
+    def checked(self) -> "StateLayout":
+        names = [column.name for column in (*self.keys, *self.values)]
+        wrong = sorted({name for name in names if name in RESERVED or names.count(name) > 1})
+        if wrong:
+            raise PipelineDefinitionError(
+                f"State columns cannot be called {', '.join(wrong)}: each name once, and {', '.join(RESERVED)} are "
+                "Tidegate's own."
+            )
+        return self
+
+    @cached_property
+    def key_names(self) -> list[str]:
+        return [column.name for column in self.keys]
+
+    @cached_property
+    def stored(self) -> Any:
+        """`pyarrow.Schema` of a row as it lies in a run, without hash and tombstone."""
+        return pa.schema([(column.name, column.type) for column in (*self.keys, *self.values)])
+
+    @cached_property
+    def rows(self) -> Any:
+        """`pyarrow.Schema` of a visible row: key columns, then one column per aggregate or the values."""
+        if not self.aggregates:
+            return self.stored
+        types = {column.name: column.type for column in self.values}
+        shown = [(name, types.get(name, pa.float64())) for name, _ in self.aggregates]
+        return pa.schema([(column.name, column.type) for column in self.keys] + shown)
+
+    def accumulators_of(self, name: str) -> list[str]:
+        """The value columns that hold what aggregate `name` needs."""
+        parts = {name, f"_sum_{name}", f"_count_{name}", f"_by_{name}"}
+        return [column.name for column in self.values if column.name in parts]
+
+    @cached_property
+    def key_schema(self) -> Any:
+        return pa.schema([(column.name, column.type) for column in self.keys])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Equal for layouts whose runs can be read together. The order of value columns does not matter."""
+        layout = self.to_json()
+        layout["values"] = sorted(layout["values"])
+        layout["aggregates"] = sorted(layout["aggregates"])
+        return sha256(json.dumps(layout).encode()).hexdigest()[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "keys": [[column.name, column.sql] for column in self.keys],
+            "values": [[column.name, column.sql] for column in self.values],
+            "aggregates": [[name, a.function, a.column or "", a.ordering or ""] for name, a in self.aggregates],
+        }
+
+    @classmethod
+    def from_json(cls, layout: Mapping[str, Any]) -> "StateLayout":
+        return cls(
+            tuple(Column(name, type_of(sql)) for name, sql in layout["keys"]),
+            tuple(Column(name, type_of(sql)) for name, sql in layout["values"]),
+            tuple((name, Aggregate(f, column or None, by or None)) for name, f, column, by in layout["aggregates"]),
+        )
+
+    def differences(self, stored: "StateLayout") -> list[str]:
+        """How `stored` state differs from this definition, one sentence a column; empty if it can be read."""
+        found = []
+        if [c.name for c in self.keys] != [c.name for c in stored.keys]:
+            found.append(f"the key is stored as ({_listed(stored.keys)}) and now defined as ({_listed(self.keys)})")
+        old = {c.name: c.sql for c in (*stored.keys, *stored.values)}
+        new = {c.name: c.sql for c in (*self.keys, *self.values)}
+        for name in sorted(old.keys() | new.keys()):
+            if old.get(name) != new.get(name):
+                found.append(f"column {name!r} is stored as {old.get(name, 'absent')}, now {new.get(name, 'absent')}")
+        before, after = dict(stored.aggregates), dict(self.aggregates)
+        for name in sorted(before.keys() & after.keys()):
+            if before[name] != after[name]:
+                found.append(f"aggregate {name!r} is stored as {_sql(before[name])}, now {_sql(after[name])}")
+        return found
+
+
+def type_name(arrow: Any) -> str:
+    """The Spark SQL name of an Arrow type."""
+    if pa.types.is_decimal128(arrow):
+        return f"decimal({arrow.precision},{arrow.scale})"
+    return _NAMES[arrow]
+
+
+def type_of(sql: str) -> Any:
+    """The Arrow type of a Spark SQL name. Raises `StateSchemaError` for one that this version does not know."""
+    if sql.startswith("decimal("):
+        precision, scale = sql.removeprefix("decimal(").removesuffix(")").split(",")
+        return pa.decimal128(int(precision), int(scale))
+    if sql not in _TYPES:
+        raise StateSchemaError(
+            f"State was written with a column of type {sql!r}, which this version of Tidegate does not know. It was "
+            "probably written by a newer one: use that version. Nothing was changed."
+        )
+    return _TYPES[sql]
+
+
+def plain_type(name: str, arrow: Any) -> Any:
+    """The one Arrow type that state uses for what Spark may send in several (time zones, large strings)."""
+    if pa.types.is_timestamp(arrow):
+        return pa.timestamp("us", tz="UTC" if arrow.tz else None)
+    if pa.types.is_large_string(arrow):
+        return pa.string()
+    if pa.types.is_large_binary(arrow):
+        return pa.binary()
+    if arrow in _NAMES or pa.types.is_decimal128(arrow):
+        return arrow
+    raise PipelineDefinitionError(
+        f"Column {name!r} has the type {arrow}, which keyed state cannot hold. Use an atomic type, for example a "
+        "string of JSON for nested values."
+    )
+
+
+def _picked(columns: Sequence[Column], names: Sequence[str]) -> tuple[Column, ...]:
+    by_name = {column.name: column for column in columns}
+    missing = [name for name in names if name not in by_name]
+    if missing:
+        raise PipelineDefinitionError(_no_column(missing, list(by_name)))
+    return tuple(by_name[name] for name in names)
+
+
+def _no_column(missing: Sequence[str], names: Sequence[str]) -> str:
+    return f"There is no column {', '.join(map(repr, missing))}; the rows have {', '.join(names)}."
+
+
+def _accumulators(name: str, aggregate: Aggregate, inputs: Sequence[Any]) -> list[Column]:
+    """What is kept per key for one aggregate. The types follow Spark's (see `tidegate.aggregates`)."""
+    match aggregate.function:
+        case "count":
+            return [Column(name, pa.int64())]
+        case "sum":
+            return [Column(name, _sum_type(name, aggregate, inputs[0], exact=True))]
+        case "avg":
+            total = _sum_type(name, aggregate, inputs[0], exact=False)
+            return [Column(f"_sum_{name}", total), Column(f"_count_{name}", pa.int64())]
+        case "min" | "max":
+            return [Column(name, inputs[0])]
+        case "min_by" | "max_by":
+            return [Column(name, inputs[0]), Column(f"_by_{name}", inputs[1])]
+    raise PipelineDefinitionError(f"Aggregate {name!r} has the unknown function {aggregate.function!r}.")
+
+
+def _sum_type(name: str, aggregate: Aggregate, column: Any, exact: bool) -> Any:
+    if pa.types.is_decimal128(column):
+        return pa.decimal128(min(38, column.precision + 10), column.scale)
+    if pa.types.is_integer(column):
+        return pa.int64() if exact else pa.float64()
+    if pa.types.is_floating(column):
+        return pa.float64()
+    raise PipelineDefinitionError(
+        f"Aggregate {name!r} is {_sql(aggregate)}, but {aggregate.column!r} is {type_name(column)}. Sum and average need "
+        "a number."
+    )
+
+
+def _listed(columns: Sequence[Column]) -> str:
+    return ", ".join(f"{column.name} {column.sql}" for column in columns)
+
+
+def _sql(aggregate: Aggregate) -> str:
+    return f"{aggregate.function}({', '.join(aggregate.columns()) or '*'})"

@@ -1,0 +1,103 @@
+"""Finding the current rows of given keys in a subtask's runs, newest first.
+
+Vectorised: the only loop that depends on the data steps over keys that share a 64-bit hash.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.state.columns import Bools, Hashes, Ints, flags, integers, no_rows, one_chunk, same_rows
+from tidegate.state.opening import Segment, open_run
+from tidegate.state.spec import SubtaskSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """`positions` (ascending) of the keys that have a row, and those rows in the same order: a `pyarrow.Table`."""
+
+    positions: Ints
+    rows: Any
+
+
+@dataclass(slots=True)
+class _Search:
+    hashes: Hashes
+    keys: Any
+    open: Ints
+    positions: list[Ints] = field(default_factory=list)
+    rows: list[Any] = field(default_factory=list)
+
+
+def find_rows(spec: SubtaskSpec, hashes: Hashes, keys: Any, columns: list[str]) -> Found:
+    """`columns` of the current rows of `keys` (a `pyarrow.Table`, each key once), which are sorted by `hashes`."""
+    search = _Search(hashes, keys, np.arange(len(hashes)))
+    for run in reversed(spec.runs):
+        if len(search.open) == 0:
+            break
+        for segment in open_run(spec, run):
+            _search_segment(search, segment, columns)
+    return _gathered(search, pa.schema([spec.layout.stored.field(name) for name in columns]))
+
+
+def _search_segment(search: _Search, segment: Segment, columns: list[str]) -> None:
+    """Keys found here, deleted or not, are no longer looked for in older runs."""
+    hashes = search.hashes[search.open]
+    start = int(np.searchsorted(hashes, segment.hashes[0], side="left"))
+    stop = int(np.searchsorted(hashes, segment.hashes[-1], side="right"))
+    wanted = hashes[start:stop]
+    rows = np.searchsorted(segment.hashes, wanted)
+    hit = np.flatnonzero(segment.hashes[rows] == wanted)
+    places, rows = start + hit, rows[hit]
+    same = _same_keys(search, segment, search.open[places], rows)
+    if not same.all():
+        places, rows = _stepped(search, segment, places, rows, same)
+    if len(rows) == 0:
+        return
+    positions = search.open[places]
+    search.open = np.delete(search.open, places)
+    tombstones = segment.tombstones()
+    if tombstones is not None:
+        alive = ~flags(tombstones.take(integers(rows)))
+        positions, rows = positions[alive], rows[alive]
+    search.positions.append(positions)
+    search.rows.append(segment.rows.select(columns).take(integers(rows)))
+
+
+def _same_keys(search: _Search, segment: Segment, positions: Ints, rows: Ints) -> Bools:
+    names = search.keys.schema.names
+    wanted, found = integers(positions), integers(rows)
+    mine = [one_chunk(search.keys.column(name)).take(wanted) for name in names]
+    theirs = [segment.rows.column(name).take(found) for name in names]
+    return same_rows(mine, theirs, len(rows))
+
+
+def _stepped(search: _Search, segment: Segment, places: Ints, rows: Ints, same: Bools) -> tuple[Ints, Ints]:
+    """Other keys may share the hash: step on from row to row until the key, or the end of its hash, is reached."""
+    found_places, found_rows = [places[same]], [rows[same]]
+    places, rows = places[~same], rows[~same]
+    while len(rows):
+        rows = rows + 1
+        inside = rows < len(segment.hashes)
+        inside[inside] = segment.hashes[rows[inside]] == search.hashes[search.open[places[inside]]]
+        places, rows = places[inside], rows[inside]
+        same = _same_keys(search, segment, search.open[places], rows)
+        found_places.append(places[same])
+        found_rows.append(rows[same])
+        places, rows = places[~same], rows[~same]
+    all_places = np.concatenate(found_places)
+    order = np.argsort(all_places)
+    return all_places[order], np.concatenate(found_rows)[order]
+
+
+def _gathered(search: _Search, schema: Any) -> Found:
+    positions = np.concatenate([np.empty(0, np.int64), *search.positions])
+    if not search.rows or not schema.names:
+        return Found(np.sort(positions), no_rows(schema))
+    table = pa.Table.from_batches(search.rows, schema).combine_chunks()
+    if len(search.rows) > 1:
+        order = np.argsort(positions, kind="stable")
+        positions, table = positions[order], table.take(integers(order))
+    return Found(positions, table)

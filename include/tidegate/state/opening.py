@@ -1,0 +1,154 @@
+"""Opening runs: each is checked against its handle and the operator's layout, and read through the local cache.
+
+A file that is missing, cut off or altered is an error that names it, never fewer rows.
+"""
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidegate.protocol.errors import StateIntegrityError, StateSchemaError, StorageError
+from tidegate.protocol.records import StateHandle
+from tidegate.state import cache
+from tidegate.state.columns import Hashes, hashes_of_column
+from tidegate.state.layout import HASH, TOMBSTONE, StateLayout
+from tidegate.state.runs import FORMAT, METADATA
+from tidegate.state.spec import SubtaskSpec
+from tidegate.state.storage import open_storage
+
+_BLOCK = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A part of a run that lies in memory (or looks like it) as one piece: `rows` is a `pyarrow.RecordBatch`."""
+
+    hashes: Hashes
+    rows: Any
+
+    def tombstones(self) -> Any | None:
+        """The boolean column that marks deleted keys; None where the run has none."""
+        return self.rows.column(TOMBSTONE) if TOMBSTONE in self.rows.schema.names else None
+
+
+def open_run(spec: SubtaskSpec, run: StateHandle) -> list[Segment]:
+    """The segments of a run in the order of their hashes, cut to those that are the subtask's.
+
+    Raises `StateSchemaError` where the stored layout differs, `StateIntegrityError` where the file does.
+    """
+    _check_layout(spec, run)
+    low, high = spec.hashes_in(run)
+    if low > high or run.rows == 0:
+        return []
+    batches = cache.find(spec.cache_dir, run.checksum, run.rows) or _downloaded(spec, run)
+    segments = (_cut(batch, low, high) for batch in batches)
+    return [segment for segment in segments if len(segment.hashes)]
+
+
+def _cut(batch: Any, low: int, high: int) -> Segment:
+    hashes = hashes_of_column(batch.column(HASH))
+    start, stop = 0, len(hashes)
+    if stop and (int(hashes[0]) < low or int(hashes[-1]) > high):
+        start = int(np.searchsorted(hashes, np.uint64(low), side="left"))
+        stop = int(np.searchsorted(hashes, np.uint64(high), side="right"))
+    return Segment(hashes[start:stop], batch.slice(start, stop - start))
+
+
+def _downloaded(spec: SubtaskSpec, run: StateHandle) -> list[Any]:
+    """Copy a run into the cache, verified."""
+    fetched = cache.temporary(spec.cache_dir)
+    try:
+        _fetch(spec, run, fetched)
+        batches = _convert(spec, run, fetched)
+    except OSError as error:
+        raise StorageError(
+            f"The local state cache {spec.cache_dir} cannot take a copy of {run.path}: {error}. Met by {spec.where()}. "
+            "Nothing was changed. Make room there or choose another directory, then retry."
+        ) from error
+    finally:
+        with suppress(OSError):
+            fetched.unlink(missing_ok=True)
+    if sum(batch.num_rows for batch in batches) != run.rows:
+        raise _damaged(spec, run, f"it does not hold the {run.rows:,} rows recorded for it")
+    return batches
+
+
+def _fetch(spec: SubtaskSpec, run: StateHandle, target: Path) -> None:
+    os.makedirs(spec.cache_dir, mode=0o700, exist_ok=True)
+    sha, size = hashlib.sha256(), 0
+    storage = open_storage(spec.storage_url)
+    with open(target, "xb") as local:
+        try:
+            for block in storage.stream(run.path, _BLOCK):
+                sha.update(block)
+                size += len(block)
+                local.write(block)
+        except StateIntegrityError as error:
+            raise StateIntegrityError(f"{error} It is state of {spec.where()}.") from error
+    if size != run.bytes:
+        raise _damaged(spec, run, f"it has {size:,} bytes where {run.bytes:,} were written")
+    if sha.hexdigest() != run.checksum:
+        raise _damaged(spec, run, f"its SHA-256 is {sha.hexdigest()} where {run.checksum} was written")
+
+
+def _convert(spec: SubtaskSpec, run: StateHandle, fetched: Path) -> list[Any]:
+    with pq.ParquetFile(fetched, memory_map=True) as file:
+        _check_stored(spec, run, file.schema_arrow.metadata or {})
+        addition = cache.Addition(spec.cache_dir, file.schema_arrow.remove_metadata())
+        try:
+            for group in range(file.num_row_groups):
+                for batch in file.read_row_group(group, use_threads=False).combine_chunks().to_batches():
+                    addition.write(batch)
+            addition.keep(run.checksum)
+        finally:
+            addition.drop()
+    if addition.failure is not None:
+        raise addition.failure
+    return addition.batches
+
+
+def _damaged(spec: SubtaskSpec, run: StateHandle, how: str) -> StateIntegrityError:
+    return StateIntegrityError(
+        f"The state file {run.path}, written by checkpoint {run.created_by}, is damaged: {how}. Met by {spec.where()}. "
+        "Nothing was changed. Restore the file from a copy of the storage, or go back to a checkpoint that does not "
+        "refer to it."
+    )
+
+
+def _check_layout(spec: SubtaskSpec, run: StateHandle) -> None:
+    """The handle tells without a look at the file; only an error's text needs the file."""
+    details = run.details
+    if details.get("layout") == spec.layout.fingerprint and details.get("max_parallelism") == spec.max_parallelism:
+        return
+    with open_storage(spec.storage_url).open_input(run.path) as source:
+        try:
+            metadata = pq.read_schema(source).metadata or {}
+        except pa.ArrowInvalid as error:
+            raise _damaged(spec, run, str(error)) from error
+    _check_stored(spec, run, metadata)
+
+
+def _check_stored(spec: SubtaskSpec, run: StateHandle, metadata: Any) -> None:
+    if METADATA not in metadata:
+        raise StateSchemaError(f"{run.path} is not a run of keyed state. Met by {spec.where()}. Nothing was changed.")
+    stored = json.loads(metadata[METADATA])
+    if stored["format"] != FORMAT:
+        problems = [f"its format is {stored['format']}, and this version of Tidegate reads {FORMAT}"]
+    else:
+        problems = spec.layout.differences(StateLayout.from_json(stored["layout"]))
+        if stored["max_parallelism"] != spec.max_parallelism:
+            problems.append(f"max_parallelism is stored as {stored['max_parallelism']}, now {spec.max_parallelism}")
+    if problems:
+        raise StateSchemaError(
+            f"The state of {spec.where()}, does not fit its definition: {'; '.join(problems)} (in {run.path}, written by "
+            f"checkpoint {run.created_by}). Nothing was changed. Put the definition back, or give the operator a new "
+            "name to start with empty state."
+        )

@@ -1,0 +1,97 @@
+"""Reading several runs as one: in slices of ascending hash, each key once, the newest row winning.
+
+Memory is bounded by the slice, whatever the size of the runs.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.protocol.records import StateHandle
+from tidegate.state.columns import Bools, Hashes, Ints, booleans, flags, integers, key_classes, one_chunk, same_rows
+from tidegate.state.layout import TOMBSTONE
+from tidegate.state.opening import Segment, open_run
+from tidegate.state.spec import SubtaskSpec
+
+_SLICE_ROWS = 1 << 18
+
+
+def merged_slices(spec: SubtaskSpec, runs: Sequence[StateHandle], schema: Any, keep_tombstones: bool) -> Iterator[Any]:
+    """`pyarrow.Table`s of `schema` (columns of runs), sorted by unsigned hash across all of them."""
+    opened = [_Cursor(segments) for run in runs if (segments := open_run(spec, run))]
+    while opened:
+        last = min(cursor.last_of_slice() for cursor in opened)
+        parts = [part for cursor in opened for part in cursor.take_to(last)]
+        opened = [cursor for cursor in opened if cursor.segments]
+        yield _newest(spec, parts, schema, keep_tombstones)
+
+
+class _Cursor:
+    """How far one run has been read."""
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self.segments = segments
+
+    def last_of_slice(self) -> np.uint64:
+        hashes = self.segments[0].hashes
+        return np.uint64(hashes[min(_SLICE_ROWS, len(hashes)) - 1])
+
+    def take_to(self, last: np.uint64) -> list[Segment]:
+        """What has hashes up to `last`; the cursor moves behind it."""
+        taken = []
+        while self.segments:
+            segment = self.segments[0]
+            stop = int(np.searchsorted(segment.hashes, last, side="right"))
+            if stop:
+                taken.append(Segment(segment.hashes[:stop], segment.rows.slice(0, stop)))
+            if stop < len(segment.hashes):
+                self.segments[0] = Segment(segment.hashes[stop:], segment.rows.slice(stop))
+                break
+            self.segments.pop(0)
+        return taken
+
+
+def _newest(spec: SubtaskSpec, parts: list[Segment], schema: Any, keep_tombstones: bool) -> Any:
+    """`parts` are oldest first, so a stable sort by hash puts the newest row of a key last."""
+    table = _stacked(parts, schema)
+    hashes = np.concatenate([part.hashes for part in parts])
+    order = np.argsort(hashes, kind="stable") if len(parts) > 1 else np.arange(len(hashes))
+    last = _last_of_key(hashes[order], order, table.select(spec.layout.key_names)) if len(parts) > 1 else None
+    if not keep_tombstones and TOMBSTONE in table.schema.names:
+        alive = ~flags(table.column(TOMBSTONE).chunk(0))
+        last = alive[order] if last is None else last & alive[order]
+    table = table.select(schema.names)
+    return table if last is None else table.take(integers(order[last]))
+
+
+def _stacked(parts: list[Segment], schema: Any) -> Any:
+    """One table; a tombstone column is filled in where only some of the runs have one."""
+    if any(TOMBSTONE in part.rows.schema.names for part in parts) and TOMBSTONE not in schema.names:
+        schema = schema.append(pa.field(TOMBSTONE, pa.bool_(), nullable=False))
+    batches = []
+    for part in parts:
+        rows = part.rows
+        if TOMBSTONE in schema.names and TOMBSTONE not in rows.schema.names:
+            none = booleans(np.zeros(rows.num_rows, np.bool_))
+            rows = rows.append_column(schema.field(TOMBSTONE), none)
+        batches.append(pa.RecordBatch.from_arrays([rows.column(name) for name in schema.names], schema=schema))
+    return pa.Table.from_batches(batches, schema).combine_chunks()
+
+
+def _last_of_key(hashes: Hashes, order: Ints, keys: Any) -> Bools:
+    """Which rows, sorted by hash, have no newer row of the same key behind them."""
+    last = np.ones(len(order), np.bool_)
+    repeated = np.flatnonzero(hashes[1:] == hashes[:-1])
+    if len(repeated) == 0:
+        return last
+    here, behind = integers(order[repeated]), integers(order[repeated + 1])
+    columns = [one_chunk(keys.column(name)) for name in keys.schema.names]
+    same = same_rows([c.take(here) for c in columns], [c.take(behind) for c in columns], len(repeated))
+    last[repeated] = False
+    for value in np.unique(hashes[repeated[~same]]):
+        start, stop = (int(np.searchsorted(hashes, value, side)) for side in ("left", "right"))
+        newest_first = key_classes(columns, order[start:stop][::-1])
+        last[stop - 1 - np.unique(newest_first, return_index=True)[1]] = True
+    return last

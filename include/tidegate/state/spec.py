@@ -1,0 +1,44 @@
+"""What a subtask is told: where its state lies, which part of it is its own, and whom to name in an error."""
+
+from dataclasses import dataclass
+
+from tidegate.protocol.keygroups import KeyGroupRange, hashes_of
+from tidegate.protocol.records import StateHandle
+from tidegate.state.layout import StateLayout
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskSpec:
+    """Everything a subtask needs to find and write its state; small and picklable.
+
+    `prefix` names the file it may write (".parquet" is appended). `runs` are oldest first; each is read only where its
+    key groups and the subtask's overlap, so that after a rescale a run may serve several subtasks.
+    """
+
+    storage_url: str
+    cache_dir: str
+    operator: str
+    pipeline: str
+    checkpoint_id: int
+    prefix: str
+    key_groups: KeyGroupRange
+    max_parallelism: int
+    layout: StateLayout
+    runs: tuple[StateHandle, ...] = ()
+
+    def where(self) -> str:
+        return f"operator {self.operator} of pipeline {self.pipeline}, checkpoint {self.checkpoint_id}"
+
+    def hashes(self) -> tuple[int, int]:
+        """The smallest and largest unsigned hash that are this subtask's, both included."""
+        return hashes_of(self.key_groups, self.max_parallelism)
+
+    def hashes_in(self, run: StateHandle) -> tuple[int, int]:
+        """The part of them for which a run speaks; the first is larger than the second if there is none."""
+        low, high = self.hashes()
+        if run.key_groups is not None:
+            run_low, run_high = hashes_of(run.key_groups, self.max_parallelism)
+            low, high = max(low, run_low), min(high, run_high)
+        if "min_hash" in run.details:
+            low, high = max(low, int(run.details["min_hash"], 16)), min(high, int(run.details["max_hash"], 16))
+        return low, high

@@ -1,0 +1,230 @@
+"""Checkpoint storage over `pyarrow.fs`: a local path, file://, s3://, gs:// or hdfs:// URL.
+
+Decides how a file becomes visible whole and durable, and what a failure means to the person who reads it. What the
+files hold, and when they may be deleted, is decided elsewhere.
+"""
+
+import errno
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
+
+from pyarrow import fs
+
+from tidegate.protocol.errors import ConfigurationError, StateIntegrityError, StorageError
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+@lru_cache(maxsize=32)
+def open_storage(url: str) -> "ArrowCheckpointStorage":
+    """The storage at a URL, opened once per process."""
+    return ArrowCheckpointStorage(url)
+
+
+class ArrowCheckpointStorage:
+    """Implements `ports.CheckpointStorage`, and streams for files too large to hold.
+
+    Locally a file is written beside its name, synced, renamed, and its directory synced. HDFS renames likewise. Object
+    stores publish an object when it is complete. Credentials come from the environment, as `pyarrow.fs` finds them.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        parts = urlsplit(url)
+        self._shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.scheme else url
+        try:
+            if "://" in url:
+                self._fs, self._root = fs.FileSystem.from_uri(url)
+            else:
+                self._fs, self._root = fs.LocalFileSystem(), os.path.abspath(url)
+        except (ValueError, OSError, NotImplementedError) as error:
+            # Not chained: the library's own text repeats the URL, which may hold credentials.
+            raise ConfigurationError(
+                f"Checkpoint storage {self._shown!r} cannot be opened: {str(error).replace(url, self._shown)}. Give a "
+                "local path, or a URL that starts with file://, s3://, gs:// or hdfs://."
+            ) from None
+        self._local = isinstance(self._fs, fs.LocalFileSystem)
+        self._renames = self._local or self._fs.type_name == "hdfs"
+
+    def write(self, path: str, content: bytes) -> None:
+        with self.open_output(path) as file:
+            file.write(content)
+
+    def read(self, path: str) -> bytes:
+        with self.open_input(path) as file:
+            content: bytes = file.read()
+            return content
+
+    def list(self, prefix: str) -> list[str]:
+        selector = fs.FileSelector(self._absolute(prefix), recursive=True, allow_not_found=True)
+        with self._explained("list", prefix):
+            found = self._fs.get_file_info(selector)
+        start = len(self._root.rstrip("/")) + 1
+        return sorted(info.path[start:] for info in found if info.type is fs.FileType.File)
+
+    def delete(self, paths: Sequence[str]) -> None:
+        parents = set()
+        for path in paths:
+            absolute = self._absolute(path)
+            with self._explained("delete", path), suppress(FileNotFoundError):
+                if self._local:
+                    os.unlink(absolute)
+                elif self._fs.get_file_info(absolute).type is fs.FileType.File:
+                    self._fs.delete_file(absolute)
+            parents.add(os.path.dirname(absolute))
+        for parent in sorted(parents):
+            self._remove_empty(parent)
+
+    @contextmanager
+    def open_input(self, path: str) -> Iterator[Any]:
+        """A `pyarrow.NativeFile` to read and seek in."""
+        absolute = self._absolute(path)
+        with self._explained("read", path), self._fs.open_input_file(absolute) as file:
+            yield file
+
+    def stream(self, path: str, size: int) -> Iterator[bytes]:
+        """A file's content in blocks of at most `size` bytes. Errors of the consumer are left as they are."""
+        with self._explained("read", path):
+            file = self._fs.open_input_stream(self._absolute(path))
+        with file:
+            while block := self._read_block(path, file, size):
+                yield block
+
+    def _read_block(self, path: str, file: Any, size: int) -> bytes:
+        with self._explained("read", path):
+            block: bytes = file.read(size)
+            return block
+
+    @contextmanager
+    def open_output(self, path: str) -> Iterator[Any]:
+        """A file to `write` to; it appears under its name, whole and durable, when the block ends without an error."""
+        absolute = self._absolute(path)
+        with self._explained("write", path):
+            if self._local:
+                with _written_locally(absolute) as file:
+                    yield file
+            elif self._renames:
+                with self._renamed(absolute) as file:
+                    yield file
+            else:
+                with self._fs.open_output_stream(absolute) as file:
+                    yield file
+
+    @contextmanager
+    def _renamed(self, absolute: str) -> Iterator[Any]:
+        self._fs.create_dir(os.path.dirname(absolute), recursive=True)
+        temporary = _temporary(absolute)
+        try:
+            with self._fs.open_output_stream(temporary) as file:
+                yield file
+            self._fs.move(temporary, absolute)
+        except BaseException:
+            with suppress(OSError):
+                self._fs.delete_file(temporary)
+            raise
+
+    def _absolute(self, path: str) -> str:
+        parts = PurePosixPath(path).parts
+        if not parts or path.startswith("/") or ".." in parts or "\0" in path or "\\" in path:
+            raise StorageError(
+                f"{path!r} is not a path below checkpoint storage {self._shown}. Nothing was read or written."
+            )
+        return f"{self._root.rstrip('/')}/{'/'.join(parts)}"
+
+    def _remove_empty(self, directory: str) -> None:
+        """Object stores have no directories to remove."""
+        root = self._root.rstrip("/")
+        while self._renames and len(directory) > len(root):
+            try:
+                if self._local:
+                    os.rmdir(directory)
+                elif self._fs.get_file_info(fs.FileSelector(directory)):
+                    return
+                else:
+                    self._fs.delete_dir(directory)
+            except OSError:
+                return
+            directory = os.path.dirname(directory)
+
+    @contextmanager
+    def _explained(self, doing: str, path: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            if doing != "read":
+                raise StorageError(self._cannot(doing, path, error)) from error
+            raise StateIntegrityError(
+                f"The file {path} is missing from checkpoint storage {self._shown}. Nothing was changed. Restore the file "
+                "from a copy of the storage, or go back to a checkpoint that does not refer to it."
+            ) from error
+        except OSError as error:
+            if error.errno in _NO_SPACE or "No space left" in str(error):
+                raise StorageError(
+                    f"Checkpoint storage {self._shown} is full: {path} could not be written ({_free(self._root)}). The "
+                    "unfinished file was removed and counts for nothing; the previous checkpoint is untouched. Free some "
+                    "space, then retry."
+                ) from error
+            raise StorageError(self._cannot(doing, path, error)) from error
+
+    def _cannot(self, doing: str, path: str, error: OSError) -> str:
+        return (
+            f"Checkpoint storage {self._shown} could not {doing} {path}: {error}. Nothing that was complete is lost. "
+            "Check permissions, credentials and the connection, then retry."
+        )
+
+
+@contextmanager
+def _written_locally(absolute: str) -> Iterator[Any]:
+    directory = os.path.dirname(absolute)
+    _make_directories(directory)
+    temporary = _temporary(absolute)
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, absolute)
+        _sync_directory(directory)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def _make_directories(directory: str) -> None:
+    """Each new directory's own entry has to be durable too, or a synced file in it can still be lost."""
+    missing = []
+    while not os.path.isdir(directory):
+        missing.append(directory)
+        directory = os.path.dirname(directory)
+    for child in reversed(missing):
+        os.makedirs(child, exist_ok=True)
+        _sync_directory(os.path.dirname(child))
+
+
+def _sync_directory(directory: str) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _temporary(absolute: str) -> str:
+    """Hidden and unique; if a crash leaves it behind, it lies in the checkpoint's directory and is swept with it."""
+    directory, name = os.path.split(absolute)
+    return f"{directory}/.{name}.{uuid.uuid4().hex}.tmp"
+
+
+def _free(root: str) -> str:
+    try:
+        return f"{shutil.disk_usage(root).free:,} bytes free"
+    except OSError:
+        return "free space unknown"

@@ -1,0 +1,236 @@
+"""The programs a subtask runs on its keyed state: aggregate, look up, upsert, scan.
+
+Each is one call inside a Spark task: rows in, at most one new run out. What a checkpoint does with the handle is the
+coordinator's business. Design.md section 4.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.protocol.errors import CheckpointDeclinedError, PipelineDefinitionError, StateSchemaError
+from tidegate.protocol.records import StateHandle
+from tidegate.state.accumulators import Stored, SumOverflowError, accumulate, finished
+from tidegate.state.arrivals import Arrivals, arrange, gather
+from tidegate.state.columns import Bools, Hashes, booleans, flags, integers, no_rows, one_chunk, valid
+from tidegate.state.layout import DELETE, StateLayout
+from tidegate.state.lookup import find_rows
+from tidegate.state.runs import run_schema, writing_run
+from tidegate.state.slices import merged_slices
+from tidegate.state.spec import SubtaskSpec
+
+__all__ = ["Changed", "SubtaskSpec", "aggregate", "lookup", "scan", "upsert"]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What one call changed.
+
+    `rows`: `pyarrow.Table` of the visible rows of changed keys (`layout.rows`), without deleted ones. `deleted`: the
+    keys that existed and were deleted (`layout.key_schema`). `sync_ms`: from the last input row to the finished
+    rows; `async_ms`: writing them and making them durable.
+    """
+
+    handle: StateHandle | None
+    rows: Any
+    deleted: Any
+    rows_in: int
+    sync_ms: int
+    async_ms: int
+
+
+def aggregate(batches: Iterable[Any], spec: SubtaskSpec) -> Changed:
+    """Merge input rows into declared aggregates. Batches: `_hash` (bigint), key columns, the aggregates' inputs.
+
+    Raises `CheckpointDeclinedError` on a sum that does not fit its type and on rows of other subtasks,
+    `StateSchemaError`, `StateIntegrityError` and `StorageError` as reading and writing do.
+    """
+    layout = spec.layout
+    inputs = dict.fromkeys(name for _, declared in layout.aggregates for name in declared.columns())
+    names = [*layout.key_names, *(name for name in inputs if name not in layout.key_names)]
+    table = gather(batches, names, spec)
+    began = time.perf_counter()
+    if table is None:
+        return _unchanged(spec)
+    _check_inputs(table, spec)
+    arrivals = arrange(table, spec)
+    keys = arrivals.first_rows(layout.key_names)
+    hashes = arrivals.group_hashes()
+    values = _accumulated(arrivals, list(inputs), keys, hashes, spec)
+    stored = _table([*keys.columns, *values.values()], layout.stored)
+    rows = visible_rows(stored, layout)
+    return _written(spec, hashes, stored, None, rows, arrivals, began)
+
+
+def lookup(batches: Iterable[Any], spec: SubtaskSpec) -> Any:
+    """Current visible rows of the keys in the batches (`_hash`, key columns), each key once: a `pyarrow.Table`."""
+    layout = spec.layout
+    table = gather(batches, layout.key_names, spec)
+    if table is None:
+        return no_rows(layout.rows)
+    _check_types(table, layout.key_schema, spec)
+    arrivals = arrange(table, spec)
+    keys = arrivals.first_rows(layout.key_names)
+    found = find_rows(spec, arrivals.group_hashes(), keys, layout.stored.names)
+    return visible_rows(found.rows, layout)
+
+
+def upsert(batches: Iterable[Any], spec: SubtaskSpec) -> Changed:
+    """Replace rows. Batches: `_hash`, the layout's columns, and optionally a boolean `_delete`, whose true rows delete.
+
+    Raises `CheckpointDeclinedError` on two rows of one key, and otherwise like `aggregate`.
+    """
+    layout = spec.layout
+    kept = [batch for batch in batches if batch.num_rows]
+    deletes = [DELETE] if kept and DELETE in kept[0].schema.names else []
+    table = gather(kept, [*layout.stored.names, *deletes], spec)
+    began = time.perf_counter()
+    if table is None:
+        return _unchanged(spec)
+    _check_types(table, layout.stored, spec)
+    arrivals = arrange(table, spec)
+    _check_single(arrivals, spec)
+    stored, hashes = arrivals.first_rows(layout.stored.names), arrivals.hashes
+    if not deletes:
+        return _written(spec, hashes, stored, None, stored, arrivals, began)
+    doomed = _true(arrivals.sorted_column(DELETE))
+    kept_rows, gone = _existing(stored, hashes, doomed, spec)
+    return _written(
+        spec, hashes[kept_rows], stored.filter(booleans(kept_rows)), gone[kept_rows],
+        stored.filter(booleans(~doomed)), arrivals, began,
+    )  # fmt: skip
+
+
+def scan(spec: SubtaskSpec) -> Iterator[Any]:
+    """All current visible rows of the subtask's key groups, as `pyarrow.RecordBatch`es of bounded size."""
+    for table in merged_slices(spec, spec.runs, spec.layout.stored, keep_tombstones=False):
+        yield from visible_rows(table, spec.layout).combine_chunks().to_batches()
+
+
+def visible_rows(stored: Any, layout: StateLayout) -> Any:
+    """A `pyarrow.Table` of `layout.rows` from one of `layout.stored`."""
+    if not layout.aggregates:
+        return stored.cast(layout.rows)
+    columns = [stored.column(name) for name in layout.key_names]
+    for name, declared in layout.aggregates:
+        columns.append(finished(declared, [stored.column(part) for part in layout.accumulators_of(name)]))
+    return _table(columns, layout.rows)
+
+
+def _accumulated(
+    arrivals: Arrivals, inputs: Sequence[str], keys: Any, hashes: Hashes, spec: SubtaskSpec
+) -> dict[str, Any]:
+    """Every accumulator column of the layout, one row a key."""
+    layout = spec.layout
+    found = find_rows(spec, hashes, keys, [column.name for column in layout.values])
+    columns = {name: arrivals.sorted_column(name) for name in inputs}
+    result: dict[str, Any] = {}
+    for name, declared in layout.aggregates:
+        parts = layout.accumulators_of(name)
+        stored = Stored(found.positions, [one_chunk(found.rows.column(part)) for part in parts])
+        types = [layout.stored.field(part).type for part in parts]
+        taken = [columns[column] for column in declared.columns()]
+        try:
+            merged = accumulate(declared, types, taken, arrivals.groups, stored)
+        except SumOverflowError as error:
+            raise CheckpointDeclinedError(
+                f"Aggregate {name!r} of {spec.where()}, no longer fits {types[0]} for the key "
+                f"{_shown(keys, error.group)}. Nothing was written and the previous checkpoint stands. Sum a wider "
+                "type (cast the column to decimal or double) under a new aggregate and operator name."
+            ) from error
+        result |= dict(zip(parts, merged, strict=True))
+    return {column.name: result[column.name] for column in layout.values}
+
+
+def _existing(stored: Any, hashes: Hashes, doomed: Bools, spec: SubtaskSpec) -> tuple[Bools, Bools]:
+    """Which rows to write, and which of all are deletions of keys that exist; others need no tombstone."""
+    keys = stored.select(spec.layout.key_names).filter(booleans(doomed))
+    found = find_rows(spec, hashes[doomed], keys, [])
+    gone = np.zeros(len(doomed), np.bool_)
+    gone[np.flatnonzero(doomed)[found.positions]] = True
+    return ~doomed | gone, gone
+
+
+def _written(
+    spec: SubtaskSpec, hashes: Hashes, stored: Any, gone: Bools | None, rows: Any, arrivals: Arrivals, began: float
+) -> Changed:
+    """Write `stored`, of which `gone` marks the tombstones; `rows` is what became of the keys that remain."""
+    layout = spec.layout
+    columns, deleted = [integers(hashes), *stored.columns], no_rows(layout.key_schema)
+    tombstones = gone is not None and bool(gone.any())
+    if gone is not None and tombstones:
+        columns.append(booleans(gone))
+        deleted = stored.select(layout.key_names).filter(booleans(gone))
+    schema = run_schema(layout, tombstones)
+    table = _table(columns, schema)
+    ready = time.perf_counter()
+    handle = None
+    if table.num_rows:
+        with writing_run(spec, schema) as writer:
+            writer.write(table)
+        handle = writer.handle
+    ended = time.perf_counter()
+    sync_ms, async_ms = round((ready - began) * 1000), round((ended - ready) * 1000)
+    return Changed(handle, rows.cast(layout.rows), deleted, arrivals.table.num_rows, sync_ms, async_ms)
+
+
+def _true(column: Any) -> Bools:
+    is_valid = valid(column)
+    return flags(column) if is_valid is None else flags(column) & is_valid
+
+
+def _unchanged(spec: SubtaskSpec) -> Changed:
+    return Changed(None, no_rows(spec.layout.rows), no_rows(spec.layout.key_schema), 0, 0, 0)
+
+
+def _check_inputs(table: Any, spec: SubtaskSpec) -> None:
+    layout = spec.layout
+    try:
+        now = StateLayout.of_aggregates(table.schema, layout.key_names, layout.aggregates)
+    except PipelineDefinitionError as error:
+        raise StateSchemaError(f"The rows that reached {spec.where()}, cannot be aggregated: {error}") from error
+    if problems := now.differences(layout):
+        raise StateSchemaError(
+            f"The rows that reached {spec.where()}, do not have the types it was defined with: {'; '.join(problems)}. "
+            "Nothing was written."
+        )
+
+
+def _check_types(table: Any, schema: Any, spec: SubtaskSpec) -> None:
+    wrong = [
+        f"column {field.name!r} is {table.schema.field(field.name).type} and should be {field.type}"
+        for field in schema
+        if table.schema.field(field.name).type != field.type
+    ]
+    if wrong:
+        raise StateSchemaError(
+            f"The rows that reached {spec.where()}, do not fit its state: {'; '.join(wrong)}. Nothing was written. Cast "
+            "them to the declared types."
+        )
+
+
+def _check_single(arrivals: Arrivals, spec: SubtaskSpec) -> None:
+    if arrivals.groups.single:
+        return
+    group = int(np.argmax(arrivals.groups.sizes))
+    keys = arrivals.first_rows(spec.layout.key_names)
+    raise CheckpointDeclinedError(
+        f"The update function of {spec.where()}, returned {arrivals.groups.sizes[group]} rows for the key "
+        f"{_shown(keys, group)}; it may return one row a key at most. Nothing was written and the previous checkpoint "
+        "stands. Aggregate or deduplicate in the function."
+    )
+
+
+def _shown(keys: Any, row: int) -> str:
+    """Dates and timestamps as text: Python's cannot hold all of Spark's."""
+    columns = {name: one_chunk(keys.column(name).slice(row, 1)) for name in keys.schema.names}
+    shown = {n: c.cast(pa.string()) if pa.types.is_temporal(c.type) else c for n, c in columns.items()}
+    return ", ".join(f"{name}={column[0].as_py()!r}" for name, column in shown.items())
+
+
+def _table(columns: Sequence[Any], schema: Any) -> Any:
+    return pa.Table.from_arrays([*columns], schema=schema)

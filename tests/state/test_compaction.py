@@ -1,0 +1,112 @@
+"""Which runs are merged, how often a row is rewritten, and that a merge changes nothing anyone can see."""
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.protocol.keygroups import key_groups_of
+from tidegate.state import slices
+from tidegate.state.compaction import MAX_RUNS, MIN_RUNS, choose_runs, compact, plan_compaction
+from tidegate.state.layout import StateLayout
+from tidegate.state.subtask import scan, upsert
+
+LAYOUT = StateLayout.of_rows(pa.schema([("k", pa.int64()), ("v", pa.string())]), ["k"])
+
+
+@given(st.lists(st.integers(0, 10**9), max_size=40))
+def test_at_most_a_bounded_number_of_runs_is_left_after_a_few_merges(rows: list[int]) -> None:
+    merges = 0
+    while chosen := choose_runs(rows):
+        assert len(chosen) >= 2
+        rows = [*rows[: chosen.start], sum(rows[chosen.start : chosen.stop]), *rows[chosen.stop :]]
+        merges += 1
+        assert merges < 40
+    assert len(rows) <= MAX_RUNS
+
+
+@pytest.mark.parametrize(("keys", "changes"), [(10**6, 10**4), (10**6, 10**5), (10**5, 10**5)])
+def test_rows_are_rewritten_seldom_and_lookups_visit_few_runs(keys: int, changes: int) -> None:
+    rows, written, most = [keys], 0, 0
+    for _ in range(500):
+        rows.append(changes)
+        if chosen := choose_runs(rows):
+            merged = min(keys, sum(rows[chosen.start : chosen.stop]))
+            rows = [*rows[: chosen.start], merged, *rows[chosen.stop :]]
+            written += merged
+        most = max(most, len(rows))
+    assert most <= MAX_RUNS
+    assert written / (500 * changes) < 4.5
+
+
+def test_nothing_is_merged_while_there_is_little() -> None:
+    assert choose_runs([]) is None
+    assert choose_runs([10]) is None
+    assert choose_runs([1000, 10, 10, 10]) is None
+    assert choose_runs([1000, *[10] * MIN_RUNS]) == range(1, 1 + MIN_RUNS)
+
+
+def epochs(workshop, hashed, number: int, rows: int, groups=None):
+    """Runs that each replace a third of the keys, delete some of the others, and the spec that reads them."""
+    spec = workshop.spec(LAYOUT, key_groups=groups)
+    for epoch in range(number):
+        keys = [key for key in range(rows) if epoch == 0 or key % 3 == epoch % 3]
+        deleted = [epoch > 0 and key % 5 == epoch % 5 for key in keys]
+        table = pa.table({"k": keys, "v": [f"{epoch}" for _ in keys], "_delete": deleted})
+        spec = workshop.next(spec, upsert(hashed(table, ["k"]).to_batches(), spec).handle)
+    return spec
+
+
+def content(spec) -> dict[int, str]:
+    table = pa.Table.from_batches(scan(spec), LAYOUT.rows)
+    assert len(set(table.column("k").to_pylist())) == table.num_rows
+    return dict(zip(table.column("k").to_pylist(), table.column("v").to_pylist(), strict=True))
+
+
+def test_merging_any_neighbours_changes_nothing_visible_whatever_the_slice(workshop, hashed, monkeypatch) -> None:
+    spec = epochs(workshop, hashed, 6, 400)
+    before = content(spec)
+    monkeypatch.setattr(slices, "_SLICE_ROWS", 64)
+    assert content(spec) == before
+    for first, last in [(0, 6), (0, 2), (1, 4), (4, 6)]:
+        merged = compact(replace(spec, prefix=f"merged/{first}-{last}"), spec.runs[first:last])
+        runs = (*spec.runs[:first], merged, *spec.runs[last:])
+        assert content(replace(spec, runs=runs)) == before
+        assert merged.details["newest"] == spec.runs[last - 1].created_by < merged.created_by
+    first = compact(replace(spec, prefix="merged/first"), spec.runs[:2])
+    runs = (first, *spec.runs[2:])
+    again = compact(replace(spec, prefix="merged/again", runs=runs), runs[:2])
+    assert again.details["newest"] == spec.runs[2].created_by
+    assert content(replace(spec, runs=(again, *runs[2:]))) == before
+
+
+def test_tombstones_go_only_when_nothing_older_is_left_that_they_hide(workshop, hashed) -> None:
+    spec = epochs(workshop, hashed, 4, 300)
+    whole = compact(replace(spec, prefix="merged/whole"), spec.runs)
+    assert whole.rows == len(content(spec))
+    assert whole.details["tombstones"] is False
+    later = compact(replace(spec, prefix="merged/later"), spec.runs[1:])
+    assert later.details["tombstones"] is True
+    assert content(replace(spec, runs=(spec.runs[0], later))) == content(spec)
+
+
+def test_a_run_shared_after_a_rescale_keeps_tombstones_for_the_day_it_comes_back(workshop, hashed) -> None:
+    spec = epochs(workshop, hashed, 3, 300)
+    before = content(spec)
+    half = replace(spec, key_groups=key_groups_of(0, 2, 128), prefix="merged/half")
+    merged = compact(half, half.runs)
+    assert merged.details["tombstones"] is True
+    assert content(replace(half, runs=(merged,))) == content(half)
+    assert content(replace(spec, runs=(*spec.runs, merged))) == before
+
+
+def test_the_plan_counts_only_the_subtasks_part_of_a_shared_run(workshop, hashed) -> None:
+    spec = epochs(workshop, hashed, 1, 3000)
+    for _ in range(MIN_RUNS - 1):
+        table = hashed(pa.table({"k": range(400), "v": ["new"] * 400}), ["k"])
+        spec = workshop.next(spec, upsert(table.to_batches(), spec).handle)
+    assert plan_compaction(spec) == ()
+    small = replace(spec, runs=(replace(spec.runs[0], key_groups=key_groups_of(0, 16, 128)), *spec.runs[1:]))
+    assert plan_compaction(small) == small.runs

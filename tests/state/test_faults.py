@@ -1,0 +1,265 @@
+"""Damaged, missing and changed state: an error that names the file and what to do, never fewer rows."""
+
+import errno
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tidegate.aggregates import count, max_, sum_
+from tidegate.protocol.errors import CheckpointDeclinedError, StateIntegrityError, StateSchemaError, StorageError
+from tidegate.protocol.keygroups import KeyGroupRange
+from tidegate.state.compaction import compact
+from tidegate.state.layout import StateLayout
+from tidegate.state.subtask import Changed, SubtaskSpec, aggregate, lookup, scan, upsert
+
+SCHEMA = pa.schema([("carrier", pa.string()), ("minutes", pa.int64())])
+LAYOUT = StateLayout.of_rows(SCHEMA, ["carrier"])
+
+
+def rows(hashed: Any, *carriers: str) -> list[Any]:
+    return hashed(pa.table([list(carriers), range(len(carriers))], schema=SCHEMA), ["carrier"]).to_batches()
+
+
+@pytest.fixture
+def written(workshop, hashed) -> tuple[SubtaskSpec, Changed]:
+    """A run of three carriers, and the spec of the checkpoint that follows it."""
+    spec = workshop.spec(LAYOUT)
+    changed = upsert(rows(hashed, "AA", "UA", "DL"), spec)
+    return workshop.next(spec, changed.handle), changed
+
+
+def forget(cache: Path) -> None:
+    shutil.rmtree(cache)
+
+
+def test_a_missing_run_names_the_file_the_storage_and_the_operator(workshop, written) -> None:
+    spec, changed = written
+    forget(workshop.cache)
+    workshop.file(changed.handle).unlink()
+    with pytest.raises(StateIntegrityError) as raised:
+        list(scan(spec))
+    assert str(raised.value) == (
+        f"The file {changed.handle.path} is missing from checkpoint storage {workshop.storage}. Nothing was changed. "
+        "Restore the file from a copy of the storage, or go back to a checkpoint that does not refer to it. It is state "
+        "of operator carrier_delays of pipeline flight_delays, checkpoint 8."
+    )
+
+
+def test_a_truncated_run_says_how_much_is_there_and_how_much_was_written(workshop, written) -> None:
+    spec, changed = written
+    forget(workshop.cache)
+    content = workshop.file(changed.handle).read_bytes()
+    workshop.file(changed.handle).write_bytes(content[:-100])
+    with pytest.raises(StateIntegrityError) as raised:
+        list(scan(spec))
+    text = str(raised.value)
+    assert f"The state file {changed.handle.path}, written by checkpoint 7, is damaged" in text
+    assert f"it has {len(content) - 100:,} bytes where {len(content):,} were written" in text
+    assert "operator carrier_delays of pipeline flight_delays, checkpoint 8. Nothing was changed." in text
+
+
+def test_a_single_altered_byte_is_found_by_the_checksum(workshop, written) -> None:
+    spec, changed = written
+    forget(workshop.cache)
+    content = bytearray(workshop.file(changed.handle).read_bytes())
+    content[len(content) // 3] ^= 1
+    workshop.file(changed.handle).write_bytes(bytes(content))
+    with pytest.raises(StateIntegrityError, match=f"is damaged: its SHA-256 is .* where {changed.handle.checksum} was"):
+        list(scan(spec))
+    assert not [path for path in workshop.cache.iterdir() if path.suffix == ".arrow"]
+
+
+def test_the_checksum_in_the_handle_is_that_of_the_file(workshop, written) -> None:
+    _, changed = written
+    summed = subprocess.run(["sha256sum", workshop.file(changed.handle)], capture_output=True, text=True, check=True)
+    assert summed.stdout.split()[0] == changed.handle.checksum
+    assert changed.handle.bytes == workshop.file(changed.handle).stat().st_size
+
+
+def test_losing_the_cache_costs_a_download_and_nothing_else(workshop, written) -> None:
+    spec, _ = written
+    before = pa.Table.from_batches(scan(spec))
+    forget(workshop.cache)
+    assert pa.Table.from_batches(scan(spec)).equals(before)
+    assert len(list(workshop.cache.glob("*.arrow"))) == 1
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda content: content[: len(content) // 2], lambda content: b"", lambda content: b"x" * 5000]
+)
+def test_a_damaged_cache_entry_is_replaced(damage, workshop, written) -> None:
+    spec, _ = written
+    before = pa.Table.from_batches(scan(spec)).to_pydict()
+    (entry,) = workshop.cache.glob("*.arrow")
+    content = entry.read_bytes()
+    entry.unlink()
+    entry.write_bytes(damage(content))
+    assert pa.Table.from_batches(scan(spec)).to_pydict() == before
+    assert entry.read_bytes() == content
+
+
+def test_a_cache_that_cannot_be_written_stops_reading_but_not_writing(workshop, written, hashed) -> None:
+    spec, _ = written
+    forget(workshop.cache)
+    workshop.cache.write_text("a file where the directory should be")
+    assert upsert(rows(hashed, "B6"), spec).handle.rows == 1
+    with pytest.raises(StorageError, match=r"The local state cache .* cannot take a copy of flight_delays/chk-7/"):
+        list(scan(spec))
+
+
+def layouts() -> Iterator[Any]:
+    text, number = ("carrier", pa.string()), ("minutes", pa.int64())
+    yield pa.schema([text, ("minutes", pa.int32())]), ["carrier"], "column 'minutes' is stored as bigint, now int"
+    yield pa.schema([text]), ["carrier"], "column 'minutes' is stored as bigint, now absent"
+    yield pa.schema([text, number, ("n", pa.date32())]), ["carrier"], "column 'n' is stored as absent, now date"
+    yield (
+        pa.schema([text, number]),
+        ["minutes"],
+        "the key is stored as (carrier string) and now defined as (minutes bigint)",
+    )
+
+
+@pytest.mark.parametrize(("schema", "key", "text"), list(layouts()))
+def test_a_changed_definition_is_refused_with_the_column_named(schema, key, text, workshop, written) -> None:
+    spec, changed = written
+    with pytest.raises(StateSchemaError) as raised:
+        list(scan(replace(spec, layout=StateLayout.of_rows(schema, key))))
+    assert text in str(raised.value)
+    assert f"(in {changed.handle.path}, written by checkpoint 7). Nothing was changed. Put the definition back" in str(
+        raised.value
+    )
+
+
+def test_columns_in_another_order_are_no_change(workshop, hashed) -> None:
+    schema = pa.schema([("k", pa.string()), ("v", pa.int64()), ("w", pa.int64())])
+    table = hashed(pa.table([["a"], [1], [2]], schema=schema), ["k"])
+    declared = [("most", max_("v")), ("total", sum_("w"))]
+    changed = aggregate(table.to_batches(), workshop.spec(StateLayout.of_aggregates(schema, ["k"], declared)))
+    turned = workshop.spec(StateLayout.of_aggregates(schema, ["k"], declared[::-1]), (changed.handle,))
+    assert aggregate(table.to_batches(), turned).rows.to_pylist() == [{"k": "a", "total": 4, "most": 1}]
+    assert pa.Table.from_batches(scan(turned)).to_pylist() == [{"k": "a", "total": 2, "most": 1}]
+
+
+def test_another_function_under_the_same_name_is_refused(workshop, hashed) -> None:
+    before = StateLayout.of_aggregates(SCHEMA, ["carrier"], [("a", sum_("minutes")), ("n", count())])
+    changed = aggregate(rows(hashed, "AA"), workshop.spec(before))
+    after = StateLayout.of_aggregates(SCHEMA, ["carrier"], [("a", max_("minutes")), ("n", count())])
+    with pytest.raises(StateSchemaError, match=r"aggregate 'a' is stored as sum\(minutes\), now max\(minutes\)"):
+        list(scan(workshop.spec(after, (changed.handle,))))
+
+
+def test_another_max_parallelism_is_refused(written) -> None:
+    spec, _ = written
+    with pytest.raises(StateSchemaError, match="max_parallelism is stored as 128, now 64"):
+        list(scan(replace(spec, max_parallelism=64, key_groups=KeyGroupRange(0, 63))))
+
+
+def test_a_foreign_parquet_file_in_place_of_a_run_is_refused(workshop, written) -> None:
+    import pyarrow.parquet as pq
+
+    spec, changed = written
+    pq.write_table(pa.table({"a": [1]}), workshop.file(changed.handle))
+    with pytest.raises(StateSchemaError, match="is not a run of keyed state"):
+        list(scan(replace(spec, runs=(replace(changed.handle, details={}),))))
+
+
+def test_two_rows_of_one_key_are_declined_with_the_key_named(workshop, hashed) -> None:
+    with pytest.raises(CheckpointDeclinedError) as raised:
+        upsert(rows(hashed, "AA", "UA", "AA"), workshop.spec(LAYOUT))
+    assert "returned 2 rows for the key carrier='AA'" in str(raised.value)
+    assert not workshop.storage.exists()
+
+
+def test_rows_of_another_subtask_are_declined_before_they_are_lost(workshop, hashed) -> None:
+    spec = workshop.spec(LAYOUT, key_groups=KeyGroupRange(0, 0))
+    with pytest.raises(
+        CheckpointDeclinedError, match="Rows of other key groups than 0 to 0 reached operator carrier_delays"
+    ):
+        upsert(rows(hashed, "AA", "UA", "DL"), spec)
+
+
+class FullDisk:
+    """A file on a disk that has no room left after `room` bytes."""
+
+    def __init__(self, path: str, mode: str, room: int) -> None:
+        self.file, self.room = open(path, mode), room  # noqa: SIM115 - closed by __exit__
+
+    def write(self, content: Any) -> int:
+        if len(content) > self.room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.room -= len(content)
+        return self.file.write(content)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+    def __enter__(self) -> "FullDisk":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.file.close()
+
+
+@pytest.mark.parametrize("room", [0, 100, 1500])
+def test_a_full_disk_says_so_and_leaves_nothing_behind(room, workshop, written, hashed, monkeypatch) -> None:
+    spec, changed = written
+    monkeypatch.setattr("tidegate.state.storage.open", lambda path, mode: FullDisk(path, mode, room), raising=False)
+    with pytest.raises(StorageError) as raised:
+        upsert(rows(hashed, *(f"carrier {number}" for number in range(2000))), spec)
+    text = str(raised.value)
+    assert f"Checkpoint storage {workshop.storage} is full: {spec.prefix}.parquet could not be written (" in text
+    assert "bytes free). The unfinished file was removed and counts for nothing" in text
+    assert "Free some space, then retry." in text
+    assert workshop.written() == [workshop.file(changed.handle)]
+    assert not [path for path in workshop.cache.iterdir() if path.name.startswith(".")]
+    monkeypatch.undo()
+    assert upsert(rows(hashed, "B6"), spec).handle.rows == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_a_file_system_that_really_is_full(workshop, hashed) -> None:
+    workshop.storage.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", workshop.storage], check=False).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        with pytest.raises(StorageError, match="is full: flight_delays/chk-7/"):
+            upsert(rows(hashed, *(f"carrier {number}" for number in range(20000))), workshop.spec(LAYOUT))
+        assert workshop.written() == []
+        assert upsert(rows(hashed, "AA"), workshop.spec(LAYOUT)).handle.rows == 1
+    finally:
+        subprocess.run(["umount", workshop.storage], check=True)
+
+
+def test_a_batch_without_rows_writes_nothing(workshop, hashed, written) -> None:
+    spec, changed = written
+    empty = [batch.slice(0, 0) for batch in rows(hashed, "AA")]
+    for batches in ([], empty):
+        outcome = upsert(batches, spec)
+        assert (outcome.handle, outcome.rows.num_rows, outcome.deleted.num_rows, outcome.rows_in) == (None, 0, 0, 0)
+        assert lookup(batches, spec).schema == LAYOUT.rows
+    assert workshop.written() == [workshop.file(changed.handle)]
+
+
+def test_deleting_what_is_not_there_writes_nothing(workshop, hashed, written) -> None:
+    spec, changed = written
+    gone = [b.append_column("_delete", pa.array([True])) for b in rows(hashed, "ZZ")]
+    assert upsert(gone, spec).handle is None
+    assert workshop.written() == [workshop.file(changed.handle)]
+
+
+def test_a_failed_compaction_leaves_the_runs_as_they_are(workshop, hashed, written) -> None:
+    spec, changed = written
+    again = upsert(rows(hashed, "AA", "B6"), spec)
+    spec = workshop.next(spec, again.handle)
+    forget(workshop.cache)
+    workshop.file(changed.handle).write_bytes(b"damaged")
+    with pytest.raises(StateIntegrityError):
+        compact(spec, spec.runs)
+    assert workshop.written() == sorted([workshop.file(changed.handle), workshop.file(again.handle)])
