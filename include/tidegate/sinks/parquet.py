@@ -1,0 +1,146 @@
+"""`ParquetSink`: a directory of Parquet files that anything can read, which changes only when a checkpoint is committed.
+
+Decides what is staged and how staged rows are read back. How staged files become visible, and what a crash in between
+leaves, is in `publish.py`.
+"""
+
+import io
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import PurePosixPath
+from typing import Any, Literal
+
+from tidegate.locations import absolute, spark_path
+from tidegate.ports import SinkInput, StageContext
+from tidegate.protocol.errors import PipelineDefinitionError, SinkError, StorageError
+from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.sinks import publish
+
+_MODES = {"append": SinkInput.CHANGES, "latest": SinkInput.CURRENT}
+
+
+@dataclass(frozen=True)
+class ParquetSink:
+    """Rows as Parquet below `path`, a directory below the project's home, on a local or mounted filesystem.
+
+    `append`: each checkpoint adds `checkpoint=<id>/`; readers open `path` and see `checkpoint` as a partition column.
+    `latest`: `path/current` is the current row of each key, replaced as a whole by each checkpoint. A reader that works
+    for longer than a moment opens `table()`, which stays as it is until the next checkpoint but one.
+
+    Raises `PipelineDefinitionError` where `path` is on storage that cannot rename a directory atomically.
+    """
+
+    path: str
+    mode: Literal["append", "latest"] = "append"
+
+    def __post_init__(self) -> None:
+        if self.mode not in _MODES:
+            raise PipelineDefinitionError(
+                f'ParquetSink({self.path!r}): the mode is {self.mode!r}, but must be "append" or "latest".'
+            )
+        scheme = self.path.partition("://")[0] if "://" in self.path else "file"
+        if scheme != "file":
+            raise PipelineDefinitionError(
+                f"ParquetSink({self.path!r}) cannot write to {scheme}://. A checkpoint becomes visible by the atomic rename "
+                "of a directory or link: object stores copy file by file instead, so readers would see half a "
+                "checkpoint, and other filesystems are not supported. Use a local or mounted directory, or a table "
+                "format with its own commit."
+            )
+
+    @property
+    def input(self) -> SinkInput:
+        return _MODES[self.mode]
+
+    @property
+    def root(self) -> str:
+        """The directory, absolute."""
+        return absolute(self.path)
+
+    def table(self) -> str:
+        """The directory that holds what is committed now."""
+        return self.root if self.mode == "append" else os.path.realpath(os.path.join(self.root, publish.CURRENT))
+
+    def describe(self) -> dict[str, Any]:
+        return {"type": "ParquetSink", "path": self.root, "mode": self.mode}
+
+    def writer(self) -> "ParquetSinkWriter":
+        return ParquetSinkWriter(self.root, stage_empty=self.mode == "latest")
+
+    def read_staged(self, spark: Any, staged: Sequence[StateHandle]) -> Any:
+        """See `ports.Sink`. Raises `SinkError` where a staged file is missing or unreadable."""
+        if not staged:
+            return None
+        # pyarrow and pyspark are heavy and this module is imported when Airflow parses a DAG.
+        import pyarrow.parquet as pq
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        paths = [os.path.join(self.root, publish.staged_path(handle)) for handle in staged]
+        try:
+            schema = from_arrow_schema(pq.read_schema(paths[0]), prefer_timestamp_ntz=True)
+        except (OSError, ValueError) as error:
+            raise SinkError(
+                f"The staged file {paths[0]} of checkpoint {staged[0].created_by} cannot be read: {error}. Nothing of it "
+                "is visible. Run the checkpoint again."
+            ) from error
+        return spark.read.schema(schema).parquet(*(spark_path(path) for path in paths))
+
+    def commit(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> None:
+        """See `ports.Sink`. Durable when it returns. Raises `SinkError`."""
+        publisher = publish.append if self.mode == "append" else publish.replace
+        publisher(self.root, checkpoint_id, staged)
+
+    def staged_paths(self, checkpoint_id: int) -> list[str]:
+        return publish.staged_paths(self.root, checkpoint_id)
+
+    def discard(self, paths: Sequence[str]) -> None:
+        publish.discard(self.root, paths)
+
+
+@dataclass(frozen=True)
+class ParquetSinkWriter:
+    """Stages rows from an executor. With `stage_empty`, no rows are a file too, so that a table keeps its columns."""
+
+    root: str
+    stage_empty: bool
+
+    def stage(self, rows: Any, context: StageContext) -> list[StateHandle]:
+        """See `ports.SinkWriter`. Raises `StorageError` (disk full, permission) and `SinkError` (a type Parquet lacks)."""
+        if rows.num_rows == 0 and not self.stage_empty:
+            return []
+        # pyarrow is heavy and this module is imported when Airflow parses a DAG.
+        import pyarrow as pa
+
+        from tidegate.state.storage import open_storage
+
+        name = f"{context.subtask_index}-{context.attempt}-{context.unique}.parquet"
+        path = str(PurePosixPath(publish.staging_of(context.checkpoint_id), name))
+        try:
+            content = _encode(rows)
+            open_storage(self.root).write(path, content)
+        except StorageError as error:
+            raise StorageError(
+                f"Rows of checkpoint {context.checkpoint_id} could not be staged below {self.root}, so none of them "
+                f"became visible; what readers see is unchanged. {error}"
+            ) from error
+        except pa.ArrowInvalid as error:
+            raise SinkError(
+                f"Rows of checkpoint {context.checkpoint_id} cannot be stored as Parquet below {self.root}: {error}. "
+                "Nothing became visible. Change the column's type in the pipeline, then run again."
+            ) from error
+        checksum = sha256(content).hexdigest()
+        return [StateHandle(path, HandleKind.STAGED, rows.num_rows, len(content), checksum, context.checkpoint_id)]
+
+
+def _encode(rows: Any) -> bytes:
+    """The rows as Parquet, if Spark reads the same types back from what pyarrow writes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for field in rows.schema:
+        if pa.types.is_duration(field.type) or pa.types.is_interval(field.type) or pa.types.is_null(field.type):
+            raise pa.ArrowInvalid(f"column {field.name!r} has type {field.type}, which Parquet does not have")
+    buffer = io.BytesIO()
+    pq.write_table(rows, buffer, compression="zstd", coerce_timestamps="us")
+    return buffer.getvalue()

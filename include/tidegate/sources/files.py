@@ -1,0 +1,195 @@
+"""`FileSource`: a directory into which CSV, JSON or Parquet files arrive, read exactly once each.
+
+Decides which files a checkpoint reads and when what was read is no longer what it was. How rows are parsed and what
+becomes of malformed ones is in `parsing.py`, what Spark's read errors mean in `read_errors.py`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from tidegate.locations import absolute
+from tidegate.ports import CheckpointStorage, Segment, Sink, SinkInput, SourceContext
+from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, SourceChangedError, StateSchemaError
+from tidegate.protocol.records import Snapshot
+from tidegate.sources import manifests, parsing
+from tidegate.sources.listing import Directory, FileVersion, in_reading_order, split_of
+from tidegate.sources.read_errors import translate_read_error
+
+
+@dataclass(eq=False)
+class FileSource:
+    """Files below `path`, a directory below the project's home or a URL, in the order in which they were written.
+
+    `schema` is Spark DDL; `options` are Spark's reader options (CSV files have a header unless `header` says "false",
+    and it must name the columns of the schema in their order). Each of the `splits` is positioned on its own and owns
+    the files whose path hashes to it. `max_files_per_checkpoint` bounds what one checkpoint reads, shared evenly
+    between the splits. Rows that do not fit the schema fail the checkpoint, or with `malformed="quarantine"` go to the
+    sink `quarantine` as (file, record, reason). Columns that a Parquet file lacks are null.
+
+    Files whose name begins with a dot or underscore or ends in .tmp, .part or .inprogress are left alone until they
+    are renamed, and so is everything in directories with such names. A file must not change once it has its final
+    name. Raises `PipelineDefinitionError`.
+    """
+
+    path: str
+    format: Literal["csv", "json", "parquet"] = "csv"
+    schema: str = field(kw_only=True)
+    splits: int = field(default=1, kw_only=True)
+    max_files_per_checkpoint: int | None = field(default=None, kw_only=True)
+    malformed: Literal["fail", "quarantine"] = field(default="fail", kw_only=True)
+    quarantine: Sink | None = field(default=None, kw_only=True)
+    options: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+
+    def __post_init__(self) -> None:
+        parsing.check_options(self.path, self.format, self.options)
+        if not self.schema.strip():
+            raise self._wrong('it needs a schema in Spark DDL, such as schema="carrier STRING, dep_delay DOUBLE"')
+        if self.splits < 1:
+            raise self._wrong(f"splits is {self.splits}, but there must be at least one")
+        limit = self.max_files_per_checkpoint
+        if limit is not None and limit < self.splits:
+            raise self._wrong(f"max_files_per_checkpoint is {limit}, but each of {self.splits} splits needs at least 1")
+        self._check_quarantine()
+        # Not a position, which is in the snapshots: only spares the other splits of a checkpoint a listing each.
+        self._listing: list[FileVersion] = []
+        self._listed_for: set[tuple[int, int]] = set()
+
+    def _check_quarantine(self) -> None:
+        if self.malformed not in ("fail", "quarantine"):
+            raise self._wrong(f'malformed is {self.malformed!r}, but must be "fail" or "quarantine"')
+        if (self.malformed == "quarantine") != (self.quarantine is not None):
+            raise self._wrong('malformed="quarantine" and quarantine=ParquetSink(…) belong together')
+        if self.quarantine is not None and self.format == "parquet":
+            raise self._wrong("Parquet files are typed and have no malformed rows; take away the quarantine")
+        if self.quarantine is not None and self.quarantine.input is not SinkInput.CHANGES:
+            raise self._wrong("the quarantine must append: malformed rows have no key")
+
+    def _wrong(self, what: str) -> PipelineDefinitionError:
+        return PipelineDefinitionError(f"FileSource({self.path!r}): {what}.")
+
+    @property
+    def location(self) -> str:
+        """The directory, absolute, or its URL."""
+        return absolute(self.path)
+
+    def num_splits(self) -> int:
+        return self.splits
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "type": "FileSource",
+            "path": self.location,
+            "format": self.format,
+            "schema": self.schema,
+            "splits": self.splits,
+            "max_files_per_checkpoint": self.max_files_per_checkpoint,
+            "malformed": self.malformed,
+            "options": dict(self.options),
+        }
+
+    def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
+        """See `ports.Source`. Files that are gone since they were read are fine: they were archived.
+
+        Raises `SourceChangedError` where a file that was read has another size or modification time,
+        `StateSchemaError` where the number of splits has changed.
+        """
+        before = restored or Snapshot()
+        self._check_position(split, before)
+        known = {row.file.path: row for row in manifests.read(before.handles, context.storage)}
+        listing = self._list_once(split, context.checkpoint_id)
+        mine = [file for file in listing if split_of(file.path, self.splits) == split]
+        self._check_unchanged(mine, known)
+        fresh = [file for file in mine if file.path not in known][: self._limit(split)]
+        handles = manifests.extend(before.handles, fresh, context) if fresh else before.handles
+        position = {"splits": self.splits, "files": len(known) + len(fresh)}
+        return _segment(split, fresh), Snapshot(handles, position)
+
+    def replay(
+        self, split: int, restored: Snapshot | None, taken: Snapshot, storage: CheckpointStorage
+    ) -> Segment | None:
+        before = restored.handles if restored else ()
+        return _segment(split, in_reading_order(manifests.added(before, taken.handles, storage)))
+
+    def read(self, spark: Any, segments: Sequence[Segment], output: str = "rows") -> Any:
+        """See `ports.Source`. Looks at every file first: what changed since it was listed raises `SourceChangedError`."""
+        files = files_of(segments)
+        location = self.location
+        if files:
+            self._check_still_there(location, files)
+        return parsing.frame(self, spark, location, [file.path for file in files], output)
+
+    def explain(self, error: BaseException, segments: Sequence[Segment]) -> CheckpointError | None:
+        """What to raise instead of an error of Spark, if it comes from reading these segments."""
+        location = self.location
+        return translate_read_error(error, (f"{location}/{file.path}" for file in files_of(segments)))
+
+    def _list_once(self, split: int, checkpoint_id: int) -> list[FileVersion]:
+        """One listing for all splits of a checkpoint; a split that asks again gets a new one."""
+        asked = {split_ for id_, split_ in self._listed_for if id_ == checkpoint_id}
+        if not asked or split in asked:
+            self._listing, asked = Directory(self.location).files(), set()
+        self._listed_for = {(checkpoint_id, split_) for split_ in (*asked, split)}
+        return self._listing
+
+    def _limit(self, split: int) -> int | None:
+        if self.max_files_per_checkpoint is None:
+            return None
+        share, rest = divmod(self.max_files_per_checkpoint, self.splits)
+        return share + (split < rest)
+
+    def _check_position(self, split: int, restored: Snapshot) -> None:
+        position = restored.position or {}
+        if position.get("splits", self.splits) != self.splits:
+            raise StateSchemaError(
+                f"The source of {self.location!r} has {self.splits} splits, but what it has read (split {split}: "
+                f"{position['files']} files) was recorded with {position['splits']}. Files would move between splits and "
+                f"be read twice, so nothing was read. Set splits={position['splits']} again."
+            )
+
+    def _check_unchanged(self, found: Iterable[FileVersion], known: Mapping[str, manifests.ReadFile]) -> None:
+        for file in found:
+            row = known.get(file.path)
+            if row is not None and row.file != file:
+                raise SourceChangedError(
+                    f"{self.location}/{file.path} has changed since checkpoint {row.checkpoint} read it: "
+                    f"{_difference(row.file, file)}. Its rows of then are in the state and tables, so nothing more was "
+                    "read; all of that is safe. Put the file back as it was, with its modification time, or move it "
+                    "away; a corrected or longer copy belongs under a new name, where it is read as new rows."
+                )
+
+    def _check_still_there(self, location: str, files: Sequence[FileVersion]) -> None:
+        for file, now in zip(files, Directory(location).look([file.path for file in files]), strict=True):
+            if now != file:
+                what = "is gone" if now is None else f"has changed: {_difference(file, now)}"
+                raise SourceChangedError(
+                    f"{location}/{file.path} {what} since this checkpoint listed it, before its rows were read. Nothing "
+                    "of this checkpoint counts. If it is still being written, let it be written under a name that "
+                    "begins with a dot and renamed when complete; if it was moved away, put it back. Then run again."
+                )
+
+
+def files_of(segments: Iterable[Segment]) -> list[FileVersion]:
+    """The files that segments of a `FileSource` refer to, in reading order within each."""
+    return [FileVersion(*file) for segment in segments for file in segment.reference["files"]]
+
+
+def _segment(split: int, files: Sequence[FileVersion]) -> Segment | None:
+    if not files:
+        return None
+    return Segment(split, {"files": [list(file) for file in files]}, sum(file.size for file in files))
+
+
+def _difference(before: FileVersion, now: FileVersion) -> str:
+    changes = []
+    if before.size != now.size:
+        changes.append(f"{before.size} bytes then, {now.size} now")
+    if before.mtime_ns != now.mtime_ns:
+        changes.append(f"modified {_time(before.mtime_ns)} then, {_time(now.mtime_ns)} now")
+    return "; ".join(changes)
+
+
+def _time(mtime_ns: int) -> str:
+    seconds, nanoseconds = divmod(mtime_ns, 1_000_000_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{nanoseconds:09d} UTC"

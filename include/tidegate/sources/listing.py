@@ -1,0 +1,88 @@
+"""Which files lie in a source's directory, in which order they are read, and to which split each belongs.
+
+Discovery has no high-water mark: a file that arrives late with an old modification time is new like any other. What
+was read before is the manifests' business (`manifests.py`); reading the rows is `files.py`'s.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from tidegate.protocol.errors import ConfigurationError, StorageError
+
+# Written by somebody who has not finished: dot and underscore names are hidden from Spark and Hive readers too.
+_HIDDEN = (".", "_")
+_UNFINISHED = (".tmp", ".part", ".inprogress", "._copying_")
+
+
+class FileVersion(NamedTuple):
+    """One file as it was seen: `path` relative to the source's directory, `size` bytes, `mtime_ns` since the epoch."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+
+class Directory:
+    """A source's directory, local or on any filesystem that `pyarrow.fs` opens by URL."""
+
+    def __init__(self, location: str) -> None:
+        # pyarrow is heavy and this module is imported when Airflow parses a DAG: import it where it is used.
+        from pyarrow import fs
+
+        self.location = location
+        try:
+            self._filesystem, path = fs.FileSystem.from_uri(location)
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"The source directory {location!r} cannot be opened: {error}") from error
+        self._root = path.rstrip("/")
+
+    def files(self) -> list[FileVersion]:
+        """Every finished file at any depth, oldest first, then by path. Costs one listing.
+
+        Raises `ConfigurationError` where there is no such directory, `StorageError` where it cannot be listed.
+        """
+        from pyarrow import fs
+
+        try:
+            if self._filesystem.get_file_info(self._root).type is not fs.FileType.Directory:
+                raise ConfigurationError(
+                    f"The source directory {self.location!r} does not exist. Nothing was read and nothing is lost: "
+                    "create it (empty is fine), mount it, or correct the path, then run again."
+                )
+            found = self._filesystem.get_file_info(fs.FileSelector(self._root, recursive=True))
+            names = [(info.path[len(self._root) + 1 :], info) for info in found if info.is_file]
+        except (OSError, UnicodeDecodeError) as error:
+            raise StorageError(
+                f"The source directory {self.location!r} cannot be listed: {error}. Nothing was read. Correct the "
+                "cause (permissions, connection, a file name that is not UTF-8), then run again."
+            ) from error
+        return in_reading_order(_version(name, info) for name, info in names if is_finished(name))
+
+    def look(self, paths: Sequence[str]) -> list[FileVersion | None]:
+        """The files as they are now, None for those that are gone. Raises `StorageError`."""
+        try:
+            found = self._filesystem.get_file_info([f"{self._root}/{path}" for path in paths])
+        except OSError as error:
+            raise StorageError(f"Files of {self.location!r} cannot be looked at: {error}. Run again.") from error
+        return [_version(path, info) if info.is_file else None for path, info in zip(paths, found, strict=True)]
+
+
+def _version(path: str, info: Any) -> FileVersion:
+    return FileVersion(path, info.size, info.mtime_ns or 0)
+
+
+def in_reading_order(files: Iterable[FileVersion]) -> list[FileVersion]:
+    return sorted(files, key=lambda file: (file.mtime_ns, file.path))
+
+
+def is_finished(path: str) -> bool:
+    """Whether a relative path is of a file that its writer has finished, in a directory that is not hidden."""
+    return not any(part.startswith(_HIDDEN) for part in path.split("/")) and not path.lower().endswith(_UNFINISHED)
+
+
+def split_of(path: str, splits: int) -> int:
+    """The split a file belongs to: a function of its relative path alone, the same in every process and release."""
+    if splits == 1:
+        return 0
+    return int.from_bytes(hashlib.blake2b(path.encode(), digest_size=8).digest(), "big") % splits

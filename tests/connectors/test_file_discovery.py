@@ -1,0 +1,359 @@
+"""What a `FileSource` finds, in which order, and what its position remembers. No Spark."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.ports import Segment, SourceContext
+from tidegate.protocol.errors import (
+    ConfigurationError,
+    PipelineDefinitionError,
+    SourceChangedError,
+    StateIntegrityError,
+    StateSchemaError,
+    StorageError,
+)
+from tidegate.protocol.records import HandleKind, Snapshot
+from tidegate.sinks.parquet import ParquetSink
+from tidegate.sources import manifests
+from tidegate.sources.files import FileSource
+from tidegate.sources.listing import FileVersion, is_finished, split_of
+from tidegate.state.storage import ArrowCheckpointStorage
+
+SCHEMA = "k STRING, v INT"
+
+
+def put(directory: Path, name: str, content: str = "k,v\na,1\n", mtime: int | None = None) -> Path:
+    path = directory / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+    if mtime is not None:
+        os.utime(path, ns=(mtime, mtime))
+    return path
+
+
+def paths(segment: Segment | None) -> list[str]:
+    return [] if segment is None else [file[0] for file in segment.reference["files"]]
+
+
+def test_files_are_read_once_oldest_first_then_by_path(landing: Path, context: Any) -> None:
+    put(landing, "b.csv", mtime=2)
+    put(landing, "deep/er/c.csv", mtime=1)
+    put(landing, "a.csv", mtime=2)
+    source = FileSource("landing", schema=SCHEMA)
+    segment, first = source.poll(0, None, context(1))
+    assert paths(segment) == ["deep/er/c.csv", "a.csv", "b.csv"]
+    assert segment is not None
+    assert segment.bytes == 3 * len("k,v\na,1\n")
+    assert first.position == {"splits": 1, "files": 3}
+    assert source.poll(0, first, context(2)) == (None, first)
+
+
+def test_a_file_that_arrives_late_with_an_old_time_is_read(landing: Path, context: Any) -> None:
+    source = FileSource("landing", schema=SCHEMA)
+    put(landing, "new.csv", mtime=10**18)
+    _, first = source.poll(0, None, context(1))
+    put(landing, "old.csv", mtime=5)
+    assert paths(source.poll(0, first, context(2))[0]) == ["old.csv"]
+
+
+def test_nothing_new_writes_nothing(landing: Path, context: Any, storage: ArrowCheckpointStorage) -> None:
+    source = FileSource("landing", schema=SCHEMA)
+    segment, empty = source.poll(0, None, context(1))
+    assert segment is None
+    assert empty == Snapshot((), {"splits": 1, "files": 0})
+    put(landing, "a.csv")
+    _, one = source.poll(0, empty, context(2))
+    before = storage.list("p")
+    _, same = source.poll(0, one, context(3))
+    assert same == one
+    assert storage.list("p") == before == ["p/chk-2/in/0-1-x.parquet"]
+
+
+def test_the_position_is_a_manifest_that_anyone_can_check(landing: Path, context: Any, home: Path) -> None:
+    import hashlib
+
+    import pyarrow.parquet as pq
+
+    file = put(landing, "a.csv")
+    _, snapshot = FileSource("landing", schema=SCHEMA).poll(0, None, context(7))
+    (handle,) = snapshot.handles
+    written = home / "checkpoints" / handle.path
+    assert (handle.kind, handle.rows, handle.created_by) == (HandleKind.POSITION, 1, 7)
+    assert handle.bytes == written.stat().st_size
+    assert handle.checksum == hashlib.sha256(written.read_bytes()).hexdigest()
+    row = {"path": "a.csv", "size": 8, "mtime_ns": file.stat().st_mtime_ns, "checkpoint": 7}
+    assert pq.read_table(written).to_pylist() == [row]
+
+
+@pytest.mark.parametrize(
+    "name", [".a.csv", "_a.csv", "a.csv.tmp", "a.part", "a.csv.inprogress", "A.TMP", ".d/a.csv", "x/_t/a.csv", "_a=b/a"]
+)
+def test_half_written_files_are_left_alone(name: str, landing: Path, context: Any) -> None:
+    put(landing, name)
+    assert FileSource("landing", schema=SCHEMA).poll(0, None, context(1))[0] is None
+    assert not is_finished(name)
+
+
+def test_a_half_written_file_is_read_when_it_gets_its_name(landing: Path, context: Any) -> None:
+    put(landing, ".a.csv.tmp")
+    source = FileSource("landing", schema=SCHEMA)
+    _, first = source.poll(0, None, context(1))
+    (landing / ".a.csv.tmp").rename(landing / "a.csv")
+    assert paths(source.poll(0, first, context(2))[0]) == ["a.csv"]
+
+
+def test_a_source_in_a_hidden_directory_is_read(home: Path, context: Any) -> None:
+    put(home, ".data/in/a.csv")
+    assert paths(FileSource(".data/in", schema=SCHEMA).poll(0, None, context(1))[0]) == ["a.csv"]
+
+
+def test_the_limit_bounds_a_checkpoint_and_loses_nothing(landing: Path, context: Any) -> None:
+    for number in range(5):
+        put(landing, f"{number}.csv", mtime=number + 1)
+    source = FileSource("landing", schema=SCHEMA, max_files_per_checkpoint=2)
+    snapshot, batches = None, []
+    for checkpoint_id in range(1, 5):
+        segment, snapshot = source.poll(0, snapshot, context(checkpoint_id))
+        batches.append(paths(segment))
+    assert batches == [["0.csv", "1.csv"], ["2.csv", "3.csv"], ["4.csv"], []]
+
+
+def test_the_limit_is_shared_between_splits() -> None:
+    source = FileSource("landing", schema=SCHEMA, splits=3, max_files_per_checkpoint=5)
+    assert [source._limit(split) for split in range(3)] == [2, 2, 1]
+
+
+def test_splits_divide_the_files_by_their_paths_alone(landing: Path, context: Any) -> None:
+    names = {f"{number}.csv" for number in range(40)}
+    for name in names:
+        put(landing, name)
+    source = FileSource("landing", schema=SCHEMA, splits=3)
+    found = [paths(source.poll(split, None, context(1, split))[0]) for split in range(3)]
+    assert all(found)
+    assert sorted(name for part in found for name in part) == sorted(names)
+    # Recorded figures: another function would read every file of an existing pipeline again.
+    assert [split_of(name, 3) for name in ("a.csv", "b.csv", "d/c.csv", "ü.csv", "1.csv")] == [0, 2, 1, 2, 2]
+
+
+def test_all_splits_of_a_checkpoint_share_one_listing(
+    landing: Path, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidegate.sources.listing import Directory
+
+    listings: list[int] = []
+    plain = Directory.files
+    monkeypatch.setattr(Directory, "files", lambda self: listings.append(1) or plain(self))  # type: ignore[func-returns-value]
+    put(landing, "a.csv")
+    source = FileSource("landing", schema=SCHEMA, splits=2)
+    taken = [source.poll(split, None, context(1, split))[1] for split in range(2)]
+    assert len(listings) == 1
+    put(landing, "b.csv")
+    again = [source.poll(split, taken[split], context(1, split, attempt=2))[0] for split in range(2)]
+    assert len(listings) == 2
+    assert [paths(segment) for segment in again if segment] == [["b.csv"]]
+
+
+def test_another_number_of_splits_is_refused(landing: Path, context: Any) -> None:
+    put(landing, "a.csv")
+    _, snapshot = FileSource("landing", schema=SCHEMA, splits=2).poll(0, None, context(1))
+    with pytest.raises(
+        StateSchemaError, match=r"has 3 splits, but what it has read .* recorded with 2.*Set splits=2 again"
+    ):
+        FileSource("landing", schema=SCHEMA, splits=3).poll(0, snapshot, context(2))
+
+
+def test_a_file_that_changed_after_it_was_read_is_named(landing: Path, context: Any) -> None:
+    put(landing, "a.csv", mtime=1_000_000_000)
+    put(landing, "b.csv")
+    source = FileSource("landing", schema=SCHEMA)
+    _, snapshot = source.poll(0, None, context(12))
+    put(landing, "a.csv", "k,v\na,1\nb,2\n", mtime=61_000_000_007)
+    with pytest.raises(SourceChangedError) as raised:
+        source.poll(0, snapshot, context(13))
+    message = str(raised.value)
+    assert f"{landing}/a.csv has changed since checkpoint 12 read it" in message
+    assert "8 bytes then, 12 now; modified 1970-01-01 00:00:01.000000000 UTC then" in message
+    assert "1970-01-01 00:01:01.000000007 UTC now" in message
+    assert "a corrected or longer copy belongs under a new name" in message
+
+
+def test_the_same_size_at_another_time_is_a_change(landing: Path, context: Any) -> None:
+    put(landing, "a.csv", mtime=1)
+    source = FileSource("landing", schema=SCHEMA)
+    _, snapshot = source.poll(0, None, context(1))
+    put(landing, "a.csv", mtime=2)
+    with pytest.raises(SourceChangedError):
+        source.poll(0, snapshot, context(2))
+
+
+def test_an_archived_file_is_fine_and_stays_remembered(landing: Path, context: Any) -> None:
+    file = put(landing, "a.csv", mtime=1)
+    source = FileSource("landing", schema=SCHEMA)
+    _, snapshot = source.poll(0, None, context(1))
+    file.unlink()
+    assert source.poll(0, snapshot, context(2)) == (None, snapshot)
+    put(landing, "a.csv", mtime=1)
+    assert source.poll(0, snapshot, context(3))[0] is None
+    put(landing, "a.csv", "k,v\nz,9\n", mtime=2)
+    with pytest.raises(SourceChangedError, match=r"checkpoint 1 read it"):
+        source.poll(0, snapshot, context(4))
+
+
+@pytest.mark.parametrize("happens", ["gone", "grown"])
+def test_a_listed_file_that_is_not_the_same_when_read_is_an_error(happens: str, landing: Path, context: Any) -> None:
+    file = put(landing, "a.csv")
+    source = FileSource("landing", schema=SCHEMA)
+    segment, _ = source.poll(0, None, context(1))
+    assert segment is not None
+    file.unlink() if happens == "gone" else put(landing, "a.csv", "k,v\na,1\nb,2\n")
+    expected = "is gone" if happens == "gone" else "has changed: 8 bytes then, 12 now"
+    with pytest.raises(SourceChangedError, match=f"a.csv {expected}.*before its rows were read"):
+        source.read(None, [segment])
+
+
+def test_a_missing_directory_is_an_error_even_if_everything_was_read(home: Path, landing: Path, context: Any) -> None:
+    put(landing, "a.csv")
+    source = FileSource("landing", schema=SCHEMA)
+    _, snapshot = source.poll(0, None, context(1))
+    shutil.rmtree(landing)
+    with pytest.raises(ConfigurationError, match=r"landing' does not exist. Nothing was read and nothing is lost"):
+        source.poll(0, snapshot, context(2))
+
+
+def test_a_name_that_is_not_text_is_an_error_and_not_a_skip(landing: Path, context: Any) -> None:
+    (Path(os.fsdecode(os.fsencode(landing) + b"/caf\xe9.csv"))).write_text("k,v\n")
+    with pytest.raises(StorageError, match=r"cannot be listed: .*0xe9.*a file name that is not UTF-8"):
+        FileSource("landing", schema=SCHEMA).poll(0, None, context(1))
+
+
+def test_a_damaged_manifest_is_an_error(landing: Path, context: Any, storage: ArrowCheckpointStorage) -> None:
+    put(landing, "a.csv")
+    source = FileSource("landing", schema=SCHEMA)
+    _, snapshot = source.poll(0, None, context(1))
+    storage.write(snapshot.handles[0].path, b"PAR1 something else")
+    with pytest.raises(StateIntegrityError, match=r"0-1-x.parquet.*checkpoint 1, differs from its checksum"):
+        source.poll(0, snapshot, context(2))
+    storage.delete([snapshot.handles[0].path])
+    with pytest.raises(StateIntegrityError, match=r"missing"):
+        source.poll(0, snapshot, context(2))
+
+
+def test_a_url_is_read_like_the_path(landing: Path, context: Any) -> None:
+    put(landing, "with space.csv")
+    source = FileSource(f"file://{landing}/", schema=SCHEMA)
+    assert source.location == str(landing)
+    assert paths(source.poll(0, None, context(1))[0]) == ["with space.csv"]
+
+
+def test_manifests_stay_few_and_every_file_is_written_seldom() -> None:
+    sizes: list[int] = []
+    written = 0
+    for _ in range(20_000):
+        keep = manifests.carried(sizes, 1)
+        merged = sum(sizes[keep:]) + 1
+        written += merged
+        sizes = [*sizes[:keep], merged]
+        assert len(sizes) <= 10
+    assert sum(sizes) == 20_000
+    assert written / 20_000 < 30
+
+
+def test_a_hundred_thousand_files_are_remembered_in_time(context: Any, storage: ArrowCheckpointStorage) -> None:
+    from time import perf_counter
+
+    files = [FileVersion(f"year={n % 50}/some/where/{n:08}.csv", n, n * 10**9) for n in range(100_000)]
+    handles = manifests.extend((), files, context(1))
+    started = perf_counter()
+    assert len(manifests.read(handles, storage)) == 100_000
+    assert perf_counter() - started < 5  # 0.2 s on an idle machine
+
+
+arrivals = st.lists(
+    st.lists(
+        st.tuples(st.sampled_from(["", "d/", "d/e/"]), st.integers(0, 10**6), st.integers(1, 50)),
+        max_size=6,
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    arrivals=arrivals, splits=st.integers(1, 3), extra=st.none() | st.integers(0, 3), lost=st.sets(st.integers(1, 30))
+)
+def test_every_file_is_read_exactly_once(
+    arrivals: list[list[tuple[str, int, int]]], splits: int, extra: int | None, lost: set[int]
+) -> None:
+    """Arrivals in any order of modification time, any limit, checkpoints that fail after the poll and are repeated."""
+    with tempfile.TemporaryDirectory() as directory:
+        landing = Path(directory, "in")
+        landing.mkdir()
+        storage = ArrowCheckpointStorage(f"{directory}/chk")
+        limit = None if extra is None else splits + extra
+        source = FileSource(str(landing), schema=SCHEMA, splits=splits, max_files_per_checkpoint=limit)
+        position: dict[int, Snapshot | None] = dict.fromkeys(range(splits))
+        read: list[str] = []
+        arrived: set[str] = set()
+        pending, checkpoint_id = list(arrivals), 0
+        while pending or set(read) != arrived:
+            checkpoint_id += 1
+            assert checkpoint_id < 200
+            for folder, number, mtime in pending.pop(0) if pending else []:
+                name = f"{folder}{number}.csv"
+                if name not in arrived:
+                    put(landing, name, mtime=mtime)
+                    arrived.add(name)
+            batch, taken = [], {}
+            for split in range(splits):
+                where = SourceContext(storage, checkpoint_id, f"p/chk-{checkpoint_id}/in/{split}-1-x")
+                segment, taken[split] = source.poll(split, position[split], where)
+                assert source.replay(split, position[split], taken[split], storage) == segment
+                assert len(taken[split].handles) <= 10
+                batch += paths(segment)
+            assert limit is None or len(batch) <= limit
+            if checkpoint_id not in lost:
+                position, read = dict(taken), read + batch
+        assert sorted(read) == sorted(arrived)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"format": "xml"}, "the format is 'xml', but must be csv, json or parquet"),
+    ({"schema": " "}, "it needs a schema in Spark DDL"),
+    ({"splits": 0}, "splits is 0, but there must be at least one"),
+    ({"splits": 3, "max_files_per_checkpoint": 2}, "max_files_per_checkpoint is 2, but each of 3 splits needs"),
+    ({"malformed": "drop"}, "malformed is 'drop', but must be"),
+    ({"malformed": "quarantine"}, "belong together"),
+    ({"quarantine": ParquetSink("q")}, "belong together"),
+    ({"malformed": "quarantine", "quarantine": ParquetSink("q"), "format": "parquet"}, "have no malformed rows"),
+    ({"malformed": "quarantine", "quarantine": ParquetSink("q", "latest")}, "the quarantine must append"),
+    ({"options": {"mode": "DROPMALFORMED"}}, "the option 'mode' is not the user's to set"),
+    ({"options": {"recursiveFileLookup": "true"}}, "the option 'recursiveFileLookup' is not the user's"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG)
+def test_a_wrong_definition_says_what_is_wrong(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(PipelineDefinitionError, match=r"FileSource.'landing'.*" + message.replace("(", r"\(")):
+        FileSource("landing", **{"schema": SCHEMA, **arguments})
+
+
+def test_describe_has_what_a_reader_of_the_metadata_needs(home: Path) -> None:
+    source = FileSource("a/../landing/", "json", schema=SCHEMA, splits=2)
+    assert source.describe() == {
+        "type": "FileSource",
+        "path": str(home / "landing"),
+        "format": "json",
+        "schema": SCHEMA,
+        "splits": 2,
+        "max_files_per_checkpoint": None,
+        "malformed": "fail",
+        "options": {},
+    }

@@ -1,0 +1,321 @@
+"""What a `ParquetSink` stages, shows and deletes, and what it says when it cannot. No Spark."""
+
+import errno
+import fcntl
+import hashlib
+import os
+import resource
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tidegate.ports import SinkInput, StageContext
+from tidegate.protocol.errors import PipelineDefinitionError, SinkError, StorageError
+from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.sinks import publish
+from tidegate.sinks.parquet import ParquetSink
+
+
+def rows(*values: int) -> pa.Table:
+    return pa.table({"v": pa.array(values, pa.int64())})
+
+
+def stage(sink: ParquetSink, checkpoint_id: int, *values: int, subtask: int = 0, attempt: int = 1) -> StateHandle:
+    context = StageContext(checkpoint_id, subtask, attempt, f"u{values[0] if values else 0}")
+    (handle,) = sink.writer().stage(rows(*values), context)
+    return handle
+
+
+def shown(directory: str | Path) -> list[int]:
+    """What a reader of a directory sees who skips hidden names, as Spark, Hive and pyarrow do."""
+    files = [
+        Path(parent, name)
+        for parent, directories, names in os.walk(directory)
+        if not directories.sort() and not [directories.remove(d) for d in list(directories) if d[0] in "._"]
+        for name in names
+        if name[0] not in "._"
+    ]
+    return sorted(value for file in files for value in pq.read_table(file, partitioning=None)["v"].to_pylist())
+
+
+def visible(sink: ParquetSink) -> list[int]:
+    return shown(sink.root if sink.mode == "append" else os.path.join(sink.root, "current"))
+
+
+@pytest.fixture
+def append() -> ParquetSink:
+    return ParquetSink("tables/events")
+
+
+@pytest.fixture
+def latest() -> ParquetSink:
+    return ParquetSink("tables/state", mode="latest")
+
+
+def test_staged_rows_are_on_disk_named_and_invisible(append: ParquetSink) -> None:
+    handle = stage(append, 5, 1, 2, subtask=3, attempt=2)
+    file = Path(append.root, handle.path)
+    assert handle.path == "_staging/chk-5/3-2-u1.parquet"
+    assert (handle.kind, handle.rows, handle.created_by) == (HandleKind.STAGED, 2, 5)
+    assert handle.bytes == file.stat().st_size
+    assert handle.checksum == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert visible(append) == []
+
+
+def test_append_shows_each_checkpoint_once_whatever_is_repeated(append: ParquetSink) -> None:
+    one = [stage(append, 1, 1, 2), stage(append, 1, 3, subtask=1)]
+    two = [stage(append, 2, 4)]
+    append.commit(1, one)
+    append.commit(2, two)
+    append.commit(1, one)
+    assert visible(append) == [1, 2, 3, 4]
+    assert sorted(p.name for p in Path(append.root).glob("checkpoint=*")) == ["checkpoint=1", "checkpoint=2"]
+    assert append.table() == append.root
+
+
+def test_only_acknowledged_files_become_visible(append: ParquetSink) -> None:
+    zombie = stage(append, 1, 100, attempt=1)
+    good = stage(append, 1, 1, attempt=2)
+    append.commit(1, [good])
+    late = stage(append, 1, 200, attempt=1)
+    append.commit(1, [good])
+    assert visible(append) == [1]
+    assert append.staged_paths(1) == sorted([zombie.path, late.path])
+    append.discard([*append.staged_paths(1), good.path])
+    assert visible(append) == [1]
+    assert append.staged_paths(1) == []
+    assert not Path(append.root, "_staging/chk-1").exists()
+
+
+def test_no_rows_make_no_directory(append: ParquetSink) -> None:
+    assert append.writer().stage(rows(), StageContext(1, 0, 1, "u")) == []
+    append.commit(1, [])
+    assert not Path(append.root).exists()
+    assert append.staged_paths(1) == []
+
+
+def test_latest_shows_the_newest_whole_and_carries_unchanged_subtasks(latest: ParquetSink) -> None:
+    a1, b1 = stage(latest, 1, 1), stage(latest, 1, 10, subtask=1)
+    latest.commit(1, [a1, b1])
+    assert visible(latest) == [1, 10]
+    assert latest.input is SinkInput.CURRENT
+    a2 = stage(latest, 2, 2)
+    latest.commit(2, [a2, b1])
+    assert visible(latest) == [2, 10]
+    latest.discard([a1.path])
+    assert visible(latest) == [2, 10]
+    latest.commit(3, [a2, b1])
+    latest.discard([a2.path, b1.path])
+    assert visible(latest) == [2, 10]
+
+
+def test_a_late_repeat_does_not_take_latest_back(latest: ParquetSink) -> None:
+    handles = {id_: [stage(latest, id_, id_)] for id_ in (5, 6, 7)}
+    latest.commit(5, handles[5])
+    latest.commit(7, handles[7])
+    latest.commit(5, handles[5])
+    latest.commit(6, handles[6])
+    assert visible(latest) == [7]
+    latest.discard([handle.path for id_ in (5, 6) for handle in handles[id_]])
+    latest.commit(5, handles[5])
+    assert visible(latest) == [7]
+
+
+def test_a_reader_that_opened_the_table_finishes_during_the_next_commit(latest: ParquetSink) -> None:
+    latest.commit(1, [stage(latest, 1, 1)])
+    opened = latest.table()
+    two = [stage(latest, 2, 2)]
+    for _ in range(2):
+        latest.commit(2, two)
+        assert shown(opened) == [1]
+        assert visible(latest) == [2]
+    latest.commit(3, [stage(latest, 3, 3)])
+    assert not Path(opened).exists()
+
+
+def test_latest_without_rows_is_an_empty_table_with_its_columns(latest: ParquetSink) -> None:
+    latest.commit(1, [stage(latest, 1, 1)])
+    latest.commit(2, [stage(latest, 2)])
+    table = pq.read_table(latest.table())
+    assert table.num_rows == 0
+    assert table.column_names == ["v"]
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EXDEV])
+def test_latest_copies_where_hard_links_are_impossible(
+    code: int, latest: ParquetSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "link", refuse)
+    handle = stage(latest, 1, 1)
+    latest.commit(1, [handle])
+    latest.discard([handle.path])
+    assert visible(latest) == [1]
+
+
+@pytest.mark.parametrize("mode", ["append", "latest"])
+@pytest.mark.parametrize("damage", ["missing", "truncated"])
+def test_a_lost_staged_file_shows_nothing_and_is_named(mode: Any, damage: str) -> None:
+    sink = ParquetSink("t", mode)
+    good, bad = stage(sink, 4, 1), stage(sink, 4, 2, subtask=1)
+    file = Path(sink.root, bad.path)
+    content = file.read_bytes()
+    file.unlink() if damage == "missing" else file.write_bytes(content[:10])
+    expected = "is missing" if damage == "missing" else f"has 10 bytes instead of {bad.bytes}"
+    with pytest.raises(
+        SinkError, match=rf"_staging/chk-4/1-1-u2.parquet .1 rows, SHA-256 .* {expected}.*Nothing of the"
+    ):
+        sink.commit(4, [good, bad])
+    assert visible(sink) == []
+    # As the message says: restore the file where it was and repeat.
+    file.write_bytes(content)
+    sink.commit(4, [good, bad])
+    assert visible(sink) == [1, 2]
+
+
+@pytest.mark.parametrize("mode", ["append", "latest"])
+def test_a_checkpoint_of_another_pipeline_in_the_same_place_is_refused(mode: Any) -> None:
+    sink = ParquetSink("t", mode)
+    sink.commit(1, [stage(sink, 1, 1)])
+    other = stage(sink, 1, 2)
+    with pytest.raises(
+        SinkError, match=r"holds other files than checkpoint 1 wrote: another pipeline writes there, or"
+    ):
+        sink.commit(1, [other])
+    assert visible(sink) == [1]
+    assert sink.staged_paths(1)[-1] == other.path
+
+
+def test_an_older_history_that_latest_shows_is_not_taken_for_a_late_repeat(latest: ParquetSink) -> None:
+    latest.commit(40, [stage(latest, 40, 40)])
+    anew = [stage(latest, 1, 1)]
+    future = os.lstat(os.path.join(latest.root, "current")).st_mtime_ns + 1
+    os.utime(os.path.join(latest.root, anew[0].path), ns=(future, future))
+    with pytest.raises(
+        SinkError, match=r"shows checkpoint 40, which is older than .*started anew with an empty database"
+    ):
+        latest.commit(1, anew)
+    assert visible(latest) == [40]
+
+
+def test_a_directory_in_the_place_of_current_is_left_alone(latest: ParquetSink) -> None:
+    handle = stage(latest, 1, 1)
+    precious = Path(latest.root, "current", "precious")
+    precious.mkdir(parents=True)
+    with pytest.raises(SinkError, match=r"current is not a link that Tidegate made, so it was left alone"):
+        latest.commit(1, [handle])
+    assert precious.exists()
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../x", "/etc/passwd", "checkpoint=1/0-1-u.parquet", "_staging/chk-1/../../x", "_staging/chk-1/..", "current"],
+)
+def test_only_staging_can_be_discarded_or_committed(path: str, append: ParquetSink) -> None:
+    handle = stage(append, 1, 1)
+    append.commit(1, [handle])
+    with pytest.raises(SinkError, match=r"is not a path in a sink's staging"):
+        append.discard([path])
+    with pytest.raises(SinkError, match=r"is not a path in a sink's staging"):
+        append.commit(2, [replace(handle, path=path)])
+    assert visible(append) == [1]
+
+
+@pytest.mark.parametrize("mode", ["append", "latest"])
+@pytest.mark.parametrize("turn", range(5))
+def test_committers_at_once_agree(turn: int, mode: Any) -> None:
+    sink = ParquetSink(f"t{turn}", mode)
+    staged = {id_: [stage(sink, id_, id_ * 10 + n, subtask=n) for n in range(4)] for id_ in (1, 2, 3)}
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(lambda id_: sink.commit(id_, staged[id_]), [1, 2, 3] * 4))
+    wanted = (1, 2, 3) if mode == "append" else (3,)
+    assert visible(sink) == [id_ * 10 + n for id_ in wanted for n in range(4)]
+
+
+def test_a_committer_that_hangs_does_not_hang_the_others(append: ParquetSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = stage(append, 1, 1)
+    monkeypatch.setattr(publish, "LOCK_TIMEOUT", 0.1)
+    with open(os.path.join(append.root, "_lock"), "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(SinkError, match=r"another process has been committing for 0.1 s .*repeat the notify step"):
+            append.commit(1, [handle])
+    assert visible(append) == []
+    append.commit(1, [handle])
+    assert visible(append) == [1]
+
+
+@pytest.fixture
+def file_size_limit() -> Iterator[int]:
+    """The kernel's own refusal to write on, as it comes when a disk or quota is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    yield 4096
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_write_that_the_system_refuses_leaves_nothing_visible(append: ParquetSink, file_size_limit: int) -> None:
+    with pytest.raises(
+        StorageError, match=r"Rows of checkpoint 1 could not be staged below .*none of them became visible"
+    ):
+        append.writer().stage(pa.table({"v": list(range(100_000))}), StageContext(1, 0, 1, "u"))
+    assert append.staged_paths(1) == []
+
+
+def test_a_full_disk_while_staging_says_so(append: ParquetSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    stage(append, 1, 1)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError) as raised:
+        append.writer().stage(rows(1), StageContext(2, 0, 1, "u"))
+    for part in ("none of them became visible", "is full", "bytes free", "Free some space, then retry"):
+        assert part in str(raised.value)
+    assert append.staged_paths(2) == []
+
+
+def test_a_failure_to_commit_says_what_is_safe(append: ParquetSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = stage(append, 3, 1)
+
+    def denied(*_: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", denied)
+        with pytest.raises(
+            SinkError, match=r"Checkpoint 3 could not be committed to .*Permission denied.*all of it or none"
+        ):
+            append.commit(3, [handle])
+    append.commit(3, [handle])
+    assert visible(append) == [1]
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/t", "gs://bucket/t", "hdfs://host/t", "abfss://x@y/t"])
+def test_storage_without_atomic_renames_is_refused_with_the_reason(url: str) -> None:
+    with pytest.raises(PipelineDefinitionError, match=r"cannot write to \w+://.*atomic rename.*mounted directory"):
+        ParquetSink(url)
+
+
+def test_a_wrong_mode_is_refused() -> None:
+    with pytest.raises(PipelineDefinitionError, match='the mode is \'upsert\', but must be "append" or "latest"'):
+        ParquetSink("t", mode="upsert")  # type: ignore[arg-type]
+
+
+def test_describe_names_the_place(append: ParquetSink, home: Path) -> None:
+    assert append.describe() == {"type": "ParquetSink", "path": str(home / "tables/events"), "mode": "append"}
+    assert ParquetSink(f"file://{home}/x/").root == str(home / "x")
+
+
+@pytest.mark.parametrize("kind", [pa.duration("us"), pa.null(), pa.month_day_nano_interval()])
+def test_types_that_parquet_lacks_are_refused_by_name(kind: pa.DataType, append: ParquetSink) -> None:
+    with pytest.raises(SinkError, match=r"column 'odd' has type .*Nothing became visible"):
+        append.writer().stage(pa.table({"odd": pa.array([None], kind)}), StageContext(1, 0, 1, "u"))
+    assert not Path(append.root).exists()
