@@ -1,0 +1,53 @@
+"""Where reports lie: `<docs>/<pipeline>/chk-<id>/index.html`, written all or nothing, and the oldest removed.
+
+What stands on a page is decided in `page`.
+"""
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tidegate.protocol.records import CheckpointRecord
+from tidegate.quality.page import Section, render
+
+PAGE = "index.html"
+# Reports kept for each pipeline, those of failed checkpoints included.
+KEPT = 200
+_DIRECTORY = re.compile(r"chk-(\d+)")
+
+
+def build_docs(docs: Path, checkpoint: CheckpointRecord, sections: Sequence[Section]) -> str:
+    """Write the checkpoint's page, replacing an earlier one, and return its path relative to `docs`.
+
+    Also removes the pipeline's reports beyond the `KEPT` newest. Raises `OSError`.
+    """
+    path = Path(checkpoint.pipeline_id) / f"chk-{checkpoint.checkpoint_id}" / PAGE
+    _replace(docs / path, render(checkpoint, sections))
+    remove_old_docs(docs, checkpoint.pipeline_id, KEPT)
+    return path.as_posix()
+
+
+def remove_old_docs(docs: Path, pipeline_id: str, keep: int) -> list[int]:
+    """Remove a pipeline's reports except those of its `keep` newest checkpoints; returns the ids removed."""
+    found = [_DIRECTORY.fullmatch(path.name) for path in (docs / pipeline_id).iterdir()]
+    ids = sorted((int(match[1]) for match in found if match), reverse=True)[keep:]
+    for checkpoint_id in ids:
+        shutil.rmtree(docs / pipeline_id / f"chk-{checkpoint_id}", ignore_errors=True)
+    return ids
+
+
+def _replace(target: Path, content: str) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=target.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(content)
+        # mkstemp's mode would shut out an API server that runs as another user.
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,163 @@
+"""Judges one Spark DataFrame by one suite with Great Expectations, classic and Connect sessions alike.
+
+Decides which work Great Expectations is asked to do, and says for every expectation what was found. What a verdict
+makes of it is decided in `validator`. Great Expectations is imported inside functions: it takes seconds.
+"""
+
+import os
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.expectations import Expectation, ExpectationSuite
+
+SAMPLES = 20
+_SPARK_ERROR = re.compile(r"(\[[A-Z][A-Z0-9_.]+\] .*)")
+_JAVA_ERROR = re.compile(r".*\b(?:\w+\.)+(\w+(?:Exception|Error): .*)")
+
+
+class ExpectationError(ValueError):
+    """An expectation of a suite is unknown to Great Expectations, or its arguments are wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What Great Expectations says of one expectation. `raw` is its result, to be rendered in a report.
+
+    `success` None: it could not be judged, `message` says why. `found` has Great Expectations' own keys.
+    """
+
+    expectation: Expectation
+    success: bool | None
+    found: Mapping[str, Any]
+    raw: Any
+    message: str | None = None
+
+
+def load_great_expectations() -> Any:
+    """The library, with its analytics off and without the warnings it raises about its own imports."""
+    os.environ["GX_ANALYTICS_ENABLED"] = "False"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import great_expectations
+        import great_expectations.expectations
+    return great_expectations
+
+
+def build(suite: ExpectationSuite) -> list[Any]:
+    """The suite's expectations as Great Expectations' objects. Raises `ExpectationError`, before any data is read."""
+    load_great_expectations()
+    from great_expectations.exceptions.exceptions import ExpectationNotFoundError
+    from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
+
+    built = []
+    for position, expectation in enumerate(suite.expectations):
+        try:
+            configuration = ExpectationConfiguration(
+                type=expectation.type, kwargs=dict(expectation.kwargs), meta={"position": position}
+            )
+            built.append(configuration.to_domain_obj())
+        except ExpectationNotFoundError as error:
+            raise ExpectationError(
+                f"{expectation.type} is not an expectation Great Expectations knows; is it misspelt, or a custom one "
+                "whose module is not imported by the pipeline?"
+            ) from error
+        except (ValueError, TypeError) as error:
+            raise ExpectationError(f"{expectation.type} has wrong arguments: {_arguments(error)}.") from error
+    return built
+
+
+def judge(frame: Any, suite: ExpectationSuite, built: Sequence[Any], rows: int, shown: Sequence[str]) -> list[Finding]:
+    """What was found of each expectation, in the suite's order; `shown` are the columns that identify failing rows.
+
+    Expectations about single rows are first asked for yes or no, which Great Expectations answers from one
+    aggregation; samples and rows cost two more Spark jobs each, and are fetched only where they are shown.
+    """
+    batch = _batch(frame)
+    yes_or_no = [expectation for expectation in built if _is_strict_map(expectation)]
+    results = _validate(batch, suite.name, yes_or_no, {"result_format": "BOOLEAN_ONLY"})
+    for position in [position for position, result in results.items() if not result.success]:
+        del results[position]
+    for result in results.values():
+        result.result = _nothing_unexpected(result.expectation_config.kwargs, rows)
+    again = [expectation for expectation in built if expectation.meta["position"] not in results]
+    detailed: dict[str, Any] = {"result_format": "SUMMARY", "partial_unexpected_count": SAMPLES}
+    if shown:
+        detailed["unexpected_index_column_names"] = list(shown)
+    results |= _validate(batch, suite.name, again, detailed)
+    return [_finding(expectation, results.get(index)) for index, expectation in enumerate(suite.expectations)]
+
+
+def _batch(frame: Any) -> Any:
+    """A context of its own for every DataFrame, because a context keeps hold of those it has seen."""
+    context = load_great_expectations().get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False}
+    source = context.data_sources.add_spark("tidegate", persist=False)
+    definition = source.add_dataframe_asset("staged").add_batch_definition_whole_dataframe("checkpoint")
+    return definition.get_batch({"dataframe": frame})
+
+
+def _validate(batch: Any, name: str, expectations: Sequence[Any], result_format: dict[str, Any]) -> dict[int, Any]:
+    """Results by position in the suite: Great Expectations returns them in an order of its own."""
+    if not expectations:
+        return {}
+    gx = load_great_expectations()
+    suite = gx.ExpectationSuite(name)
+    for expectation in expectations:
+        suite.add_expectation(expectation)
+    results = batch.validate(suite, result_format=result_format).results
+    return {result.expectation_config.meta["position"]: result for result in results}
+
+
+def _is_strict_map(expectation: Any) -> bool:
+    """Judges row by row and tolerates none: a passing one has nothing to show."""
+    from great_expectations.expectations import expectation as kinds
+
+    maps = (kinds.ColumnMapExpectation, kinds.ColumnPairMapExpectation, kinds.MulticolumnMapExpectation)
+    return isinstance(expectation, maps) and expectation.mostly == 1
+
+
+def _nothing_unexpected(kwargs: Mapping[str, Any], rows: int) -> dict[str, Any]:
+    found: dict[str, Any] = {"unexpected_count": 0, "unexpected_percent": 0.0, "partial_unexpected_list": []}
+    return found if kwargs.get("row_condition") else {"element_count": rows, **found}
+
+
+def _finding(expectation: Expectation, result: Any) -> Finding:
+    if result is None:
+        return Finding(expectation, None, {}, None, "Great Expectations returned no result for it")
+    message = _raised(result.exception_info)
+    return Finding(expectation, None if message else bool(result.success), result.result or {}, result, message)
+
+
+def _raised(info: Mapping[str, Any]) -> str | None:
+    """The message of an exception inside a result, which has one, or one for each metric it needed (in no order).
+
+    Metrics computed together share the message of the last that failed. The last by name is that of the sampled
+    values where there are any, which are computed alone.
+    """
+    if "raised_exception" not in info:
+        info = info[max(info)] if info else {}
+    return headline(str(info.get("exception_message"))) if info.get("raised_exception") else None
+
+
+def headline(message: str) -> str:
+    """What went wrong, in one line of at most 300 characters, of an error that may carry a query plan and stack traces.
+
+    Spark names its errors in brackets, Java by a class, sometimes far behind "An error occurred while calling …".
+    """
+    lines = [line.strip() for line in message.splitlines() if line.strip()] or ["no message"]
+    for pattern in (_SPARK_ERROR, _JAVA_ERROR):
+        if found := next(filter(None, map(pattern.search, lines)), None):
+            lines = [found[1]]
+            break
+    first = lines[0].rstrip(".;")
+    return first if len(first) <= 300 else f"{first[:300]}…"
+
+
+def _arguments(error: Exception) -> str:
+    """A pydantic error, one clause for each argument; its own text goes over several lines."""
+    if not hasattr(error, "errors"):
+        return headline(str(error))
+    return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())

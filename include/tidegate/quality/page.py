@@ -1,0 +1,101 @@
+"""One checkpoint's report as HTML: Great Expectations' result tables (its Data Docs renderers) in a page of ours.
+
+Great Expectations' own page loads styles and scripts from eleven public servers, shows values from the data
+unescaped, and copies 4 MB of pictures for every site. This one has no scripts, needs no network and no second file,
+and escapes whatever comes from the data.
+"""
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tidegate.protocol.records import CheckpointRecord, Verdict
+from tidegate.quality.judgement import Finding, load_great_expectations
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One target in a report: its verdict and, where it was judged, its rows and what was found."""
+
+    verdict: Verdict
+    rows: int = 0
+    findings: tuple[Finding, ...] = ()
+
+
+def render(checkpoint: CheckpointRecord, sections: Sequence[Section]) -> str:
+    """The whole page; the same for the same checkpoint and sections, except for the ids of its elements."""
+    load_great_expectations()
+    targets = [
+        {
+            "verdict": section.verdict,
+            "rows": section.rows,
+            "table": _table(section),
+            "failing": _failing(section.verdict),
+        }
+        for section in sections
+    ]
+    page: str = _view().env.get_template("checkpoint.html").render(checkpoint=checkpoint, targets=targets)
+    return page
+
+
+def _table(section: Section) -> dict[str, Any] | None:
+    """Status, expectation in words and observed value, as Great Expectations' renderers put it."""
+    from great_expectations.render.renderer.content_block.validation_results_table_content_block import (
+        ValidationResultsTableContentBlockRenderer,
+    )
+
+    judged = zip(section.findings, section.verdict.results, strict=True)
+    results = [_renderable(finding, result) for finding, result in judged if finding.raw is not None]
+    if not results:
+        return None
+    block: Any = ValidationResultsTableContentBlockRenderer.render(results)
+    table: dict[str, Any] = block.to_json_dict()
+    return table
+
+
+def _renderable(finding: Finding, result: Mapping[str, Any]) -> Any:
+    """Great Expectations' result, without what its renderers show badly or cannot render."""
+    if finding.success is None:
+        # Its own text is a traceback with a query plan and the paths of this machine.
+        finding.raw.exception_info = {
+            "raised_exception": True,
+            "exception_message": result["error"],
+            "exception_traceback": "",
+        }
+    if "unexpected_percent" not in finding.found:
+        # Expectations about distinct values give a count alone, and the renderers raise for want of a percentage.
+        unrenderable = ("unexpected_count", "partial_unexpected_list")
+        finding.raw.result = {key: value for key, value in finding.found.items() if key not in unrenderable}
+    return finding.raw
+
+
+def _failing(verdict: Verdict) -> list[dict[str, Any]]:
+    """The sampled rows of each expectation that was not met, or where rows make no sense its sampled values."""
+    tables = []
+    for result in verdict.results:
+        rows = result["unexpected_rows"] or [{"value": value} for value in result["unexpected_samples"]]
+        if result["success"] is False and rows:
+            tables.append({"result": result, "columns": list(rows[0]), "rows": rows})
+    return tables
+
+
+@cache
+def _view() -> Any:
+    from great_expectations.render.view.view import DefaultJinjaPageView
+    from jinja2 import pass_context
+
+    class EscapingView(DefaultJinjaPageView):
+        """Great Expectations escapes parameters of its sentences, but no value that stands in a table by itself."""
+
+        @pass_context
+        def render_content_block(self, jinja_context: Any, content_block: Any, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(content_block, list):
+                return "".join(self.render_content_block(jinja_context, each, **kwargs) for each in content_block)
+            if isinstance(content_block, dict) and "content_block_type" in content_block:
+                return super().render_content_block(jinja_context, content_block, *args, **kwargs)
+            return "" if content_block is None else html.escape(str(content_block))
+
+    return EscapingView(custom_views_directory=str(Path(__file__).parent))

@@ -1,0 +1,62 @@
+"""What a verdict keeps of a finding: one JSON object for each expectation, and a sentence where judging it failed.
+
+Keys of the object: `type`, `kwargs`, `success` (None: not judged), `observed` (of expectations about a whole column or
+table), `element_count` (rows looked at; None where unknown), `unexpected_count`, `unexpected_percent`,
+`unexpected_samples` (values), `unexpected_rows` (key columns and values of failing rows), `details`, `error`.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from tidegate.quality.json_values import json_object, json_value
+from tidegate.quality.judgement import Finding
+
+_COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list")
+
+
+def result_object(finding: Finding, target: str, columns: Collection[str], moments: Collection[str]) -> dict[str, Any]:
+    """`moments` are the columns whose values Spark collects as local time, and which are shown in UTC."""
+    found, kwargs = finding.found, dict(finding.expectation.kwargs)
+    local = bool(moments) and any(column in moments for column in named_columns(kwargs))
+    return {
+        "type": finding.expectation.type,
+        "kwargs": json_object(kwargs),
+        "success": finding.success,
+        "observed": json_value(found.get("observed_value"), local),
+        "element_count": found.get("element_count"),
+        "unexpected_count": found.get("unexpected_count"),
+        "unexpected_percent": json_value(found.get("unexpected_percent")),
+        "unexpected_samples": json_value(found.get("partial_unexpected_list") or [], local),
+        "unexpected_rows": [json_object(row, moments) for row in found.get("partial_unexpected_index_list") or []],
+        "details": json_value(found.get("details")),
+        "error": None if finding.success is not None else why_not_judged(finding, target, columns),
+    }
+
+
+def why_not_judged(finding: Finding, target: str, columns: Collection[str]) -> str:
+    """A sentence that names target, expectation, column and, where the column is missing, those there are."""
+    kwargs = dict(finding.expectation.kwargs)
+    named = list(named_columns(kwargs))
+    missing = [column for column in named if column not in columns and column.split(".")[0] not in columns]
+    if missing:
+        there_are = ", ".join(columns) or "none"
+        return (
+            f"{finding.expectation.type} on {target} names {_quoted(missing)}, which {target} does not have. "
+            f"Its columns are: {there_are}."
+        )
+    on = f" of {_quoted(named)}" if named else ""
+    return f"{finding.expectation.type}{on} on {target} could not be judged: {finding.message}."
+
+
+def named_columns(kwargs: Mapping[str, Any]) -> Iterator[str]:
+    for argument in _COLUMN_ARGUMENTS:
+        match kwargs.get(argument):
+            case str() as column:
+                yield column
+            case list() | tuple() as several:
+                yield from several
+
+
+def _quoted(columns: list[str]) -> str:
+    noun = "column" if len(columns) == 1 else "columns"
+    return f"{noun} {', '.join(repr(column) for column in columns)}"

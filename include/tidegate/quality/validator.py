@@ -1,0 +1,141 @@
+"""The `Validator` of production: a verdict for each of the pipeline's targets, from Great Expectations on Spark.
+
+Decides what counts as judged and which columns identify a failing row. An error while judging is a verdict with
+`success` None, never an exception, and such a verdict lets nothing pass. What a failed verdict does to the checkpoint
+is decided in `tidegate.protocol`.
+
+A target with nothing staged passes with `evaluated` 0, and Great Expectations is not even imported: a suite over no
+rows holds vacuously, and an empty checkpoint must stay cheap. A DataFrame that happens to have no rows is judged.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tidegate.expectations import ExpectationSuite
+from tidegate.graph import Graph
+from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.quality.docs import build_docs
+from tidegate.quality.judgement import ExpectationError, Finding, build, headline, judge
+from tidegate.quality.page import Section
+from tidegate.quality.results import result_object
+
+log = logging.getLogger(__name__)
+
+Frames = Callable[[str, Mapping[SubtaskId, SubtaskRecord]], Any]
+
+# How many columns identify a failing row where there is no key.
+_SHOWN_COLUMNS = 8
+_NESTED = ("array", "map", "struct", "binary", "variant")
+
+
+class GreatExpectationsValidator:
+    """Judges what `frames(target, subtasks)` gives: a DataFrame, or None where nothing is staged for the target.
+
+    Reports are built below `docs`, and a verdict's `docs_path` is relative to it.
+    """
+
+    def __init__(self, graph: Graph, frames: Frames, docs: Path) -> None:
+        self._graph = graph
+        self._frames = frames
+        self._docs = docs
+
+    def validate(self, checkpoint: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Sequence[Verdict]:
+        """One verdict for each of `graph.targets`, in that order."""
+        sections = [self._judge(target, subtasks) for target in self._graph.targets]
+        path = None
+        if any(section.verdict.evaluated or section.verdict.error for section in sections):
+            path = self._build_docs(checkpoint, sections)
+        return [replace(section.verdict, docs_path=path) for section in sections]
+
+    def _build_docs(self, checkpoint: CheckpointRecord, sections: Sequence[Section]) -> str | None:
+        try:
+            return build_docs(self._docs, checkpoint, sections)
+        except Exception:
+            # A report that cannot be written says nothing about the data.
+            log.warning("The report of checkpoint %d could not be written.", checkpoint.checkpoint_id, exc_info=True)
+            return None
+
+    def _judge(self, target: str, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Section:
+        suite = self._suite(target)
+        try:
+            frame = self._frames(target, subtasks)
+            if frame is None:
+                return Section(Verdict(target, suite.name, success=True, evaluated=0, failed=0))
+            built = build(suite)
+            with nullcontext() if target.startswith("sink:") else _persisted(frame):
+                rows = frame.count()
+                findings = judge(frame, suite, built, rows, self._identifying(target, frame))
+            return _section(target, suite, findings, frame, rows)
+        except ExpectationError as error:
+            return _not_judged(
+                target, suite, f"{target} was not judged, because suite {suite.name!r} is wrong: {error}"
+            )
+        except Exception as error:
+            log.warning("Judging %s raised.", target, exc_info=True)
+            cause = f"{type(error).__name__}: {headline(str(error))}"
+            return _not_judged(target, suite, f"{target} could not be judged by suite {suite.name!r}: {cause}.")
+
+    def _suite(self, target: str) -> ExpectationSuite:
+        kind, name = target.split(":", 1)
+        vertices: Mapping[str, Sequence[Any]] = {
+            "sink": self._graph.sinks,
+            "state": self._graph.keyed,
+            "check": self._graph.checks,
+        }
+        suite: ExpectationSuite = next(vertex.expect for vertex in vertices[kind] if vertex.name == name)
+        return suite
+
+    def _identifying(self, target: str, frame: Any) -> list[str]:
+        """The columns that say which row failed: the operator's key where there is one, else the first simple ones."""
+        kind, name = target.split(":", 1)
+        operator = self._graph.sink(name).input.origin if kind == "sink" else name
+        keys = {vertex.name: vertex.key for vertex in self._graph.keyed} if kind != "check" else {}
+        if present := [column for column in keys.get(operator, ()) if column in frame.columns]:
+            return present
+        simple = [field.name for field in frame.schema.fields if field.dataType.typeName() not in _NESTED]
+        return simple[:_SHOWN_COLUMNS]
+
+
+def _section(target: str, suite: ExpectationSuite, findings: Sequence[Finding], frame: Any, rows: int) -> Section:
+    moments = [field.name for field in frame.schema.fields if field.dataType.typeName() == "timestamp"]
+    results = tuple(result_object(finding, target, frame.columns, moments) for finding in findings)
+    errors = [result["error"] for result in results if result["error"]]
+    failed = sum(result["success"] is not True for result in results)
+    verdict = Verdict(
+        target,
+        suite.name,
+        success=None if errors else not failed,
+        evaluated=len(results),
+        failed=failed,
+        results=results,
+        error=" ".join(errors) or None,
+    )
+    return Section(verdict, rows, tuple(findings))
+
+
+def _not_judged(target: str, suite: ExpectationSuite, error: str) -> Section:
+    return Section(Verdict(target, suite.name, success=None, evaluated=0, failed=0, error=error))
+
+
+@contextmanager
+def _persisted(frame: Any) -> Iterator[None]:
+    """Compute the DataFrame once for all expectations; one that its owner persisted is left as it is.
+
+    For state, which is merged from its runs, and for a check's query. Staged rows of a sink lie in files whose columns
+    are read as needed, which takes less than filling a cache with all of them (measured: a fifth less).
+    """
+    level = frame.storageLevel
+    if level.useMemory or level.useDisk:
+        yield
+        return
+    frame.persist()
+    try:
+        yield
+    finally:
+        # Where the session is gone, so is what it held, and the error that ended it is the one to report.
+        with suppress(Exception):
+            frame.unpersist()
