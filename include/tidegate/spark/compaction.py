@@ -1,0 +1,57 @@
+"""Merges runs where a subtask has too many: one Spark job for all of them, after every subtask has acknowledged.
+
+Which runs are worth merging, and how, is decided in `tidegate.state.compaction`; from when on the merged run is used, by
+the coordinator.
+"""
+
+from collections.abc import Mapping
+
+from tidegate.graph import Graph
+from tidegate.protocol.finalize import directory
+from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, SubtaskId
+from tidegate.spark.failures import as_checkpoint_error
+from tidegate.spark.jobs import run_job
+from tidegate.spark.partitions import CompactionPlan, Merge
+from tidegate.spark.place import Place
+from tidegate.spark.reports import REPORT_DDL, Report
+from tidegate.spark.streams import Streams
+from tidegate.state.compaction import plan_compaction
+
+
+def compact_runs(
+    graph: Graph, streams: Streams, place: Place, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]
+) -> list[CompactedRun]:
+    """See `ports.Region.compact`. Raises `CheckpointError`s; the runs that were there stay as they are."""
+    merges = _plan(graph, streams, place, checkpoint_id, snapshots)
+    if not merges:
+        return []
+    reports: list[Report] = []
+    partitions = streams.session.range(0, len(merges), 1, len(merges))
+    try:
+        run_job(partitions.mapInArrow(CompactionPlan(tuple(merges)).run, REPORT_DDL), reports.extend)
+    except Exception as error:
+        raise as_checkpoint_error(error, f"the compaction of pipeline {graph.pipeline.name!r}") from error
+    replaced = {SubtaskId(merge.spec.operator, merge.index): merge.chosen for merge in merges}
+    compacted = []
+    for report in reports:
+        subtask = SubtaskId(report.operator_id, report.subtask_index)
+        paths = tuple(run.path for run in replaced[subtask])
+        compacted += [CompactedRun(subtask, handle, paths) for handle in report.handles]
+    return compacted
+
+
+def _plan(
+    graph: Graph, streams: Streams, place: Place, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]
+) -> list[Merge]:
+    merges = []
+    for vertex in graph.keyed:
+        for index in range(graph.pipeline.parallelism):
+            handles = snapshots.get(SubtaskId(vertex.operator_id, index), Snapshot()).handles
+            runs = [handle for handle in handles if handle.kind is HandleKind.RUN]
+            if len(runs) > 1:
+                chk = directory(graph.pipeline.name, checkpoint_id)
+                prefix = f"{chk}/{vertex.operator_id}/{index}-compacted"
+                spec = place.spec(vertex, streams.layout(vertex), index, runs, checkpoint_id, prefix)
+                if chosen := plan_compaction(spec):
+                    merges.append(Merge(index, spec, chosen))
+    return merges

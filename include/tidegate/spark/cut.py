@@ -1,0 +1,99 @@
+"""Takes the cut: what every source split reads for this checkpoint, fixed on record before any operator runs.
+
+A split that has acknowledged is replayed, so that every attempt of a checkpoint sees the same input. No Spark here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from time import perf_counter
+from uuid import uuid4
+
+from tidegate.graph import Graph
+from tidegate.pipeline import SourceVertex
+from tidegate.ports import Acknowledge, CheckpointStorage, Segment, SourceContext
+from tidegate.protocol.errors import SupersededAttemptError
+from tidegate.protocol.finalize import directory
+from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, SubtaskId, SubtaskMetrics
+from tidegate.protocol.snapshot import SnapshotTask
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """By source split, the segment before the barrier; None where nothing has arrived."""
+
+    segments: Mapping[SubtaskId, Segment | None]
+
+
+def take_cut(
+    graph: Graph, task: SnapshotTask, storage: CheckpointStorage, acknowledge: Acknowledge, now: datetime
+) -> Cut:
+    """Poll or replay every split, then acknowledge the polled ones in one call.
+
+    Raises `SupersededAttemptError` when that does not count, and what the sources raise.
+    """
+    segments: dict[SubtaskId, Segment | None] = {}
+    polled: list[Acknowledgement] = []
+    for vertex in graph.sources:
+        for split in range(vertex.source.num_splits()):
+            subtask = SubtaskId(vertex.operator_id, split)
+            if subtask in task.acknowledged:
+                segments[subtask] = vertex.source.replay(
+                    split, task.restored.get(subtask), task.acknowledged[subtask], storage
+                )
+            else:
+                segments[subtask], acknowledgement = _poll(graph, vertex, subtask, task, storage, now)
+                polled.append(acknowledgement)
+    if polled:
+        confirm(graph, task, acknowledge, polled)
+    return Cut(segments)
+
+
+def confirm(
+    graph: Graph, task: SnapshotTask, acknowledge: Acknowledge, acknowledgements: list[Acknowledgement]
+) -> None:
+    """Acknowledge, and stop this attempt when it no longer counts (protocol.md section 5.1)."""
+    refused = {AcknowledgeResult.UNKNOWN, AcknowledgeResult.DISCARDED}
+    answers = acknowledge(acknowledgements)
+    lost = sorted(subtask for subtask, answer in answers.items() if answer in refused)
+    if lost:
+        raise SupersededAttemptError(
+            f"Checkpoint {task.checkpoint_id} of pipeline {graph.pipeline.name} has ended or a later attempt has taken "
+            f"over: the snapshot of {lost[0]} was answered {answers[lost[0]].value}. What this attempt wrote does not "
+            "count and will be deleted. There is nothing to do here."
+        )
+
+
+def _poll(
+    graph: Graph,
+    vertex: SourceVertex,
+    subtask: SubtaskId,
+    task: SnapshotTask,
+    storage: CheckpointStorage,
+    now: datetime,
+) -> tuple[Segment | None, Acknowledgement]:
+    started = perf_counter()
+    attempt = task.attempts[subtask]
+    prefix = f"{write_prefix(graph, task, subtask, attempt)}-{uuid4().hex}"
+    segment, snapshot = vertex.source.poll(
+        subtask.subtask_index, task.restored.get(subtask), SourceContext(storage, task.checkpoint_id, prefix)
+    )
+    metrics = SubtaskMetrics(
+        start_delay=milliseconds_between(task.triggered_at, now),
+        alignment_duration=0,
+        sync_duration=round((perf_counter() - started) * 1000),
+        async_duration=0,
+        processed_bytes=0 if segment is None else segment.bytes,
+        persisted_bytes=0,
+    )
+    return segment, Acknowledgement(subtask, attempt, snapshot, metrics)
+
+
+def write_prefix(graph: Graph, task: SnapshotTask, subtask: SubtaskId, attempt: int) -> str:
+    """What a subtask's files of this checkpoint and attempt begin with, before each execution's own part."""
+    chk = directory(graph.pipeline.name, task.checkpoint_id)
+    return f"{chk}/{subtask.operator_id}/{subtask.subtask_index}-{attempt}"
+
+
+def milliseconds_between(before: datetime, after: datetime) -> int:
+    return max(0, round((after - before).total_seconds() * 1000))

@@ -1,0 +1,37 @@
+"""Rows on their way from one operator to the next: a Parquet file per subtask, on checkpoint storage.
+
+A file makes the channel durable: a retry that finds the upstream operator acknowledged reads what it produced instead
+of running it again. It belongs to its checkpoint only and is not carried over.
+"""
+
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tidegate.protocol.errors import StateIntegrityError
+from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.state.storage import open_storage
+
+
+def write_exchange(rows: Any, storage_url: str, path: str, checkpoint_id: int) -> StateHandle:
+    """Write a `pyarrow.Table`. Raises `StorageError`."""
+    buffer = pa.BufferOutputStream()
+    pq.write_table(rows, buffer, compression="snappy")
+    content = buffer.getvalue().to_pybytes()
+    open_storage(storage_url).write(path, content)
+    checksum = sha256(content).hexdigest()
+    return StateHandle(path, HandleKind.EXCHANGE, rows.num_rows, len(content), checksum, checkpoint_id)
+
+
+def read_exchange(handle: StateHandle, storage_url: str, schema: Any) -> Iterator[Any]:
+    """The rows as `pyarrow.RecordBatch`es. Raises `StateIntegrityError` if the file is missing or damaged."""
+    content = open_storage(storage_url).read(handle.path)
+    if sha256(content).hexdigest() != handle.checksum:
+        raise StateIntegrityError(
+            f"{handle.path} on checkpoint storage {storage_url} is not what checkpoint {handle.created_by} wrote "
+            "(its checksum differs). Committed data is untouched. Abort the checkpoint and take a new one."
+        )
+    yield from pq.read_table(pa.BufferReader(content)).cast(schema).to_batches()

@@ -1,0 +1,161 @@
+"""The Spark jobs of a station: an aggregate, a user's function over state, or a sink of its own.
+
+Each builds one DataFrame of reports from what arrived; the work itself is in `partitions.py`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from tidegate.graph import Graph
+from tidegate.pipeline import KeyedVertex, SinkVertex
+from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
+from tidegate.spark.hashing import key_expressions, quoted, subtask_expression
+from tidegate.spark.jobs import Emit, run_job
+from tidegate.spark.partitions import KeyedPlan, LookupPlan, RestagingPlan, StagingPlan
+from tidegate.spark.reports import REPORT_DDL
+from tidegate.spark.stations import Answers, Station, needs_exchange
+from tidegate.spark.streams import Streams, arrow_schema, ddl
+from tidegate.state.layout import DELETE, StateLayout, plain_type, type_name
+
+
+class Operators:
+    """Executes stations of one snapshot. Its methods may run in several threads at once."""
+
+    def __init__(self, graph: Graph, streams: Streams, answers: Answers) -> None:
+        self._graph = graph
+        self._streams = streams
+        self._answers = answers
+        self._parallelism = graph.pipeline.parallelism
+        self._subtask = subtask_expression(graph.pipeline.parallelism, graph.pipeline.max_parallelism)
+
+    def run(self, station: Station, emit: Emit) -> None:
+        """Run what arrived at the station, if anything did."""
+        match station.vertex:
+            case KeyedVertex():
+                if any(station.arrived.values()):
+                    run_job(self._keyed(station, station.vertex), emit)
+                for sink in station.fused:
+                    self._restage(station, station.vertex, sink, emit)
+            case SinkVertex():
+                if any(station.arrived.values()):
+                    run_job(self._sink(station, station.vertex), emit)
+
+    def _keyed(self, station: Station, vertex: KeyedVertex) -> DataFrame:
+        if vertex.update is None:
+            rows, layout = self._aggregate_input(station, vertex)
+        else:
+            rows, layout = self._update_result(station, vertex)
+        plan = KeyedPlan(
+            program="aggregate" if vertex.update is None else "upsert",
+            operator_id=vertex.operator_id,
+            specs=self._answers.specs(vertex, layout, self._answers.pending(station)),
+            stagings=tuple(self._answers.staging(sink) for sink in station.fused),
+            exchange=needs_exchange(self._graph, vertex),
+        )
+        return self._by_subtask(rows).mapInArrow(plan.run, REPORT_DDL)
+
+    def _aggregate_input(self, station: Station, vertex: KeyedVertex) -> tuple[DataFrame, StateLayout]:
+        frame = self._streams.frame(vertex.inputs[0], station.arrived)
+        layout = self._streams.layout(vertex, frame)
+        read = dict.fromkeys(column for _, aggregate in vertex.aggregates for column in aggregate.columns())
+        inputs = [quoted(name) for name in read if name not in vertex.key]
+        return frame.selectExpr(*key_expressions(layout.keys), *inputs), layout
+
+    def _update_result(self, station: Station, vertex: KeyedVertex) -> tuple[DataFrame, StateLayout]:
+        where = self._streams.where(vertex)
+        layout = self._streams.layout(vertex)
+        batches = [self._streams.frame(stream, station.arrived) for stream in vertex.inputs]
+        for batch in batches:
+            self._streams.require_columns(where, vertex.key, batch)
+            _require_types(f"A batch of {where}", batch.select(*map(quoted, vertex.key)), layout)
+        state = self._state(vertex, layout, batches)
+        assert vertex.update is not None
+        try:
+            result = vertex.update(*batches, state)
+        except CheckpointError:
+            raise
+        except Exception as error:
+            raise PipelineDefinitionError(
+                f"The function of {where} raised {type(error).__name__}: {error}. Nothing was written; correct it."
+            ) from error
+        return self._checked(vertex, layout, result), layout
+
+    def _state(self, vertex: KeyedVertex, layout: StateLayout, batches: Sequence[DataFrame]) -> DataFrame:
+        specs = self._answers.specs(vertex, layout, range(self._parallelism))
+        if not any(spec.runs for spec in specs.values()):
+            return self._streams.empty(layout.rows)
+        keys = [batch.selectExpr(*key_expressions(layout.keys)) for batch in batches]
+        asked = keys[0]
+        for more in keys[1:]:
+            asked = asked.unionAll(more)
+        return self._by_subtask(asked).mapInArrow(LookupPlan(specs).run, ddl(layout.rows))
+
+    def _checked(self, vertex: KeyedVertex, layout: StateLayout, result: Any) -> DataFrame:
+        where = self._streams.where(vertex)
+        if not hasattr(result, "mapInArrow"):
+            raise PipelineDefinitionError(f"The function of {where} returned a {type(result).__name__}, no DataFrame.")
+        expected = [field.name for field in layout.rows]
+        there = result.columns
+        missing = [name for name in expected if name not in there]
+        extra = [name for name in there if name not in (*expected, DELETE)]
+        if missing or extra or len(set(there)) != len(there):
+            raise PipelineDefinitionError(
+                f"The function of {where} returned the columns {', '.join(there)}. Its state has "
+                f"{', '.join(expected)}: missing {', '.join(missing) or 'none'}, not in the state "
+                f"{', '.join(extra) or 'none'}. Return exactly these, and optionally a boolean {DELETE}."
+            )
+        _require_types(f"The function of {where} returned rows whose", result, layout)
+        values = [f"cast({quoted(c.name)} as {c.sql}) as {quoted(c.name)}" for c in layout.values]
+        delete = [f"coalesce({DELETE}, false) as {DELETE}"] if DELETE in there else []
+        checked: DataFrame = result.selectExpr(*key_expressions(layout.keys), *values, *delete)
+        return checked
+
+    def _sink(self, station: Station, vertex: SinkVertex) -> DataFrame:
+        plan = StagingPlan(self._answers.staging(vertex), self._answers.checkpoint_id)
+        rows = self._streams.frame(vertex.input, station.arrived)
+        return rows.coalesce(self._parallelism).mapInArrow(plan.run, REPORT_DDL)
+
+    def _restage(self, station: Station, vertex: KeyedVertex, sink: SinkVertex, emit: Emit) -> None:
+        indexes = self._answers.to_restage(station, sink)
+        if indexes:
+            specs = self._answers.specs(vertex, self._streams.layout(vertex), indexes)
+            plan = RestagingPlan(tuple(indexes), specs, self._answers.staging(sink))
+            frame = self._streams.session.range(0, len(indexes), 1, len(indexes))
+            run_job(frame.mapInArrow(plan.run, REPORT_DDL), emit)
+
+    def _by_subtask(self, rows: DataFrame) -> DataFrame:
+        return rows.repartitionById(self._parallelism, F.expr(self._subtask))
+
+
+#: What Spark may widen without losing anything: from the first to any later one.
+_WIDENINGS = (["tinyint", "smallint", "int", "bigint"], ["float", "double"])
+
+
+def _require_types(what: str, frame: DataFrame, layout: StateLayout) -> None:
+    """Every column that state holds must have the type it has there, or one that fits into it."""
+    declared = {column.name: column.sql for column in (*layout.keys, *layout.values)}
+    there = {
+        field.name: type_name(plain_type(field.name, arrow_schema(StructType([field])).field(0).type))
+        for field in frame.schema.fields
+        if field.name in declared
+    }
+    wrong = [
+        f"{name} is {there[name]}, not {declared[name]}" for name in there if not _fits(there[name], declared[name])
+    ]
+    if wrong:
+        raise PipelineDefinitionError(
+            f"{what} columns have other types than the state declares: {'; '.join(wrong)}. Cast them, or change the "
+            "declared state."
+        )
+
+
+def _fits(actual: str, declared: str) -> bool:
+    if actual == declared or actual == "void":
+        return True
+    return any(
+        actual in order and declared in order and order.index(actual) < order.index(declared) for order in _WIDENINGS
+    )

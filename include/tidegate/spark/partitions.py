@@ -1,0 +1,243 @@
+"""What runs inside a Spark task: one subtask's program on its rows, and the staging of the sinks that follow it.
+
+Everything here is handed to `mapInArrow`: `pyarrow.RecordBatch`es in, reports or rows out. A task that Spark repeats
+or runs twice writes under new names each time; only what its answer names will ever count.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from time import perf_counter
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from tidegate.ports import SinkWriter, StageContext
+from tidegate.protocol.records import StateHandle
+from tidegate.spark.exchange import read_exchange, write_exchange
+from tidegate.spark.failures import carried_to_driver
+from tidegate.spark.reports import Report, encode_reports
+from tidegate.state.compaction import compact
+from tidegate.state.spec import SubtaskSpec
+from tidegate.state.subtask import Changed, aggregate, lookup, scan, upsert
+
+Program = Callable[[Iterable[Any], SubtaskSpec], Changed]
+
+#: A sink gets its rows in pieces of about this many bytes, so that memory does not grow with the output.
+_PIECE = 128 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """A sink whose rows are staged where they arise. `current`: all rows of the subtask, not only the changed ones."""
+
+    operator_id: str
+    writer: SinkWriter
+    current: bool
+    attempts: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedPlan:
+    """A keyed operator's part of a checkpoint: by subtask, what to read and under which prefix to write."""
+
+    program: str
+    operator_id: str
+    specs: Mapping[int, SubtaskSpec]
+    stagings: tuple[Staging, ...]
+    exchange: bool
+
+    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Update the state of the partition's subtask; a partition without rows or without a plan answers nothing."""
+        index = _partition_id()
+        rows = _not_empty(batches)
+        if index not in self.specs or rows is None:
+            return
+        with carried_to_driver():
+            reports = list(self._reports(index, rows))
+        yield encode_reports(index, reports)
+
+    def _reports(self, index: int, rows: Iterator[Any]) -> Iterator[Report]:
+        unique = uuid4().hex
+        spec = replace(self.specs[index], prefix=f"{self.specs[index].prefix}-{unique}")
+        changed = PROGRAMS[self.program](rows, spec)
+        handles = [] if changed.handle is None else [changed.handle]
+        started = perf_counter()
+        if self.exchange and changed.rows.num_rows:
+            path = f"{spec.prefix}-exchange.parquet"
+            handles.append(write_exchange(changed.rows, spec.storage_url, path, spec.checkpoint_id))
+        yield Report(
+            self.operator_id,
+            index,
+            tuple(handles),
+            {
+                "sync_duration": changed.sync_ms,
+                "async_duration": changed.async_ms + _since(started),
+                "rows_in": changed.rows_in,
+                "rows_out": changed.rows.num_rows,
+            },
+        )
+        for staging in self.stagings:
+            if staging.current and changed.handle is not None:
+                now = replace(spec, runs=(*spec.runs, changed.handle))
+                yield _staged_state(staging, index, now, unique)
+            elif not staging.current:
+                batches = changed.rows.to_batches() if changed.rows.num_rows else []
+                yield _staged(staging, index, batches, spec.checkpoint_id, unique)
+
+
+@dataclass(frozen=True, slots=True)
+class StagingPlan:
+    """A sink that follows no operator directly: each Spark partition is one subtask's rows."""
+
+    staging: Staging
+    checkpoint_id: int
+
+    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+        index = _partition_id()
+        rows = _not_empty(batches)
+        if rows is None:
+            return
+        with carried_to_driver():
+            report = _staged(self.staging, index, rows, self.checkpoint_id, uuid4().hex)
+        yield encode_reports(index, [report])
+
+
+@dataclass(frozen=True, slots=True)
+class RestagingPlan:
+    """Sinks that must hold all current rows of subtasks nothing arrived for; Spark partition i does `indexes[i]`."""
+
+    indexes: tuple[int, ...]
+    specs: Mapping[int, SubtaskSpec]
+    staging: Staging
+
+    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+        _drain(batches)
+        index = self.indexes[_partition_id()]
+        spec = self.specs[index]
+        with carried_to_driver():
+            report = _staged_state(self.staging, index, spec, uuid4().hex)
+        yield encode_reports(index, [report])
+
+
+@dataclass(frozen=True, slots=True)
+class LookupPlan:
+    """Keys in, the rows of state they have out."""
+
+    specs: Mapping[int, SubtaskSpec]
+
+    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+        rows = _not_empty(batches)
+        if rows is None:
+            return
+        with carried_to_driver():
+            found = lookup(rows, self.specs[_partition_id()])
+        yield from found.to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """All rows of state; Spark partition i reads `specs[i]`."""
+
+    specs: tuple[SubtaskSpec, ...]
+
+    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+        _drain(batches)
+        with carried_to_driver():
+            yield from scan(self.specs[_partition_id()])
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """The runs of one subtask to merge."""
+
+    index: int
+    spec: SubtaskSpec
+    chosen: tuple[StateHandle, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """Runs in, fewer runs out; Spark partition i does `merges[i]`."""
+
+    merges: tuple[Merge, ...]
+
+    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+        _drain(batches)
+        merge = self.merges[_partition_id()]
+        spec = replace(merge.spec, prefix=f"{merge.spec.prefix}-{uuid4().hex}")
+        with carried_to_driver():
+            handle = compact(spec, merge.chosen)
+        yield encode_reports(merge.index, [Report(spec.operator, merge.index, (handle,), {})])
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangePlan:
+    """What an upstream operator produced; Spark partition i reads `handles[i]`."""
+
+    handles: tuple[StateHandle, ...]
+    storage_url: str
+    schema: Any
+
+    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+        _drain(batches)
+        with carried_to_driver():
+            yield from read_exchange(self.handles[_partition_id()], self.storage_url, self.schema)
+
+
+PROGRAMS: dict[str, Program] = {"aggregate": aggregate, "upsert": upsert}
+
+
+def _staged_state(staging: Staging, index: int, spec: SubtaskSpec, unique: str) -> Report:
+    """Stage all current rows; an empty state is staged too, so that the sink knows it is empty."""
+    rows = _not_empty(scan(spec)) or [pa.RecordBatch.from_pylist([], schema=spec.layout.rows)]
+    return _staged(staging, index, rows, spec.checkpoint_id, unique)
+
+
+def _staged(staging: Staging, index: int, batches: Iterable[Any], checkpoint_id: int, unique: str) -> Report:
+    started = perf_counter()
+    handles: list[StateHandle] = []
+    rows = 0
+    for number, table in enumerate(_pieces(batches)):
+        context = StageContext(checkpoint_id, index, staging.attempts[index], f"{unique}-{number}")
+        handles += staging.writer.stage(table, context)
+        rows += table.num_rows
+    metrics = {"sync_duration": 0, "async_duration": _since(started), "rows_in": rows, "rows_out": rows}
+    return Report(staging.operator_id, index, tuple(handles), metrics)
+
+
+def _pieces(batches: Iterable[Any]) -> Iterator[Any]:
+    held: list[Any] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size >= _PIECE:
+            yield pa.Table.from_batches(held)
+            held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _not_empty(batches: Iterator[Any]) -> Iterator[Any] | None:
+    """The batches that have rows; None if there are none."""
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    return None if first is None else chain([first], filled)
+
+
+def _drain(batches: Iterator[Any]) -> None:
+    for _ in batches:
+        pass
+
+
+def _partition_id() -> int:
+    context = TaskContext.get()
+    assert context is not None
+    return int(context.partitionId())
+
+
+def _since(started: float) -> int:
+    return round((perf_counter() - started) * 1000)

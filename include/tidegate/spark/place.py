@@ -1,0 +1,44 @@
+"""Where an operator's state lies, as a subtask is told it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegate.graph import Graph
+from tidegate.pipeline import KeyedVertex
+from tidegate.protocol.keygroups import key_groups_of
+from tidegate.protocol.records import StateHandle
+from tidegate.state.layout import StateLayout
+from tidegate.state.spec import SubtaskSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The checkpoint storage, and the local cache on whichever machine reads from it."""
+
+    graph: Graph
+    storage_url: str
+    cache_dir: str
+
+    def spec(
+        self,
+        vertex: KeyedVertex,
+        layout: StateLayout,
+        index: int,
+        runs: Sequence[StateHandle],
+        checkpoint_id: int,
+        prefix: str = "",
+    ) -> SubtaskSpec:
+        """What subtask `index` of an operator needs to read `runs`, and to write below `prefix` if that is given."""
+        pipeline = self.graph.pipeline
+        return SubtaskSpec(
+            storage_url=self.storage_url,
+            cache_dir=self.cache_dir,
+            operator=vertex.operator_id,
+            pipeline=pipeline.name,
+            checkpoint_id=checkpoint_id,
+            prefix=prefix,
+            key_groups=key_groups_of(index, pipeline.parallelism, pipeline.max_parallelism),
+            max_parallelism=pipeline.max_parallelism,
+            layout=layout,
+            runs=tuple(runs),
+        )

@@ -1,0 +1,67 @@
+"""`SparkRegion`: executes a pipeline's operators on one Spark session, checkpoint by checkpoint.
+
+Reading order: `cut` (what the sources give), `gate` (when an operator may take its snapshot), `stations` (who has to
+answer what), `operators` (the Spark jobs), `partitions` (what runs inside them), `frames` and `compaction`.
+"""
+
+from collections.abc import Mapping
+from sys import modules
+from types import ModuleType
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tidegate.graph import Graph
+from tidegate.ports import Acknowledge, CheckpointStorage
+from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId, SubtaskRecord
+from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.settings import Settings
+from tidegate.spark.compaction import compact_runs
+from tidegate.spark.frames import Frames
+from tidegate.spark.packaging import travel_by_value
+from tidegate.spark.place import Place
+from tidegate.spark.session import adopt_session
+from tidegate.spark.snapshots import SnapshotRun
+from tidegate.spark.streams import Streams
+
+
+class SparkRegion:
+    """Implements `ports.Region` for a whole pipeline. It keeps no data between calls.
+
+    `session` is any Spark 4.1+ session, classic or Connect; its time zone is set to UTC and the library is added to it.
+    Storage, sources and sinks must be reachable from the executors under the same URLs.
+    """
+
+    def __init__(
+        self, graph: Graph, session: SparkSession, storage: CheckpointStorage, settings: Settings | None = None
+    ) -> None:
+        self.graph = graph
+        self.session = adopt_session(session)
+        self._storage = storage
+        self._place = Place(graph, storage.url, (settings or Settings.from_environment()).cache)
+        self._streams = Streams(graph, session, storage.url)
+        travel_by_value(_modules_of(graph))
+
+    def snapshot(self, task: SnapshotTask, acknowledge: Acknowledge) -> None:
+        """See `ports.Region`. Raises `CheckpointError`s only; whatever it raises, repeating the step is safe."""
+        SnapshotRun(self.graph, self._streams, self._storage, self._place, task, acknowledge).execute()
+
+    def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> list[CompactedRun]:
+        """See `ports.Region`: one Spark job for all subtasks that have too many runs, none if there are none."""
+        return compact_runs(self.graph, self._streams, self._place, checkpoint_id, snapshots)
+
+    def frame(self, target: str, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
+        """See `ports.Region`: `sink:NAME`, `state:NAME` or `check:NAME`."""
+        return Frames(self.graph, self._streams, self._place, subtasks).of(target)
+
+
+def _modules_of(graph: Graph) -> set[ModuleType]:
+    """Where the user's functions and connectors are defined: executors cannot import these."""
+    functions: list[Any] = [vertex.update for vertex in graph.keyed if vertex.update is not None]
+    functions += [check.query for check in graph.checks]
+    for vertex in graph.keyed:
+        functions += [transform for stream in vertex.inputs for transform in stream.transforms]
+    for sink in graph.sinks:
+        functions += [*sink.input.transforms, type(sink.sink), type(sink.sink.writer())]
+    names = {getattr(function, "__module__", None) for function in functions}
+    return {modules[name] for name in names if name in modules}

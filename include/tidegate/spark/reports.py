@@ -1,0 +1,69 @@
+"""What a Spark task answers to the driver: one flat row per subtask, its reports as JSON.
+
+Read by `mapInArrow`'s caller; no Python object ever travels back from an executor.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from struct import pack
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.protocol.keygroups import KeyGroupRange
+from tidegate.protocol.records import HandleKind, StateHandle
+
+REPORT_DDL = "subtask int, reports string"
+_SCHEMA = pa.schema([("subtask", pa.int32()), ("reports", pa.string())])
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one execution wrote for a subtask of one operator or sink. `metrics` are fields of `SubtaskMetrics`."""
+
+    operator_id: str
+    subtask_index: int
+    handles: tuple[StateHandle, ...]
+    metrics: Mapping[str, int]
+
+
+def encode_reports(subtask_index: int, reports: Sequence[Report]) -> Any:
+    """All reports of one subtask, operator and sinks together, as a `pyarrow.RecordBatch` of one row."""
+    content = [
+        {
+            "operator_id": report.operator_id,
+            "handles": [_handle_to_json(handle) for handle in report.handles],
+            "metrics": dict(report.metrics),
+        }
+        for report in reports
+    ]
+    text = json.dumps(content).encode()
+    # By their buffers: from Python lists, pyarrow would import pandas first, half a second in every fresh worker.
+    arrays = [
+        pa.Array.from_buffers(pa.int32(), 1, [None, pa.py_buffer(pack("=i", subtask_index))]),
+        pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(pack("=ii", 0, len(text))), pa.py_buffer(text)]),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+
+def decode_reports(subtask_index: int, reports: str) -> list[Report]:
+    return [
+        Report(
+            report["operator_id"],
+            subtask_index,
+            tuple(_handle_from_json(handle) for handle in report["handles"]),
+            report["metrics"],
+        )
+        for report in json.loads(reports)
+    ]
+
+
+def _handle_to_json(handle: StateHandle) -> dict[str, Any]:
+    return {**asdict(handle), "details": dict(handle.details)}
+
+
+def _handle_from_json(handle: dict[str, Any]) -> StateHandle:
+    groups = handle.pop("key_groups")
+    kind = HandleKind(handle.pop("kind"))
+    return StateHandle(**handle, kind=kind, key_groups=None if groups is None else KeyGroupRange(**groups))

@@ -1,0 +1,222 @@
+"""One attempt at one checkpoint: segments and barriers into the gates, jobs out of them, acknowledgements back.
+
+A single thread feeds and drains every gate and acknowledges; Spark jobs run in threads of their own and only report to
+it. An operator runs when its gate says that every barrier has arrived, so independent ones run side by side.
+"""
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from datetime import timedelta
+from queue import Empty, SimpleQueue
+from time import monotonic
+
+from tidegate.clock import SystemClock
+from tidegate.graph import Graph
+from tidegate.pipeline import KeyedVertex
+from tidegate.ports import Acknowledge, CheckpointStorage, Segment
+from tidegate.protocol.barriers import Barrier
+from tidegate.protocol.errors import CheckpointDeclinedError
+from tidegate.protocol.records import Acknowledgement, SubtaskId
+from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.spark.cut import confirm, milliseconds_between, take_cut
+from tidegate.spark.failures import as_checkpoint_error
+from tidegate.spark.gate import Aborted, Aligned, Data, Released
+from tidegate.spark.jobs import JobGroup
+from tidegate.spark.operators import Operators
+from tidegate.spark.place import Place
+from tidegate.spark.reports import Report
+from tidegate.spark.session import is_connect
+from tidegate.spark.stations import Answers, Station, build_stations, channel_of
+from tidegate.spark.streams import Streams
+
+
+@dataclass(frozen=True, slots=True)
+class _Reported:
+    station: Station
+    reports: list[Report]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    station: Station
+    reports: list[Report]
+    error: BaseException | None
+
+
+class SnapshotRun:
+    """Made for one call of `SparkRegion.snapshot` and used once."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        streams: Streams,
+        storage: CheckpointStorage,
+        place: Place,
+        task: SnapshotTask,
+        acknowledge: Acknowledge,
+    ) -> None:
+        self._graph = graph
+        self._storage = storage
+        self._task = task
+        self._acknowledge = acknowledge
+        self._answers = Answers(graph, task, place)
+        self._streams = streams
+        self._operators = Operators(graph, streams, self._answers)
+        self._stations = build_stations(graph)
+        self._events: SimpleQueue[_Reported | _Ended] = SimpleQueue()
+        self._running = 0
+        self._threads: list[Future[None]] = []
+        self._unsent: list[Acknowledgement] = []
+        self._reports_early = is_connect(streams.session)
+        self._jobs = JobGroup(streams.session, f"tidegate-{graph.pipeline.name}-chk-{task.checkpoint_id}")
+        self._began = SystemClock().now()
+        self._began_monotonic = monotonic()
+
+    def execute(self) -> None:
+        """Run until every subtask has acknowledged. Raises `CheckpointError`s."""
+        cut = take_cut(self._graph, self._task, self._storage, self._acknowledge, self._began)
+        with ThreadPoolExecutor(max(len(self._stations), 1), thread_name_prefix="tidegate") as pool:
+            try:
+                self._feed_sources(cut.segments)
+                self._advance(pool)
+                while self._running:
+                    self._take_events()
+                    self._advance(pool)
+            except BaseException:
+                self._stop()
+                raise
+
+    def _stop(self) -> None:
+        """Interrupt what still runs; again and again, because a job that was being planned is not there yet."""
+        while wait(self._threads, timeout=0).not_done:
+            self._jobs.interrupt()
+            wait(self._threads, timeout=0.5)
+
+    # -- into the gates
+
+    def _feed_sources(self, segments: Mapping[SubtaskId, Segment | None]) -> None:
+        sources = {vertex.operator_id: vertex.name for vertex in self._graph.sources}
+        for subtask, segment in segments.items():
+            self._feed(channel_of(sources[subtask.operator_id], subtask.subtask_index), segment)
+
+    def _feed(self, channel: str, data: Data | None) -> None:
+        """Put what lies before the barrier, then the barrier, into a channel of every gate that has it."""
+        for station in self._stations:
+            if channel in station.gate.channels:
+                index = station.gate.channels.index(channel)
+                if data is not None:
+                    station.gate.offer(index, data)
+                station.gate.signal(Barrier(self._task.checkpoint_id, index))
+
+    # -- out of the gates
+
+    def _advance(self, pool: ThreadPoolExecutor) -> None:
+        """Drain the gates and start what is aligned, until nothing more follows; then acknowledge what came of it."""
+        progress = True
+        while progress:
+            progress = False
+            for station in self._stations:
+                for output in station.gate.drain():
+                    progress = True
+                    self._follow(station, output, pool)
+        self._send()
+
+    def _follow(self, station: Station, output: Released | Aligned | Aborted, pool: ThreadPoolExecutor) -> None:
+        match output:
+            case Released():
+                origin = station.gate.channels[output.channel].partition("/")[0]
+                station.arrived.setdefault(origin, []).append(output.data)
+            case Aligned():
+                station.aligned = output
+                self._take_snapshot(station, pool)
+            case Aborted():
+                raise CheckpointDeclinedError(
+                    f"{station.vertex.name} gave checkpoint {output.abort.checkpoint_id} of pipeline "
+                    f"{self._graph.pipeline.name} up: {output.abort.reason.sentence}"
+                )
+
+    def _take_snapshot(self, station: Station, pool: ThreadPoolExecutor) -> None:
+        if self._has_work(station):
+            self._running += 1
+            self._threads.append(pool.submit(self._run, station))
+        else:
+            self._end(station)
+
+    def _has_work(self, station: Station) -> bool:
+        if not self._answers.pending(station):
+            return False
+        if any(station.arrived.values()):
+            return True
+        return any(self._answers.to_restage(station, sink) for sink in station.fused)
+
+    # -- in threads of their own
+
+    def _run(self, station: Station) -> None:
+        """Reports that come early are sent early; those that come with the end of the job travel together."""
+        error: BaseException | None = None
+        reports: list[Report] = []
+
+        def report_early(early: list[Report]) -> None:
+            self._events.put(_Reported(station, early))
+
+        try:
+            self._jobs.enter()
+            self._operators.run(station, report_early if self._reports_early else reports.extend)
+        except BaseException as caught:
+            error = caught
+        self._events.put(_Ended(station, reports, error))
+
+    # -- back
+
+    def _take_events(self) -> None:
+        """Wait for one event and take all that are there, so that acknowledgements travel together."""
+        event: _Reported | _Ended | None = self._events.get()
+        while event is not None:
+            match event:
+                case _Reported():
+                    self._record(event.station, event.reports)
+                case _Ended():
+                    self._running -= 1
+                    if event.error is not None:
+                        kind = "operator" if isinstance(event.station.vertex, KeyedVertex) else "sink"
+                        where = f"{kind} {event.station.vertex.name!r} of pipeline {self._graph.pipeline.name!r}"
+                        explained = self._streams.explain(event.error, event.station.arrived)
+                        raise (explained or as_checkpoint_error(event.error, where)) from event.error
+                    self._record(event.station, event.reports)
+                    self._end(event.station)
+            try:
+                event = self._events.get_nowait()
+            except Empty:
+                event = None
+
+    def _record(self, station: Station, reports: Iterable[Report]) -> None:
+        """Keep the reports of a subtask, and answer for it unless more is to come for it.
+
+        A sink that follows no operator answers as a whole: how its rows fall on partitions may differ next time.
+        """
+        indexes = set()
+        for report in reports:
+            station.reports[SubtaskId(report.operator_id, report.subtask_index)] = report
+            indexes.add(report.subtask_index)
+        restaged = {index for sink in station.fused for index in self._answers.to_restage(station, sink)}
+        if isinstance(station.vertex, KeyedVertex):
+            self._answer(station, indexes - restaged)
+
+    def _end(self, station: Station) -> None:
+        self._answer(station, set(self._answers.pending(station)))
+        if isinstance(station.vertex, KeyedVertex):
+            exchange = self._answers.exchange(station)
+            self._feed(channel_of(station.vertex.name), exchange if exchange.handles else None)
+
+    def _answer(self, station: Station, indexes: set[int]) -> None:
+        assert station.aligned is not None
+        since_began = timedelta(seconds=station.aligned.first_barrier - self._began_monotonic)
+        start_delay = milliseconds_between(self._task.triggered_at, self._began + since_began)
+        todo = sorted(indexes - station.answered)
+        self._unsent += self._answers.acknowledgements(station, todo, start_delay)
+
+    def _send(self) -> None:
+        if self._unsent:
+            confirm(self._graph, self._task, self._acknowledge, self._unsent)
+            self._unsent = []

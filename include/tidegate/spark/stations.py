@@ -1,0 +1,193 @@
+"""Where an operator or sink stands in one checkpoint: its gate, what is still to be acknowledged, and what it answers.
+
+Pure bookkeeping, no Spark: which subtasks to run, under which names they write, and which snapshots follow from the
+reports that come back.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tidegate.graph import Graph, inputs_of
+from tidegate.pipeline import KeyedVertex, SinkVertex
+from tidegate.ports import SinkInput
+from tidegate.protocol.records import (
+    Acknowledgement,
+    HandleKind,
+    Snapshot,
+    StateHandle,
+    SubtaskId,
+    SubtaskMetrics,
+)
+from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.spark.cut import write_prefix
+from tidegate.spark.gate import Aligned, Data, Exchange, InputGate
+from tidegate.spark.partitions import Staging
+from tidegate.spark.place import Place
+from tidegate.spark.reports import Report
+from tidegate.state.layout import StateLayout
+from tidegate.state.spec import SubtaskSpec
+
+
+@dataclass(eq=False)
+class Station:
+    """A vertex that runs as one Spark job: a keyed operator with the sinks fused to it, or a sink of its own."""
+
+    vertex: KeyedVertex | SinkVertex
+    fused: tuple[SinkVertex, ...]
+    gate: InputGate
+    arrived: dict[str, list[Data]] = field(default_factory=dict)
+    aligned: Aligned | None = None
+    reports: dict[SubtaskId, Report] = field(default_factory=dict)
+    answered: set[int] = field(default_factory=set)
+
+    @property
+    def operator_ids(self) -> tuple[str, ...]:
+        return (self.vertex.operator_id, *(sink.operator_id for sink in self.fused))
+
+
+def build_stations(graph: Graph) -> list[Station]:
+    """One station per keyed operator and per sink that follows no operator directly; upstream before downstream."""
+    stations = []
+    vertices: list[KeyedVertex | SinkVertex] = [
+        *graph.keyed,
+        *(sink for sink in graph.sinks if not is_fused(graph, sink)),
+    ]
+    for vertex in vertices:
+        fused = tuple(s for s in graph.sinks if s.input.origin == vertex.name and is_fused(graph, s))
+        fused = fused if isinstance(vertex, KeyedVertex) else ()
+        stations.append(Station(vertex, fused, InputGate(_channels(graph, vertex))))
+    return stations
+
+
+def is_fused(graph: Graph, sink: SinkVertex) -> bool:
+    """Whether a sink takes an operator's rows as they are, so that they are staged in the operator's own tasks."""
+    return not sink.input.transforms and any(vertex.name == sink.input.origin for vertex in graph.keyed)
+
+
+def needs_exchange(graph: Graph, vertex: KeyedVertex) -> bool:
+    """Whether somebody downstream runs in a job of its own."""
+    return any(not (isinstance(v, SinkVertex) and is_fused(graph, v)) for v in graph.downstream(vertex.name))
+
+
+def channel_of(origin: str, split: int | None = None) -> str:
+    return origin if split is None else f"{origin}/{split}"
+
+
+def _channels(graph: Graph, vertex: KeyedVertex | SinkVertex) -> list[str]:
+    splits = {source.name: source.source.num_splits() for source in graph.sources}
+    channels: list[str] = []
+    for origin in dict.fromkeys(stream.origin for stream in inputs_of(vertex)):
+        if origin in splits:
+            channels += [channel_of(origin, split) for split in range(splits[origin])]
+        else:
+            channels.append(channel_of(origin))
+    return channels
+
+
+class Answers:
+    """Turns reports into acknowledgements for one attempt at one checkpoint."""
+
+    def __init__(self, graph: Graph, task: SnapshotTask, place: Place) -> None:
+        self._graph = graph
+        self._task = task
+        self._place = place
+        self._parallelism = graph.pipeline.parallelism
+
+    @property
+    def checkpoint_id(self) -> int:
+        return self._task.checkpoint_id
+
+    def pending(self, station: Station) -> list[int]:
+        """Subtasks of which something is still to be acknowledged."""
+        attempts = self._task.attempts
+        ids = station.operator_ids
+        return [i for i in range(self._parallelism) if any(SubtaskId(id_, i) in attempts for id_ in ids)]
+
+    def specs(self, vertex: KeyedVertex, layout: StateLayout, indexes: Iterable[int]) -> dict[int, SubtaskSpec]:
+        """What subtasks need to find their state as of the latest completed checkpoint and to write their run."""
+        graph, task = self._graph, self._task
+        attempt = max(task.attempts.values(), default=0)
+        return {
+            index: self._place.spec(
+                vertex,
+                layout,
+                index,
+                self.runs(vertex, index),
+                task.checkpoint_id,
+                write_prefix(graph, task, SubtaskId(vertex.operator_id, index), attempt),
+            )
+            for index in indexes
+        }
+
+    def runs(self, vertex: KeyedVertex, index: int) -> tuple[StateHandle, ...]:
+        return self._carried(SubtaskId(vertex.operator_id, index), HandleKind.RUN)
+
+    def staging(self, sink: SinkVertex) -> Staging:
+        attempt = max(self._task.attempts.values(), default=0)
+        attempts = dict.fromkeys(range(self._parallelism), attempt)
+        return Staging(sink.operator_id, sink.sink.writer(), sink.sink.input is SinkInput.CURRENT, attempts)
+
+    def to_restage(self, station: Station, sink: SinkVertex) -> list[int]:
+        """Subtasks with state of which a sink of current rows has nothing: it is new, or the parallelism changed."""
+        if sink.sink.input is not SinkInput.CURRENT or not isinstance(station.vertex, KeyedVertex):
+            return []
+        ids = {index: SubtaskId(sink.operator_id, index) for index in self.pending(station)}
+        return [
+            index
+            for index, subtask in ids.items()
+            if subtask in self._task.attempts
+            and subtask not in station.reports
+            and not self._carried(subtask, HandleKind.STAGED)
+            and self.runs(station.vertex, index)
+        ]
+
+    def acknowledgements(self, station: Station, indexes: Iterable[int], start_delay: int) -> list[Acknowledgement]:
+        """Of the operator and its sinks together, for subtasks whose reports are complete; the others carry over."""
+        result = []
+        for index in indexes:
+            station.answered.add(index)
+            for operator_id in station.operator_ids:
+                subtask = SubtaskId(operator_id, index)
+                if subtask in self._task.attempts:
+                    report = station.reports.get(subtask)
+                    snapshot = Snapshot(self._handles(station, subtask, report))
+                    metrics = _metrics(station, report, start_delay)
+                    result.append(Acknowledgement(subtask, self._task.attempts[subtask], snapshot, metrics))
+        return result
+
+    def exchange(self, station: Station) -> Exchange:
+        """What the station's operator sends downstream: new files, and those an earlier attempt acknowledged."""
+        handles: list[StateHandle] = []
+        for index in range(self._parallelism):
+            subtask = SubtaskId(station.vertex.operator_id, index)
+            acknowledged = self._task.acknowledged.get(subtask)
+            report = station.reports.get(subtask)
+            found: Sequence[StateHandle] = () if report is None else report.handles
+            found = found if acknowledged is None else acknowledged.handles
+            handles += [handle for handle in found if handle.kind is HandleKind.EXCHANGE]
+        return Exchange(tuple(handles))
+
+    def _handles(self, station: Station, subtask: SubtaskId, report: Report | None) -> tuple[StateHandle, ...]:
+        new = () if report is None else report.handles
+        if subtask.operator_id == station.vertex.operator_id and isinstance(station.vertex, KeyedVertex):
+            return self._carried(subtask, HandleKind.RUN) + new
+        current = any(
+            sink.operator_id == subtask.operator_id and sink.sink.input is SinkInput.CURRENT for sink in station.fused
+        )
+        return self._carried(subtask, HandleKind.STAGED) if current and report is None else new
+
+    def _carried(self, subtask: SubtaskId, kind: HandleKind) -> tuple[StateHandle, ...]:
+        restored = self._task.restored.get(subtask, Snapshot())
+        return tuple(handle for handle in restored.handles if handle.kind is kind)
+
+
+def _metrics(station: Station, report: Report | None, start_delay: int) -> SubtaskMetrics:
+    assert station.aligned is not None
+    nothing = {"sync_duration": 0, "async_duration": 0, "rows_in": 0, "rows_out": 0}
+    return SubtaskMetrics(
+        start_delay=start_delay,
+        alignment_duration=station.aligned.alignment,
+        processed_bytes=station.aligned.processed_bytes,
+        persisted_bytes=0,
+        **(nothing if report is None else dict(report.metrics)),
+    )

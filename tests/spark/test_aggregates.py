@@ -1,0 +1,93 @@
+"""Declared aggregates on Spark: the state after any number of checkpoints is what one batch over all input gives."""
+
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from spark_checkpoints import Checkpoints, Landing, in_order
+
+from tidegate import FileSource, ParquetSink, Pipeline, avg, count, max_, max_by, min_, sum_
+
+pytestmark = pytest.mark.spark
+
+Open = Callable[[Pipeline], Checkpoints]
+Land = Callable[[str], Landing]
+
+
+def carriers(source: Path, tables: Path, **options: object) -> Pipeline:
+    pipeline = Pipeline("delays", **options)  # type: ignore[arg-type]
+    flights = pipeline.source(
+        "flights", FileSource(str(source), format="parquet", schema="carrier string, delay bigint")
+    )
+    totals = flights.key_by("carrier").aggregate(
+        "totals", flights=count(), minutes=sum_("delay"), worst=max_("delay"), best=min_("delay"), mean=avg("delay")
+    )
+    totals.sink("changes", ParquetSink(str(tables / "changes")))
+    totals.sink("current", ParquetSink(str(tables / "current"), mode="latest"))
+    return pipeline
+
+
+def expected(spark: SparkSession, landing: Landing) -> list[tuple[object, ...]]:
+    grouped = landing.all(spark).groupBy("carrier")
+    return in_order(grouped.agg(F.count("*"), F.sum("delay"), F.max("delay"), F.min("delay"), F.avg("delay")).collect())
+
+
+def test_state_after_two_checkpoints_equals_one_batch_over_all_input(
+    spark: SparkSession, landing: Land, open_checkpoints: Open, tmp_path: Path
+) -> None:
+    flights = landing("flights")
+    checkpoints = open_checkpoints(carriers(flights.path, tmp_path))
+    flights.put(carrier=["UA", "AA", None, "UA"], delay=[5, None, 7, -3])
+    checkpoints.take()
+    assert checkpoints.rows("state:totals") == expected(spark, flights)
+    flights.put(carrier=["UA", "B6", None], delay=[50, 1, 2])
+    checkpoints.take()
+    assert checkpoints.rows("state:totals") == expected(spark, flights)
+
+
+def test_changes_hold_changed_keys_only_and_current_holds_all(
+    spark: SparkSession, landing: Land, open_checkpoints: Open, tmp_path: Path
+) -> None:
+    flights = landing("flights")
+    checkpoints = open_checkpoints(carriers(flights.path, tmp_path, parallelism=4))
+    flights.put(carrier=["UA", "AA", "DL"], delay=[1, 2, 3])
+    checkpoints.take()
+    flights.put(carrier=["UA"], delay=[9])
+    checkpoints.take()
+    assert checkpoints.rows("sink:changes") == [("UA", 2, 10, 9, 1, 5.0)]
+    assert checkpoints.rows("sink:current") == expected(spark, flights)
+
+
+def test_keys_of_several_columns_with_nulls_are_keys_like_any_other(
+    spark: SparkSession, landing: Land, open_checkpoints: Open
+) -> None:
+    rows = landing("rows")
+    pipeline = Pipeline("composite", parallelism=3)
+    schema = "name string, day date, price decimal(12,2), flag boolean, v double"
+    source = pipeline.source("rows", FileSource(str(rows.path), format="parquet", schema=schema))
+    key = ("name", "day", "price", "flag")
+    source.key_by(*key).aggregate("totals", n=count("v"), least=min_("v"), last=max_by("v", "day"))
+    checkpoints = open_checkpoints(pipeline)
+    names = [None, "", "a", "ä", "a\x00b", "x" * 300]
+    days = [None, date(1969, 12, 31), date(2024, 2, 29)]
+    prices = [None, Decimal("-0.01"), Decimal("12.50")]
+    for repeat in (1, 2):
+        keys = [(n, d, p, f) for n in names for d in days for p in prices for f in (None, True, False)] * repeat
+        rows.put(
+            name=pa.array([k[0] for k in keys], pa.string()),
+            day=pa.array([k[1] for k in keys], pa.date32()),
+            price=pa.array([k[2] for k in keys], pa.decimal128(12, 2)),
+            flag=pa.array([k[3] for k in keys], pa.bool_()),
+            v=[None if at % 7 == 0 else at / 8 for at in range(len(keys))],
+        )
+        checkpoints.take()
+        grouped = rows.all(spark).groupBy(*key)
+        batch = grouped.agg(F.count("v"), F.min("v"), F.max_by("v", "day"))
+        found = checkpoints.rows("state:totals")
+        assert [row[:6] for row in found] == [row[:6] for row in in_order(batch.collect())]
+        assert len(found) == len(set(keys))
