@@ -1,0 +1,32 @@
+"""Tidegate's steps as Airflow tasks.
+
+Reading order: `dag` (the wiring), `operators` and `sensor` (one class a step), `step` (what they share), `outcome`
+(which errors are worth a retry), `running_region` and `spark_connection` (Spark for a step), `triggers` (waiting in the
+triggerer), `assets` (what other DAGs are scheduled on), `links`.
+
+Importing these modules, which every DAG parse does, imports Airflow and nothing heavier. The public names are imported
+when first used.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_PUBLIC = {
+    "checkpoint_dag": "tidegate.airflow.dag",
+    "sink_asset": "tidegate.airflow.assets",
+    "TriggerCheckpointOperator": "tidegate.airflow.operators",
+    "SnapshotOperator": "tidegate.airflow.operators",
+    "AcknowledgeCheckpointSensor": "tidegate.airflow.sensor",
+    "ValidateCheckpointOperator": "tidegate.airflow.operators",
+    "FinalizeCheckpointOperator": "tidegate.airflow.operators",
+    "NotifyCheckpointOperator": "tidegate.airflow.operators",
+    "AbortCheckpointOperator": "tidegate.airflow.operators",
+}
+
+__all__ = sorted(_PUBLIC)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'tidegate.airflow' has no attribute {name!r}")
+    return getattr(import_module(_PUBLIC[name]), name)

@@ -1,0 +1,32 @@
+"""The Airflow assets of a pipeline's sinks, and whether a checkpoint's event is already among them.
+
+An event for checkpoint n says that everything up to n is visible in that sink; `extra` is `{"checkpoint_id", "rows"}`.
+Airflow records the events of a task in the transaction that makes it a success, so they are the record of what was
+announced: a task that died before it has no event and will announce again, a task that is cleared has one and must not.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from airflow.sdk import Asset
+
+#: How far the clocks of Airflow's API server and of the worker that completed the checkpoint may differ.
+CLOCK_SKEW = timedelta(hours=1)
+
+
+def sink_asset(pipeline: str, sink: str) -> Asset:
+    """What another DAG schedules on: `schedule=[sink_asset("flight_delays", "carrier_delays")]`."""
+    return Asset(uri=f"tidegate://{pipeline}/{sink}")
+
+
+def unannounced(assets: Iterable[Asset], checkpoint_id: int, completed_at: datetime) -> list[Asset]:
+    """Those without an event for the checkpoint. Runs inside a task; raises `AirflowRuntimeError` if Airflow cannot say."""
+    return [asset for asset in assets if checkpoint_id not in _announced(asset, completed_at - CLOCK_SKEW)]
+
+
+def _announced(asset: Asset, since: datetime) -> set[object]:
+    # What `context["inlet_events"]` is made of. Declaring the assets as inlets would draw each as its own input.
+    from airflow.sdk.execution_time.context import InletEventsAccessor
+
+    events = InletEventsAccessor(asset_name=asset.name, asset_uri=asset.uri).after(since.isoformat())
+    return {(event.extra or {}).get("checkpoint_id") for event in events}

@@ -1,0 +1,71 @@
+"""Makes the DAG of a pipeline: a DAG run is a checkpoint.
+
+    trigger ─┬─ snapshot ────┬─ validate ── finalize ── notify
+             └─ acknowledge ─┘
+    and `abort` after any of those before `notify`.
+
+`validate` waits for both: for `acknowledge` because it says that the cut is whole, for `snapshot` so that its Spark is
+gone before the next one starts. `abort` is not downstream of `notify`: past the commit point nothing can be given up,
+and `notify` stays the last task of the DAG, so that the DAG run fails with it although `abort` succeeds.
+"""
+
+import sys
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG
+
+from tidegate.airflow.operators import (
+    DEFAULT_SPARK,
+    AbortCheckpointOperator,
+    FinalizeCheckpointOperator,
+    NotifyCheckpointOperator,
+    SnapshotOperator,
+    TriggerCheckpointOperator,
+    ValidateCheckpointOperator,
+)
+from tidegate.airflow.sensor import AcknowledgeCheckpointSensor
+from tidegate.graph import compile_graph
+from tidegate.pipeline import Pipeline
+
+#: Every step may be repeated, and errors that a repetition cannot mend fail at once (`outcome`).
+RETRIES: dict[str, Any] = {
+    "retries": 3,
+    "retry_delay": timedelta(seconds=2),
+    "retry_exponential_backoff": 2.0,
+    "max_retry_delay": timedelta(seconds=30),
+}
+
+
+def checkpoint_dag(
+    pipeline: Pipeline, schedule: Any = None, *, spark_conn_id: str = DEFAULT_SPARK, **dag_kwargs: Any
+) -> DAG:
+    """The DAG of a pipeline, called like it unless `dag_id` says otherwise; `dag_kwargs` are those of `DAG`.
+
+    Raises `PipelineDefinitionError`, which Airflow shows as the DAG's import error.
+    """
+    compile_graph(pipeline)
+    options: dict[str, Any] = {
+        "dag_id": pipeline.name,
+        "max_active_runs": 1,  # a second run would only be dropped: the first holds the pipeline
+        "catchup": False,  # a run takes whatever has arrived, so missed ones have nothing of their own
+        "tags": ["tidegate"],
+        "doc_md": f"Checkpoints of the pipeline `{pipeline.name}`. A DAG run is a checkpoint.",
+    } | dag_kwargs
+    options["default_args"] = RETRIES | (dag_kwargs.get("default_args") or {})
+    with DAG(schedule=schedule, **options) as dag:
+        _steps(pipeline, spark_conn_id)
+    dag.fileloc = sys._getframe(1).f_code.co_filename  # the DAG file, which calls this; Airflow shows its code
+    return dag
+
+
+def _steps(pipeline: Pipeline, spark_conn_id: str) -> None:
+    trigger = TriggerCheckpointOperator(task_id="trigger", pipeline=pipeline)
+    snapshot = SnapshotOperator(task_id="snapshot", pipeline=pipeline, spark_conn_id=spark_conn_id)
+    acknowledge = AcknowledgeCheckpointSensor(task_id="acknowledge", pipeline=pipeline)
+    validate = ValidateCheckpointOperator(task_id="validate", pipeline=pipeline, spark_conn_id=spark_conn_id)
+    finalize = FinalizeCheckpointOperator(task_id="finalize", pipeline=pipeline)
+    notify = NotifyCheckpointOperator(task_id="notify", pipeline=pipeline)
+    abort = AbortCheckpointOperator(task_id="abort", pipeline=pipeline)
+    trigger >> [snapshot, acknowledge] >> validate >> finalize >> notify
+    [trigger, snapshot, acknowledge, validate, finalize] >> abort

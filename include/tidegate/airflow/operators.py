@@ -1,0 +1,200 @@
+"""The steps of a checkpoint as ordinary Airflow operators, one a step. `dag` wires them; so may any DAG of a user.
+
+They decide what a step's outcome means to Airflow. What is safe is decided by the coordinator alone: each of them may
+run twice, late, or never. XCom carries the checkpoint's id and nothing else.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset, Context, TaskInstanceState, TriggerRule
+from airflow.sdk.exceptions import AirflowSkipException
+
+from tidegate.airflow.assets import sink_asset, unannounced
+from tidegate.airflow.links import ValidationReportLink
+from tidegate.airflow.running_region import only_while_wanted, running_region, stop_spark
+from tidegate.airflow.step import CheckpointStep, CheckpointTask, airflow_outcome
+from tidegate.pipeline import Pipeline, SinkVertex
+from tidegate.protocol.admission import Dropped
+from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.trigger import AlreadyCompleted, Resumed, Triggered
+
+if TYPE_CHECKING:
+    from tidegate.coordinator import CheckpointCoordinator
+    from tidegate.spark.region import SparkRegion
+
+DEFAULT_SPARK = "spark_default"
+
+
+class TriggerCheckpointOperator(CheckpointTask):
+    """Asks for a checkpoint and returns its id. A request that is dropped skips the task, and so the DAG run.
+
+    The DAG run is the request. Repeated, it gets the same checkpoint while that is in progress or once it completed,
+    and a new one after it failed. Only scheduled runs are periodic and must respect the minimum pause.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"do_xcom_push": True, **kwargs})
+
+    def execute(self, context: Context) -> int:
+        with airflow_outcome():
+            outcome = self.open_coordinator().trigger(_request_id(context), _is_periodic(context))
+        match outcome:
+            case Dropped():
+                self.log.info("Dropped, %s: %s", outcome.reason.name, outcome.message)
+                raise AirflowSkipException(f"{outcome.reason.name}: {outcome.message}")
+            case Triggered():
+                self.log.info("Triggered checkpoint %s.", outcome.checkpoint_id)
+            case Resumed():
+                self.log.info("This DAG run's checkpoint %s is in progress; going on with it.", outcome.checkpoint_id)
+            case AlreadyCompleted():
+                self.log.info("Checkpoint %s completed before; the steps change nothing.", outcome.checkpoint_id)
+        return outcome.checkpoint_id
+
+
+def _request_id(context: Context) -> str:
+    return f"{context['ti'].dag_id}/{context['run_id']}"
+
+
+def _is_periodic(context: Context) -> bool:
+    return context["dag_run"].run_type == "scheduled"
+
+
+class SparkStep(CheckpointStep):
+    """A step that needs Spark, found by its Airflow connection and stopped when the task is."""
+
+    def __init__(self, *, spark_conn_id: str = DEFAULT_SPARK, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.spark_conn_id = spark_conn_id
+        self._session: Any = None
+
+    @contextmanager
+    def region(self) -> "Iterator[SparkRegion]":
+        with running_region(self.resolve_pipeline(), self.spark_conn_id) as region:
+            self._session = region.session
+            yield region
+
+    def on_kill(self) -> None:
+        self._stopped = True
+        if self._session is not None:
+            stop_spark(self._session)
+
+
+class SnapshotOperator(SparkStep):
+    """Lets the region take its part of the checkpoint on Spark. A retry resumes the same checkpoint, as a new attempt."""
+
+    def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> None:
+        if coordinator.acknowledge(checkpoint_id).phase is not Phase.TRIGGERED:
+            self.log.info("Every subtask has acknowledged checkpoint %s; no need for Spark.", checkpoint_id)
+            return
+        with self.region() as region, only_while_wanted(coordinator, checkpoint_id, region.session):
+            record = coordinator.snapshot(checkpoint_id, region)
+        self.log.info("%s of %s subtasks have acknowledged.", record.num_acknowledged, record.num_subtasks)
+
+
+class ValidateCheckpointOperator(SparkStep):
+    """Judges what is staged, before any of it is visible. Repeated, it gives the first verdicts without Spark."""
+
+    operator_extra_links = (ValidationReportLink(),)
+
+    def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> None:
+        coordinator.validate(checkpoint_id, _SparkValidator(self.region()))
+        self.log.info(
+            "Checkpoint %s met its expectations: %s.", checkpoint_id, coordinator.graph.targets or "it has none"
+        )
+
+
+class _SparkValidator:
+    """Starts Spark only when there is something to judge."""
+
+    def __init__(self, region: "AbstractContextManager[SparkRegion]") -> None:
+        self._region = region
+
+    def validate(self, checkpoint: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Sequence[Verdict]:
+        from tidegate.assembly import open_validator
+
+        # It tells of everything it loads, some hundred lines that would bury ours in the task's log.
+        logging.getLogger("great_expectations").setLevel(logging.WARNING)
+        with self._region as region:
+            return open_validator(region).validate(checkpoint, subtasks)
+
+
+class FinalizeCheckpointOperator(CheckpointStep):
+    """Passes the commit point: one transaction."""
+
+    def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> None:
+        record = coordinator.finalize(checkpoint_id)
+        self.log.info("Checkpoint %s is %s since %s.", checkpoint_id, record.status, record.completed_at)
+
+
+class NotifyCheckpointOperator(CheckpointStep):
+    """Makes the checkpoint's rows visible in every sink, and announces it: one event per sink asset, once.
+
+    A retry after a crash announces what the crash cut short; a finished run that is cleared announces nothing again.
+    A pipeline given by name cannot be asked for its sinks at DAG parse: pass `outlets` yourself, see `sink_asset`.
+    """
+
+    def __init__(self, *, pipeline: Pipeline | str, **kwargs: Any) -> None:
+        if isinstance(pipeline, Pipeline):
+            kwargs.setdefault("outlets", _sink_assets(pipeline))
+        super().__init__(pipeline=pipeline, **kwargs)
+
+    def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> None:
+        delivered = coordinator.notify(checkpoint_id)
+        completed_at = coordinator.acknowledge(checkpoint_id).completed_at
+        assert completed_at is not None  # notify refuses a checkpoint that has not completed
+        rows = {sink_asset(coordinator.pipeline_id, d.sink).uri: d.rows for d in delivered}
+        announced = [asset for asset in self.outlets if isinstance(asset, Asset) and asset.uri in rows]
+        fresh = unannounced(announced, checkpoint_id, completed_at)
+        # Airflow makes an event of every outlet the task still has when it succeeds.
+        self.outlets = [outlet for outlet in self.outlets if outlet not in announced or outlet in fresh]
+        for asset in fresh:
+            context["outlet_events"][asset].extra = {"checkpoint_id": checkpoint_id, "rows": rows[asset.uri]}
+        for sink in delivered:
+            self.log.info("%s: %s rows of checkpoint %s are visible.", sink.sink, sink.rows, checkpoint_id)
+
+
+def _sink_assets(pipeline: Pipeline) -> list[Asset]:
+    return [sink_asset(pipeline.name, vertex.name) for vertex in pipeline.vertices if isinstance(vertex, SinkVertex)]
+
+
+class AbortCheckpointOperator(CheckpointStep):
+    """Gives the checkpoint up after a step failed for good, and says why. A completed one is left alone.
+
+    Place it downstream of the steps before the commit point. It runs as soon as one of them has failed, not while one
+    is waiting for its retry, and is skipped if none did.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"trigger_rule": TriggerRule.ONE_FAILED, **kwargs})
+
+    def execute(self, context: Context) -> None:
+        if self.checkpoint_id == "None":  # what Jinja makes of an XCom that was never pushed
+            self.log.info("No checkpoint was triggered, so there is none to abort.")
+            return
+        self.run_step(context)
+
+    def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> None:
+        tasks = ", ".join(self._failed_upstream(context)) or "(unknown)"
+        message = f"Task {tasks} failed for good without leaving a cause; the log of the task has it."
+        record = coordinator.abort(checkpoint_id, FailureReason.TASK_FAILURE, message)
+        if record.status in COMMITTED:
+            self.log.warning(
+                "Checkpoint %s had passed its commit point before %s failed: it stands. The next run makes its rows "
+                "visible, or clear this DAG run.",
+                checkpoint_id,
+                tasks,
+            )
+        elif record.status is Status.FAILED and record.failure_reason is not None:
+            self.log.error(
+                "Checkpoint %s was aborted: %s. %s", checkpoint_id, record.failure_reason.name, record.failure_message
+            )
+
+    def _failed_upstream(self, context: Context) -> list[str]:
+        ti = context["ti"]
+        states = ti.get_task_states(dag_id=ti.dag_id, task_ids=sorted(self.upstream_task_ids), run_ids=[ti.run_id])
+        return sorted(task for task, state in states.get(ti.run_id, {}).items() if state == TaskInstanceState.FAILED)

@@ -1,0 +1,92 @@
+"""A region for as long as a step needs it: opened on the connection's Spark, and stopped however the step ends.
+
+Also stops it when its checkpoint ends behind its back (deadline, abort): nothing it would still write could count, and
+a stuck Spark job must not hold the pipeline's only DAG run.
+"""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+from tidegate.airflow.spark_connection import spark_settings
+from tidegate.pipeline import Pipeline
+from tidegate.protocol.errors import CheckpointError, CheckpointExpiredError, CheckpointNotInProgressError
+
+if TYPE_CHECKING:
+    from tidegate.coordinator import CheckpointCoordinator
+    from tidegate.spark.region import SparkRegion
+
+log = logging.getLogger("tidegate")
+
+#: Seconds between two looks at whether the checkpoint still wants the region's work.
+LOOK_EVERY = 2.0
+#: Seconds that stopping may take inside a signal handler; Airflow kills the process soon after.
+STOP_WITHIN = 4.0
+
+
+@contextmanager
+def running_region(pipeline: Pipeline, spark_conn_id: str) -> Iterator["SparkRegion"]:
+    """Raises `ConfigurationError` when there is no such Spark."""
+    from tidegate.assembly import open_region
+
+    region = open_region(pipeline, spark_settings(spark_conn_id))
+    try:
+        yield region
+    finally:
+        region.session.stop()
+
+
+def stop_spark(spark: Any) -> None:
+    """Cancel what the session runs and end it. The thread that waits for a result gets an error at once.
+
+    In a thread of its own: py4j gives each thread one connection, and the one of a waiting thread is in use.
+    """
+    thread = Thread(target=_stop, args=(spark,), daemon=True)
+    thread.start()
+    thread.join(STOP_WITHIN)
+
+
+def _stop(spark: Any) -> None:
+    from tidegate.spark.session import is_connect
+
+    try:
+        if is_connect(spark):
+            spark.interruptAll()
+        else:
+            spark.sparkContext.cancelAllJobs()
+        spark.stop()
+    except Exception as error:  # it may be gone already, which is what was wanted
+        log.warning("Spark did not stop in order: %s", error)
+
+
+@contextmanager
+def only_while_wanted(coordinator: "CheckpointCoordinator", checkpoint_id: int, spark: Any) -> Iterator[None]:
+    """Stops Spark once the checkpoint has ended, or passed its deadline.
+
+    Raises `CheckpointExpiredError` or `CheckpointNotInProgressError` then, in place of Spark's own error.
+    """
+    done, ended = Event(), list[CheckpointError]()
+
+    def watch() -> None:
+        while not done.wait(LOOK_EVERY):
+            try:
+                coordinator.acknowledge(checkpoint_id)
+            except (CheckpointExpiredError, CheckpointNotInProgressError) as error:
+                ended.append(error)
+                return stop_spark(spark)
+            except CheckpointError as error:  # cannot look now; the work may well be wanted
+                log.warning("%s", error)
+
+    watcher = Thread(target=watch, name=f"checkpoint-{checkpoint_id}", daemon=True)
+    watcher.start()
+    try:
+        yield
+    except Exception as error:
+        if ended:
+            raise ended[0] from error
+        raise
+    finally:
+        done.set()
+        watcher.join()

@@ -1,0 +1,52 @@
+"""The wait for every subtask's acknowledgement, beside the snapshot; it also enforces the checkpoint's deadline."""
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseSensorOperator, Context
+
+from tidegate.airflow.step import CheckpointStep
+from tidegate.airflow.triggers import AcknowledgeTrigger
+from tidegate.protocol.errors import StoreUnavailableError
+from tidegate.protocol.lifecycle import Phase
+
+if TYPE_CHECKING:
+    from tidegate.coordinator import CheckpointCoordinator
+
+
+class AcknowledgeCheckpointSensor(CheckpointStep, BaseSensorOperator):
+    """Succeeds when all subtasks have acknowledged; fails, with the recorded cause, when the checkpoint has ended.
+
+    Waits in the triggerer unless `deferrable=False`; then `mode` and `poke_interval` hold as for any sensor. A database
+    that cannot be reached is waited for. The deadline is the checkpoint's own; `timeout` need not be set.
+    """
+
+    def __init__(self, *, deferrable: bool = True, poke_interval: float = 5.0, **kwargs: Any) -> None:
+        super().__init__(poke_interval=poke_interval, **kwargs)
+        self.deferrable = deferrable
+
+    def execute(self, context: Context) -> None:
+        if self.deferrable:
+            self.look(context)
+        else:
+            BaseSensorOperator.execute(self, context)
+
+    def look(self, context: Context, event: Any = None) -> None:
+        """Look now, and defer if it is too early. What the trigger saw is not trusted, only that it is time to look."""
+        if self.poke(context):
+            return
+        self.defer(
+            trigger=AcknowledgeTrigger(self.resolve_pipeline().name, self.rendered_id(), self.poke_interval),
+            method_name="look",
+        )
+
+    def poke(self, context: Context) -> bool:
+        try:
+            return bool(self.run_step(context))
+        except StoreUnavailableError as error:
+            self.log.warning("Still waiting: %s", error)
+            return False
+
+    def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> bool:
+        record = coordinator.acknowledge(checkpoint_id)
+        self.log.info("%s of %s subtasks have acknowledged.", record.num_acknowledged, record.num_subtasks)
+        return record.phase is not Phase.TRIGGERED

@@ -1,0 +1,123 @@
+"""What all steps of a checkpoint have in common as Airflow tasks: finding the pipeline, and turning errors into outcomes.
+
+A step that fails for good gives the checkpoint up at once, with the real cause: it is the only one that knows it. The
+`abort` task makes sure of it where the process died before it could.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import AirflowFailException
+
+from tidegate.airflow.outcome import cause_of, is_deterministic
+from tidegate.pipeline import Pipeline
+from tidegate.protocol.errors import (
+    CheckpointError,
+    ConfigurationError,
+    StoreUnavailableError,
+    SupersededAttemptError,
+)
+
+if TYPE_CHECKING:
+    from tidegate.coordinator import CheckpointCoordinator
+
+#: What the task called `trigger` of the same DAG run handed on.
+TRIGGERED_ID = "{{ ti.xcom_pull(task_ids='trigger') }}"
+
+
+class CheckpointTask(BaseOperator):
+    """A task that works on checkpoints of a pipeline: a `Pipeline`, or `"module:attribute"`, resolved when it runs."""
+
+    shallow_copy_attrs = ("pipeline",)
+
+    def __init__(self, *, pipeline: Pipeline | str, **kwargs: Any) -> None:
+        kwargs.setdefault("do_xcom_push", False)
+        super().__init__(**kwargs)
+        self.pipeline = pipeline
+
+    def resolve_pipeline(self) -> Pipeline:
+        """Raises `ConfigurationError` or `PipelineNotFoundError` if a name leads nowhere."""
+        if isinstance(self.pipeline, Pipeline):
+            return self.pipeline
+        # Imported here, in every operator: DAG files are parsed often, and what runs a step weighs seconds.
+        from tidegate.assembly import load_pipeline
+
+        return load_pipeline(self.pipeline)
+
+    def open_coordinator(self) -> "CheckpointCoordinator":
+        from tidegate.assembly import open_coordinator
+
+        return open_coordinator(self.resolve_pipeline())
+
+
+class CheckpointStep(CheckpointTask):
+    """A step of one checkpoint, whose id is by default what the task `trigger` handed on.
+
+    `take_step` does the work. A deterministic error fails the task at once, any other is left to Airflow's retries;
+    when no retry is left, the checkpoint is aborted with that error as its cause.
+    """
+
+    template_fields = ("checkpoint_id",)
+
+    def __init__(self, *, checkpoint_id: int | str = TRIGGERED_ID, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.checkpoint_id = checkpoint_id
+        self._stopped = False
+
+    @abstractmethod
+    def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> Any:
+        """Do the step. May be repeated; raises `CheckpointError` and what the libraries below raise."""
+
+    def execute(self, context: Context) -> Any:
+        return self.run_step(context)
+
+    def run_step(self, context: Context) -> Any:
+        """`take_step`, with its errors turned into Airflow's outcomes."""
+        with airflow_outcome():
+            checkpoint_id = self.rendered_id()
+            coordinator = self.open_coordinator()
+            try:
+                return self.take_step(coordinator, checkpoint_id, context)
+            except Exception as error:
+                if is_deterministic(error) or (_is_last_try(context) and not self._stopped):
+                    self._give_up(coordinator, checkpoint_id, error)
+                raise
+
+    def rendered_id(self) -> int:
+        """Raises `ConfigurationError` if there is none."""
+        try:
+            return int(self.checkpoint_id)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"Task {self.task_id} was given {self.checkpoint_id!r} as its checkpoint. It takes the id that a "
+                "TriggerCheckpointOperator returns: call that task 'trigger', or pass checkpoint_id=<task>.output."
+            ) from error
+
+    def _give_up(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, error: Exception) -> None:
+        """Does nothing to a checkpoint that has ended, whichever way. What cannot be recorded, `abort` will try again.
+        A checkpoint that a later attempt has taken over is that one's to give up."""
+        if isinstance(error, StoreUnavailableError | SupersededAttemptError):
+            return
+        try:
+            coordinator.abort(checkpoint_id, *cause_of(self.task_id, error))
+        except CheckpointError as second:
+            self.log.warning("The cause could not be recorded with checkpoint %s: %s", checkpoint_id, second)
+
+
+@contextmanager
+def airflow_outcome() -> Iterator[None]:
+    """Errors that a retry would only repeat fail the task at once; the others are left to Airflow's retries."""
+    try:
+        yield
+    except CheckpointError as error:
+        if is_deterministic(error):
+            raise AirflowFailException(str(error)) from error
+        raise
+
+
+def _is_last_try(context: Context) -> bool:
+    ti = context["ti"]
+    return int(ti.try_number) > int(ti.max_tries)

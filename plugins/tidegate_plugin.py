@@ -1,0 +1,30 @@
+"""Registers Tidegate's web app with Airflow. Every Airflow process loads plugins, so nothing heavy is imported here."""
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from functools import cache
+from typing import Any, ClassVar
+
+from airflow.plugins_manager import AirflowPlugin
+
+from tidegate.ui.links import PREFIX
+
+Message = MutableMapping[str, Any]
+
+
+@cache
+def _app() -> Any:
+    from tidegate.ui.app import create_app
+
+    return create_app()
+
+
+async def tidegate_app(
+    scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
+) -> None:
+    """The ASGI app, built at its first request: only the API server ever gets one."""
+    await _app()(scope, receive, send)
+
+
+class TidegatePlugin(AirflowPlugin):
+    name = "tidegate"
+    fastapi_apps: ClassVar[list[Any]] = [{"app": tidegate_app, "url_prefix": PREFIX, "name": "Tidegate"}]

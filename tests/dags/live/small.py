@@ -1,0 +1,55 @@
+"""DAGs for the end-to-end tests: a small pipeline, driven by two DAGs, one that is too slow, and one that waits for data.
+
+A pipeline is held, inside its Spark job, while the file `<name>.hold` exists; `<name>.pid` then names the driver.
+"""
+
+import os
+import time
+from pathlib import Path
+
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG
+
+from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, count, expect, suite, sum_
+from tidegate.airflow import checkpoint_dag, sink_asset
+
+HOME = Path(os.environ["TIDEGATE_HOME"])
+
+
+def holdable(name):
+    """A transform that stops where it is, on the executor, as long as the test wants."""
+
+    def hold(df):
+        HOME.joinpath(f"{name}.pid").write_text(str(os.getpid()))
+        marker = str(HOME / f"{name}.hold")
+
+        def wait(batches):
+            while os.path.exists(marker):
+                time.sleep(0.1)
+            yield from batches
+
+        return df.mapInArrow(wait, df.schema)
+
+    return hold
+
+
+def counting(name, timeout, suite_of_rows=None):
+    pipeline = Pipeline(
+        name, parallelism=2, max_parallelism=8, checkpoints=CheckpointConfig(timeout=timeout, retained=3)
+    )
+    source = FileSource(f"landing/{name}", format="json", schema="k STRING, n INT")
+    rows = pipeline.source("numbers", source).transform(holdable(name))
+    rows.sink("rows", ParquetSink(f"tables/{name}/rows"), expect=suite_of_rows)
+    totals = rows.key_by("k").aggregate("totals", lines=count(), total=sum_("n"))
+    totals.sink("totals", ParquetSink(f"tables/{name}/totals", mode="latest"))
+    return pipeline
+
+
+small = counting("small", "5 min", suite("rows", expect("column_values_to_be_between", column="n", min_value=0)))
+
+dag = checkpoint_dag(small, spark_conn_id="spark_server")  # Spark Connect
+again = checkpoint_dag(small, dag_id="small_again", spark_conn_id="spark_server")
+hasty = checkpoint_dag(counting("hasty", "40 s"))  # Spark inside the task's own process tree
+
+with DAG("consumer", schedule=[sink_asset("small", "rows"), sink_asset("small", "totals")]) as consumer:
+    EmptyOperator(task_id="consume")

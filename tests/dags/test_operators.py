@@ -1,0 +1,300 @@
+"""What each step's outcome means to Airflow: success, skip, retry or failure. The coordinator and the database are real."""
+
+import os
+import signal
+import time
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from tidegate.airflow import checkpoint_dag
+from tidegate.assembly import open_coordinator, open_store
+from tidegate.config import CheckpointConfig
+from tidegate.protocol.errors import SourceChangedError
+from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import Verdict
+
+pytestmark = pytest.mark.usefixtures("database")
+
+
+@pytest.fixture
+def dag(pipeline):
+    return checkpoint_dag(pipeline)
+
+
+@pytest.fixture
+def checkpoint(pipeline):
+    """The record of a checkpoint, as it is in the database now."""
+    store = open_store()
+    return lambda checkpoint_id=1: store.checkpoint(pipeline.name, checkpoint_id)
+
+
+@pytest.fixture
+def good(monkeypatch):
+    """A judge that finds everything good, where Great Expectations would be asked."""
+    return judge(monkeypatch, True)
+
+
+def judge(monkeypatch, verdict):
+    class Judge:
+        asked = 0
+
+        def validate(self, checkpoint, subtasks):
+            Judge.asked += 1
+            return [Verdict("sink:out", "s", verdict, 1, 0 if verdict else 1)]
+
+    monkeypatch.setattr("tidegate.assembly.open_validator", lambda region: Judge())
+    return Judge
+
+
+def complete(dag, run, run_id="r1"):
+    for name in ("trigger", "snapshot", "acknowledge", "validate", "finalize", "notify"):
+        ran = run(dag.get_task(name), run_id)
+        assert ran.state == "success", (name, ran.error)
+    return ran
+
+
+# -- trigger
+
+
+def test_trigger_hands_on_the_id_and_nothing_else(dag, run, supervisor, checkpoint):
+    assert run(dag.get_task("trigger")).state == "success"
+    assert supervisor.xcoms == {"trigger": 1}
+    assert checkpoint().request_id == "p/r1"
+    assert not checkpoint().periodic
+
+
+@pytest.mark.parametrize(
+    ("run_type", "periodic"),
+    [("scheduled", True), ("manual", False), ("backfill", False), ("asset_triggered", False)],
+)
+def test_only_scheduled_runs_are_periodic(dag, run, checkpoint, run_type, periodic):
+    run(dag.get_task("trigger"), run_type=run_type)
+    assert checkpoint().periodic is periodic
+
+
+def test_a_second_run_is_skipped_while_the_first_holds_the_pipeline(dag, run, supervisor, checkpoint):
+    run(dag.get_task("trigger"), "r1")
+    ran = run(dag.get_task("trigger"), "r2")
+    assert ran.state == "skipped"
+    assert checkpoint(2) is None
+
+
+def test_a_scheduled_run_is_skipped_within_the_minimum_pause_and_a_manual_one_is_not(
+    pipeline, run, regions, good, checkpoint
+):
+    pipeline.checkpoints = CheckpointConfig(min_pause="1 h")
+    dag = checkpoint_dag(pipeline)
+    complete(dag, run, "r1")
+    assert run(dag.get_task("trigger"), "r2", run_type="scheduled").state == "skipped"
+    assert run(dag.get_task("trigger"), "r3", run_type="manual").state == "success"
+    assert checkpoint(2).request_id == "p/r3"
+
+
+def test_a_repeated_trigger_resumes_its_checkpoint(dag, run, supervisor, checkpoint):
+    run(dag.get_task("trigger"))
+    assert run(dag.get_task("trigger"), try_number=2).state == "success"
+    assert supervisor.xcoms == {"trigger": 1}
+    assert checkpoint(2) is None
+
+
+def test_a_cleared_failed_run_gets_a_new_checkpoint(dag, run, supervisor, pipeline):
+    run(dag.get_task("trigger"))
+    open_coordinator(pipeline).abort(1, FailureReason.TASK_FAILURE, "gone")
+    assert run(dag.get_task("trigger")).state == "success"
+    assert supervisor.xcoms == {"trigger": 2}
+
+
+# -- snapshot
+
+
+def test_snapshot_acknowledges_and_stops_spark(dag, run, regions, checkpoint):
+    run(dag.get_task("trigger"))
+    assert run(dag.get_task("snapshot")).state == "success"
+    assert checkpoint().phase is Phase.ACKNOWLEDGED
+
+
+def test_a_snapshot_that_may_pass_is_retried_as_a_new_attempt_of_the_same_checkpoint(dag, run, regions, checkpoint):
+    run(dag.get_task("trigger"))
+    regions.before = lambda: (_ for _ in ()).throw(OSError("executor lost"))
+    assert run(dag.get_task("snapshot"), try_number=1).state == "up_for_retry"
+    assert checkpoint().status is Status.IN_PROGRESS
+    regions.before = lambda: None
+    assert run(dag.get_task("snapshot"), try_number=2).state == "success"
+    assert [region.attempts for region in regions.opened] == [[1], [2]]
+
+
+def test_a_deterministic_failure_is_not_retried_and_its_cause_is_recorded(dag, run, regions, checkpoint):
+    def change():
+        raise SourceChangedError("landing/a.csv has changed.")
+
+    run(dag.get_task("trigger"))
+    regions.before = change
+    ran = run(dag.get_task("snapshot"), try_number=1)
+    assert ran.state == "failed"
+    assert isinstance(ran.error, AirflowFailException)
+    assert str(ran.error) == "landing/a.csv has changed."
+    assert checkpoint().failure_reason is FailureReason.CHECKPOINT_DECLINED
+    assert checkpoint().failure_message == "Task snapshot failed for good: landing/a.csv has changed."
+
+
+def test_the_last_try_records_its_cause(dag, run, regions, checkpoint):
+    run(dag.get_task("trigger"))
+    regions.before = lambda: (_ for _ in ()).throw(OSError("executor lost"))
+    assert run(dag.get_task("snapshot"), try_number=4).state == "failed"
+    assert checkpoint().failure_reason is FailureReason.TASK_FAILURE
+    assert checkpoint().failure_message == "Task snapshot failed for good: OSError: executor lost"
+
+
+def test_a_snapshot_that_somebody_stops_ends_its_spark_and_leaves_the_checkpoint_to_its_retry(
+    dag, run, regions, checkpoint
+):
+    def stopped():
+        os.kill(os.getpid(), signal.SIGTERM)  # as Airflow does when the task is cleared or marked
+        assert regions.opened[-1].session.stopped
+        raise OSError("Job cancelled")
+
+    run(dag.get_task("trigger"))
+    regions.before = stopped
+    assert run(dag.get_task("snapshot"), try_number=4).state == "failed"
+    assert checkpoint().status is Status.IN_PROGRESS
+
+
+def test_a_snapshot_of_an_acknowledged_checkpoint_needs_no_spark(dag, run, regions):
+    run(dag.get_task("trigger"))
+    run(dag.get_task("snapshot"))
+    assert run(dag.get_task("snapshot"), try_number=2).state == "success"
+    assert len(regions.opened) == 1
+
+
+def test_spark_is_stopped_once_the_checkpoint_has_ended(dag, run, regions, pipeline, checkpoint, monkeypatch):
+    """A job that hangs must not hold the pipeline: it ends with the checkpoint, and is not retried."""
+    monkeypatch.setattr("tidegate.airflow.running_region.LOOK_EVERY", 0.05)
+    run(dag.get_task("trigger"))
+
+    def hang():
+        open_coordinator(pipeline).abort(1, FailureReason.CHECKPOINT_EXPIRED, "Too late.")
+        deadline = time.monotonic() + 10
+        while not regions.opened[-1].session.stopped:
+            assert time.monotonic() < deadline, "Spark was not stopped"
+            time.sleep(0.01)
+        raise OSError("Job cancelled")
+
+    regions.before = hang
+    ran = run(dag.get_task("snapshot"), try_number=1)
+    assert ran.state == "failed"
+    assert isinstance(ran.error, AirflowFailException)
+    assert "Too late." in str(ran.error)
+
+
+def test_an_id_that_is_none_says_where_ids_come_from(dag, run):
+    ran = run(dag.get_task("finalize"), try_number=1)
+    assert ran.state == "up_for_retry"
+    assert "call that task 'trigger', or pass checkpoint_id=<task>.output" in str(ran.error)
+
+
+def test_a_step_of_an_unknown_checkpoint_fails_at_once(dag, run, supervisor):
+    supervisor.xcoms["trigger"] = 7
+    ran = run(dag.get_task("finalize"))
+    assert ran.state == "failed"
+    assert "has no checkpoint 7" in str(ran.error)
+
+
+def test_a_database_that_is_away_is_worth_a_retry(dag, run, monkeypatch):
+    monkeypatch.setenv("TIDEGATE_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/none")
+    assert run(dag.get_task("trigger")).state == "up_for_retry"
+
+
+# -- validate, finalize
+
+
+def test_a_failed_validation_is_not_retried(dag, run, regions, checkpoint, monkeypatch):
+    judge(monkeypatch, False)
+    run(dag.get_task("trigger"))
+    run(dag.get_task("snapshot"))
+    ran = run(dag.get_task("validate"), try_number=1)
+    assert ran.state == "failed"
+    assert isinstance(ran.error, AirflowFailException)
+    assert checkpoint().failure_reason is FailureReason.VALIDATION_FAILED
+    assert run(dag.get_task("finalize")).state == "failed"
+
+
+def test_a_repeated_validation_gives_the_first_answer_without_spark(dag, run, regions, good):
+    run(dag.get_task("trigger"))
+    run(dag.get_task("snapshot"))
+    run(dag.get_task("validate"))
+    opened = len(regions.opened)
+    assert run(dag.get_task("validate"), try_number=2).state == "success"
+    assert (good.asked, len(regions.opened)) == (1, opened)
+
+
+# -- notify
+
+
+def test_notify_announces_every_sink_with_its_rows(dag, run, regions, good, sink):
+    ran = complete(dag, run)
+    assert [(profile.uri, profile.type) for profile in ran.message.task_outlets] == [("tidegate://p/out", "Asset")]
+    assert [event["extra"] for event in ran.message.outlet_events] == [{"checkpoint_id": 1, "rows": 6}]
+    assert set(sink.visible) == {1}
+
+
+def test_a_crash_before_airflow_knew_of_the_success_loses_no_event(dag, run, regions, good, supervisor):
+    complete(dag, run)  # the task ended, but its message, events included, never arrived
+    again = run(dag.get_task("notify"), try_number=2)
+    assert [event["extra"] for event in again.message.outlet_events] == [{"checkpoint_id": 1, "rows": 6}]
+
+
+def test_a_cleared_finished_run_changes_nothing(dag, run, regions, good, supervisor, sink, checkpoint):
+    complete(dag, run)
+    supervisor.events = [{"uri": "tidegate://p/out", "extra": {"checkpoint_id": 1, "rows": 6}}]
+    before, visible, opened = checkpoint(), dict(sink.visible), len(regions.opened)
+    ran = complete(dag, run)
+    assert supervisor.xcoms["trigger"] == 1
+    assert (checkpoint(), sink.visible, len(regions.opened)) == (before, visible, opened)
+    assert checkpoint(2) is None
+    assert (ran.message.task_outlets, ran.message.outlet_events) == ([], [])
+
+
+def test_the_event_of_another_checkpoint_does_not_stand_for_this_one(dag, run, regions, good, supervisor):
+    supervisor.events = [
+        {"uri": "tidegate://p/out", "extra": {"checkpoint_id": 9, "rows": 1}},
+        {"uri": "x", "extra": {}},
+    ]
+    assert len(complete(dag, run).message.outlet_events) == 1
+
+
+# -- abort
+
+
+def test_abort_names_the_task_that_died_without_leaving_a_cause(dag, run, supervisor, checkpoint):
+    run(dag.get_task("trigger"))
+    supervisor.task_states = {
+        "trigger": "success",
+        "snapshot": "failed",
+        "acknowledge": "deferred",
+        "validate": "upstream_failed",
+    }
+    assert run(dag.get_task("abort")).state == "success"
+    assert checkpoint().failure_reason is FailureReason.TASK_FAILURE
+    assert checkpoint().failure_message.startswith("Task snapshot failed for good")
+
+
+def test_abort_keeps_the_cause_that_is_on_record(dag, run, supervisor, pipeline, checkpoint):
+    run(dag.get_task("trigger"))
+    open_coordinator(pipeline).abort(1, FailureReason.VALIDATION_FAILED, "Rows are wrong.")
+    assert run(dag.get_task("abort")).state == "success"
+    assert (checkpoint().failure_reason, checkpoint().failure_message) == (
+        FailureReason.VALIDATION_FAILED,
+        "Rows are wrong.",
+    )
+
+
+def test_abort_leaves_a_completed_checkpoint_alone(dag, run, regions, good, checkpoint):
+    complete(dag, run)
+    assert run(dag.get_task("abort")).state == "success"
+    assert checkpoint().status is Status.COMPLETED
+
+
+def test_abort_has_nothing_to_do_when_nothing_was_triggered(dag, run):
+    assert run(dag.get_task("abort")).state == "success"

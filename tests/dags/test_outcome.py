@@ -1,0 +1,41 @@
+"""Which errors are worth a retry, and what a checkpoint then failed of."""
+
+import pytest
+
+from tidegate.airflow.outcome import DETERMINISTIC, cause_of, is_deterministic
+from tidegate.protocol import errors
+from tidegate.protocol.reasons import FailureReason
+
+WORTH_A_RETRY = {
+    errors.CheckpointError,
+    errors.CheckpointDeclinedError,
+    errors.ConfigurationError,
+    errors.FinalizeError,
+    errors.SinkError,
+    errors.StorageError,
+    errors.StoreUnavailableError,
+    errors.SupersededAttemptError,
+    errors.UnknownOutcomeError,
+}
+
+
+def test_every_error_of_ours_is_either_deterministic_or_worth_a_retry():
+    ours = {kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)}
+    assert ours == WORTH_A_RETRY | set(DETERMINISTIC)
+
+
+@pytest.mark.parametrize("error", [errors.StoreUnavailableError("away"), OSError("reset"), ValueError("user code")])
+def test_what_may_pass_is_left_to_retries(error):
+    assert not is_deterministic(error)
+
+
+def test_an_error_of_ours_brings_its_own_reason():
+    reason, message = cause_of("snapshot", errors.SourceChangedError("a.csv has changed."))
+    assert reason is FailureReason.CHECKPOINT_DECLINED
+    assert message == "Task snapshot failed for good: a.csv has changed."
+
+
+def test_a_foreign_error_is_a_task_failure_without_the_stack_of_the_jvm():
+    reason, message = cause_of("snapshot", RuntimeError("Job aborted.\n\nJVM stacktrace:\nat org.apache…"))
+    assert reason is FailureReason.TASK_FAILURE
+    assert message == "Task snapshot failed for good: RuntimeError: Job aborted."

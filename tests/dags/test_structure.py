@@ -1,0 +1,117 @@
+"""The DAG that a pipeline becomes: its tasks, their order and their defaults."""
+
+from datetime import timedelta
+
+import pytest
+from airflow.sdk import DAG, TriggerRule
+from airflow.serialization.serialized_objects import DagSerialization
+from worlds import MemorySink, small_pipeline
+
+from tidegate.airflow import (
+    AbortCheckpointOperator,
+    AcknowledgeCheckpointSensor,
+    FinalizeCheckpointOperator,
+    NotifyCheckpointOperator,
+    SnapshotOperator,
+    TriggerCheckpointOperator,
+    ValidateCheckpointOperator,
+    checkpoint_dag,
+    sink_asset,
+)
+from tidegate.pipeline import Pipeline
+from tidegate.protocol.errors import PipelineDefinitionError
+
+EDGES = {
+    "trigger": {"snapshot", "acknowledge", "abort"},
+    "snapshot": {"validate", "abort"},
+    "acknowledge": {"validate", "abort"},
+    "validate": {"finalize", "abort"},
+    "finalize": {"notify", "abort"},
+    "notify": set(),
+    "abort": set(),
+}
+
+
+@pytest.fixture
+def dag():
+    return checkpoint_dag(small_pipeline(MemorySink()), schedule="*/10 * * * *")
+
+
+def test_the_dag_is_called_like_its_pipeline_and_has_one_task_per_step(dag):
+    assert dag.dag_id == "p"
+    assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == EDGES
+
+
+def test_abort_waits_for_a_failure_and_notify_decides_about_the_dag_run(dag):
+    assert dag.get_task("abort").trigger_rule == TriggerRule.ONE_FAILED
+    others = [task for task in dag.tasks if task.task_id != "abort"]
+    assert {task.trigger_rule for task in others} == {TriggerRule.ALL_SUCCESS}
+    assert {task.task_id for task in dag.tasks if not task.downstream_task_ids} == {"notify", "abort"}
+
+
+def test_runs_do_not_overlap_nor_catch_up(dag):
+    assert (dag.max_active_runs, dag.catchup) == (1, False)
+
+
+def test_every_step_is_retried_soon_and_then_less_often(dag):
+    assert {task.retries for task in dag.tasks} == {3}
+    assert all(task.retry_delay == timedelta(seconds=2) and task.retry_exponential_backoff == 2 for task in dag.tasks)
+
+
+def test_only_trigger_hands_something_on(dag):
+    assert [task.task_id for task in dag.tasks if task.do_xcom_push] == ["trigger"]
+
+
+def test_notify_announces_every_sink(dag):
+    assert dag.get_task("notify").outlets == [sink_asset("p", "out")]
+    assert sink_asset("p", "out").uri == "tidegate://p/out"
+
+
+def test_the_wait_is_deferred_by_default(dag):
+    assert dag.get_task("acknowledge").deferrable
+
+
+def test_airflow_shows_the_file_that_made_the_dag(dag):
+    assert dag.fileloc == __file__
+
+
+def test_options_of_the_dag_and_its_tasks_can_be_chosen():
+    dag = checkpoint_dag(
+        small_pipeline(MemorySink()),
+        spark_conn_id="cluster",
+        dag_id="other",
+        max_active_runs=2,
+        default_args={"retries": 0},
+    )
+    assert (dag.dag_id, dag.max_active_runs) == ("other", 2)
+    assert {task.retries for task in dag.tasks} == {0}
+    assert dag.get_task("snapshot").spark_conn_id == dag.get_task("validate").spark_conn_id == "cluster"
+    assert dag.get_task("snapshot").retry_delay == timedelta(seconds=2)
+
+
+def test_the_dag_survives_serialisation(dag):
+    restored = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+    assert {task.task_id: task.downstream_task_ids for task in restored.tasks} == EDGES
+    assert restored.get_task("abort").trigger_rule == TriggerRule.ONE_FAILED
+
+
+def test_a_wrong_pipeline_is_an_import_error_of_its_dag_file():
+    with pytest.raises(PipelineDefinitionError, match="has no source"):
+        checkpoint_dag(Pipeline("empty"))
+
+
+def test_the_steps_can_be_placed_in_a_dag_of_ones_own():
+    name = "tests.somewhere:pipeline"  # resolved when a step runs, not here
+    with DAG("mine", schedule=None) as dag:
+        begin = TriggerCheckpointOperator(task_id="begin", pipeline=name)
+        steps = {"pipeline": name, "checkpoint_id": begin.output}
+        take = SnapshotOperator(task_id="take", **steps)
+        wait = AcknowledgeCheckpointSensor(task_id="wait", deferrable=False, mode="reschedule", **steps)
+        judge = ValidateCheckpointOperator(task_id="judge", **steps)
+        commit = FinalizeCheckpointOperator(task_id="commit", **steps)
+        tell = NotifyCheckpointOperator(task_id="tell", outlets=[sink_asset("p", "out")], **steps)
+        give_up = AbortCheckpointOperator(task_id="give_up", **steps)
+        [take, wait] >> judge >> commit >> tell
+        [take, wait, judge, commit] >> give_up
+    assert dag.get_task("take").upstream_task_ids == {"begin"}  # by the id it is given
+    assert (wait.mode, wait.deferrable) == ("reschedule", False)

@@ -1,0 +1,113 @@
+"""The wait inside the triggerer, against a real database: when it fires, and what it outlives."""
+
+import asyncio
+import json
+import time
+
+import psycopg2
+import pytest
+from airflow.sdk.module_loading import import_string
+from records import SubtaskId
+
+from tidegate.airflow.triggers import AcknowledgeTrigger
+from tidegate.assembly import open_coordinator
+from tidegate.config import CheckpointConfig
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import Acknowledgement, Snapshot
+
+POLL = 60.0  # so long that only a notification can be what woke it
+
+
+@pytest.fixture
+def coordinator(database, pipeline):
+    coordinator = open_coordinator(pipeline)
+    coordinator.trigger("r1")
+    return coordinator
+
+
+def acknowledge_all(coordinator):
+    with coordinator._store.transaction("p") as tx:
+        attempt = tx.begin_attempt(1)
+    coordinator.record_acknowledgements(
+        1, [Acknowledgement(subtask, attempt, Snapshot()) for subtask in coordinator.graph.subtasks]
+    )
+
+
+async def fire(trigger, meanwhile=lambda: None, after=0.5):
+    """The trigger's events and the seconds from `meanwhile`, which runs in a thread once the trigger waits."""
+
+    async def events():
+        return [event.payload async for event in trigger.run()]
+
+    waiting = asyncio.create_task(events())
+    await asyncio.sleep(after)
+    started = time.monotonic()
+    await asyncio.to_thread(meanwhile)
+    return await asyncio.wait_for(waiting, 30), time.monotonic() - started
+
+
+def test_the_trigger_fires_on_the_notification_that_all_have_acknowledged(coordinator):
+    events, seconds = asyncio.run(fire(AcknowledgeTrigger("p", 1, POLL), lambda: acknowledge_all(coordinator)))
+    assert events == [{"checkpoint_id": 1}]
+    assert seconds < 2
+
+
+def test_the_trigger_fires_when_the_checkpoint_is_aborted(coordinator):
+    abort = lambda: coordinator.abort(1, FailureReason.TASK_FAILURE, "gone")  # noqa: E731
+    events, _ = asyncio.run(fire(AcknowledgeTrigger("p", 1, POLL), abort))
+    assert events == [{"checkpoint_id": 1}]
+
+
+def test_the_trigger_does_not_fire_before_all_have_acknowledged(coordinator):
+    def acknowledge_one():
+        with coordinator._store.transaction("p") as tx:
+            attempt = tx.begin_attempt(1)
+        coordinator.record_acknowledgements(1, [Acknowledgement(SubtaskId("src", 0), attempt, Snapshot())])
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(fire(AcknowledgeTrigger("p", 1, 0.1), acknowledge_one), 2))
+
+
+@pytest.mark.parametrize("checkpoint_id", [1, 99])
+def test_the_trigger_fires_at_once_when_there_is_nothing_to_wait_for(coordinator, checkpoint_id):
+    coordinator.abort(1, FailureReason.TASK_FAILURE, "gone")
+    events, seconds = asyncio.run(fire(AcknowledgeTrigger("p", checkpoint_id, POLL), after=0))
+    assert events == [{"checkpoint_id": checkpoint_id}]
+    assert seconds < 5
+
+
+def test_the_trigger_fires_at_the_deadline(database, pipeline):
+    pipeline.checkpoints = CheckpointConfig(timeout="2 s")
+    open_coordinator(pipeline).trigger("r1")
+    events, _ = asyncio.run(fire(AcknowledgeTrigger("p", 1, POLL), after=0))
+    assert events == [{"checkpoint_id": 1}]
+
+
+def test_a_lost_notification_is_made_up_for_by_looking_again(coordinator, database):
+    def silently():
+        with psycopg2.connect(database.replace("+psycopg2", "")) as connection, connection.cursor() as cursor:
+            cursor.execute("UPDATE tidegate.checkpoints SET deadline = triggered_at")
+
+    events, _ = asyncio.run(fire(AcknowledgeTrigger("p", 1, 0.2), silently))
+    assert events == [{"checkpoint_id": 1}]
+
+
+def test_the_trigger_outlives_a_restart_of_the_database(coordinator, postgres_server):
+    def restart():
+        postgres_server.stop()
+        time.sleep(1)
+        postgres_server.start()
+        acknowledge_all(coordinator)
+
+    events, _ = asyncio.run(fire(AcknowledgeTrigger("p", 1, POLL), restart))
+    assert events == [{"checkpoint_id": 1}]
+
+
+def test_a_triggerer_that_restarts_makes_the_same_trigger_from_what_is_stored(coordinator, database):
+    path, kwargs = AcknowledgeTrigger("p", 1, 2.5).serialize()
+    stored = json.dumps([path, kwargs])
+    assert "postgres" not in stored
+    again = import_string(path)(**json.loads(stored)[1])
+    assert again.serialize() == (path, kwargs)
+    events, _ = asyncio.run(fire(again, lambda: acknowledge_all(coordinator)))
+    assert events == [{"checkpoint_id": 1}]

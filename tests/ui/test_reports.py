@@ -1,0 +1,115 @@
+"""The reports of checkpoints, served behind Airflow's login."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi.routing import APIRoute
+
+from tidegate.ui.links import docs_url
+
+Get = Callable[..., httpx.Response]
+Token = Callable[[str | None], str]
+REPORT = "/tidegate/docs/flight_delays/chk-7/index.html"
+
+
+def test_no_route_answers_without_a_login(get: Get, docs: Path) -> None:
+    """Also one that is added later: it is found in the app's own list."""
+    from tidegate.ui.app import create_app
+
+    routes = create_app(docs).routes
+    assert routes
+    examples = {"dag_id": "flight_delays", "checkpoint_id": "7", "checkpoint_id:int": "7", "name": "index.html"}
+    for route in routes:
+        assert isinstance(route, APIRoute), f"{route} is not behind the app's dependencies"
+        path = route.path.replace("{", "%(").replace("}", ")s") % examples
+        response = get(f"/tidegate{path}")
+        assert response.status_code == 401, path
+        assert "negative" not in response.text
+
+
+@pytest.mark.parametrize("role", ["viewer", "admin"])
+def test_who_may_read_the_dag_reads_the_report(get: Get, token: Token, role: str) -> None:
+    response = get(REPORT, token=token(role))
+    assert (response.status_code, response.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert "minutes must not be negative" in response.text
+
+
+def test_the_login_cookie_of_a_browser_is_enough(get: Get, token: Token) -> None:
+    assert get(REPORT, cookie=token("viewer")).status_code == 200
+
+
+def test_a_user_without_a_role_is_refused(get: Get, token: Token) -> None:
+    assert get(REPORT, token=token(None)).status_code == 403
+
+
+def test_a_forged_token_is_refused(get: Get, token: Token) -> None:
+    header, _, signature = token("admin").split(".")
+    _, claims, _ = token("viewer").split(".")
+    assert get(REPORT, token=f"{header}.{claims}.{signature}").status_code == 403
+
+
+def test_the_page_may_run_nothing_load_nothing_and_stay_in_no_shared_cache(get: Get, token: Token) -> None:
+    headers = get(REPORT, token=token("viewer")).headers
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src" not in policy
+    assert "frame-ancestors 'self'" in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["cache-control"] == "private, no-cache"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "flight_delays/chk-9/index.html",  # no such checkpoint
+        "flight_delays/chk-x/index.html",
+        "flight_delays/chk-7/",
+        "flight_delays/chk-7/notes.bin",
+        "flight_delays/chk-7/link.html",  # a link out of the root
+        "flight_delays/chk-8/secret.html",  # below a directory that is a link out of the root
+        "flight_delays/chk-7/%2e%2e",
+        "flight_delays/chk-7/..%2f..%2f..%2fsecret.html",
+        "flight_delays/chk-7/%2e%2e/%2e%2e/%2e%2e/secret.html",
+        "flight_delays/chk-7/..%5c..%5csecret.html",
+        "%2e%2e/chk-7/secret.html",
+        "..%2fdocs%2fflight_delays/chk-7/index.html",
+        "flight_delays/chk-7/index.html%00.png",
+        "flight_delays/chk-7/%2fetc%2fpasswd",
+        "flight_delays/chk-7/.hidden.html",
+    ],
+)
+def test_whatever_is_not_a_report_is_not_found(get: Get, token: Token, path: str) -> None:
+    response = get(f"/tidegate/docs/{path}", token=token("admin"))
+    assert response.status_code == 404
+    assert "secret" not in response.text
+
+
+def test_the_apis_own_open_pages_are_left_out(get: Get) -> None:
+    for path in ("docs", "redoc", "openapi.json"):
+        assert get(f"/tidegate/{path}").status_code == 404
+
+
+def test_a_link_leads_to_the_report_that_is_served(get: Get, token: Token) -> None:
+    assert docs_url("flight_delays/chk-7/index.html") == REPORT
+    assert get(docs_url("flight_delays/chk-7/index.html"), token=token("viewer")).status_code == 200
+
+
+def test_a_link_keeps_the_path_that_airflow_is_served_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://example.org/airflow/")
+    assert docs_url("flight_delays/chk-7/index.html") == f"/airflow{REPORT}"
+
+
+def test_loading_the_plugin_imports_no_web_app_and_nothing_heavy(tmp_path: Path) -> None:
+    plugin = Path(__file__).parents[2] / "plugins" / "tidegate_plugin.py"
+    program = (
+        "import runpy, sys; import airflow.plugins_manager; before = set(sys.modules);"
+        f"runpy.run_path({str(plugin)!r}); new = set(sys.modules) - before;"
+        "bad = [m for m in new if m.split('.')[0] in ('pyspark', 'pandas', 'great_expectations', 'fastapi')];"
+        "sys.exit(str(bad + [m for m in new if m == 'tidegate.ui.app']) if bad or 'tidegate.ui.app' in new else 0)"
+    )
+    environment = {"AIRFLOW_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120, env=environment)
