@@ -1,0 +1,37 @@
+"""Tidegate: Flink's checkpoints for PySpark pipelines, driven by Airflow.
+
+Reading order: `pipeline` (what a user writes) and `graph` (the same, checked), `protocol` (the decisions), `ports` (the
+contracts), `coordinator` (one method a step), then whichever adapter you are after: `postgres`, `state`, `spark`,
+`sources`, `sinks`, `quality`, `airflow`, `ui`, `cli`.
+
+The public names are imported when first used, so importing this package costs nothing at DAG parse.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_PUBLIC = {
+    "Pipeline": "tidegate.pipeline",
+    "CheckpointConfig": "tidegate.config",
+    "count": "tidegate.aggregates",
+    "sum_": "tidegate.aggregates",
+    "min_": "tidegate.aggregates",
+    "max_": "tidegate.aggregates",
+    "avg": "tidegate.aggregates",
+    "min_by": "tidegate.aggregates",
+    "max_by": "tidegate.aggregates",
+    "expect": "tidegate.expectations",
+    "suite": "tidegate.expectations",
+    "FileSource": "tidegate.sources.files",
+    "ParquetSink": "tidegate.sinks.parquet",
+    "CheckpointError": "tidegate.protocol.errors",
+}
+
+__all__ = list(_PUBLIC)
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'tidegate' has no attribute {name!r}")
+    return getattr(import_module(_PUBLIC[name]), name)

@@ -1,0 +1,42 @@
+"""Exit codes of `tidegate`. They are stable: scripts may depend on them."""
+
+from enum import IntEnum
+
+from tidegate.protocol.errors import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    ConfigurationError,
+    PipelineDefinitionError,
+    PipelineNotFoundError,
+    StoreUnavailableError,
+    UnknownOutcomeError,
+    ValidationFailedError,
+)
+
+
+class ExitCode(IntEnum):
+    OK = 0  # done; for `run`: the checkpoint completed and its sinks are committed
+    ABORTED = 1  # the checkpoint was aborted; nothing became visible
+    USAGE = 2  # wrong arguments, configuration or pipeline definition; nothing was begun
+    VALIDATION_FAILED = 3  # the staged data did not meet its expectations; nothing became visible
+    DROPPED = 4  # the request was not admitted (minimum pause, another one in progress); nothing was begun
+    NOT_FOUND = 5  # no such pipeline or checkpoint
+    STORE_UNAVAILABLE = 6  # the database cannot be reached; repeat when it can
+    OUTCOME_UNKNOWN = 7  # the connection was lost at the commit point; nothing was deleted; repeat to find out
+
+
+def exit_code_of(error: CheckpointError) -> ExitCode:
+    """The code a command ends with when this error reaches it."""
+    match error:
+        case ValidationFailedError():
+            return ExitCode.VALIDATION_FAILED
+        case UnknownOutcomeError():
+            return ExitCode.OUTCOME_UNKNOWN
+        case StoreUnavailableError():
+            return ExitCode.STORE_UNAVAILABLE
+        case CheckpointNotFoundError() | PipelineNotFoundError():
+            return ExitCode.NOT_FOUND
+        case ConfigurationError() | PipelineDefinitionError():
+            return ExitCode.USAGE
+        case _:
+            return ExitCode.ABORTED

@@ -1,0 +1,126 @@
+"""`tidegate`: the command line. Thin: every command is a few calls to the coordinator or the store, then a view."""
+
+import uuid
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from tidegate import assembly
+from tidegate.cli import run as running
+from tidegate.cli import views
+from tidegate.cli.exit_codes import ExitCode, exit_code_of
+from tidegate.protocol.errors import CheckpointError, CheckpointNotFoundError, PipelineNotFoundError
+
+EPILOG = (
+    "Exit codes: 0 done, 1 checkpoint aborted, 2 usage or definition, 3 validation failed, 4 request dropped, "
+    "5 not found, 6 database unavailable, 7 outcome of a commit unknown."
+)
+
+
+class Output(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+app = typer.Typer(
+    help="Flink's checkpoints for PySpark pipelines.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+database = typer.Typer(help="The metadata database.", no_args_is_help=True)
+app.add_typer(database, name="db")
+
+PipelineArgument = Annotated[str, typer.Argument(help="module:attribute, or a name from [tool.tidegate.pipelines].")]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table or json")]
+
+
+@app.command(epilog=EPILOG)
+def run(
+    pipeline: PipelineArgument,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Take one checkpoint, without Airflow: trigger, snapshot, validate, finalize, notify. An earlier run of this
+    command that was cut short is resumed."""
+    defined = assembly.load_pipeline(pipeline)
+    coordinator = assembly.open_coordinator(defined)
+    request_id = running.unfinished_request(assembly.open_store(), defined.name) or f"cli:{uuid.uuid4()}"
+    outcome = running.run_checkpoint(coordinator, defined, request_id, _stderr())
+    _show(views.run_document(outcome), output, views.run_table)
+    if outcome.dropped is not None:
+        raise typer.Exit(ExitCode.DROPPED)
+
+
+@app.command(epilog=EPILOG)
+def checkpoints(
+    pipeline: PipelineArgument,
+    limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 10,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """The history of a pipeline's checkpoints."""
+    store = assembly.open_store()
+    name = _name(pipeline)
+    if name not in store.pipelines():
+        raise PipelineNotFoundError(f"No checkpoint of a pipeline {name!r} was ever requested in this database.")
+    history = store.history(name, limit)
+    _show([views.checkpoint_document(record) for record in history], output, views.history_table)
+
+
+@app.command(epilog=EPILOG)
+def checkpoint(
+    pipeline: PipelineArgument,
+    checkpoint_id: Annotated[int, typer.Argument(metavar="ID")],
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """One checkpoint: its operators and subtasks, its verdicts, and why it failed if it did."""
+    store = assembly.open_store()
+    name = _name(pipeline)
+    record = store.checkpoint(name, checkpoint_id)
+    if record is None:
+        raise CheckpointNotFoundError(
+            f"Pipeline {name!r} has no checkpoint {checkpoint_id}. `tidegate checkpoints {name}` lists those it has."
+        )
+    document = views.details_document(record, store.subtasks(name, checkpoint_id), store.verdicts(name, checkpoint_id))
+    _show(document, output, views.details_tables)
+
+
+@database.command()
+def upgrade() -> None:
+    """Create or migrate the `tidegate` schema. Safe to repeat, and to run from several places at once."""
+    from tidegate.postgres.locate import locate_database
+    from tidegate.postgres.migrate import upgrade as migrate
+
+    migrate(locate_database())
+    _stderr().print("The database is up to date.")
+
+
+def _name(pipeline: str) -> str:
+    return assembly.load_pipeline(pipeline).name if ":" in pipeline else pipeline
+
+
+def _show(document: Any, output: Output, table: Any) -> None:
+    if output is Output.JSON:
+        typer.echo(views.to_json(document))
+    else:
+        Console().print(table(document))
+
+
+def _stderr() -> Console:
+    return Console(stderr=True)
+
+
+def main() -> None:
+    """The entry point: an error a user can meet is one paragraph and an exit code, not a traceback."""
+    try:
+        app()
+    except CheckpointError as error:
+        _stderr().print(f"[bold red]{type(error).__name__}[/]", end=" ")
+        _stderr().print(str(error), markup=False, highlight=False)
+        raise SystemExit(exit_code_of(error)) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""What the commands show, as JSON documents first; the tables are drawn from the same documents.
+
+Field names follow Flink's REST API (protocol.md section 20): timestamps are milliseconds since 1970, sizes bytes,
+durations milliseconds, -1 where nothing was reported.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Group
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from tidegate.cli.run import RunOutcome
+from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+
+
+def to_json(document: Any) -> str:
+    return json.dumps(document, indent=2)
+
+
+def checkpoint_document(record: CheckpointRecord) -> dict[str, Any]:
+    latest = record.acknowledged_at or record.failed_at
+    return {
+        "id": record.checkpoint_id,
+        "status": record.status.value,
+        "phase": record.phase.value,
+        "request_id": record.request_id,
+        "trigger_timestamp": _ms(record.triggered_at),
+        "latest_ack_timestamp": _ms(record.acknowledged_at),
+        "completed_timestamp": _ms(record.completed_at),
+        "notified_timestamp": _ms(record.notified_at),
+        "end_to_end_duration": -1 if latest is None else max(0, _ms(latest) - _ms(record.triggered_at)),
+        "num_subtasks": record.num_subtasks,
+        "num_acknowledged_subtasks": record.num_acknowledged,
+        "checkpointed_size": record.checkpointed_size,
+        "state_size": record.state_size,
+        "external_path": record.metadata_path,
+        "failure_timestamp": _ms(record.failed_at),
+        "failure_reason": record.failure_reason.name if record.failure_reason else None,
+        "failure_message": record.failure_message,
+    }
+
+
+def details_document(
+    record: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord], verdicts: Sequence[Verdict]
+) -> dict[str, Any]:
+    return checkpoint_document(record) | {
+        "operators": [
+            {
+                "operator_id": plan.operator_id,
+                "parallelism": plan.parallelism,
+                "max_parallelism": plan.max_parallelism,
+                "subtasks": [
+                    _subtask(subtasks[key]) for key in sorted(subtasks) if key.operator_id == plan.operator_id
+                ],
+            }
+            for plan in record.operators
+        ],
+        "verdicts": [_verdict(verdict) for verdict in verdicts],
+    }
+
+
+def _subtask(known: SubtaskRecord) -> dict[str, Any]:
+    metrics = known.metrics
+    return {
+        "index": known.subtask.subtask_index,
+        "attempt": known.attempt,
+        "ack_timestamp": _ms(known.acknowledged_at),
+        "start_delay": metrics.start_delay,
+        "alignment": {"duration": metrics.alignment_duration, "processed": metrics.processed_bytes},
+        "checkpoint": {"sync": metrics.sync_duration, "async": metrics.async_duration},
+        "rows_in": metrics.rows_in,
+        "rows_out": metrics.rows_out,
+        "state_size": known.snapshot.state_size(),
+        "position": None if known.snapshot.position is None else dict(known.snapshot.position),
+        "handles": [
+            {
+                "kind": handle.kind.value,
+                "path": handle.path,
+                "rows": handle.rows,
+                "bytes": handle.bytes,
+                "sha256": handle.checksum,
+                "created_by": handle.created_by,
+            }
+            for handle in known.snapshot.handles
+        ],
+    }
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "target": verdict.target,
+        "suite": verdict.suite,
+        "success": verdict.success,
+        "evaluated": verdict.evaluated,
+        "failed": verdict.failed,
+        "error": verdict.error,
+        "docs_path": verdict.docs_path,
+        "results": [dict(result) for result in verdict.results],
+    }
+
+
+def run_document(outcome: RunOutcome) -> dict[str, Any]:
+    if outcome.dropped is not None:
+        return {"dropped": outcome.dropped.reason.name, "message": outcome.dropped.message}
+    assert outcome.record is not None
+    sinks = [{"sink": delivered.sink, "rows": delivered.rows} for delivered in outcome.delivered]
+    return checkpoint_document(outcome.record) | {"sinks": sinks}
+
+
+def run_table(document: dict[str, Any]) -> Any:
+    if "dropped" in document:
+        return Text(f"{document['dropped']}: {document['message']}")
+    table = Table("Sink", "Rows", title=f"Checkpoint {document['id']} {document['status']}")
+    for sink in document["sinks"]:
+        table.add_row(sink["sink"], f"{sink['rows']:,}")
+    return table
+
+
+def history_table(documents: list[dict[str, Any]]) -> Table:
+    table = Table(
+        "ID",
+        "Status",
+        "Acknowledged",
+        "Trigger Time",
+        "End to End Duration",
+        "Checkpointed Data Size",
+        "Full Size",
+        "Failure",
+    )
+    for document in documents:
+        table.add_row(
+            str(document["id"]),
+            document["status"] + (f" ({document['phase']})" if document["status"] == "IN_PROGRESS" else ""),
+            f"{document['num_acknowledged_subtasks']}/{document['num_subtasks']}",
+            _time(document["trigger_timestamp"]),
+            _duration(document["end_to_end_duration"]),
+            decimal(document["checkpointed_size"]),
+            decimal(document["state_size"]),
+            document["failure_reason"] or "",
+        )
+    return table
+
+
+def details_tables(document: dict[str, Any]) -> Group:
+    parts: list[Any] = [history_table([document])]
+    if document["failure_message"]:
+        parts.append(Text(document["failure_message"], style="red"))
+    table = Table(
+        "Operator",
+        "Subtask",
+        "Attempt",
+        "Acknowledged",
+        "Sync",
+        "Async",
+        "Rows in",
+        "Rows out",
+        "Full Size",
+        "Files",
+        title="Subtasks",
+    )
+    for operator in document["operators"]:
+        for subtask in operator["subtasks"]:
+            table.add_row(
+                operator["operator_id"],
+                str(subtask["index"]),
+                str(subtask["attempt"]),
+                _time(subtask["ack_timestamp"]),
+                _duration(subtask["checkpoint"]["sync"]),
+                _duration(subtask["checkpoint"]["async"]),
+                _count(subtask["rows_in"]),
+                _count(subtask["rows_out"]),
+                decimal(subtask["state_size"]),
+                "\n".join(f"{handle['path']} {handle['sha256'][:12]}" for handle in subtask["handles"]),
+            )
+    parts.append(table)
+    if document["verdicts"]:
+        verdicts = Table("Target", "Suite", "Verdict", "Failed", "Report", title="Verdicts")
+        for verdict in document["verdicts"]:
+            verdicts.add_row(
+                verdict["target"],
+                verdict["suite"],
+                {True: "passed", False: "failed", None: "error"}[verdict["success"]],
+                f"{verdict['failed']}/{verdict['evaluated']}",
+                verdict["error"] or verdict["docs_path"] or "",
+            )
+        parts.append(verdicts)
+    return Group(*parts)
+
+
+def _ms(at: datetime | None) -> int:
+    return -1 if at is None else round(at.timestamp() * 1000)
+
+
+def _time(milliseconds: int) -> str:
+    if milliseconds < 0:
+        return "n/a"
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _duration(milliseconds: int) -> str:
+    return "n/a" if milliseconds < 0 else f"{milliseconds:,} ms"
+
+
+def _count(count: int) -> str:
+    return "n/a" if count < 0 else f"{count:,}"

@@ -1,0 +1,11 @@
+"""The one place that reads the wall clock."""
+
+from datetime import UTC, datetime
+
+
+class SystemClock:
+    """Milliseconds are enough for the protocol, and what the store and JSON keep alike."""
+
+    def now(self) -> datetime:
+        now = datetime.now(UTC)
+        return now.replace(microsecond=now.microsecond // 1000 * 1000)

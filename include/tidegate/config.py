@@ -1,0 +1,44 @@
+"""How a pipeline's checkpoints behave: Flink's options that make sense here (protocol.md section 21)."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from tidegate.durations import duration
+from tidegate.protocol.errors import PipelineDefinitionError
+
+MAX_MIN_PAUSE = timedelta(days=365)
+MIN_TIMEOUT = timedelta(milliseconds=10)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class CheckpointConfig:
+    """`timeout`: until every subtask must have acknowledged. `min_pause`: from the last success to the next periodic
+    checkpoint. `max_concurrent`: checkpoints in progress at once. `retained`: completed ones whose state is kept.
+    """
+
+    timeout: timedelta
+    min_pause: timedelta
+    max_concurrent: int
+    retained: int
+
+    def __init__(
+        self,
+        timeout: str | timedelta = "10 min",
+        min_pause: str | timedelta = "0 s",
+        max_concurrent: int = 1,
+        retained: int = 1,
+    ) -> None:
+        set_ = object.__setattr__
+        set_(self, "timeout", duration(timeout))
+        set_(self, "min_pause", min(duration(min_pause), MAX_MIN_PAUSE))
+        set_(self, "max_concurrent", max_concurrent)
+        set_(self, "retained", max(retained, 1))  # values <= 0 fall back to 1 (protocol.md section 9)
+        if self.timeout < MIN_TIMEOUT:
+            raise PipelineDefinitionError("CheckpointConfig.timeout must be at least 10 ms.")
+        if self.min_pause < timedelta(0):
+            raise PipelineDefinitionError("CheckpointConfig.min_pause must not be negative.")
+        if max_concurrent != 1:
+            raise PipelineDefinitionError(
+                "CheckpointConfig.max_concurrent must be 1: a scheduled run is one checkpoint, and the next one starts "
+                "from its state."
+            )

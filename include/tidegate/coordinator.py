@@ -1,0 +1,365 @@
+"""The checkpoint coordinator: one method a protocol step, each of them read facts, decide, write.
+
+It keeps nothing between calls. Every step may run twice, late, in another process, or never; what holds is what the
+store's transactions say. Steps that already happened give their first answer again.
+"""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegate.graph import Graph, compile_graph
+from tidegate.pipeline import Pipeline
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Region, StoreTransaction, Validator
+from tidegate.protocol.abort import Abort, decide_abort
+from tidegate.protocol.acknowledge import decide_acknowledgements, garbage_of
+from tidegate.protocol.admission import Admitted, choose_abandoned, choose_overdue
+from tidegate.protocol.errors import (
+    CheckpointDeclinedError,
+    CheckpointError,
+    CheckpointExpiredError,
+    CheckpointNotFoundError,
+    FinalizeError,
+    SinkError,
+    UnknownOutcomeError,
+    ValidationFailedError,
+)
+from tidegate.protocol.finalize import metadata_document, metadata_path, sizes
+from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
+from tidegate.protocol.notify import choose_unnotified, committables
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import (
+    Acknowledgement,
+    AcknowledgeResult,
+    CheckpointRecord,
+    CompactedRun,
+    Snapshot,
+    SubtaskId,
+)
+from tidegate.protocol.restore import choose_obsolete, restore_snapshots
+from tidegate.protocol.retention import choose_subsumed
+from tidegate.protocol.snapshot import SnapshotTask, ended_error, needs_attempt, plan_attempt
+from tidegate.protocol.trigger import Triggered, TriggerOutcome, decide_trigger, pending_checkpoint
+from tidegate.protocol.validate import ValidatedCheckpoint, decide_rejection, needs_validation, permit
+from tidegate.sweeper import Sweeper
+
+log = logging.getLogger("tidegate")
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What one sink made visible with a checkpoint."""
+
+    sink: str
+    checkpoint_id: int
+    rows: int
+
+
+class CheckpointCoordinator:
+    """Drives the checkpoints of one pipeline. Raises subclasses of `CheckpointError` only, and what the ports raise."""
+
+    def __init__(self, pipeline: Pipeline, store: CheckpointStore, storage: CheckpointStorage, clock: Clock) -> None:
+        self.graph: Graph = compile_graph(pipeline)
+        self.pipeline_id = pipeline.name
+        self.config = pipeline.checkpoints
+        self._store = store
+        self._storage = storage
+        self._clock = clock
+        self._sweeper = Sweeper(self.graph, store, storage, clock)
+
+    # -- trigger
+
+    def trigger(self, request_id: str, periodic: bool = False) -> TriggerOutcome:
+        """Record a checkpoint for a request, before anybody is asked to do anything (protocol.md sections 3 and 4).
+
+        First makes up for a notification that a crash cut short, and expires what is overdue.
+        """
+        self._notify_pending()
+        now = self._clock.now()
+        with self._store.transaction(self.pipeline_id) as tx:
+            for record in choose_abandoned(tx.in_progress(), now):
+                self._expire(tx, record)
+            decision = decide_trigger(
+                previous=tx.latest_by_request(request_id),
+                periodic=periodic,
+                in_progress=tx.in_progress(),
+                latest_completed=tx.latest_completed(),
+                max_concurrent=self.config.max_concurrent,
+                min_pause=self.config.min_pause,
+                now=now,
+            )
+            if not isinstance(decision, Admitted):
+                return decision
+            checkpoint_id = tx.next_checkpoint_id()
+            record = pending_checkpoint(
+                pipeline_id=self.pipeline_id,
+                checkpoint_id=checkpoint_id,
+                request_id=request_id,
+                periodic=periodic,
+                operators=self.graph.plan,
+                timeout=self.config.timeout,
+                now=now,
+            )
+            tx.add_pending(record, self.graph.subtasks)
+        return Triggered(checkpoint_id)
+
+    # -- snapshot and acknowledge
+
+    def snapshot(self, checkpoint_id: int, region: Region) -> CheckpointRecord:
+        """Let a region take its part, as a new attempt at whatever is not acknowledged yet; nothing if all is.
+
+        Raises what the region raises; the checkpoint then stays in progress, and a repeated call resumes it.
+        """
+        with self._store.transaction(self.pipeline_id) as tx:
+            record = self._found(tx, checkpoint_id)
+            if not needs_attempt(record):
+                return record
+            tx.begin_attempt(checkpoint_id)
+            restored = self._restored(tx)
+            task = plan_attempt(record, tx.subtasks(checkpoint_id), restored)
+        region.snapshot(task, lambda acks: self.record_acknowledgements(checkpoint_id, acks))
+        record = self.acknowledge(checkpoint_id)
+        if record.phase is Phase.TRIGGERED:
+            raise CheckpointDeclinedError(
+                f"The region of pipeline {self.pipeline_id} returned, but only {record.num_acknowledged} of "
+                f"{record.num_subtasks} subtasks have acknowledged checkpoint {checkpoint_id}. Nothing is lost; repeat it."
+            )
+        self._compact(task, region)
+        return record
+
+    def record_acknowledgements(
+        self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement]
+    ) -> Mapping[SubtaskId, AcknowledgeResult]:
+        """Take reported snapshots (protocol.md section 5.1); files that came with reports that do not count become
+        garbage in the same transaction. The last one moves the checkpoint to ACKNOWLEDGED."""
+        now = self._clock.now()
+        with self._store.transaction(self.pipeline_id) as tx:
+            record = tx.checkpoint(checkpoint_id)
+            if record is not None and choose_overdue([record], now) and record.status is Status.IN_PROGRESS:
+                self._expire(tx, record)
+                record = tx.checkpoint(checkpoint_id)
+            expected = tx.subtasks(checkpoint_id, [acknowledgement.subtask for acknowledgement in acknowledgements])
+            results = decide_acknowledgements(record, expected, acknowledgements)
+            successes = [
+                acknowledgement
+                for acknowledgement, result in zip(acknowledgements, results, strict=True)
+                if result is AcknowledgeResult.SUCCESS
+            ]
+            if successes and tx.record_acknowledgements(checkpoint_id, successes, now) == 0:
+                tx.advance(checkpoint_id, Phase.TRIGGERED, Phase.ACKNOWLEDGED, now)
+            if garbage := garbage_of(checkpoint_id, acknowledgements, results):
+                tx.enqueue_deletions(garbage)
+        return {
+            acknowledgement.subtask: result for acknowledgement, result in zip(acknowledgements, results, strict=True)
+        }
+
+    def acknowledge(self, checkpoint_id: int) -> CheckpointRecord:
+        """One look at the checkpoint; its `phase` says whether all have acknowledged.
+
+        Raises `CheckpointExpiredError` after aborting a checkpoint whose deadline has passed, and
+        `CheckpointNotInProgressError` if it failed otherwise.
+        """
+        now = self._clock.now()
+        with self._store.transaction(self.pipeline_id) as tx:
+            record = self._found(tx, checkpoint_id)
+            if record.status is Status.IN_PROGRESS and choose_overdue([record], now):
+                self._expire(tx, record)
+                record = self._found(tx, checkpoint_id)
+        if record.failure_reason is FailureReason.CHECKPOINT_EXPIRED:
+            raise CheckpointExpiredError(record.failure_message)
+        if record.status is Status.FAILED:
+            raise ended_error(record)
+        return record
+
+    # -- validate
+
+    def validate(self, checkpoint_id: int, validator: Validator) -> ValidatedCheckpoint:
+        """Judge what is staged, before any of it is visible. The first verdicts stand when it is repeated.
+
+        Raises `ValidationFailedError` after aborting the checkpoint: a failed, raised or missing verdict.
+        """
+        with self._store.transaction(self.pipeline_id) as tx:
+            record = self._found(tx, checkpoint_id)
+            if not needs_validation(record):
+                return permit(record)
+            subtasks = tx.subtasks(checkpoint_id)
+        verdicts = list(validator.validate(record, subtasks)) if self.graph.targets else []
+        rejection = decide_rejection(record, self.graph.targets, verdicts)
+        now = self._clock.now()
+        with self._store.transaction(self.pipeline_id) as tx:
+            record = self._found(tx, checkpoint_id)
+            if not needs_validation(record):  # another process was faster; its verdicts stand
+                return permit(record)
+            tx.record_verdicts(checkpoint_id, verdicts)
+            if rejection is None:
+                tx.advance(checkpoint_id, Phase.ACKNOWLEDGED, Phase.VALIDATED, now)
+                record = self._found(tx, checkpoint_id)
+            else:
+                tx.fail(checkpoint_id, FailureReason.VALIDATION_FAILED, rejection, now)
+        if rejection is not None:
+            raise ValidationFailedError(rejection)
+        return permit(record)
+
+    # -- finalize
+
+    def finalize(self, checkpoint_id: int) -> CheckpointRecord:
+        """Complete a validated checkpoint. Raises as `permit` does if it is not validated."""
+        with self._store.transaction(self.pipeline_id) as tx:
+            validated = permit(self._found(tx, checkpoint_id))
+        return self.finalize_validated(validated)
+
+    def finalize_validated(self, validated: ValidatedCheckpoint) -> CheckpointRecord:
+        """Write `_metadata`, then pass the commit point: one transaction (protocol.md section 6).
+
+        If the connection is lost while it commits, looks what became of it; raises `UnknownOutcomeError` if that
+        cannot be seen either. Nothing is deleted in that case, and repeating the step is safe.
+        """
+        checkpoint_id = validated.record.checkpoint_id
+        if validated.record.status in COMMITTED:
+            return validated.record
+        path = self._write_metadata(validated.record)
+        try:
+            self._complete(checkpoint_id, path)
+        except UnknownOutcomeError:
+            log.warning(
+                "Checkpoint %s of %s: the outcome of its commit is unknown; looking.", checkpoint_id, self.pipeline_id
+            )
+        with self._store.transaction(self.pipeline_id) as tx:  # waits for a commit still under way: same row lock
+            record = self._found(tx, checkpoint_id)
+        if record.status not in COMMITTED:
+            raise FinalizeError(
+                f"The commit of checkpoint {checkpoint_id} of pipeline {self.pipeline_id} did not land ({record.status}). "
+                "The previous checkpoint is still the latest and nothing became visible. Repeat the finalize step."
+            )
+        return record
+
+    def _write_metadata(self, record: CheckpointRecord) -> str:
+        with self._store.transaction(self.pipeline_id) as tx:
+            subtasks, verdicts = tx.subtasks(record.checkpoint_id), tx.verdicts(record.checkpoint_id)
+        vertices = {v.operator_id: v.source.describe() for v in self.graph.sources}
+        vertices |= {v.operator_id: v.sink.describe() for v in self.graph.sinks}
+        document = metadata_document(record, subtasks, verdicts, vertices, self._clock.now())
+        path = metadata_path(self.pipeline_id, record.checkpoint_id)
+        self._storage.write(path, json.dumps(document, indent=1).encode())
+        return path
+
+    def _complete(self, checkpoint_id: int, path: str) -> None:
+        """The commit point."""
+        with self._store.transaction(self.pipeline_id) as tx:
+            snapshots = {key: known.snapshot for key, known in tx.subtasks(checkpoint_id).items()}
+            state_size, checkpointed_size = sizes(checkpoint_id, list(snapshots.values()))
+            if not tx.complete(checkpoint_id, self._clock.now(), path, state_size, checkpointed_size):
+                return  # completed or aborted by somebody else meanwhile; the caller looks which
+            if obsolete := choose_obsolete(snapshots, tx.compactions()):
+                tx.remove_compactions([compaction.handle.path for compaction in obsolete])
+            if subsumed := choose_subsumed(tx.retained(), self.config.retained):
+                tx.subsume(subsumed)
+
+    # -- notify
+
+    def notify(self, checkpoint_id: int) -> list[Delivered]:
+        """Commit the sinks of every completed checkpoint up to this one, then work off garbage. Idempotent.
+
+        Returns what this checkpoint delivered, also when it was delivered before.
+        """
+        with self._store.transaction(self.pipeline_id) as tx:
+            record = self._found(tx, checkpoint_id)
+            if record.status not in COMMITTED:
+                raise (
+                    ended_error(record)
+                    if record.status is Status.FAILED
+                    else FinalizeError(
+                        f"Checkpoint {checkpoint_id} of pipeline {self.pipeline_id} has not completed; sinks are told only "
+                        "after the commit point. Run the finalize step first."
+                    )
+                )
+        self._notify_pending(checkpoint_id)
+        self.clean()
+        subtasks = self._store.subtasks(self.pipeline_id, checkpoint_id)
+        return [
+            Delivered(v.name, checkpoint_id, sum(h.rows for h in committables(subtasks, v.operator_id)))
+            for v in self.graph.sinks
+        ]
+
+    def _notify_pending(self, up_to: int | None = None) -> None:
+        with self._store.transaction(self.pipeline_id) as tx:
+            unnotified = choose_unnotified(tx.retained(), up_to)
+        for record in unnotified:
+            self._commit_sinks(record)
+            with self._store.transaction(self.pipeline_id) as tx:
+                tx.mark_notified(record.checkpoint_id, self._clock.now())
+
+    def _commit_sinks(self, record: CheckpointRecord) -> None:
+        subtasks = self._store.subtasks(self.pipeline_id, record.checkpoint_id)
+        sinks = {vertex.operator_id: vertex for vertex in self.graph.sinks}
+        for plan in record.operators:
+            staged = committables(subtasks, plan.operator_id)
+            if plan.operator_id in sinks:
+                sinks[plan.operator_id].sink.commit(record.checkpoint_id, staged)
+            elif staged:
+                raise SinkError(
+                    f"Checkpoint {record.checkpoint_id} of pipeline {self.pipeline_id} completed with rows staged for sink "
+                    f"{plan.operator_id.removesuffix('-sink')!r}, which the pipeline no longer has. They are safe in its "
+                    "staging area. Put the sink back, run the notify step, then remove it."
+                )
+
+    # -- abort and housekeeping
+
+    def abort(self, checkpoint_id: int, reason: FailureReason, message: str) -> CheckpointRecord:
+        """Give a checkpoint up. The first reason stands; a completed checkpoint is left alone (protocol.md section 7)."""
+        with self._store.transaction(self.pipeline_id) as tx:
+            record = self._found(tx, checkpoint_id)
+            if isinstance(decide_abort(record), Abort):
+                tx.fail(checkpoint_id, reason, message, self._clock.now())
+                record = self._found(tx, checkpoint_id)
+        self.clean()
+        return record
+
+    def clean(self) -> None:
+        """Delete what nothing refers to. Errors are logged: garbage waits, it never fails a checkpoint."""
+        try:
+            self._sweeper.sweep()
+            self._sweeper.delete_queued()
+        except CheckpointError as error:
+            log.warning("Cleaning up after pipeline %s is left to the next run: %s", self.pipeline_id, error)
+
+    def _compact(self, task: SnapshotTask, region: Region) -> None:
+        """Merge runs, off the critical path: everything is acknowledged. Used from the next checkpoint on."""
+        try:
+            compactions = region.compact(task.checkpoint_id, task.restored)
+        except CheckpointError as error:
+            log.warning("Compaction of pipeline %s is left to the next run: %s", self.pipeline_id, error)
+            return
+        if compactions:
+            self._record_compactions(task.checkpoint_id, compactions)
+
+    def _record_compactions(self, checkpoint_id: int, compactions: Sequence[CompactedRun]) -> None:
+        """Only while the checkpoint is in progress: once it has ended, its directory is swept, these files included."""
+        with self._store.transaction(self.pipeline_id) as tx:
+            if self._found(tx, checkpoint_id).status is Status.IN_PROGRESS:
+                tx.add_compactions(compactions)
+
+    def _restored(self, tx: StoreTransaction) -> dict[SubtaskId, Snapshot]:
+        latest = tx.latest_completed()
+        known = {} if latest is None else tx.subtasks(latest.checkpoint_id)
+        snapshots = {key: subtask.snapshot for key, subtask in known.items()}
+        return restore_snapshots(latest, snapshots, self.graph.plan, tx.compactions())
+
+    def _expire(self, tx: StoreTransaction, record: CheckpointRecord) -> None:
+        message = (
+            f"Checkpoint {record.checkpoint_id} of pipeline {self.pipeline_id} did not get past {record.phase} by its "
+            f"deadline {record.deadline:%Y-%m-%d %H:%M:%S} UTC ({record.num_acknowledged} of {record.num_subtasks} subtasks "
+            "had acknowledged). "
+            "Committed data is untouched. If the work is sound but slow, raise CheckpointConfig(timeout=…)."
+        )
+        tx.fail(record.checkpoint_id, FailureReason.CHECKPOINT_EXPIRED, message, self._clock.now())
+
+    def _found(self, tx: StoreTransaction, checkpoint_id: int) -> CheckpointRecord:
+        record = tx.checkpoint(checkpoint_id)
+        if record is None:
+            raise CheckpointNotFoundError(
+                f"Pipeline {self.pipeline_id} has no checkpoint {checkpoint_id} in this database. Check the id with "
+                f"`tidegate checkpoints {self.pipeline_id}` and that TIDEGATE_DATABASE_URL names the right database."
+            )
+        return record

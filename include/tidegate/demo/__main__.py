@@ -1,0 +1,61 @@
+"""`python -m tidegate.demo`: the demonstration, and the commands `up`, `down` and `deliver`."""
+
+import signal
+import sys
+
+import typer
+from rich.console import Console
+
+from tidegate.demo import run
+from tidegate.demo.place import Place
+from tidegate.protocol.errors import CheckpointError
+
+app = typer.Typer(help="Tidegate's demonstration.", add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.callback(invoke_without_command=True)
+def demo(context: typer.Context) -> None:
+    """Five DAG runs on real data, compared with a batch computation."""
+    if context.invoked_subcommand is None and not run.demonstrate(_place(), _console()):
+        raise typer.Exit(1)
+
+
+@app.command()
+def up() -> None:
+    """Start Airflow and Postgres and leave them running."""
+    run.up(_place(), _console())
+
+
+@app.command()
+def down() -> None:
+    """Stop Airflow and Postgres, whoever started them."""
+    run.down(_place(), _console())
+
+
+@app.command()
+def deliver() -> None:
+    """Lay out a year of flights and weather for the pipeline to read."""
+    run.deliver(_place(), _console())
+
+
+def _console() -> Console:
+    """As wide as the terminal; where there is none (a log), wide enough for the tables."""
+    return Console(width=None if sys.stdout.isatty() else 110)
+
+
+def _place() -> Place:
+    return Place.of(run.project())
+
+
+def main() -> None:
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, lambda number, frame: sys.exit(128 + number))  # so that what was started is stopped
+    try:
+        app()
+    except CheckpointError as error:
+        Console(stderr=True).print(f"{type(error).__name__}: {error}", style="red", markup=False, soft_wrap=True)
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    main()

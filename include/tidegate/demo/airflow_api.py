@@ -1,0 +1,121 @@
+"""A small client of Airflow's REST API: what the demonstration and the end-to-end tests ask of a running Airflow.
+
+Tokens are fetched when needed and never written down. Waiting is bounded and reports what it sees.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+
+from tidegate.protocol.errors import CheckpointError
+
+#: Seconds between two looks at something that changes.
+INTERVAL = 0.3
+FINISHED = frozenset({"success", "failed"})
+
+
+class AirflowApiError(CheckpointError):
+    """Airflow refused a request, or did not reach the state that was waited for."""
+
+
+class AirflowApi:
+    """Airflow's API at `url` (such as `http://127.0.0.1:8080`) with one user's rights."""
+
+    def __init__(self, url: str, user: str, password: str) -> None:
+        self.url = url
+        self._credentials = {"username": user, "password": password}
+        self._client = httpx.Client(base_url=url, timeout=30.0)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def call(self, method: str, path: str, **arguments: Any) -> Any:
+        """One request below `/api/v2`, its answer as JSON. Raises `AirflowApiError` on any but a good one."""
+        if "authorization" not in self._client.headers:
+            self._login()
+        answer = self._client.request(method, f"/api/v2{path}", **arguments)
+        if answer.status_code == httpx.codes.UNAUTHORIZED:
+            self._login()
+            answer = self._client.request(method, f"/api/v2{path}", **arguments)
+        if answer.is_error:
+            raise AirflowApiError(f"Airflow answered {answer.status_code} to {method} {path}: {answer.text[:500]}")
+        return answer.json() if answer.content else None
+
+    def _login(self) -> None:
+        answer = self._client.post("/auth/token", json=self._credentials)
+        if answer.is_error:
+            raise AirflowApiError(f"Airflow at {self.url} refused to log in: {answer.status_code} {answer.text[:200]}")
+        self._client.headers["authorization"] = f"Bearer {answer.json()['access_token']}"
+
+    def health(self) -> dict[str, str]:
+        """The status of each component, such as `{"scheduler": "healthy"}`; empty while the server does not answer."""
+        try:
+            answer = self._client.get("/api/v2/monitor/health")
+            return {name: part["status"] for name, part in answer.json().items()} if answer.is_success else {}
+        except (httpx.TransportError, ValueError):
+            return {}
+
+    def wait_for_dag(self, dag_id: str, timeout: float = 90.0) -> None:
+        """Until the DAG is parsed and unpaused. Raises `AirflowApiError` with Airflow's import errors when it is not."""
+        deadline = time.monotonic() + timeout
+        while dag_id not in {dag["dag_id"] for dag in self.call("GET", "/dags")["dags"]}:
+            if time.monotonic() > deadline:
+                errors = [error["stack_trace"] for error in self.call("GET", "/importErrors")["import_errors"]]
+                raise AirflowApiError(
+                    "\n".join([f"Airflow did not find the DAG {dag_id!r} in {timeout:.0f} s.", *errors])
+                )
+            time.sleep(INTERVAL)
+        self.call("PATCH", f"/dags/{dag_id}", json={"is_paused": False})
+
+    def trigger(self, dag_id: str, run_id: str | None = None, conf: dict[str, Any] | None = None) -> str:
+        """Start a DAG run and return its run id."""
+        body: dict[str, Any] = {"logical_date": None, "conf": conf or {}}
+        if run_id is not None:
+            body["dag_run_id"] = run_id
+        return str(self.call("POST", f"/dags/{dag_id}/dagRuns", json=body)["dag_run_id"])
+
+    def state(self, dag_id: str, run_id: str) -> str:
+        return str(self.call("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
+
+    def wait(
+        self, dag_id: str, run_id: str, timeout: float = 300.0, watch: Callable[[dict[str, Any]], None] | None = None
+    ) -> str:
+        """Until the DAG run has ended: `success` or `failed`. `watch` is shown the task instances at every look."""
+        deadline = time.monotonic() + timeout
+        while True:
+            state = self.state(dag_id, run_id)
+            if watch is not None:
+                watch(self.tasks(dag_id, run_id))
+            if state in FINISHED:
+                return state
+            if time.monotonic() > deadline:
+                tasks = {name: task["state"] for name, task in self.tasks(dag_id, run_id).items()}
+                raise AirflowApiError(
+                    f"DAG run {run_id} of {dag_id} is {state} after {timeout:.0f} s; its tasks: {tasks}"
+                )
+            time.sleep(INTERVAL)
+
+    def tasks(self, dag_id: str, run_id: str) -> dict[str, Any]:
+        """The DAG run's task instances by task id, as Airflow describes them (`state`, `try_number`, `duration`, …)."""
+        instances = self.call("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"]
+        return {instance["task_id"]: instance for instance in instances}
+
+    def log(self, dag_id: str, run_id: str, task_id: str, attempt: int = 1) -> str:
+        """The log of one try, as text."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{attempt}"
+        content = self.call("GET", path, params={"full_content": "true"}, headers={"accept": "application/json"})[
+            "content"
+        ]
+        return "\n".join(line if isinstance(line, str) else str(line.get("event", line)) for line in content)
+
+    def links(self, dag_id: str, run_id: str, task_id: str) -> dict[str, str | None]:
+        """The task's extra links by name."""
+        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/links"
+        return dict(self.call("GET", path)["extra_links"])
+
+    def clear(self, dag_id: str, run_id: str, only_failed: bool = False) -> None:
+        """Run the tasks of a finished DAG run again."""
+        body = {"dry_run": False, "only_failed": only_failed}
+        self.call("POST", f"/dags/{dag_id}/dagRuns/{run_id}/clear", json=body)

@@ -1,0 +1,87 @@
+"""The settings of a local Airflow, as environment variables: pure, so that they can be read and tested in one place."""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """What Airflow's components share and nobody else may know; `port` is where its API server listens."""
+
+    fernet_key: str
+    secret_key: str
+    jwt_secret: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Directories and files of a local Airflow."""
+
+    airflow_home: Path
+    dags: Path
+    plugins: Path
+    password_file: Path
+
+
+def airflow_environment(
+    inherited: Mapping[str, str],
+    places: Places,
+    secrets: Secrets,
+    metadata_url: str,
+    tidegate_url: str,
+    parallelism: int,
+    extra: Mapping[str, str],
+) -> dict[str, str]:
+    """The whole environment of the components. Airflow's own variables are set here or in `extra`, never inherited.
+
+    The port is needed three times: tasks reach the API server by `EXECUTION_API_SERVER_URL`, which does not follow
+    `API__PORT`. The idle sleep bounds how long a task waits for the one before it.
+    """
+    url = f"http://127.0.0.1:{secrets.port}"
+    ours = {
+        "AIRFLOW_HOME": places.airflow_home,
+        "AIRFLOW__API__BASE_URL": url,
+        "AIRFLOW__API__HOST": "127.0.0.1",
+        "AIRFLOW__API__PORT": secrets.port,
+        "AIRFLOW__API__SECRET_KEY": secrets.secret_key,
+        "AIRFLOW__API__WORKERS": 1,
+        "AIRFLOW__API_AUTH__JWT_SECRET": secrets.jwt_secret,
+        "AIRFLOW__CORE__DAGS_FOLDER": places.dags,
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        "AIRFLOW__CORE__FERNET_KEY": secrets.fernet_key,
+        "AIRFLOW__CORE__LOAD_EXAMPLES": False,
+        "AIRFLOW__CORE__PARALLELISM": parallelism,
+        "AIRFLOW__CORE__PLUGINS_FOLDER": places.plugins,
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": places.password_file,
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": metadata_url,
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": 0.1,
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        "AIRFLOW_CONN_TIDEGATE_DEFAULT": postgres_connection(tidegate_url),
+        # The interpreter's own scripts first, so that what tasks start is of this installation.
+        "PATH": f"{Path(sys.executable).parent}:{inherited.get('PATH', '')}",
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    kept = {name: value for name, value in inherited.items() if not name.startswith("AIRFLOW")}
+    return kept | {name: str(value) for name, value in ours.items()} | dict(extra)
+
+
+def postgres_connection(url: str) -> str:
+    """A database URL as an Airflow connection in JSON form, in which no character needs escaping."""
+    parts = urlsplit(url)
+    return json.dumps(
+        {
+            "conn_type": "postgres",
+            "host": parts.hostname,
+            "port": parts.port,
+            "login": unquote(parts.username or ""),
+            "password": unquote(parts.password or ""),
+            "schema": parts.path.lstrip("/"),
+        }
+    )

@@ -1,0 +1,68 @@
+"""The same tables computed at once, by plain Spark over all files, to compare with what the checkpoints delivered.
+
+Nothing of the pipeline is used but the two schemas, so that a mistake in it cannot hide in here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegate.demo.flights import FLIGHTS, WEATHER
+from tidegate.demo.place import TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HOUR = ["origin", "time_hour"]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Rows of a table beside those of the batch computation: how many, and how many only one of them has."""
+
+    table: str
+    rows: int
+    expected: int
+    missing: int
+    surplus: int
+
+    @property
+    def identical(self) -> bool:
+        return self.rows == self.expected > 0 and self.missing == self.surplus == 0
+
+
+def compute(spark: "SparkSession", landing: Path) -> dict[str, "DataFrame"]:
+    """Every table from the files below `landing`."""
+    from pyspark.sql import functions as F  # pyspark is heavy, and only the end of the demonstration needs it
+
+    reader = spark.read.option("header", "true").option("nullValue", "NA")
+    departures = reader.schema(FLIGHTS).csv(str(landing / "flights")).where("dep_delay IS NOT NULL").cache()
+    weather = reader.schema(WEATHER).csv(str(landing / "weather"))
+    count, minutes = F.count("*").alias("flights"), F.sum("dep_delay").alias("minutes")
+    carriers = departures.groupBy("carrier").agg(count, minutes, F.max("dep_delay").alias("worst"))
+    hours = departures.groupBy(HOUR).agg(count, minutes).join(weather, HOUR, "full_outer")
+    return {
+        "departures": departures,
+        "carrier_delays": carriers,
+        "delay_by_weather": hours.select(*HOUR, "flights", "minutes", "temp", "precip", "visib").fillna(
+            0, ["flights", "minutes"]
+        ),
+    }
+
+
+def compare(spark: "SparkSession", tables: Path, expected: Mapping[str, "DataFrame"]) -> list[Comparison]:
+    """Each table below `tables` with what it should hold, row for row, repeated rows counted."""
+    comparisons = []
+    for name, wanted in expected.items():
+        found = spark.read.parquet(str(tables / TABLES[name])).select(wanted.columns)
+        comparisons.append(
+            Comparison(
+                name,
+                found.count(),
+                wanted.count(),
+                missing=wanted.exceptAll(found).count(),
+                surplus=found.exceptAll(wanted).count(),
+            )
+        )
+    return comparisons

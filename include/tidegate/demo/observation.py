@@ -1,0 +1,73 @@
+"""What the world looks like between two DAG runs: tables as readers see them, positions and state as they are kept.
+
+Two observations that are equal mean that nothing changed, down to the last byte.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from tidegate.demo.place import TABLES
+from tidegate.ports import CheckpointStore
+from tidegate.protocol.records import HandleKind, StateHandle
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """How much there is of something, and a digest of all of it."""
+
+    amount: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """`tables` in rows, `positions` of the sources in files read, `state` of the operators in rows kept in runs."""
+
+    tables: dict[str, Content]
+    positions: dict[str, Content]
+    state: dict[str, Content]
+
+
+def observe(store: CheckpointStore, pipeline_id: str, home: Path) -> Observation:
+    """What readers see below `home`, and what the next checkpoint would start from."""
+    positions: dict[str, list[StateHandle]] = {}
+    state: dict[str, list[StateHandle]] = {}
+    with store.transaction(pipeline_id) as transaction:
+        latest = transaction.latest_completed()
+        subtasks = transaction.subtasks(latest.checkpoint_id) if latest else {}
+    for subtask in sorted(subtasks):
+        for handle in subtasks[subtask].snapshot.handles:
+            if handle.kind is HandleKind.POSITION:
+                positions.setdefault(subtask.operator_id, []).append(handle)
+            elif handle.kind is HandleKind.RUN:
+                state.setdefault(subtask.operator_id, []).append(handle)
+    return Observation(
+        {name: _table(home / "tables" / path) for name, path in TABLES.items()},
+        {name: _handles(handles) for name, handles in positions.items()},
+        {name: _handles(handles) for name, handles in state.items()},
+    )
+
+
+def _handles(handles: list[StateHandle]) -> Content:
+    recorded = "".join(f"{handle.path} {handle.checksum}\n" for handle in handles)
+    return Content(sum(handle.rows for handle in handles), sha256(recorded.encode()).hexdigest())
+
+
+def _table(directory: Path) -> Content:
+    import pyarrow.parquet as pq  # heavy, and the demonstration should say something before it is loaded
+
+    digest, rows = sha256(), 0
+    for file in _visible(directory):
+        digest.update(f"{file.relative_to(directory)}\n".encode())
+        digest.update(file.read_bytes())
+        rows += pq.read_metadata(file).num_rows
+    return Content(rows, digest.hexdigest())
+
+
+def _visible(directory: Path) -> Iterator[Path]:
+    """The files a reader of the directory opens: nothing whose path has a part beginning with `_` or a dot."""
+    for file in sorted(directory.rglob("*.parquet")):
+        if not any(part.startswith(("_", ".")) for part in file.relative_to(directory).parts):
+            yield file

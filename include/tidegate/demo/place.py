@@ -1,0 +1,47 @@
+"""Where the demonstration keeps things, below the project's `.tidegate/demo`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate.demo.stack import LocalStack
+
+#: Where readers of each table look, below `tables/`.
+TABLES = {
+    "departures": "departures",
+    "carrier_delays": "carrier_delays/current",
+    "delay_by_weather": "delay_by_weather/current",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`project` has the DAGs; `home` is the pipeline's TIDEGATE_HOME, so `tidegate` finds the same things there."""
+
+    project: Path
+    home: Path
+
+    @classmethod
+    def of(cls, project: Path) -> "Place":
+        return cls(project, project / ".tidegate" / "demo")
+
+    @property
+    def landing(self) -> Path:
+        return self.home / "landing"
+
+    @property
+    def tables(self) -> Path:
+        return self.home / "tables"
+
+    @property
+    def reports(self) -> Path:
+        return self.home / ".tidegate" / "docs"
+
+    def stack(self, environment: Mapping[str, str] | None = None) -> LocalStack:
+        """Its Postgres lies where `tidegate` looks for an embedded one, so history can be read when it is stopped."""
+        return LocalStack(
+            self.home / ".tidegate",
+            dags=self.project / "dags",
+            plugins=self.project / "plugins",
+            environment={"TIDEGATE_HOME": str(self.home), **(environment or {})},
+        )

@@ -1,0 +1,160 @@
+"""How the demonstration shows what it sees: lines, tables and one verdict. It looks at nothing itself."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.filesize import decimal
+from rich.markup import escape
+from rich.table import Table
+
+from tidegate.demo.observation import Content, Observation
+from tidegate.demo.place import Place
+from tidegate.demo.stack import USER, LocalStack
+from tidegate.protocol.records import CheckpointRecord, Verdict
+
+if TYPE_CHECKING:
+    from tidegate.demo.batch import Comparison
+
+STEPS = ("trigger", "snapshot", "acknowledge", "validate", "finalize", "notify", "abort")
+_STYLES = {
+    "success": "green",
+    "failed": "red",
+    "upstream_failed": "red dim",
+    "skipped": "dim",
+    "running": "yellow",
+    "deferred": "yellow",
+    "up_for_retry": "magenta",
+}
+#: Shown of the rows that failed an expectation; the report has more.
+ROWS, COLUMNS = 3, 4
+
+
+def chapter(console: Console, name: str, what: str) -> None:
+    console.print()
+    console.rule(f"[bold]{name}", align="left")
+    console.print(f"{what[0].upper()}{what[1:]}.", markup=False)
+
+
+def steps(tasks: Mapping[str, Mapping[str, Any]]) -> str:
+    """One line with the DAG run's tasks and where each is."""
+    shown = []
+    for name in STEPS:
+        state = tasks.get(name, {}).get("state") or "waiting"
+        word = name if state == "success" else f"{name} {state}"
+        shown.append(f"[{_STYLES.get(state, 'dim')}]{word}[/]")
+    return " · ".join(shown)
+
+
+def completed(console: Console, record: CheckpointRecord, seen: Observation, attempts: int = 1) -> None:
+    assert record.completed_at is not None
+    seconds = (record.completed_at - record.triggered_at).total_seconds()
+    console.print(
+        f"Checkpoint {record.checkpoint_id} [green]{record.status}[/]: {record.num_acknowledged} of {record.num_subtasks} "
+        f"subtasks acknowledged{f' in {attempts} attempts' if attempts > 1 else ''}, {decimal(record.checkpointed_size)} "
+        f"written, {decimal(record.state_size)} referred to, {seconds:.1f} s."
+    )
+    table = Table("What readers see", "Rows", "What the next run starts from", "")
+    kept = [(f"source {name}", f"{content.amount:,} files read") for name, content in seen.positions.items()]
+    kept += [(f"state {name}", f"{content.amount:,} rows in runs") for name, content in seen.state.items()]
+    rows = [(name, f"{content.amount:,}") for name, content in seen.tables.items()]
+    for index in range(max(len(rows), len(kept))):
+        table.add_row(
+            *(rows[index] if index < len(rows) else ("", "")), *(kept[index] if index < len(kept) else ("", ""))
+        )
+    console.print(table)
+
+
+def stopped(console: Console, record: CheckpointRecord, verdicts: Sequence[Verdict], reports: Path) -> None:
+    """Why validation refused a checkpoint: the expectations that failed, and rows they failed on."""
+    reason = record.failure_reason.name if record.failure_reason else ""
+    console.print(
+        f"Checkpoint {record.checkpoint_id} [red]{record.status}[/] {reason}. {escape(record.failure_message or '')}"
+    )
+    table = Table("Target", "Expectation", "Rows", "Such as", title="Expectations that failed")
+    for verdict in verdicts:
+        for result in verdict.results:
+            if not result["success"]:
+                table.add_row(
+                    verdict.target,
+                    escape(f"{result['type'].removeprefix('expect_')}\n{_pairs(result['kwargs'])}"),
+                    _share(result["unexpected_count"], result["element_count"]),
+                    escape(
+                        "\n".join(_row(row, result["kwargs"].get("column")) for row in result["unexpected_rows"][:ROWS])
+                    ),
+                )
+    console.print(table)
+    for page in sorted({verdict.docs_path for verdict in verdicts if verdict.docs_path}):
+        console.print(f"Report: {reports / page}", soft_wrap=True)
+
+
+def _share(unexpected: int | None, of: int | None) -> str:
+    return "" if unexpected is None or of is None else f"{unexpected:,} of {of:,}"
+
+
+def _row(row: Mapping[str, Any], column: str | None) -> str:
+    """The value that was not expected, then what tells which row it is in."""
+    ordered = sorted(row.items(), key=lambda item: item[0] != column)
+    return _pairs(dict(ordered[:COLUMNS]))
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in values.items())
+
+
+def unchanged(console: Console, before: Observation, after: Observation) -> None:
+    table = Table("", "Before", "After", "", title="What the stopped checkpoint changed")
+    for kind in ("tables", "positions", "state"):
+        old: dict[str, Content] = getattr(before, kind)
+        new: dict[str, Content] = getattr(after, kind)
+        for name in sorted(old.keys() | new.keys()):
+            same = old.get(name) == new.get(name)
+            table.add_row(
+                f"{kind}: {name}",
+                _content(old.get(name)),
+                _content(new.get(name)),
+                "[green]unchanged" if same else "[red]CHANGED",
+            )
+    console.print(table)
+
+
+def _content(content: Content | None) -> str:
+    return "nothing" if content is None else f"{content.amount:,} ({content.digest[:8]})"
+
+
+def killed(console: Console, pid: int, seen: CheckpointRecord) -> None:
+    console.print(
+        f"[magenta]SIGKILL[/] to Spark (process {pid}) while checkpoint {seen.checkpoint_id} had {seen.num_acknowledged} of "
+        f"{seen.num_subtasks} subtasks acknowledged. Airflow retries the task."
+    )
+
+
+def compared(console: Console, comparisons: Sequence["Comparison"]) -> None:
+    table = Table("Table", "Rows delivered", "Rows computed", "Missing", "Surplus", "")
+    for comparison in comparisons:
+        figures = (comparison.rows, comparison.expected, comparison.missing, comparison.surplus)
+        word = "[green]identical" if comparison.identical else "[red]DIFFERENT"
+        table.add_row(comparison.table, *(f"{figure:,}" for figure in figures), word)
+    console.print(table)
+
+
+def verdict(console: Console, identical: bool, seconds: float) -> None:
+    console.print()
+    if identical:
+        console.print(
+            f"[bold green]Every table equals the batch computation, row for row.[/] {_minutes(seconds)}. "
+            "`make up` shows the five DAG runs in the browser."
+        )
+    else:
+        console.print(f"[bold red]The tables differ from the batch computation.[/] {_minutes(seconds)}.")
+
+
+def _minutes(seconds: float) -> str:
+    return f"{int(seconds // 60)} min {seconds % 60:.0f} s"
+
+
+def running(console: Console, stack: LocalStack, place: Place) -> None:
+    console.print(f"Airflow: {stack.url}   user: {USER}   password: in {stack.password_file}", soft_wrap=True)
+    console.print(f"History: TIDEGATE_HOME={place.home} .venv/bin/tidegate checkpoints flight_delays", soft_wrap=True)
+    console.print("Stop it with: make down")

@@ -1,0 +1,249 @@
+"""The story that `make demo` tells: five DAG runs on real data, one bad file, one killed Spark, one comparison.
+
+What happens is decided by Airflow and the pipeline; this file delivers the data, does the damage, and looks. How what
+it sees is shown is in `report`.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from tidegate.demo import report
+from tidegate.demo.airflow_api import AirflowApi
+from tidegate.demo.data import Deliveries
+from tidegate.demo.flights import pipeline
+from tidegate.demo.observation import Observation, observe
+from tidegate.demo.place import Place
+from tidegate.demo.sabotage import kill_spark_in_snapshot
+from tidegate.demo.stack import LocalStack
+from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.records import CheckpointRecord
+from tidegate.spark.java import find_java
+
+if TYPE_CHECKING:
+    from tidegate.demo.batch import Comparison
+    from tidegate.postgres.store import PostgresCheckpointStore
+
+
+class DemonstrationError(CheckpointError):
+    """Something did not happen as it must."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What arrives before a DAG run: positions in the sorted days of each source, the last one excluded.
+
+    Weather is first ten days behind the flights, then ten days ahead, so hours meet across checkpoints both ways.
+    """
+
+    flights: tuple[int, int]
+    weather: tuple[int, int]
+
+
+#: Seconds; a checkpoint ends after ten minutes by its own deadline, and there is more to a DAG run than that.
+RUN_TIMEOUT = 1800.0
+
+BATCHES = (
+    Batch((0, 120), (0, 110)),
+    Batch((120, 210), (110, 220)),
+    Batch((210, 300), (220, 290)),
+    Batch((300, 365), (290, 364)),
+)
+
+
+class Demonstration:
+    """Five DAG runs on a stack that runs. Each method is a chapter and raises if it does not go as told."""
+
+    def __init__(self, place: Place, stack: LocalStack, api: AirflowApi, console: Console) -> None:
+        from tidegate.assembly import open_store
+
+        self.place = place
+        self.stack = stack
+        self.api = api
+        self.console = console
+        self.store: PostgresCheckpointStore = open_store(stack.database_url)
+        self.deliveries = Deliveries(place.landing)
+
+    def run(self) -> Sequence["Comparison"]:
+        """All of it, in order."""
+        self.api.wait_for_dag(pipeline.name)
+        self.good("first", BATCHES[0])
+        self.good("second", BATCHES[1])
+        mistaken = self.bad("mistaken", BATCHES[2])
+        self.corrected("corrected", mistaken)
+        self.killed("killed", BATCHES[3])
+        return self.compared()
+
+    def good(self, run_id: str, batch: Batch) -> None:
+        report.chapter(self.console, run_id, self._deliver(batch))
+        self._finish(run_id, "success")
+        report.completed(self.console, self._record(run_id), self._observe())
+
+    def bad(self, run_id: str, batch: Batch) -> date:
+        """One of the files has delays in seconds. Returns its day."""
+        day = self.deliveries.days("flights")[batch.flights[0] + 7]
+        delivered = self._deliver(batch)
+        file = self.deliveries.deliver_in_seconds(day)
+        report.chapter(self.console, run_id, f"{delivered}, but in {file.name} the delays are in seconds")
+        before = self._observe()
+        self._finish(run_id, "failed")
+        record = self._record(run_id)
+        _must(record.status is Status.FAILED, f"Checkpoint {record.checkpoint_id} is {record.status}, not FAILED.")
+        verdicts = self.store.verdicts(pipeline.name, record.checkpoint_id)
+        report.stopped(self.console, record, verdicts, self.place.reports)
+        after = self._observe()
+        report.unchanged(self.console, before, after)
+        _must(before == after, "The failed checkpoint changed something.")
+        return day
+
+    def corrected(self, run_id: str, mistaken: date) -> None:
+        self.deliveries.deliver("flights", [mistaken])
+        report.chapter(self.console, run_id, f"the same files, with flights-{mistaken}.csv corrected")
+        self._finish(run_id, "success")
+        report.completed(self.console, self._record(run_id), self._observe())
+
+    def killed(self, run_id: str, batch: Batch) -> None:
+        delivered = self._deliver(batch)
+        report.chapter(self.console, run_id, f"{delivered}, and Spark is killed in the middle of the snapshot")
+        self.api.trigger(pipeline.name, run_id)
+        with self.console.status("Waiting for the snapshot to be under way"):
+            pid, seen = kill_spark_in_snapshot(
+                self.store, pipeline.name, f"{pipeline.name}/{run_id}", self.stack.sessions()
+            )
+        report.killed(self.console, pid, seen)
+        self._finish(run_id, "success", triggered=True)
+        attempts = int(self.api.tasks(pipeline.name, run_id)["snapshot"]["try_number"])
+        _must(attempts == 2, f"The snapshot took {attempts} attempts, not 2.")
+        record = self._record(run_id)
+        _must(record.checkpoint_id == seen.checkpoint_id, "The retry did not resume the checkpoint.")
+        report.completed(self.console, record, self._observe(), attempts)
+
+    def compared(self) -> Sequence["Comparison"]:
+        """Every table beside the batch computation."""
+        from tidegate.demo.batch import compare, compute
+        from tidegate.spark.session import SparkSettings, open_session
+
+        report.chapter(self.console, "comparison", "the same tables computed at once, by plain Spark over all files")
+        with self.console.status("Comparing row by row"):
+            with _errors_into(self.stack.logs / "comparison.log"):
+                spark = open_session(SparkSettings.local())
+            try:
+                comparisons = compare(spark, self.place.tables, compute(spark, self.place.landing))
+            finally:
+                spark.stop()
+        report.compared(self.console, comparisons)
+        return comparisons
+
+    def _deliver(self, batch: Batch) -> str:
+        words = []
+        for source, (first, end) in (("flights", batch.flights), ("weather", batch.weather)):
+            days = self.deliveries.days(source)[first:end]
+            self.deliveries.deliver(source, days)
+            words.append(f"{len(days)} days of {source} ({self.deliveries.rows(source, days):,} rows)")
+        return " and ".join(words)
+
+    def _finish(self, run_id: str, expected: str, triggered: bool = False) -> None:
+        if not triggered:
+            self.api.trigger(pipeline.name, run_id)
+        with self.console.status("") as status:
+            state = self.api.wait(
+                pipeline.name, run_id, timeout=RUN_TIMEOUT, watch=lambda tasks: status.update(report.steps(tasks))
+            )
+        self.console.print(report.steps(self.api.tasks(pipeline.name, run_id)))
+        _must(state == expected, f"DAG run {run_id!r} ended as {state}, not {expected}. Logs: {self.stack.logs.parent}")
+
+    def _record(self, run_id: str) -> CheckpointRecord:
+        request = f"{pipeline.name}/{run_id}"
+        return next(record for record in self.store.history(pipeline.name, 10) if record.request_id == request)
+
+    def _observe(self) -> Observation:
+        return observe(self.store, pipeline.name, self.place.home)
+
+
+@contextmanager
+def _errors_into(log: Path) -> Iterator[None]:
+    """Send what this process, and any it starts, writes to standard error to a file: Spark greets with six warnings."""
+    kept = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _must(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise DemonstrationError(otherwise)
+
+
+def demonstrate(place: Place, console: Console) -> bool:
+    """Run the demonstration on a stack of its own, from nothing, and stop that. Whether all tables were identical."""
+    began = time.monotonic()
+    stack = place.stack({"AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False"})  # only the DAG runs that are told of here
+    stack.stop()
+    shutil.rmtree(place.home, ignore_errors=True)
+    try:
+        start(stack, console)
+        with closing(stack.api()) as api:
+            comparisons = Demonstration(place, stack, api, console).run()
+    finally:
+        with console.status("Stopping Airflow and Postgres"):
+            stack.stop()
+    identical = all(comparison.identical for comparison in comparisons)
+    report.verdict(console, identical, time.monotonic() - began)
+    return identical
+
+
+def start(stack: LocalStack, console: Console) -> None:
+    """Start the stack and say what is being waited for. Raises `ConfigurationError` where Spark would find no Java."""
+    find_java()
+    began = time.monotonic()
+    with console.status("") as status:
+        show: Callable[[str], None] = status.update
+        stack.start(show)
+    console.print(f"Airflow and Postgres run on this machine ({time.monotonic() - began:.0f} s): {stack.url}")
+
+
+def up(place: Place, console: Console) -> None:
+    """Leave the stack running, with the demonstration's history if there is one, else with the whole year to read."""
+    stack = place.stack()
+    if stack.is_running():
+        console.print(f"Already running: {stack.url}")
+    else:
+        start(stack, console)
+    if not place.landing.exists():
+        deliver(place, console)
+    report.running(console, stack, place)
+
+
+def deliver(place: Place, console: Console) -> None:
+    """Lay out the whole year."""
+    deliveries = Deliveries(place.landing)
+    for source in ("flights", "weather"):
+        days = deliveries.deliver(source, deliveries.days(source))
+        console.print(f"{days} files of {source} are in {place.landing / source}")
+
+
+def down(place: Place, console: Console) -> None:
+    """Stop the stack, whoever started it. Data and history stay."""
+    place.stack().stop()
+    console.print("Airflow and Postgres are stopped. `make up` starts them again where they were.")
+
+
+def project() -> Path:
+    """The directory with the DAGs, where `make` runs. Raises `DemonstrationError`."""
+    here = Path.cwd()
+    if not (here / "dags" / "flight_delays.py").exists():
+        raise DemonstrationError(f"{here} is not Tidegate's directory: it has no dags/flight_delays.py. Change to it.")
+    return here

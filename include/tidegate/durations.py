@@ -1,0 +1,30 @@
+"""Durations as people write them: `10 min`, `0 s`, `500 ms`, `1 h 30 min`."""
+
+import re
+from datetime import timedelta
+
+from tidegate.protocol.errors import PipelineDefinitionError
+
+_UNITS = {
+    "ms": timedelta(milliseconds=1),
+    "s": timedelta(seconds=1),
+    "min": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+}
+_PART = re.compile(r"\s*(\d+)\s*(ms|s|min|h|d)\b")
+
+
+def duration(text: str | timedelta) -> timedelta:
+    """Parse a duration. Raises `PipelineDefinitionError` with the accepted form."""
+    if isinstance(text, timedelta):
+        return text
+    total, at = timedelta(), 0
+    while match := _PART.match(text, at):
+        total += int(match[1]) * _UNITS[match[2]]
+        at = match.end()
+    if at == 0 or text[at:].strip():
+        raise PipelineDefinitionError(
+            f"{text!r} is not a duration. Write a whole number and a unit (ms, s, min, h, d), such as '10 min'."
+        )
+    return total

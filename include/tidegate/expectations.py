@@ -1,0 +1,37 @@
+"""What staged data must satisfy, declared without importing Great Expectations (DAG files are parsed often).
+
+An `Expectation` is Great Expectations' own JSON form, so any of its expectations can be named, also custom ones.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.protocol.errors import PipelineDefinitionError
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """`type` is Great Expectations' snake_case name, such as `expect_column_values_to_not_be_null`."""
+
+    type: str
+    kwargs: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationSuite:
+    """A named, non-empty list of expectations."""
+
+    name: str
+    expectations: tuple[Expectation, ...]
+
+
+def expect(type_: str, **kwargs: Any) -> Expectation:
+    """`expect("column_values_to_be_between", column="minutes", min_value=0)`; the `expect_` prefix may be left out."""
+    return Expectation(type_ if type_.startswith("expect_") else f"expect_{type_}", tuple(kwargs.items()))
+
+
+def suite(name: str, *expectations: Expectation) -> ExpectationSuite:
+    """A suite. Raises `PipelineDefinitionError` when empty: a suite that expects nothing would pass anything."""
+    if not expectations:
+        raise PipelineDefinitionError(f"Expectation suite {name!r} is empty and would pass anything. Add an expect(…).")
+    return ExpectationSuite(name, expectations)

@@ -1,0 +1,197 @@
+"""A pipeline checked as a whole and put in order: what the coordinator plans by and a region executes.
+
+`compile_graph` is where every mistake that can be seen without data is reported, with the name of the vertex.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+
+from tidegate.pipeline import CheckVertex, KeyedVertex, Pipeline, SinkVertex, SourceVertex, Stream, Vertex
+from tidegate.ports import SinkInput
+from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.records import OperatorPlan, SubtaskId
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A valid pipeline, each kind of vertex upstream before downstream."""
+
+    pipeline: Pipeline
+    sources: tuple[SourceVertex, ...]
+    keyed: tuple[KeyedVertex, ...]
+    sinks: tuple[SinkVertex, ...]
+    checks: tuple[CheckVertex, ...]
+
+    @property
+    def operators(self) -> tuple[KeyedVertex | SinkVertex, ...]:
+        """What runs on Spark, upstream before downstream."""
+        return (*self.keyed, *self.sinks)
+
+    @cached_property
+    def plan(self) -> tuple[OperatorPlan, ...]:
+        """Every operator that must acknowledge, with its number of subtasks."""
+        p, g = self.pipeline.parallelism, self.pipeline.max_parallelism
+        splits = tuple(OperatorPlan(vertex.operator_id, vertex.source.num_splits(), g) for vertex in self.sources)
+        return splits + tuple(OperatorPlan(vertex.operator_id, p, g) for vertex in self.operators)
+
+    @cached_property
+    def subtasks(self) -> tuple[SubtaskId, ...]:
+        return tuple(SubtaskId(plan.operator_id, index) for plan in self.plan for index in range(plan.parallelism))
+
+    @cached_property
+    def targets(self) -> tuple[str, ...]:
+        """What a checkpoint's data is judged by: one verdict is expected of each."""
+        states = tuple(f"state:{vertex.name}" for vertex in self.keyed if vertex.expect)
+        sinks = tuple(f"sink:{vertex.name}" for vertex in self.sinks if vertex.expect)
+        return states + sinks + tuple(f"check:{vertex.name}" for vertex in self.checks)
+
+    def sink(self, name: str) -> SinkVertex:
+        return next(vertex for vertex in self.sinks if vertex.name == name)
+
+    def downstream(self, name: str) -> tuple[KeyedVertex | SinkVertex, ...]:
+        return tuple(vertex for vertex in self.operators if name in (s.origin for s in inputs_of(vertex)))
+
+
+def inputs_of(vertex: Vertex) -> tuple[Stream, ...]:
+    match vertex:
+        case KeyedVertex():
+            return vertex.inputs
+        case SinkVertex():
+            return (vertex.input,)
+        case SourceVertex() | CheckVertex():
+            return ()
+
+
+def compile_graph(pipeline: Pipeline) -> Graph:
+    """Check a pipeline and order it. Raises `PipelineDefinitionError`."""
+    _check_names(pipeline)
+    origins = {v.name: v for v in pipeline.vertices if isinstance(v, SourceVertex | KeyedVertex)}
+    for vertex in pipeline.vertices:
+        _check_vertex(pipeline, vertex, origins)
+    ordered = _topological(pipeline)
+    _check_feedback(pipeline)
+    return Graph(
+        pipeline,
+        tuple(v for v in ordered if isinstance(v, SourceVertex)),
+        tuple(v for v in ordered if isinstance(v, KeyedVertex)),
+        tuple(v for v in ordered if isinstance(v, SinkVertex)),
+        tuple(v for v in ordered if isinstance(v, CheckVertex)),
+    )
+
+
+def _check_names(pipeline: Pipeline) -> None:
+    _check_name("pipeline", pipeline.name)
+    seen: set[tuple[bool, str]] = set()
+    for vertex in pipeline.vertices:
+        _check_name(_kind(vertex), vertex.name)
+        place = (isinstance(vertex, SinkVertex | CheckVertex), vertex.name)
+        if place in seen:
+            raise PipelineDefinitionError(
+                f"Pipeline {pipeline.name!r} has two vertices named {vertex.name!r}. Sources and operators need names of "
+                "their own, and so do sinks and checks, because their state and files are found by it."
+            )
+        seen.add(place)
+    if not any(isinstance(vertex, SourceVertex) for vertex in pipeline.vertices):
+        raise PipelineDefinitionError(f"Pipeline {pipeline.name!r} has no source. Add one with pipeline.source(…).")
+
+
+def _check_name(kind: str, name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise PipelineDefinitionError(
+            f"{name!r} is not a legal {kind} name: use lower-case letters, digits and underscores, starting with a "
+            "letter, at most 63. Names become directories and identify state."
+        )
+
+
+def _kind(vertex: Vertex) -> str:
+    return type(vertex).__name__.removesuffix("Vertex").lower().replace("keyed", "operator")
+
+
+def _check_vertex(pipeline: Pipeline, vertex: Vertex, origins: Mapping[str, Vertex]) -> None:
+    where = f"{_kind(vertex)} {vertex.name!r} of pipeline {pipeline.name!r}"
+    for stream in inputs_of(vertex):
+        if stream.pipeline is not pipeline:
+            raise PipelineDefinitionError(f"The {where} reads a stream of another pipeline, {stream.pipeline.name!r}.")
+        if stream.origin not in origins:
+            raise PipelineDefinitionError(f"The {where} reads {stream.origin!r}, which is not a source or operator.")
+    match vertex:
+        case KeyedVertex():
+            _check_keyed(where, vertex)
+        case SinkVertex():
+            _check_sink(where, vertex, origins)
+        case CheckVertex():
+            names = {v.name for v in pipeline.vertices if isinstance(v, SinkVertex)}
+            if unknown := sorted(set(vertex.sinks) - names):
+                raise PipelineDefinitionError(f"The {where} compares unknown sinks: {', '.join(unknown)}.")
+        case SourceVertex():
+            if vertex.source.num_splits() < 1:
+                raise PipelineDefinitionError(f"The {where} has no split; it needs at least one.")
+
+
+def _check_keyed(where: str, vertex: KeyedVertex) -> None:
+    if not vertex.key or len(set(vertex.key)) != len(vertex.key):
+        raise PipelineDefinitionError(f"The key of {where} must name at least one column, and none twice.")
+    if not vertex.inputs:
+        raise PipelineDefinitionError(f"The {where} has no input.")
+    if vertex.update is None and not vertex.aggregates:
+        raise PipelineDefinitionError(f"The {where} declares no aggregate, such as flights=count().")
+    clashes = {name for name, _ in vertex.aggregates} & set(vertex.key)
+    reserved = {name for name, _ in vertex.aggregates if name.startswith("_")}
+    if clashes or reserved:
+        raise PipelineDefinitionError(
+            f"Aggregates of {where} cannot be called {', '.join(sorted(clashes | reserved))}: key columns keep their "
+            "names, and a leading underscore is reserved."
+        )
+
+
+def _check_sink(where: str, vertex: SinkVertex, origins: Mapping[str, Vertex]) -> None:
+    if vertex.sink.input is not SinkInput.CURRENT:
+        return
+    if vertex.input.transforms or not isinstance(origins[vertex.input.origin], KeyedVertex):
+        raise PipelineDefinitionError(
+            f"The {where} keeps the current row of each key, so it must follow a keyed operator directly. Move the "
+            "transform in front of the operator, or let the sink append."
+        )
+
+
+def _topological(pipeline: Pipeline) -> list[Vertex]:
+    sorter: TopologicalSorter[tuple[bool, str]] = TopologicalSorter()
+    by_place = {(isinstance(v, SinkVertex | CheckVertex), v.name): v for v in pipeline.vertices}
+    for place, vertex in by_place.items():
+        sorter.add(place, *((False, stream.origin) for stream in inputs_of(vertex)))
+    try:
+        return [by_place[place] for place in sorter.static_order()]
+    except CycleError as error:
+        names = " -> ".join(name for _, name in error.args[1])
+        raise PipelineDefinitionError(
+            f"Pipeline {pipeline.name!r} has a cycle: {names}. An operator cannot read what follows from its own output."
+        ) from error
+
+
+def _check_feedback(pipeline: Pipeline) -> None:
+    """A sink that writes where a source reads is a cycle too, through the file system; and sinks do not share places."""
+    sources = {_place(v.source.describe()): v.name for v in pipeline.vertices if isinstance(v, SourceVertex)}
+    sinks: dict[str, str] = {}
+    for vertex in pipeline.vertices:
+        if isinstance(vertex, SinkVertex) and (place := _place(vertex.sink.describe())):
+            for read, source in sources.items():
+                if read and (place == read or place.startswith(read + "/")):
+                    raise PipelineDefinitionError(
+                        f"Pipeline {pipeline.name!r} has a cycle: sink {vertex.name!r} writes to {place!r}, where source "
+                        f"{source!r} reads. Give the sink a directory of its own."
+                    )
+            if place in sinks:
+                raise PipelineDefinitionError(
+                    f"Sinks {sinks[place]!r} and {vertex.name!r} of pipeline {pipeline.name!r} both write to {place!r}. "
+                    "Each commits as a whole, so give each a directory of its own."
+                )
+            sinks[place] = vertex.name
+
+
+def _place(description: Mapping[str, object]) -> str:
+    return str(description.get("path", "")).rstrip("/")

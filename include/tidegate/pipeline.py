@@ -1,0 +1,180 @@
+"""What a user writes: a `Pipeline` of sources, keyed operators and sinks.
+
+A pipeline is a description. Building it imports neither Spark nor Airflow and touches no file; `graph.compile_graph`
+checks it as a whole, and a region executes it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidegate.aggregates import Aggregate
+from tidegate.config import CheckpointConfig
+from tidegate.expectations import ExpectationSuite
+from tidegate.ports import Sink, Source
+from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.keygroups import MAX_PARALLELISM_LIMIT
+
+Transform = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stream:
+    """Rows of one vertex of the graph, after some stateless transforms (lazy, fused by Spark)."""
+
+    pipeline: "Pipeline"
+    origin: str
+    output: str = "rows"
+    transforms: tuple[Transform, ...] = ()
+
+    def transform(self, function: Transform) -> "Stream":
+        """Apply `function(DataFrame) -> DataFrame`. It must be stateless: it sees one checkpoint's rows at a time."""
+        return replace(self, transforms=(*self.transforms, function))
+
+    def key_by(self, *columns: str) -> "KeyedStream":
+        """Partition by key; null is a key like any other."""
+        return KeyedStream(self, columns)
+
+    def sink(self, name: str, sink: Sink, expect: ExpectationSuite | None = None) -> None:
+        """Deliver the rows exactly once, judged by `expect` on what is staged, before any of it is visible."""
+        self.pipeline.add(SinkVertex(name, self, sink, expect))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyedStream:
+    stream: Stream
+    key: tuple[str, ...]
+
+    def aggregate(self, name: str, /, *, expect: ExpectationSuite | None = None, **aggregates: Aggregate) -> Stream:
+        """Keep declared aggregates per key; the stream carries the new row of every key that changed.
+
+        `expect` judges the operator's whole state at every checkpoint, not only what changed.
+        """
+        vertex = KeyedVertex(name, (self.stream,), self.key, expect=expect, aggregates=tuple(aggregates.items()))
+        return self.stream.pipeline.add(vertex)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceVertex:
+    name: str
+    source: Source
+
+    @property
+    def operator_id(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyedVertex:
+    """A keyed operator: either `aggregates`, or `update` with the DDL of its state rows (key columns included)."""
+
+    name: str
+    inputs: tuple[Stream, ...]
+    key: tuple[str, ...]
+    expect: ExpectationSuite | None = None
+    aggregates: tuple[tuple[str, Aggregate], ...] = ()
+    update: Callable[..., Any] | None = None
+    state: str | None = None
+
+    @property
+    def operator_id(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SinkVertex:
+    name: str
+    input: Stream
+    sink: Sink
+    expect: ExpectationSuite | None = None
+
+    @property
+    def operator_id(self) -> str:
+        """Not a legal vertex name, so that a sink may carry the name of the operator it delivers."""
+        return f"{self.name}-sink"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CheckVertex:
+    """A judgement across several sinks: `query` makes one DataFrame of their staged rows, `expect` judges it."""
+
+    name: str
+    sinks: tuple[str, ...]
+    query: Callable[..., Any]
+    expect: ExpectationSuite
+
+
+Vertex = SourceVertex | KeyedVertex | SinkVertex | CheckVertex
+
+
+class Pipeline:
+    """A named graph of sources, keyed operators and sinks whose positions, state and output move together.
+
+    `parallelism` is the number of subtasks of each keyed operator and sink; `max_parallelism` the number of key
+    groups, which is fixed for the life of the state. Raises `PipelineDefinitionError` where the definition is wrong.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        parallelism: int = 2,
+        max_parallelism: int = 128,
+        checkpoints: CheckpointConfig | None = None,
+    ) -> None:
+        if not 1 <= parallelism <= max_parallelism <= MAX_PARALLELISM_LIMIT:
+            raise PipelineDefinitionError(
+                f"Pipeline {name!r}: parallelism {parallelism} and max_parallelism {max_parallelism} must satisfy "
+                f"1 <= parallelism <= max_parallelism <= {MAX_PARALLELISM_LIMIT}."
+            )
+        self.name = name
+        self.parallelism = parallelism
+        self.max_parallelism = max_parallelism
+        self.checkpoints = checkpoints or CheckpointConfig()
+        self.vertices: list[Vertex] = []
+
+    def add(self, vertex: Vertex) -> Stream:
+        """Add a vertex and return the stream that leaves it. The other methods are the convenient way."""
+        self.vertices.append(vertex)
+        return Stream(self, vertex.name)
+
+    def source(self, name: str, source: Source) -> Stream:
+        """Read a replayable input."""
+        stream = self.add(SourceVertex(name, source))
+        quarantine: Sink | None = getattr(source, "quarantine", None)
+        if quarantine is not None:
+            self.add(SinkVertex(f"{name}_quarantine", replace(stream, output="malformed"), quarantine))
+        return stream
+
+    def keyed(
+        self,
+        name: str,
+        *,
+        inputs: Sequence[Stream],
+        key: Sequence[str],
+        state: str,
+        expect: ExpectationSuite | None = None,
+    ) -> Callable[[Callable[..., Any]], Stream]:
+        """Decorate `update(*batches, state) -> rows to upsert`, all Spark DataFrames.
+
+        One batch per input, in order, with this checkpoint's rows; `state` has the rows of the batches' keys only.
+        What is returned has the columns of `state` (DDL, key included), at most one row a key, and optionally a
+        boolean `_delete` column whose true rows remove their key. Untouched keys keep their row. The function must be
+        deterministic: a retry runs it again on the same rows.
+        """
+
+        def decorate(update: Callable[..., Any]) -> Stream:
+            vertex = KeyedVertex(name, tuple(inputs), tuple(key), expect=expect, update=update, state=state)
+            return self.add(vertex)
+
+        return decorate
+
+    def check(
+        self, name: str, *, sinks: Sequence[str], expect: ExpectationSuite
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Decorate `query(*staged) -> DataFrame` over the staged rows of several sinks, judged together by `expect`."""
+
+        def decorate(query: Callable[..., Any]) -> Callable[..., Any]:
+            self.add(CheckVertex(name, tuple(sinks), query, expect))
+            return query
+
+        return decorate

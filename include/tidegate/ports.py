@@ -1,0 +1,306 @@
+"""The contracts between the coordinator and the world: what each adapter must give, and what it need not.
+
+An adapter makes no decision about safety; those are taken in `tidegate.protocol` from the facts an adapter reports.
+Third-party types appear as `Any` so that importing this file costs nothing at DAG parse.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.lifecycle import Phase
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import (
+    Acknowledgement,
+    AcknowledgeResult,
+    CheckpointRecord,
+    CompactedRun,
+    Deletion,
+    Snapshot,
+    StateHandle,
+    SubtaskId,
+    SubtaskRecord,
+    Verdict,
+)
+from tidegate.protocol.snapshot import SnapshotTask
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """The wall clock, timezone-aware UTC."""
+        ...
+
+
+class StoreTransaction(Protocol):
+    """One transaction on one pipeline, serialised with every other transaction on it (protocol.md section 1: all
+    coordinator changes happen under one lock). Reads see the transaction's own writes. Methods that move a checkpoint
+    answer False when it was not where they expected it: the race was lost and nothing was changed.
+    """
+
+    # -- facts
+    def checkpoint(self, checkpoint_id: int) -> CheckpointRecord | None: ...
+    def latest_by_request(self, request_id: str) -> CheckpointRecord | None:
+        """The newest checkpoint that this request asked for."""
+        ...
+
+    def in_progress(self) -> list[CheckpointRecord]:
+        """Oldest first."""
+        ...
+
+    def retained(self) -> list[CheckpointRecord]:
+        """Checkpoints with status COMPLETED, oldest first."""
+        ...
+
+    def latest_completed(self) -> CheckpointRecord | None: ...
+    def subtasks(
+        self, checkpoint_id: int, only: Iterable[SubtaskId] | None = None
+    ) -> dict[SubtaskId, SubtaskRecord]: ...
+    def verdicts(self, checkpoint_id: int) -> list[Verdict]: ...
+    def compactions(self) -> list[CompactedRun]: ...
+
+    # -- writes
+    def next_checkpoint_id(self) -> int:
+        """Strictly increasing per pipeline, starting at 1, never given twice even if this transaction rolls back is
+        not required: an id counts only once its checkpoint is recorded."""
+        ...
+
+    def add_pending(self, record: CheckpointRecord, subtasks: Sequence[SubtaskId]) -> None:
+        """Record a checkpoint and its expected subtasks, all with attempt 0."""
+        ...
+
+    def begin_attempt(self, checkpoint_id: int) -> int:
+        """Give every subtask that has not acknowledged the next attempt number, and return it."""
+        ...
+
+    def record_acknowledgements(
+        self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], at: datetime
+    ) -> int:
+        """Store snapshots of subtasks that have not acknowledged yet; returns how many subtasks still have not."""
+        ...
+
+    def advance(self, checkpoint_id: int, before: Phase, after: Phase, at: datetime) -> bool:
+        """Move an IN_PROGRESS checkpoint from one phase to the next."""
+        ...
+
+    def record_verdicts(self, checkpoint_id: int, verdicts: Sequence[Verdict]) -> None:
+        """Replace the checkpoint's verdicts."""
+        ...
+
+    def complete(
+        self, checkpoint_id: int, at: datetime, metadata_path: str, state_size: int, checkpointed_size: int
+    ) -> bool:
+        """IN_PROGRESS/VALIDATED -> COMPLETED. Committing this transaction is the commit point."""
+        ...
+
+    def fail(self, checkpoint_id: int, reason: FailureReason, message: str, at: datetime) -> bool:
+        """IN_PROGRESS -> FAILED, and enqueue for deletion what only this checkpoint refers to (see `release`)."""
+        ...
+
+    def subsume(self, checkpoint_ids: Sequence[int]) -> None:
+        """COMPLETED -> SUBSUMED, and enqueue for deletion what no live checkpoint refers to any more (see `release`).
+
+        Live references are the handles of the subtasks of checkpoints that are IN_PROGRESS or COMPLETED, and those of
+        compacted runs. What was referred to by the checkpoints that leave and by nothing live is garbage: `STAGED`
+        handles go to the queue under owner `sink:<operator_id>`, all others under `storage`, and a `metadata_path`
+        under `storage`.
+        """
+        ...
+
+    def mark_notified(self, checkpoint_id: int, at: datetime) -> None: ...
+    def add_compactions(self, compactions: Sequence[CompactedRun]) -> None: ...
+    def remove_compactions(self, paths: Sequence[str]) -> None:
+        """Forget compacted runs by the path of their handle; a file that nothing live refers to is enqueued."""
+        ...
+
+    # -- garbage
+    def enqueue_deletions(self, deletions: Sequence[Deletion]) -> None: ...
+    def pending_deletions(self, limit: int) -> list[Deletion]:
+        """Oldest first; none that something live refers to."""
+        ...
+
+    def remove_deletions(self, deletions: Sequence[Deletion]) -> None: ...
+    def mark_discarded(self) -> None:
+        """SUBSUMED -> DISCARDED for those with nothing left in the deletion queue."""
+        ...
+
+    def unswept(self) -> list[CheckpointRecord]:
+        """Ended checkpoints whose directories may still hold files of crashed or superseded attempts."""
+        ...
+
+    def mark_swept(self, checkpoint_ids: Sequence[int]) -> None: ...
+    def live_paths(self, checkpoint_id: int) -> set[Deletion]:
+        """(owner, path) of everything live that this checkpoint created, its metadata included."""
+        ...
+
+
+class CheckpointStore(Protocol):
+    """Durable record of checkpoints. After `transaction` exits normally, everything in it is durable; after it raises,
+    nothing is, except after `UnknownOutcomeError`: then read again to find out. `StoreUnavailableError` means that
+    nothing happened.
+    """
+
+    def transaction(self, pipeline_id: str) -> AbstractContextManager[StoreTransaction]: ...
+    def pipelines(self) -> list[str]: ...
+    def checkpoint(self, pipeline_id: str, checkpoint_id: int) -> CheckpointRecord | None: ...
+    def history(self, pipeline_id: str, limit: int) -> list[CheckpointRecord]:
+        """Newest first."""
+        ...
+
+    def subtasks(self, pipeline_id: str, checkpoint_id: int) -> dict[SubtaskId, SubtaskRecord]: ...
+    def verdicts(self, pipeline_id: str, checkpoint_id: int) -> list[Verdict]: ...
+    def wait_for_change(self, pipeline_id: str, timeout: float) -> bool:
+        """Block until something about the pipeline was committed (True) or `timeout` seconds passed (False)."""
+        ...
+
+
+class CheckpointStorage(Protocol):
+    """Where state lies. Paths are relative to `url` and never leave it. What was written is read back at once, whole.
+
+    Raises `StorageError` (cannot), `StateIntegrityError` (missing or damaged).
+    """
+
+    url: str
+
+    def write(self, path: str, content: bytes) -> None:
+        """All or nothing; replaces."""
+        ...
+
+    def read(self, path: str) -> bytes: ...
+    def list(self, prefix: str) -> list[str]:
+        """All files below a directory, at any depth, as paths that `read` takes; none if it does not exist."""
+        ...
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Missing files are fine; directories left empty are removed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A bounded, replayable piece of data in a channel: a reference, never the rows (design.md section 1).
+
+    `reference` is JSON that only the source understands: a list of files, an offset range.
+    """
+
+    split: int
+    reference: Mapping[str, Any]
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceContext:
+    """What a source split needs to record its position: where, under which name, and as part of which checkpoint."""
+
+    storage: CheckpointStorage
+    checkpoint_id: int
+    prefix: str  # path prefix, unique to this subtask and attempt, below which it may write
+
+
+class Source(Protocol):
+    """A replayable input. It keeps nothing in memory between calls: its position is in the snapshots."""
+
+    schema: str  # Spark DDL of the rows
+
+    def num_splits(self) -> int: ...
+    def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
+        """What has arrived since `restored`, within the source's limit, and the snapshot that says it was read.
+
+        Raises `SourceChangedError` if what was read before is no longer what it was.
+        """
+        ...
+
+    def replay(
+        self, split: int, restored: Snapshot | None, taken: Snapshot, storage: CheckpointStorage
+    ) -> Segment | None:
+        """The segment between two snapshots, the same that `poll` gave when it made `taken`."""
+        ...
+
+    def read(self, spark: Any, segments: Sequence[Segment], output: str = "rows") -> Any:
+        """A lazy DataFrame over the segments, in the source's schema; `output` may be `malformed` where it is kept."""
+        ...
+
+    def explain(self, error: BaseException, segments: Sequence[Segment]) -> CheckpointError | None:
+        """What to raise instead of an error of Spark, if it comes from reading these segments: Spark reads late, in the
+        middle of somebody else's job."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """JSON for the checkpoint's metadata: class and options, no secrets."""
+        ...
+
+
+class SinkInput(StrEnum):
+    CHANGES = "CHANGES"  # the rows this checkpoint produced
+    CURRENT = "CURRENT"  # every current row of the operator's state, whenever a subtask's part of it changed
+
+
+@dataclass(frozen=True, slots=True)
+class StageContext:
+    """Names what one subtask's attempt stages, so that no other attempt, Spark retry or speculation can collide."""
+
+    checkpoint_id: int
+    subtask_index: int
+    attempt: int
+    unique: str  # differs for every execution
+
+
+class SinkWriter(Protocol):
+    """Runs on executors: picklable, importing only the standard library, numpy, pyarrow and `tidegate.state`."""
+
+    def stage(self, rows: Any, context: StageContext) -> list[StateHandle]:
+        """Write a `pyarrow.Table` where no reader sees it; STAGED handles, paths relative to the sink's root."""
+        ...
+
+
+class Sink(Protocol):
+    """A transactional output: staged during the snapshot, made visible by `commit` after the checkpoint completed."""
+
+    input: SinkInput
+
+    def writer(self) -> SinkWriter: ...
+    def read_staged(self, spark: Any, staged: Sequence[StateHandle]) -> Any:
+        """A DataFrame over staged (not yet visible) files; None if there are none, whose columns only the stream knows."""
+        ...
+
+    def commit(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> None:
+        """Make the staged rows visible, all at once. Idempotent: it will be repeated after crashes."""
+        ...
+
+    def staged_paths(self, checkpoint_id: int) -> list[str]:
+        """Everything that any attempt of this checkpoint left in staging, acknowledged or not."""
+        ...
+
+    def discard(self, paths: Sequence[str]) -> None:
+        """Delete staged files; never rows that readers see. Missing ones are fine."""
+        ...
+
+    def describe(self) -> dict[str, Any]: ...
+
+
+Acknowledge = Callable[[Sequence[Acknowledgement]], Mapping[SubtaskId, AcknowledgeResult]]
+
+
+class Region(Protocol):
+    """Executes a pipeline's operators: on Spark in production, in process for the protocol's own tests."""
+
+    def snapshot(self, task: SnapshotTask, acknowledge: Acknowledge) -> None:
+        """Take the cut: acknowledge source splits first, in one call, then operators as they finish."""
+        ...
+
+    def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> list[CompactedRun]:
+        """Merge runs where there are too many; an empty list when there is nothing worth doing."""
+        ...
+
+    def frame(self, target: str, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
+        """What a verdict's `target` is about, as a DataFrame: staged rows, state, or a check's own query over them."""
+        ...
+
+
+class Validator(Protocol):
+    def validate(self, checkpoint: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Sequence[Verdict]:
+        """Judge every target that has a suite. An error while judging is a verdict with `success` None, not raised."""
+        ...

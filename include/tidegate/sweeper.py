@@ -1,0 +1,75 @@
+"""Works off garbage: files of crashed and superseded attempts, and files whose last reference went.
+
+Always in this order: list what is there, then ask in a transaction what is live, then delete the rest. An ended
+checkpoint can gain no reference any more, so nothing that was listed can become live in between.
+"""
+
+from datetime import datetime
+
+from tidegate.graph import Graph
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
+from tidegate.protocol.finalize import directory
+from tidegate.protocol.records import Deletion
+from tidegate.protocol.retention import choose_unreferenced, is_due, is_settled
+
+BATCH = 1000
+
+
+class Sweeper:
+    """Cleans up after one pipeline. Safe to run in several processes at once: deleting twice is fine."""
+
+    def __init__(self, graph: Graph, store: CheckpointStore, storage: CheckpointStorage, clock: Clock) -> None:
+        self._pipeline_id = graph.pipeline.name
+        self._store = store
+        self._storage = storage
+        self._clock = clock
+        self._looked: dict[int, datetime] = {}  # when this process last looked through a checkpoint's directories
+        self._sinks = {f"sink:{vertex.operator_id}": vertex.sink for vertex in graph.sinks}
+
+    def sweep(self) -> None:
+        """Delete what ended checkpoints left in their directories and staging areas and nothing live refers to."""
+        now = self._clock.now()
+        with self._store.transaction(self._pipeline_id) as tx:
+            unswept = tx.unswept()
+        due = [record for record in unswept if is_due(record, self._looked.get(record.checkpoint_id), now)]
+        found = {record.checkpoint_id: self._found(record.checkpoint_id) for record in due}
+        if any(found.values()):
+            with self._store.transaction(self._pipeline_id) as tx:
+                live = {checkpoint_id: tx.live_paths(checkpoint_id) for checkpoint_id, files in found.items() if files}
+            for checkpoint_id, files in found.items():
+                self._delete(choose_unreferenced(files, live.get(checkpoint_id, set())))
+        waiting = {record.checkpoint_id for record in unswept}
+        self._looked = {key: at for key, at in self._looked.items() if key in waiting} | dict.fromkeys(found, now)
+        if settled := [record.checkpoint_id for record in due if is_settled(record, now)]:
+            with self._store.transaction(self._pipeline_id) as tx:
+                tx.mark_swept(settled)
+
+    def delete_queued(self) -> None:
+        """Delete what the queue holds; an entry leaves the queue after its file is gone."""
+        while True:
+            with self._store.transaction(self._pipeline_id) as tx:
+                queued = tx.pending_deletions(BATCH)
+            mine = [deletion for deletion in queued if deletion.owner == "storage" or deletion.owner in self._sinks]
+            if not mine:
+                return
+            self._delete(mine)
+            with self._store.transaction(self._pipeline_id) as tx:
+                tx.remove_deletions(mine)
+                tx.mark_discarded()
+
+    def _found(self, checkpoint_id: int) -> list[Deletion]:
+        paths = self._storage.list(directory(self._pipeline_id, checkpoint_id))
+        found = [Deletion("storage", path) for path in paths]
+        for owner, sink in self._sinks.items():
+            found += [Deletion(owner, path) for path in sink.staged_paths(checkpoint_id)]
+        return found
+
+    def _delete(self, deletions: list[Deletion]) -> None:
+        by_owner: dict[str, list[str]] = {}
+        for deletion in deletions:
+            by_owner.setdefault(deletion.owner, []).append(deletion.path)
+        for owner, paths in by_owner.items():
+            if owner == "storage":
+                self._storage.delete(paths)
+            else:
+                self._sinks[owner].discard(paths)

@@ -1,0 +1,124 @@
+"""The local Airflow: closed to the network, its secrets its owner's, and stoppable by anybody who finds its home."""
+
+import json
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tidegate.demo.airflow_environment import Places, Secrets, airflow_environment, postgres_connection
+from tidegate.demo.stack import LocalStack, StackError
+
+STARTER = """
+import sys, time
+from pathlib import Path
+from tidegate.demo.stack import LocalStack
+home = Path(sys.argv[1])
+LocalStack(home / "stack", dags=home / "dags", plugins=home / "plugins").start()
+print("started", flush=True)
+time.sleep(600)
+"""
+SECRETS = Secrets("fernet", "key", "jwt", 18080)
+
+
+@pytest.fixture
+def home():
+    # Not below pytest's temporary directory: that is private, and as root Postgres runs as another user.
+    directory = Path(tempfile.mkdtemp(prefix="tidegate-stack-"))
+    directory.chmod(0o755)
+    for name in ("dags", "plugins"):
+        directory.joinpath(name).mkdir()
+    yield directory
+    LocalStack(directory / "stack", dags=directory / "dags", plugins=directory / "plugins").stop()
+    shutil.rmtree(directory)
+
+
+@pytest.mark.airflow
+def test_it_survives_its_starter_and_is_stopped_by_another_process(home):
+    starter = subprocess.Popen([sys.executable, "-c", STARTER, str(home)], stdout=subprocess.PIPE, text=True)
+    with starter:
+        try:
+            assert starter.stdout.readline() == "started\n"
+        finally:
+            starter.send_signal(signal.SIGKILL)
+    stack = LocalStack(home / "stack", dags=home / "dags", plugins=home / "plugins")
+    assert stack.is_running()
+    with closing(stack.api()) as api:
+        assert set(api.health().values()) == {"healthy"}
+        assert api.call("GET", "/dags")["dags"] == []
+    members = [process for session in stack.sessions() for process in session.members()]
+    assert len(members) >= 4
+    assert {address for process in members for address in listening(process)} == {"127.0.0.1"}
+    for name in ("password.json", "secrets.json"):
+        assert stat.S_IMODE((home / "stack" / name).stat().st_mode) == 0o600, name
+    database = stack.database_url
+
+    stack.stop()
+
+    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in members)
+    assert not stack.is_running()
+    with pytest.raises(Exception, match="does not run"):
+        _ = stack.database_url
+    assert database not in "".join(path.read_text(errors="replace") for path in stack.logs.iterdir())
+
+
+def listening(process):
+    try:
+        return [c.laddr.ip for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def test_a_stack_that_was_never_started_says_so(tmp_path):
+    stack = LocalStack(tmp_path / "stack", dags=tmp_path, plugins=tmp_path)
+    assert not stack.is_running()
+    stack.stop()
+    with pytest.raises(StackError, match="Run `make up` first"):
+        _ = stack.url
+
+
+def environment(inherited, extra):
+    places = Places(Path("/a/airflow"), Path("/a/dags"), Path("/a/plugins"), Path("/a/password.json"))
+    url = "postgresql+psycopg2://tidegate:pw@127.0.0.1:5432/"
+    return airflow_environment(inherited, places, SECRETS, f"{url}airflow", f"{url}tidegate", 4, extra)
+
+
+def test_another_airflow_in_the_environment_does_not_reach_this_one():
+    theirs = {
+        "AIRFLOW_HOME": "/theirs",
+        "AIRFLOW__CORE__EXECUTOR": "CeleryExecutor",
+        "AIRFLOW_CONN_X": "{}",
+        "LANG": "C",
+    }
+    ours = environment(theirs, {"AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False"})
+    assert ours["AIRFLOW_HOME"] == "/a/airflow"
+    assert ours["AIRFLOW__CORE__EXECUTOR"] == "LocalExecutor"
+    assert "AIRFLOW_CONN_X" not in ours
+    assert ours["LANG"] == "C"
+    assert ours["AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE"] == "False"
+
+
+def test_tasks_are_sent_to_the_port_the_server_listens_on():
+    ours = environment({}, {})
+    assert ours["AIRFLOW__API__PORT"] == "18080"
+    assert ours["AIRFLOW__API__HOST"] == "127.0.0.1"
+    assert ours["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:18080/execution/"
+
+
+def test_a_password_of_any_characters_reaches_the_connection():
+    text = postgres_connection("postgresql+psycopg2://me:p%40ss%2Fw%C3%B6rd%25@127.0.0.1:5432/tidegate")
+    assert json.loads(text) == {
+        "conn_type": "postgres",
+        "host": "127.0.0.1",
+        "port": 5432,
+        "login": "me",
+        "password": "p@ss/wörd%",
+        "schema": "tidegate",
+    }

@@ -1,0 +1,130 @@
+"""The commands as a user runs them: a process of its own, a real database, and its exit code."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from orders import Shop, check_tables
+
+from tidegate.cli.exit_codes import ExitCode
+
+PROJECT = """
+[tool.tidegate.pipelines]
+orders = "shop:pipeline"
+strict = "shop:strict"
+nothing = "shop:home"
+"""
+SHOP = """
+import os
+from pathlib import Path
+from orders import orders_pipeline
+from tidegate import FileSource, ParquetSink, Pipeline, expect, suite
+
+home = Path(os.environ["TIDEGATE_HOME"])
+pipeline = orders_pipeline(home)
+strict = Pipeline("strict")
+rows = strict.source("rows", FileSource("landing", schema="customer string, amount bigint"))
+impossible = suite("s", expect("column_values_to_be_between", column="amount", min_value=1000))
+rows.sink("out", ParquetSink("strict"), expect=impossible)
+"""
+
+
+@pytest.fixture
+def command(tmp_path, postgres_url):
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    (tmp_path / "shop.py").write_text(SHOP)
+    support = Path(__file__).parents[1] / "support"
+    environment = {
+        **os.environ,
+        "TIDEGATE_HOME": str(tmp_path),
+        "TIDEGATE_DATABASE_URL": postgres_url,
+        "TIDEGATE_SPARK_MASTER": "local[2]",
+        "PYTHONPATH": f"{support}:{tmp_path}",
+        "COLUMNS": "200",
+    }
+
+    def run(*arguments, **changes):
+        return subprocess.run(
+            [sys.executable, "-m", "tidegate.cli.main", *arguments],
+            capture_output=True, text=True, cwd=tmp_path, env=environment | changes, timeout=300,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.mark.spark
+def test_a_run_its_history_and_its_details(command, tmp_path):
+    shop = Shop(tmp_path)
+    shop.deliver()
+    first = command("run", "orders", "-o", "json")
+    assert first.returncode == ExitCode.OK, first.stderr
+    document = json.loads(first.stdout)
+    assert (document["id"], document["status"]) == (1, "COMPLETED")
+    assert {sink["sink"] for sink in document["sinks"]} == {"totals_log", "totals", "balance_log", "seen"}
+    check_tables(shop)
+
+    history = json.loads(command("checkpoints", "orders", "-o", "json").stdout)
+    assert [row["id"] for row in history] == [1]
+    assert "COMPLETED" in command("checkpoints", "orders").stdout
+
+    details = json.loads(command("checkpoint", "orders", "1", "-o", "json").stdout)
+    assert sum(len(operator["subtasks"]) for operator in details["operators"]) == details["num_subtasks"]
+    runs = [
+        handle
+        for operator in details["operators"]
+        for subtask in operator["subtasks"]
+        for handle in subtask["handles"]
+        if handle["kind"] == "RUN"
+    ]
+    assert runs
+    for handle in runs:
+        assert (tmp_path / ".tidegate/checkpoints" / handle["path"]).stat().st_size == handle["bytes"]
+    assert "Subtasks" in command("checkpoint", "orders", "1").stdout
+
+
+@pytest.mark.spark
+def test_validation_that_fails_has_an_exit_code_and_leaves_nothing_visible(command, tmp_path):
+    Shop(tmp_path).deliver()
+    result = command("run", "strict")
+    assert result.returncode == ExitCode.VALIDATION_FAILED
+    assert "expect_column_values_to_be_between on amount" in result.stderr
+    assert "Nothing became visible" in result.stderr
+    assert not list((tmp_path / "strict").glob("checkpoint=*"))
+    details = json.loads(command("checkpoint", "strict", "1", "-o", "json").stdout)
+    assert (details["status"], details["failure_reason"]) == ("FAILED", "VALIDATION_FAILED")
+    assert details["verdicts"][0]["success"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changes", "code", "words"),
+    [
+        (["run", "unknown"], {}, ExitCode.NOT_FOUND, "listed: nothing, orders, strict"),
+        (["run", "shop:nothing"], {}, ExitCode.NOT_FOUND, "cannot be loaded"),
+        (["run", "nothing"], {}, ExitCode.NOT_FOUND, "not a tidegate Pipeline"),
+        (["checkpoints", "orders"], {}, ExitCode.NOT_FOUND, "ever requested"),
+        (["checkpoint", "orders", "7"], {}, ExitCode.NOT_FOUND, "has no checkpoint 7"),
+        (["checkpoints", "orders"], {"TIDEGATE_DATABASE_URL": "postgresql://a:geheim@127.0.0.1:1/x"},
+         ExitCode.STORE_UNAVAILABLE, "127.0.0.1"),
+        (["checkpoint", "orders"], {}, ExitCode.USAGE, "Missing argument"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_paragraph_and_an_exit_code(command, arguments, changes, code, words):
+    result = command(*arguments, **changes)
+    assert result.returncode == code, result.stderr
+    assert words in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+    assert "geheim" not in result.stderr + result.stdout
+
+
+def test_the_schema_is_created_and_an_old_one_is_told_what_to_do(command, postgres_server):
+    postgres_server.create_database("unmigrated")
+    url = {"TIDEGATE_DATABASE_URL": postgres_server.url("unmigrated")}
+    refused = command("checkpoints", "orders", **url)
+    assert refused.returncode == ExitCode.USAGE
+    assert "tidegate db upgrade" in refused.stderr
+    for _ in range(2):
+        assert command("db", "upgrade", **url).returncode == ExitCode.OK
+    assert command("checkpoints", "orders", **url).returncode == ExitCode.NOT_FOUND

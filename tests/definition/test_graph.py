@@ -1,0 +1,210 @@
+"""Mistakes in a pipeline's definition: each found without data, named, and told what to do about."""
+
+import re
+
+import pytest
+from worlds import MemorySink, SplitSource
+
+from tidegate import CheckpointConfig, Pipeline, count, expect, max_, suite, sum_
+from tidegate.graph import compile_graph
+from tidegate.pipeline import KeyedVertex, SinkVertex, Stream
+from tidegate.ports import SinkInput
+from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.records import SubtaskId
+
+
+class Somewhere(MemorySink):
+    def __init__(self, path="tables/x", input_=SinkInput.CHANGES):
+        super().__init__()
+        self.path = path
+        self.input = input_
+
+    def describe(self):
+        return {"type": "Somewhere", "path": self.path}
+
+
+class Landing(SplitSource):
+    quarantine = None
+
+    def describe(self):
+        return {"type": "Landing", "path": "landing/flights"}
+
+
+@pytest.fixture
+def pipeline():
+    return Pipeline("delays", parallelism=2, max_parallelism=16)
+
+
+def refused(pipeline, words):
+    return pytest.raises(PipelineDefinitionError, match=re.escape(words))
+
+
+def test_subtasks_are_the_splits_and_the_slices_of_operators_and_sinks(pipeline):
+    flights = pipeline.source("flights", SplitSource(3))
+    carriers = flights.key_by("carrier").aggregate("carriers", flights=count(), minutes=sum_("delay"))
+    carriers.sink("carriers", Somewhere())
+    graph = compile_graph(pipeline)
+    assert graph.subtasks == tuple(
+        SubtaskId(operator, index)
+        for operator, parallelism in [("flights", 3), ("carriers", 2), ("carriers-sink", 2)]
+        for index in range(parallelism)
+    )
+
+
+def test_operators_are_put_upstream_first_in_whatever_order_they_were_written(pipeline):
+    second = KeyedVertex("second", (Stream(pipeline, "first"),), ("k",), aggregates=(("n", count()),))
+    first = KeyedVertex("first", (Stream(pipeline, "src"),), ("k",), aggregates=(("n", count()),))
+    pipeline.add(second)
+    pipeline.add(first)
+    pipeline.source("src", SplitSource())
+    assert [vertex.name for vertex in compile_graph(pipeline).keyed] == ["first", "second"]
+
+
+def test_one_verdict_is_expected_of_everything_that_has_a_suite(pipeline):
+    rows = suite("rows", expect("column_to_exist", column="k"))
+    stream = pipeline.source("src", SplitSource())
+    counts = stream.key_by("k").aggregate("counts", expect=rows, n=count())
+    counts.sink("judged", Somewhere("tables/a"), expect=rows)
+    counts.sink("unjudged", Somewhere("tables/b"))
+    pipeline.check("agree", sinks=["judged", "unjudged"], expect=rows)(lambda a, b: a)
+    assert compile_graph(pipeline).targets == ("state:counts", "sink:judged", "check:agree")
+
+
+@pytest.mark.parametrize("name", ["", "Flights", "1st", "a b", "a/b", "..", "a" * 64, "é", "a-sink"])
+def test_a_name_that_cannot_be_a_directory_is_refused(name):
+    pipeline = Pipeline("p")
+    pipeline.source(name, SplitSource())
+    with refused(pipeline, f"{name!r} is not a legal source name"):
+        compile_graph(pipeline)
+
+
+def test_the_pipelines_own_name_is_checked_too():
+    with refused(None, "'No' is not a legal pipeline name"):
+        compile_graph(Pipeline("No"))
+
+
+def test_two_vertices_cannot_share_a_name(pipeline):
+    pipeline.source("flights", SplitSource()).key_by("k").aggregate("flights", n=count())
+    with refused(pipeline, "has two vertices named 'flights'"):
+        compile_graph(pipeline)
+
+
+def test_a_sink_may_carry_its_operators_name(pipeline):
+    counts = pipeline.source("src", SplitSource()).key_by("k").aggregate("counts", n=count())
+    counts.sink("counts", Somewhere())
+    assert compile_graph(pipeline).sinks[0].operator_id == "counts-sink"
+
+
+def test_a_cycle_is_named(pipeline):
+    pipeline.source("src", SplitSource())
+    pipeline.add(KeyedVertex("a", (Stream(pipeline, "b"),), ("k",), aggregates=(("n", count()),)))
+    pipeline.add(KeyedVertex("b", (Stream(pipeline, "a"),), ("k",), aggregates=(("n", count()),)))
+    with pytest.raises(PipelineDefinitionError, match=r"has a cycle: (a -> b -> a|b -> a -> b)"):
+        compile_graph(pipeline)
+
+
+@pytest.mark.parametrize("path", ["landing/flights", "landing/flights/", "landing/flights/out"])
+def test_a_sink_that_writes_where_a_source_reads_is_a_cycle(pipeline, path):
+    pipeline.source("flights", Landing()).sink("copy", Somewhere(path))
+    with refused(pipeline, "where source 'flights' reads"):
+        compile_graph(pipeline)
+
+
+def test_a_neighbouring_directory_is_no_cycle(pipeline):
+    pipeline.source("flights", Landing()).sink("copy", Somewhere("landing/flights_copy"))
+    compile_graph(pipeline)
+
+
+def test_two_sinks_cannot_write_to_one_place(pipeline):
+    stream = pipeline.source("src", SplitSource())
+    stream.sink("one", Somewhere("tables/x"))
+    stream.sink("other", Somewhere("tables/x/"))
+    with refused(pipeline, "Sinks 'one' and 'other' of pipeline 'delays' both write to 'tables/x'"):
+        compile_graph(pipeline)
+
+
+def test_a_pipeline_without_a_source_is_refused(pipeline):
+    with refused(pipeline, "has no source"):
+        compile_graph(pipeline)
+
+
+def test_a_stream_of_another_pipeline_is_refused(pipeline):
+    other = Pipeline("other").source("src", SplitSource())
+    pipeline.source("src", SplitSource())
+    pipeline.add(SinkVertex("out", other, Somewhere()))
+    with refused(pipeline, "reads a stream of another pipeline, 'other'"):
+        compile_graph(pipeline)
+
+
+def test_a_stream_of_nothing_is_refused(pipeline):
+    pipeline.source("src", SplitSource())
+    pipeline.add(SinkVertex("out", Stream(pipeline, "typo"), Somewhere()))
+    with refused(pipeline, "reads 'typo', which is not a source or operator"):
+        compile_graph(pipeline)
+
+
+@pytest.mark.parametrize("key", [(), ("k", "k")])
+def test_a_key_names_each_column_once(pipeline, key):
+    pipeline.source("src", SplitSource()).key_by(*key).aggregate("counts", n=count())
+    with refused(pipeline, "must name at least one column, and none twice"):
+        compile_graph(pipeline)
+
+
+def test_an_operator_without_aggregates_is_refused(pipeline):
+    pipeline.source("src", SplitSource()).key_by("k").aggregate("counts")
+    with refused(pipeline, "declares no aggregate"):
+        compile_graph(pipeline)
+
+
+@pytest.mark.parametrize("name", ["k", "_hash"])
+def test_an_aggregate_cannot_take_a_key_or_reserved_name(pipeline, name):
+    pipeline.source("src", SplitSource()).key_by("k").aggregate("counts", **{name: max_("v")})
+    with refused(pipeline, f"cannot be called {name}"):
+        compile_graph(pipeline)
+
+
+def test_a_sink_of_current_rows_must_follow_its_operator_directly(pipeline):
+    stream = pipeline.source("src", SplitSource())
+    counts = stream.key_by("k").aggregate("counts", n=count())
+    counts.transform(lambda df: df).sink("out", Somewhere(input_=SinkInput.CURRENT))
+    with refused(pipeline, "must follow a keyed operator directly"):
+        compile_graph(pipeline)
+
+
+def test_a_check_compares_sinks_that_exist(pipeline):
+    pipeline.source("src", SplitSource())
+    pipeline.check("agree", sinks=["nowhere"], expect=suite("s", expect("column_to_exist", column="k")))(lambda a: a)
+    with refused(pipeline, "compares unknown sinks: nowhere"):
+        compile_graph(pipeline)
+
+
+@pytest.mark.parametrize(("parallelism", "max_parallelism"), [(0, 8), (9, 8), (1, 40000)])
+def test_parallelism_must_fit_the_number_of_key_groups(parallelism, max_parallelism):
+    with pytest.raises(PipelineDefinitionError, match="1 <= parallelism <= max_parallelism <= 32768"):
+        Pipeline("p", parallelism=parallelism, max_parallelism=max_parallelism)
+
+
+def test_an_empty_suite_is_refused():
+    with pytest.raises(PipelineDefinitionError, match="would pass anything"):
+        suite("s")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"timeout": "soon"}, "'soon' is not a duration"),
+        ({"timeout": "5 ms"}, "at least 10 ms"),
+        ({"timeout": "10 min or so"}, "is not a duration"),
+        ({"max_concurrent": 2}, "must be 1"),
+    ],
+)
+def test_a_wrong_option_says_what_is_accepted(options, words):
+    with pytest.raises(PipelineDefinitionError, match=words):
+        CheckpointConfig(**options)
+
+
+def test_options_are_normalised_as_flink_does():
+    config = CheckpointConfig(timeout="1 h 30 min", min_pause="400 d", retained=-3)
+    assert config.timeout.total_seconds() == 5400
+    assert config.min_pause.days == 365
+    assert config.retained == 1

@@ -1,0 +1,97 @@
+"""Die before and after every effect of a whole checkpoint, run again, and compare with an uninterrupted run."""
+
+from datetime import timedelta
+
+import pytest
+from effects import Effects, Mortal, MortalTransactions
+from orders import Shop, check_storage, check_tables, orders_pipeline
+from worlds import Crash, Judge
+
+from tidegate.clock import SystemClock
+from tidegate.coordinator import CheckpointCoordinator
+from tidegate.protocol.lifecycle import Status
+from tidegate.settings import Settings
+from tidegate.state.storage import ArrowCheckpointStorage
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]  # some hundred whole checkpoints
+
+
+class ShiftedClock(SystemClock):
+    shift = timedelta(0)
+
+    def now(self):
+        return super().now() + self.shift
+
+
+class Runner:
+    """One process after another on the same pipeline: nothing survives in it but what the ports keep."""
+
+    def __init__(self, tmp_path, store, spark):
+        from tidegate.spark.region import SparkRegion
+
+        self.effects = Effects()
+        self.clock = ShiftedClock()
+        settings = Settings(tmp_path, str(tmp_path / "checkpoints"), str(tmp_path / "cache"), tmp_path / "docs")
+        storage = Mortal(ArrowCheckpointStorage(settings.storage), self.effects, "write", "delete")
+        pipeline = orders_pipeline(tmp_path, wrap_sink=lambda sink: Mortal(sink, self.effects, "commit", "discard"))
+        mortal = MortalTransactions(store, self.effects)
+        self.coordinator = CheckpointCoordinator(pipeline, mortal, storage, self.clock)
+        self.region = SparkRegion(self.coordinator.graph, spark, storage, settings)
+
+    def run(self, request):
+        checkpoint_id = self.coordinator.trigger(request).checkpoint_id
+        self.coordinator.snapshot(checkpoint_id, self.region)
+        self.coordinator.validate(checkpoint_id, Judge(True))
+        self.coordinator.finalize(checkpoint_id)
+        self.coordinator.notify(checkpoint_id)
+        return checkpoint_id
+
+
+def test_a_crash_before_or_after_any_effect_costs_nothing(tmp_path, store, spark):
+    shop, runner = Shop(tmp_path), Runner(tmp_path, store, spark)
+    shop.deliver()
+    runner.run("warm")
+    number, survived, crashes = 0, 0, 0
+    while survived < 2:  # one whole run without a crash each way: every effect has been met
+        survived = 0
+        for before in (True, False):
+            shop.deliver(files=1)
+            request = f"crash-{number}-{before}"
+            runner.effects.die(number, before)
+            try:
+                runner.run(request)
+                survived += 1
+            except Crash:
+                crashes += 1
+                runner.effects.die(None)
+                runner.run(request)
+            check_tables(shop)
+        number += 1
+    assert crashes > 40, f"only {crashes} crash points were met: {runner.effects.log}"
+    records = store.history("orders", 1000)
+    assert all(record.status is not Status.FAILED for record in records)
+    assert len(records) == 1 + 2 * number, "a repeated request took a second checkpoint"
+    runner.effects.die(None)
+    runner.clock.shift = timedelta(hours=2)
+    runner.coordinator.clean()
+    check_storage(store, "orders", tmp_path / "checkpoints", tmp_path)
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+def test_a_crash_and_then_another_request_costs_nothing_either(tmp_path, store, spark, before):
+    """The run that died is given up; the next one must take its data, all of it, once."""
+    shop, runner = Shop(tmp_path, seed=2), Runner(tmp_path, store, spark)
+    for number in range(0, 30, 3):
+        shop.deliver(files=1)
+        runner.effects.die(number, before)
+        try:
+            runner.run(f"dies-{number}")
+        except Crash:
+            runner.effects.die(None)
+            runner.clock.shift += timedelta(minutes=11)
+            runner.run(f"next-{number}")
+        check_tables(shop)
+    runner.effects.die(None)
+    runner.clock.shift += timedelta(hours=2)
+    runner.coordinator.clean()
+    check_storage(store, "orders", tmp_path / "checkpoints", tmp_path)
