@@ -1,0 +1,96 @@
+"""Runs both engines over the same workload, one after the other, and gathers what they measured.
+
+Each engine's session is a process of its own: one that loads and takes the epochs, and after it one that restarts.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from process_tree import MemorySampler
+from session import Session, marks
+from sqlalchemy import NullPool, create_engine, text
+from workload import Workload, differences
+
+ENGINES = {"tidegate": "tidegate_engine.py", "streaming": "streaming_engine.py"}
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """The Postgres that Tidegate's side uses; its processes count as Tidegate's."""
+
+    url: str
+    process: int
+
+
+def measure(workload: Workload, directory: Path, driver_memory: str, database: Database) -> dict[str, Any]:
+    """Everything both engines measured at one number of keys. Raises `RuntimeError` where a total is wrong."""
+    data = directory / "data" / str(workload.keys)
+    workload.write(data)
+    expected = workload.totals()
+    result: dict[str, Any] = {"keys": workload.keys}
+    for engine in ENGINES:
+        root = directory / f"{engine}-{workload.keys}"
+        root.mkdir()
+        also = (database.process,) if engine == "tidegate" else ()
+        sessions = [Session(workload, restarted, data, root, driver_memory, also) for restarted in (False, True)]
+        epochs = [epoch for session in sessions for epoch in run_session(engine, session, database)]
+        if problems := differences(expected, sessions[0].totals):
+            raise RuntimeError(f"{engine} is wrong at {workload.keys:,} keys: {'; '.join(problems)}")
+        result[engine] = epochs
+        print(f"  {engine}: totals of all {workload.keys:,} keys are exact", file=sys.stderr, flush=True)
+    return result
+
+
+def run_session(engine: str, session: Session, database: Database) -> list[dict[str, Any]]:
+    """The epochs of one process, with the peak memory of each and the moment since the process's start."""
+    began = time.monotonic()
+    process = start(ENGINES[engine], session.to_json(), session.root, database)
+    with MemorySampler(process.pid, *session.also) as sampler:
+        if finished(process) != 0:
+            raise RuntimeError(f"The process of {engine} failed; see {session.root / 'log'}")
+    epochs = [found for found in marks(session) if found["phase"] != "done"]
+    for epoch in epochs:
+        epoch["memory"] = sampler.peak(epoch["begin"], epoch["end"])
+        epoch["since_start"] = epoch["end"] - began
+    return epochs
+
+
+def start(script: str, argument: str, root: Path, database: Database) -> "subprocess.Popen[bytes]":
+    """A process of this directory's scripts; what it prints goes to a log."""
+    environment = {**os.environ, "TIDEGATE_DATABASE_URL": database.url, "TIDEGATE_HOME": str(root)}
+    command = [sys.executable, str(Path(__file__).parent / script), argument]
+    with (root / "log").open("ab") as log:
+        return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+
+
+def finished(process: "subprocess.Popen[bytes]") -> int:
+    """Wait for a process; an interrupted run leaves none behind. Its JVM ends with it."""
+    try:
+        return process.wait()
+    finally:
+        process.terminate()
+
+
+def fixed_cost(directory: Path, database: Database) -> list[float]:
+    """Seconds of each checkpoint that had nothing to process."""
+    root = directory / "fixed-cost"
+    root.mkdir()
+    process = start("fixed_cost.py", str(root), root, database)
+    if finished(process) != 0:
+        raise RuntimeError(f"The measurement of the fixed cost failed; see {root / 'log'}")
+    seconds: list[float] = json.loads((root / "log").read_text().splitlines()[-1])
+    return seconds
+
+
+def server_process(url: str) -> int:
+    """The process id of a Postgres on this machine."""
+    engine = create_engine(url, poolclass=NullPool)
+    with engine.connect() as connection:
+        path = connection.execute(text("SELECT current_setting('data_directory')")).scalar_one()
+    return int((Path(path) / "postmaster.pid").read_text().splitlines()[0])

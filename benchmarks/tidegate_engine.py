@@ -1,0 +1,88 @@
+"""Workload W on Tidegate: one checkpoint an epoch, through the real coordinator, Postgres and a Spark region.
+
+Its seconds are all of them: from the trigger until every step has returned, compaction and deletions included.
+"""
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from session import PARALLELISM, Session, given_session, mark, run_epochs
+from sqlalchemy import NullPool, create_engine, text
+from stopwatch import Stopwatch, TimedRegion, TimedStorage, TimedStore
+from workload import SCHEMA, Epoch
+
+from tidegate import Pipeline, assembly, count, max_, sum_
+from tidegate.clock import SystemClock
+from tidegate.coordinator import CheckpointCoordinator
+from tidegate.protocol.trigger import Triggered
+from tidegate.settings import Settings
+from tidegate.sources.files import FileSource
+from tidegate.spark.session import SparkSettings
+from tidegate.state.storage import ArrowCheckpointStorage
+
+
+def main() -> None:
+    session = given_session()
+    session.landing.mkdir(parents=True, exist_ok=True)
+    settings = settings_of(session)
+    pipeline = pipeline_of(session.landing)
+    spark = SparkSettings.local(PARALLELISM, session.spark_settings())
+    region: Any = assembly.open_region(pipeline, spark, settings)
+    watch = Stopwatch()
+    store = assembly.open_store()  # TIDEGATE_DATABASE_URL
+    storage = ArrowCheckpointStorage(settings.storage)
+    coordinator = CheckpointCoordinator(pipeline, TimedStore(store, watch), TimedStorage(storage, watch), SystemClock())
+    run_epochs(session, lambda epoch: take(coordinator, TimedRegion(region, watch), watch, epoch), log_position)
+    if session.restarted:
+        latest = store.history(pipeline.name, 1)[0]
+        subtasks = store.subtasks(pipeline.name, latest.checkpoint_id)
+        region.frame("state:totals", subtasks).write.parquet(str(session.totals))
+    mark(session, phase="done")
+    region.session.stop()
+
+
+def settings_of(session: Session) -> Settings:
+    root = session.root
+    return Settings(home=root, storage=str(session.checkpoints), cache=str(root / "cache"), docs=root / "docs")
+
+
+def pipeline_of(landing: Path) -> Pipeline:
+    pipeline = Pipeline("benchmark", parallelism=PARALLELISM)
+    events = pipeline.source("events", FileSource(str(landing), format="parquet", schema=SCHEMA))
+    events.key_by("key").aggregate("totals", events=count(), total=sum_("value"), largest=max_("value"))
+    return pipeline
+
+
+def log_position() -> int:
+    """Bytes that the whole Postgres server has ever written to its log."""
+    engine = create_engine(os.environ["TIDEGATE_DATABASE_URL"], poolclass=NullPool)
+    with engine.connect() as connection:
+        return int(connection.execute(text("SELECT pg_current_wal_lsn() - '0/0'")).scalar_one())
+
+
+def take(
+    coordinator: CheckpointCoordinator, region: TimedRegion, watch: Stopwatch, epoch: Epoch
+) -> tuple[float, Mapping[str, float]]:
+    watch.reset()
+    begin = time.perf_counter()
+    decision = coordinator.trigger(f"epoch {epoch.number}")
+    if not isinstance(decision, Triggered):
+        raise RuntimeError(f"The checkpoint of {epoch.file} was not triggered: {decision}")
+    checkpoint(coordinator, decision.checkpoint_id, region)
+    seconds = time.perf_counter() - begin
+    return seconds, watch.split(seconds)
+
+
+def checkpoint(coordinator: CheckpointCoordinator, checkpoint_id: int, region: TimedRegion) -> None:
+    """The steps of the command line, without a progress bar. Nothing is to be judged, so the validator is not asked."""
+    coordinator.snapshot(checkpoint_id, region)
+    validated = coordinator.validate(checkpoint_id, region)
+    coordinator.finalize_validated(validated)
+    coordinator.notify(checkpoint_id)
+
+
+if __name__ == "__main__":
+    main()

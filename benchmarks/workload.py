@@ -1,0 +1,94 @@
+"""Workload W: which files of events there are, in which order, and what the totals must be in the end.
+
+Keys are bigint in [0, K). A first file loads every key once; then come series of epochs, one file each, over uniformly
+random keys; the last file is for the epoch after a restart. Seeded, so that every engine and every run reads the same.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+SCHEMA = "key bigint, value bigint"
+TOTALS = ("key", "events", "total", "largest")
+#: Numbers of events at which epochs over different numbers of keys are compared with one another.
+FIXED = (10_000, 100_000)
+_LARGEST_VALUE = 1_000_000
+_SEED = 20260
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One file of events and the checkpoint that ends it; `warm_up` epochs count in no figure."""
+
+    number: int
+    phase: str  # load, epochs, restart
+    events: int
+    warm_up: bool
+
+    @property
+    def file(self) -> str:
+        return f"{self.number:03}-{self.phase}-{self.events}.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """W at one number of keys. `warm_ups` epochs before the `measured` ones of each series."""
+
+    keys: int
+    warm_ups: int
+    measured: int
+
+    def series(self) -> list[int]:
+        """Events per epoch of each series, ascending: K/100, K/10, and the fixed numbers."""
+        return sorted({self.keys // 100, self.keys // 10, *(events for events in FIXED if events <= self.keys)})
+
+    def epochs(self) -> list[Epoch]:
+        each = [(events, n < self.warm_ups) for events in self.series() for n in range(self.warm_ups + self.measured)]
+        steps = [("load", self.keys, True), *(("epochs", events, warm_up) for events, warm_up in each)]
+        steps.append(("restart", self.keys // 10, False))
+        return [Epoch(number, phase, events, warm_up) for number, (phase, events, warm_up) in enumerate(steps)]
+
+    def write(self, directory: Path) -> None:
+        """Write the files that are not there yet."""
+        directory.mkdir(parents=True, exist_ok=True)
+        for epoch, (keys, values) in zip(self.epochs(), self._events(), strict=True):
+            if not (path := directory / epoch.file).exists():
+                table = pa.table({"key": keys, "value": values})
+                pq.write_table(table, path, row_group_size=max(epoch.events // 4, 1))
+
+    def totals(self) -> dict[str, Any]:
+        """Events, total and largest value of each key after all epochs, as arrays in the order of the keys."""
+        events = np.zeros(self.keys, np.int64)
+        total = np.zeros(self.keys, np.int64)
+        largest = np.full(self.keys, np.iinfo(np.int64).min)
+        for keys, values in self._events():
+            events += np.bincount(keys, minlength=self.keys)
+            np.add.at(total, keys, values)
+            np.maximum.at(largest, keys, values)
+        return {"key": np.arange(self.keys), "events": events, "total": total, "largest": largest}
+
+    def _events(self) -> Iterator[tuple[Any, Any]]:
+        for epoch in self.epochs():
+            random = np.random.default_rng([_SEED, self.keys, epoch.number])
+            load = epoch.phase == "load"
+            keys = random.permutation(self.keys) if load else random.integers(0, self.keys, epoch.events)
+            yield keys, random.integers(-_LARGEST_VALUE, _LARGEST_VALUE, epoch.events)
+
+
+def differences(expected: dict[str, Any], directory: Path) -> list[str]:
+    """How the totals an engine wrote as Parquet differ from the expected ones; empty if every key is right."""
+    found = pq.read_table(directory, columns=list(TOTALS))
+    order = np.argsort(found["key"].to_numpy())
+    problems = []
+    for name in TOTALS:
+        column = found[name].to_numpy()[order]
+        if column.shape != expected[name].shape:
+            return [f"{len(column):,} keys instead of {len(expected[name]):,}"]
+        if wrong := int(np.count_nonzero(column != expected[name])):
+            problems.append(f"{name} is wrong for {wrong:,} keys")
+    return problems
