@@ -19,11 +19,12 @@ from tidegate.protocol.reasons import FailureReason
 
 
 class Severed:
-    """A network between a client and the server that fails at the COMMIT: before it arrives, or before its answer."""
+    """A network between a client and the server that fails at the end of a transaction: before `end` arrives, or before its answer."""
 
-    def __init__(self, port: int, delivers: bool) -> None:
+    def __init__(self, port: int, delivers: bool, end: bytes = b"COMMIT") -> None:
         self._port = port
         self._delivers = delivers
+        self._end = end
         self.armed = False
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
@@ -46,12 +47,12 @@ class Severed:
     def _asks(self, client: socket.socket, server: socket.socket) -> None:
         with suppress(OSError):
             while data := client.recv(65536):
-                if self.armed and b"COMMIT" in data:
+                if self.armed and self._end in data:
                     _cut(client)
                     if self._delivers:
                         server.sendall(data)
                         server.settimeout(5)
-                        server.recv(65536)  # the server has answered, so it has committed
+                        server.recv(65536)  # the server has answered, so what was asked is done
                     break
                 server.sendall(data)
         server.close()
@@ -171,7 +172,7 @@ def test_a_connection_lost_while_ending_a_transaction_that_only_read_is_no_riddl
     store: PostgresCheckpointStore, postgres_url: str
 ) -> None:
     completed(store)
-    network = Severed(make_url(postgres_url).port or 0, delivers=True)
+    network = Severed(make_url(postgres_url).port or 0, delivers=True, end=b"ROLLBACK")
 
     def read(transaction: StoreTransaction) -> None:
         assert transaction.latest_completed() is not None
