@@ -6,7 +6,6 @@ Its seconds are all of them: from the trigger until every step has returned, com
 import os
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from session import PARALLELISM, Session, given_session, mark, run_epochs
@@ -28,7 +27,7 @@ def main() -> None:
     session = given_session()
     session.landing.mkdir(parents=True, exist_ok=True)
     settings = settings_of(session)
-    pipeline = pipeline_of(session.landing)
+    pipeline = pipeline_of(session)
     spark = SparkSettings.local(PARALLELISM, session.spark_settings())
     region: Any = assembly.open_region(pipeline, spark, settings)
     watch = Stopwatch()
@@ -49,9 +48,10 @@ def settings_of(session: Session) -> Settings:
     return Settings(home=root, storage=str(session.checkpoints), cache=str(root / "cache"), docs=root / "docs")
 
 
-def pipeline_of(landing: Path) -> Pipeline:
-    pipeline = Pipeline("benchmark", parallelism=PARALLELISM)
-    events = pipeline.source("events", FileSource(str(landing), format="parquet", schema=SCHEMA))
+def pipeline_of(session: Session) -> Pipeline:
+    """One for each number of keys: their checkpoints lie in one database."""
+    pipeline = Pipeline(f"benchmark_{session.workload.keys}", parallelism=PARALLELISM)
+    events = pipeline.source("events", FileSource(str(session.landing), format="parquet", schema=SCHEMA))
     events.key_by("key").aggregate("totals", events=count(), total=sum_("value"), largest=max_("value"))
     return pipeline
 
