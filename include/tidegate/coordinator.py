@@ -75,9 +75,16 @@ class CheckpointCoordinator:
 
         First makes up for a notification that a crash cut short, and expires what is overdue.
         """
-        self._notify_pending()
+        while (outcome := self._admit(request_id, periodic)) is None:
+            self._notify_pending()
+        return outcome
+
+    def _admit(self, request_id: str, periodic: bool) -> TriggerOutcome | None:
+        """None, and nothing done, while a completed checkpoint still has to be notified."""
         now = self._clock.now()
         with self._store.transaction(self.pipeline_id) as tx:
+            if choose_unnotified(tx.retained()):
+                return None
             for record in choose_abandoned(tx.in_progress(), now):
                 self._expire(tx, record)
             decision = decide_trigger(
@@ -183,23 +190,24 @@ class CheckpointCoordinator:
             record = self._found(tx, checkpoint_id)
             if not needs_validation(record):
                 return permit(record)
+            if not self.graph.targets:
+                return permit(self._accept(tx, record))
             subtasks = tx.subtasks(checkpoint_id)
-        verdicts = list(validator.validate(record, subtasks)) if self.graph.targets else []
+        verdicts = list(validator.validate(record, subtasks))
         rejection = decide_rejection(record, self.graph.targets, verdicts)
-        now = self._clock.now()
         with self._store.transaction(self.pipeline_id) as tx:
             record = self._found(tx, checkpoint_id)
             if not needs_validation(record):  # another process was faster; its verdicts stand
                 return permit(record)
             tx.record_verdicts(checkpoint_id, verdicts)
             if rejection is None:
-                tx.advance(checkpoint_id, Phase.ACKNOWLEDGED, Phase.VALIDATED, now)
-                record = self._found(tx, checkpoint_id)
-            else:
-                tx.fail(checkpoint_id, FailureReason.VALIDATION_FAILED, rejection, now)
-        if rejection is not None:
-            raise ValidationFailedError(rejection)
-        return permit(record)
+                return permit(self._accept(tx, record))
+            tx.fail(checkpoint_id, FailureReason.VALIDATION_FAILED, rejection, self._clock.now())
+        raise ValidationFailedError(rejection)
+
+    def _accept(self, tx: StoreTransaction, record: CheckpointRecord) -> CheckpointRecord:
+        tx.advance(record.checkpoint_id, Phase.ACKNOWLEDGED, Phase.VALIDATED, self._clock.now())
+        return self._found(tx, record.checkpoint_id)
 
     # -- finalize
 
@@ -220,13 +228,13 @@ class CheckpointCoordinator:
             return validated.record
         path = self._write_metadata(validated.record)
         try:
-            self._complete(checkpoint_id, path)
+            record = self._complete(checkpoint_id, path)
         except UnknownOutcomeError:
             log.warning(
                 "Checkpoint %s of %s: the outcome of its commit is unknown; looking.", checkpoint_id, self.pipeline_id
             )
-        with self._store.transaction(self.pipeline_id) as tx:  # waits for a commit still under way: same row lock
-            record = self._found(tx, checkpoint_id)
+            with self._store.transaction(self.pipeline_id) as tx:  # waits for a commit still under way: same row lock
+                record = self._found(tx, checkpoint_id)
         if record.status not in COMMITTED:
             raise FinalizeError(
                 f"The commit of checkpoint {checkpoint_id} of pipeline {self.pipeline_id} did not land ({record.status}). "
@@ -244,17 +252,18 @@ class CheckpointCoordinator:
         self._storage.write(path, json.dumps(document, indent=1).encode())
         return path
 
-    def _complete(self, checkpoint_id: int, path: str) -> None:
-        """The commit point."""
+    def _complete(self, checkpoint_id: int, path: str) -> CheckpointRecord:
+        """The commit point. Returns the checkpoint as it is then, whoever completed or aborted it."""
         with self._store.transaction(self.pipeline_id) as tx:
             snapshots = {key: known.snapshot for key, known in tx.subtasks(checkpoint_id).items()}
             state_size, checkpointed_size = sizes(checkpoint_id, list(snapshots.values()))
             if not tx.complete(checkpoint_id, self._clock.now(), path, state_size, checkpointed_size):
-                return  # completed or aborted by somebody else meanwhile; the caller looks which
+                return self._found(tx, checkpoint_id)
             if obsolete := choose_obsolete(snapshots, tx.compactions()):
                 tx.remove_compactions([compaction.handle.path for compaction in obsolete])
             if subsumed := choose_subsumed(tx.retained(), self.config.retained):
                 tx.subsume(subsumed)
+            return self._found(tx, checkpoint_id)
 
     # -- notify
 
@@ -274,7 +283,8 @@ class CheckpointCoordinator:
                         "after the commit point. Run the finalize step first."
                     )
                 )
-        self._notify_pending(checkpoint_id)
+            unnotified = choose_unnotified(tx.retained(), checkpoint_id)
+        self._deliver(unnotified)
         self.clean()
         subtasks = self._store.subtasks(self.pipeline_id, checkpoint_id)
         return [
@@ -282,10 +292,13 @@ class CheckpointCoordinator:
             for v in self.graph.sinks
         ]
 
-    def _notify_pending(self, up_to: int | None = None) -> None:
+    def _notify_pending(self) -> None:
         with self._store.transaction(self.pipeline_id) as tx:
-            unnotified = choose_unnotified(tx.retained(), up_to)
-        for record in unnotified:
+            unnotified = choose_unnotified(tx.retained())
+        self._deliver(unnotified)
+
+    def _deliver(self, records: Sequence[CheckpointRecord]) -> None:
+        for record in records:
             self._commit_sinks(record)
             with self._store.transaction(self.pipeline_id) as tx:
                 tx.mark_notified(record.checkpoint_id, self._clock.now())

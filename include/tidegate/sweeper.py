@@ -56,6 +56,8 @@ class Sweeper:
             with self._store.transaction(self._pipeline_id) as tx:
                 tx.remove_deletions(mine)
                 tx.mark_discarded()
+            if len(queued) < BATCH:
+                return
 
     def _found(self, checkpoint_id: int) -> list[Deletion]:
         paths = self._storage.list(directory(self._pipeline_id, checkpoint_id))

@@ -11,8 +11,9 @@ from packaging.utils import canonicalize_name
 
 def declared(project):
     document = tomllib.loads((project / "pyproject.toml").read_text())
-    lines = [*document["project"]["dependencies"], *document["dependency-groups"]["dev"]]
-    return [Requirement(line) for line in lines]
+    groups = document["dependency-groups"]
+    assert groups["dev"][0] == {"include-group": "demo"}
+    return [Requirement(line) for line in (*document["project"]["dependencies"], *groups["demo"], *groups["dev"][1:])]
 
 
 def test_every_line_pins_one_version_of_a_registered_package(project):
