@@ -4,7 +4,7 @@ Spark Connect sends each partition's answer when it is there; a classic session 
 (its way of iterating would run one partition after the other).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from uuid import uuid4
 
@@ -18,14 +18,9 @@ Emit = Callable[[list[Report]], None]
 
 def run_job(frame: DataFrame, emit: Emit) -> None:
     """Execute a frame of `REPORT_DDL` and emit the reports of one subtask at a time."""
-    rows: Iterator[tuple[int, str]]
-    if is_connect(frame.sparkSession):
-        rows = ((row.subtask, row.reports) for row in frame.toLocalIterator())
-    else:
-        table = frame.toArrow()
-        rows = zip(table["subtask"].to_pylist(), table["reports"].to_pylist(), strict=True)
-    for subtask, reports in rows:
-        emit(decode_reports(subtask, reports))
+    rows = frame.toLocalIterator() if is_connect(frame.sparkSession) else frame.collect()
+    for row in rows:
+        emit(decode_reports(row.subtask, row.reports))
 
 
 class JobGroup:
