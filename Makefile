@@ -77,5 +77,5 @@ env: .env ## Write .env for docker compose, with random secrets (one that exists
 	@echo "Wrote $@"
 
 clean: ## Remove the environment, caches and the demonstration's data
-	@if [ -e $(INSTALLED) ]; then $(BIN)/python -m tidegate.demo down; fi
-	@rm -rf .venv .tidegate .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@if [ -e $(INSTALLED) ]; then $(BIN)/python -m tidegate.demo remove; fi
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -86,7 +86,7 @@ def database(directory: Path) -> Iterator[measuring.Database]:
         upgrade(server.url())
         yield measuring.Database(server.url(), measuring.server_process(server.url()))
     finally:
-        server.stop()
+        server.remove()
 
 
 def show(

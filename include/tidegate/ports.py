@@ -220,7 +220,10 @@ class Source(Protocol):
         ...
 
     def read(self, spark: Any, segments: Sequence[Segment], output: str = "rows") -> Any:
-        """A lazy DataFrame over the segments, in the source's schema; `output` may be `malformed` where it is kept."""
+        """A lazy DataFrame over the segments, in the source's schema; `output` may be `malformed` where it is kept.
+
+        Its rows must not depend on the id of the Spark partition they are read in: a small batch is read in one.
+        """
         ...
 
     def explain(self, error: BaseException, segments: Sequence[Segment]) -> CheckpointError | None:

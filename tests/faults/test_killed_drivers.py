@@ -13,7 +13,7 @@ from orders import Shop, check_storage, check_tables, orders_pipeline
 
 from tidegate import assembly
 from tidegate.coordinator import CheckpointCoordinator
-from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.state.storage import ArrowCheckpointStorage
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]  # dozens of drivers, each with a session of its own
@@ -34,6 +34,33 @@ def sweep(tmp_path, store):
     check_storage(store, "orders", tmp_path / "checkpoints", tmp_path)
 
 
+#: What a killer waits for before its random delay: nothing but the clock, or that the checkpoint has come so far.
+CUES = (
+    None,
+    None,
+    lambda record: record.num_acknowledged > 0,
+    lambda record: record.phase is not Phase.TRIGGERED,
+    lambda record: record.phase is Phase.VALIDATED,
+    lambda record: record.status is Status.COMPLETED,
+)
+
+
+def seen(store, request, cue):
+    latest = store.history("orders", 1)
+    return bool(latest) and latest[0].request_id == request and cue(latest[0])
+
+
+def wait_for(store, request, cue, driver):
+    """Later phases pass in milliseconds: the store's own notifications tell of them soon enough to hit one."""
+    while driver.is_running() and not seen(store, request, cue):
+        store.wait_for_change("orders", 1)
+
+
+def left(record):
+    notified = "/notified" if record.notified_at else ""
+    return f"{record.status}/{record.phase} {record.num_acknowledged} of {record.num_subtasks}{notified}"
+
+
 def kill_repeatedly(tmp_path, postgres_url, spark, seed, kills, longest):
     """Each driver takes up where the one before died; returns in which phase each left the checkpoint."""
     random, shop, store = Random(seed), Shop(tmp_path, seed), assembly.open_store(postgres_url)
@@ -43,11 +70,13 @@ def kill_repeatedly(tmp_path, postgres_url, spark, seed, kills, longest):
         driver = Driver(tmp_path, postgres_url, f"r{request}", spark)
         with contextlib.closing(driver):
             driver.wait_ready()
-            time.sleep(random.uniform(0, longest))
+            if cue := CUES[phases.total() % len(CUES)]:
+                wait_for(store, f"r{request}", cue, driver)
+            time.sleep(random.uniform(0, 0.02 if cue else longest))
             driver.send(signal.SIGKILL)
             if driver.wait() == -signal.SIGKILL:
                 latest = store.history("orders", 1)
-                phases[f"{latest[0].status}/{latest[0].phase}" if latest else "before the trigger"] += 1
+                phases[left(latest[0]) if latest else "before the trigger"] += 1
         latest = store.history("orders", 1)
         if latest and latest[0].request_id == f"r{request}" and latest[0].status is Status.COMPLETED:
             request += 1

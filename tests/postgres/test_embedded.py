@@ -228,6 +228,19 @@ def test_below_a_private_home_root_keeps_the_files_elsewhere_and_opens_nothing(
     with pytest.raises(ConfigurationError, match="is not the server of"):
         EmbeddedPostgres(directory / "copy" / "postgres").start()
     (directory / "copy" / "postgres" / "moved-to").unlink()
+    server.remove()
+    assert not moved.exists()
+    assert not server.data_dir.exists()
+
+
+def test_removed_it_leaves_nothing_and_removing_it_again_is_fine(directory: Path) -> None:
+    server = EmbeddedPostgres(directory / "postgres", fsync=False)
+    server.start()
+    process = process_of(server)
+    server.remove()
+    assert not embedded._is_postgres(process)
+    assert list(directory.iterdir()) == []
+    server.remove()
 
 
 @AS_ROOT

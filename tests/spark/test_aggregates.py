@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from spark_checkpoints import Checkpoints, Landing, in_order
 
 from tidegate import FileSource, ParquetSink, Pipeline, avg, count, max_, max_by, min_, sum_
+from tidegate.spark import operators
 
 pytestmark = pytest.mark.spark
 
@@ -37,9 +38,16 @@ def expected(spark: SparkSession, landing: Landing) -> list[tuple[object, ...]]:
     return in_order(grouped.agg(F.count("*"), F.sum("delay"), F.max("delay"), F.min("delay"), F.avg("delay")).collect())
 
 
+@pytest.mark.parametrize("small", [0, 1 << 20], ids=["exchanged", "in-one-task"])
 def test_state_after_two_checkpoints_equals_one_batch_over_all_input(
-    spark: SparkSession, landing: Land, open_checkpoints: Open, tmp_path: Path
+    spark: SparkSession,
+    landing: Land,
+    open_checkpoints: Open,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    small: int,
 ) -> None:
+    monkeypatch.setattr(operators, "_SMALL", small)
     flights = landing("flights")
     checkpoints = open_checkpoints(carriers(flights.path, tmp_path))
     flights.put(carrier=["UA", "AA", None, "UA"], delay=[5, None, 7, -3])
@@ -48,6 +56,24 @@ def test_state_after_two_checkpoints_equals_one_batch_over_all_input(
     flights.put(carrier=["UA", "B6", None], delay=[50, 1, 2])
     checkpoints.take()
     assert checkpoints.rows("state:totals") == expected(spark, flights)
+
+
+def test_a_small_batch_as_it_came_from_its_source_needs_no_exchange(
+    landing: Land, open_checkpoints: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flights = landing("flights")
+    checkpoints = open_checkpoints(carriers(flights.path, tmp_path, parallelism=4))
+    exchanged: list[object] = []
+    by_subtask = operators.Operators._by_subtask
+    monkeypatch.setattr(
+        operators.Operators, "_by_subtask", lambda self, rows: exchanged.append(rows) or by_subtask(self, rows)
+    )
+    flights.put(carrier=[f"{n % 500}" for n in range(400_000)], delay=list(range(400_000)))
+    checkpoints.take()
+    assert len(exchanged) == 1
+    flights.put(carrier=["UA"], delay=[9])
+    checkpoints.take()
+    assert len(exchanged) == 1
 
 
 def test_changes_hold_changed_keys_only_and_current_holds_all(

@@ -13,6 +13,7 @@ from tidegate import FileSource, ParquetSink, Pipeline, count, expect, max_, sui
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.records import HandleKind, SubtaskId
 from tidegate.protocol.restore import apply_compactions
+from tidegate.state.compaction import MIN_RUNS
 
 pytestmark = pytest.mark.spark
 
@@ -170,16 +171,16 @@ def test_an_unknown_target_says_which_there_are(
 def test_runs_are_merged_when_there_are_many(landing: Land, open_checkpoints: Open, tmp_path: Path) -> None:
     flights = landing("flights")
     checkpoints = open_checkpoints(chained(flights, tmp_path))
-    for number in range(5):
+    for number in range(MIN_RUNS + 1):
         flights.put(carrier=["UA"], origin=["JFK"], delay=[number])
         checkpoints.take()
     compacted = checkpoints.region.compact(checkpoints.checkpoint_id, checkpoints.completed)
     assert {run.subtask.operator_id for run in compacted} == {"routes", "carriers"}
     routes = next(run for run in compacted if run.subtask.operator_id == "routes")
-    assert len(routes.replaces) >= 4
+    assert len(routes.replaces) >= MIN_RUNS
     assert routes.handle.rows == 1
     checkpoints.completed = apply_compactions(checkpoints.completed, compacted)
     flights.put(carrier=["UA"], origin=["JFK"], delay=[100])
     checkpoints.take()
-    assert checkpoints.rows("state:routes") == [("UA", "JFK", 6, 110)]
+    assert checkpoints.rows("state:routes") == [("UA", "JFK", MIN_RUNS + 2, sum(range(MIN_RUNS + 1)) + 100)]
     assert checkpoints.region.compact(checkpoints.checkpoint_id, checkpoints.completed) == []

@@ -69,6 +69,9 @@ class Driver:
         if self._process.poll() is None:
             os.killpg(self._process.pid, number)
 
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
     def wait(self, seconds: float = 120) -> int:
         code = self._process.wait(seconds)
         if self._process.stdout is not None:

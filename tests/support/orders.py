@@ -23,11 +23,12 @@ def orders_pipeline(
     name: str = "orders",
     wrap_sink: Callable[[Any], Any] = lambda sink: sink,
     slow: Callable[[Any], Any] | None = None,
+    parallelism: int = 2,
     **config: Any,
 ) -> Pipeline:
     """Declared aggregates with an appending and a latest sink, a user function, and a sink of bare rows."""
     pipeline = Pipeline(
-        name, parallelism=2, max_parallelism=16, checkpoints=CheckpointConfig(**{"retained": 2} | config)
+        name, parallelism=parallelism, max_parallelism=16, checkpoints=CheckpointConfig(**{"retained": 2} | config)
     )
     orders = pipeline.source("orders", FileSource(str(home / "landing"), format="csv", schema=SCHEMA, splits=2))
     paid = orders.transform(lambda df: df.where("amount > 0"))

@@ -1,4 +1,4 @@
-"""`python -m tidegate.demo`: the demonstration, and the commands `up`, `down` and `deliver`."""
+"""`python -m tidegate.demo`: the demonstration, and the commands `up`, `down`, `remove` and `deliver`."""
 
 import signal
 import sys
@@ -30,6 +30,12 @@ def up() -> None:
 def down() -> None:
     """Stop Airflow and Postgres, whoever started them."""
     run.down(_place(), _console())
+
+
+@app.command()
+def remove() -> None:
+    """Stop Airflow and Postgres and remove their data."""
+    run.remove(_place(), _console())
 
 
 @app.command()

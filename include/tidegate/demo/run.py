@@ -24,6 +24,7 @@ from tidegate.demo.observation import Observation, observe
 from tidegate.demo.place import Place
 from tidegate.demo.sabotage import kill_spark_in_snapshot
 from tidegate.demo.stack import LocalStack
+from tidegate.postgres.embedded import EmbeddedPostgres
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.records import CheckpointRecord
@@ -191,7 +192,7 @@ def demonstrate(place: Place, console: Console) -> bool:
     """Run the demonstration on a stack of its own, from nothing, and stop that. Whether all tables were identical."""
     began = time.monotonic()
     stack = place.stack({"AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False"})  # only the DAG runs that are told of here
-    stack.stop()
+    stack.remove()
     shutil.rmtree(place.home, ignore_errors=True)
     try:
         start(stack, console)
@@ -239,6 +240,16 @@ def down(place: Place, console: Console) -> None:
     """Stop the stack, whoever started it. Data and history stay."""
     place.stack().stop()
     console.print("Airflow and Postgres are stopped. `make up` starts them again where they were.")
+
+
+def remove(place: Place, console: Console) -> None:
+    """Stop everything and remove all that was ever written here, embedded databases included."""
+    place.stack().remove()
+    kept = place.project / ".tidegate"
+    for lock in kept.rglob("postgres/lock"):
+        EmbeddedPostgres(lock.parent).remove()
+    shutil.rmtree(kept, ignore_errors=True)
+    console.print("Airflow and Postgres are stopped, and their data are removed.")
 
 
 def project() -> Path:

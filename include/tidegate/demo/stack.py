@@ -7,6 +7,7 @@ another process can stop them, also after the one that started them was killed. 
 import json
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -149,6 +150,12 @@ class LocalStack:
         self._noted.unlink(missing_ok=True)
         if self._postgres.data_dir.exists():
             self._postgres.stop()
+
+    def remove(self) -> None:
+        """Stop it and remove everything it ever wrote."""
+        self.stop()
+        self._postgres.remove()
+        shutil.rmtree(self.home, ignore_errors=True)
 
     # -- how
     def _start_postgres(self) -> None:

@@ -70,6 +70,13 @@ class EmbeddedPostgres:
                 os.kill(pid, signal.SIGINT)  # PostgreSQL's "fast shutdown"
             self._wait_while(lambda: self._postmaster() is not None, "stop")
 
+    def remove(self) -> None:
+        """Stop the server and remove it with all its data, wherever its files are. Fine if there is none."""
+        if self.data_dir.exists():
+            self.stop()
+            shutil.rmtree(self._server_directory(), ignore_errors=True)
+            shutil.rmtree(self.data_dir)
+
     def url(self, database: str = DATABASE) -> str:
         """The database's SQLAlchemy URL, password included. Raises `StoreUnavailableError` if no server runs."""
         _, port = self._postmaster() or (None, None)

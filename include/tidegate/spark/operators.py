@@ -3,7 +3,7 @@
 Each builds one DataFrame of reports from what arrived; the work itself is in `partitions.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -11,12 +11,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tidegate.graph import Graph
-from tidegate.pipeline import KeyedVertex, SinkVertex
+from tidegate.pipeline import KeyedVertex, SinkVertex, Stream
+from tidegate.ports import Segment
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
+from tidegate.protocol.records import SubtaskId
 from tidegate.spark.hashing import key_expressions, quoted, subtask_expression
 from tidegate.spark.jobs import Emit, run_job
 from tidegate.spark.partitions import KeyedPlan, LookupPlan, RestagingPlan, StagingPlan
-from tidegate.spark.reports import REPORT_DDL
+from tidegate.spark.reports import REPORT_DDL, Report
 from tidegate.spark.stations import Answers, Station, needs_exchange
 from tidegate.spark.streams import Streams, arrow_schema, ddl
 from tidegate.state.layout import DELETE, StateLayout, plain_type, type_name
@@ -34,12 +36,18 @@ class Operators:
 
     def run(self, station: Station, emit: Emit) -> None:
         """Run what arrived at the station, if anything did."""
+        staged: set[SubtaskId] = set()
+
+        def note(reports: list[Report]) -> None:
+            staged.update(SubtaskId(report.operator_id, report.subtask_index) for report in reports)
+            emit(reports)
+
         match station.vertex:
             case KeyedVertex():
                 if any(station.arrived.values()):
-                    run_job(self._keyed(station, station.vertex), emit)
+                    run_job(self._keyed(station, station.vertex), note)
                 for sink in station.fused:
-                    self._restage(station, station.vertex, sink, emit)
+                    self._restage(station, station.vertex, sink, staged, emit)
             case SinkVertex():
                 if any(station.arrived.values()):
                     run_job(self._sink(station, station.vertex), emit)
@@ -49,14 +57,17 @@ class Operators:
             rows, layout = self._aggregate_input(station, vertex)
         else:
             rows, layout = self._update_result(station, vertex)
+        together = vertex.update is None and _is_small(vertex.inputs[0], station)
         plan = KeyedPlan(
             program="aggregate" if vertex.update is None else "upsert",
             operator_id=vertex.operator_id,
             specs=self._answers.specs(vertex, layout, self._answers.pending(station)),
             stagings=tuple(self._answers.staging(sink) for sink in station.fused),
             exchange=needs_exchange(self._graph, vertex),
+            together=together,
         )
-        return self._by_subtask(rows).mapInArrow(plan.run, REPORT_DDL)
+        placed = rows.coalesce(1) if together else self._by_subtask(rows)
+        return placed.mapInArrow(plan.run, REPORT_DDL)
 
     def _aggregate_input(self, station: Station, vertex: KeyedVertex) -> tuple[DataFrame, StateLayout]:
         frame = self._streams.frame(vertex.inputs[0], station.arrived)
@@ -119,8 +130,12 @@ class Operators:
         rows = self._streams.frame(vertex.input, station.arrived)
         return rows.coalesce(self._parallelism).mapInArrow(plan.run, REPORT_DDL)
 
-    def _restage(self, station: Station, vertex: KeyedVertex, sink: SinkVertex, emit: Emit) -> None:
-        indexes = self._answers.to_restage(station, sink)
+    def _restage(
+        self, station: Station, vertex: KeyedVertex, sink: SinkVertex, staged: Set[SubtaskId], emit: Emit
+    ) -> None:
+        """Stage the state of subtasks nothing arrived for; `staged` have just been, changes included."""
+        candidates = self._answers.to_restage(station, sink)
+        indexes = [index for index in candidates if SubtaskId(sink.operator_id, index) not in staged]
         if indexes:
             specs = self._answers.specs(vertex, self._streams.layout(vertex), indexes)
             plan = RestagingPlan(tuple(indexes), specs, self._answers.staging(sink))
@@ -129,6 +144,18 @@ class Operators:
 
     def _by_subtask(self, rows: DataFrame) -> DataFrame:
         return rows.repartitionById(self._parallelism, F.expr(self._subtask))
+
+
+#: Bytes of a batch below which exchanging its rows between Spark tasks takes longer than doing all subtasks in one.
+_SMALL = 1 << 20
+
+
+def _is_small(stream: Stream, station: Station) -> bool:
+    """Whether little arrived, and straight from a source: what a transform makes of it is unknown, and what comes from
+    another operator must stay one Spark task a file."""
+    arrived = [data for channel in station.arrived.values() for data in channel]
+    straight = not stream.transforms and all(isinstance(data, Segment) for data in arrived)
+    return straight and 0 < sum(data.bytes for data in arrived) <= _SMALL
 
 
 #: What Spark may widen without losing anything: from the first to any later one.

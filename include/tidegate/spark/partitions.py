@@ -19,6 +19,7 @@ from tidegate.protocol.records import StateHandle
 from tidegate.spark.exchange import read_exchange, write_exchange
 from tidegate.spark.failures import carried_to_driver
 from tidegate.spark.reports import Report, encode_reports
+from tidegate.state.arrivals import owned_rows
 from tidegate.state.compaction import compact
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.subtask import Changed, aggregate, lookup, scan, upsert
@@ -41,25 +42,37 @@ class Staging:
 
 @dataclass(frozen=True, slots=True)
 class KeyedPlan:
-    """A keyed operator's part of a checkpoint: by subtask, what to read and under which prefix to write."""
+    """A keyed operator's part of a checkpoint: by subtask, what to read and under which prefix to write.
+
+    `together`: a single Spark task has the rows of all subtasks; else Spark partition i has those of subtask i.
+    """
 
     program: str
     operator_id: str
     specs: Mapping[int, SubtaskSpec]
     stagings: tuple[Staging, ...]
     exchange: bool
+    together: bool
 
     def run(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Update the state of the partition's subtask; a partition without rows or without a plan answers nothing."""
-        index = _partition_id()
+        """Update the state of the partition's subtasks; one without rows or without a plan answers nothing."""
         rows = _not_empty(batches)
-        if index not in self.specs or rows is None:
+        if rows is None:
             return
-        with carried_to_driver():
-            reports = list(self._reports(index, rows))
-        yield encode_reports(index, reports)
+        for index, own in self._by_subtask(rows):
+            with carried_to_driver():
+                reports = list(self._reports(index, own))
+            yield encode_reports(index, reports)
 
-    def _reports(self, index: int, rows: Iterator[Any]) -> Iterator[Report]:
+    def _by_subtask(self, rows: Iterator[Any]) -> list[tuple[int, Iterable[Any]]]:
+        if not self.together:
+            index = _partition_id()
+            return [(index, rows)] if index in self.specs else []
+        table = pa.Table.from_batches(rows)
+        owned = ((index, owned_rows(table, spec)) for index, spec in self.specs.items())
+        return [(index, own.to_batches()) for index, own in owned if own.num_rows]
+
+    def _reports(self, index: int, rows: Iterable[Any]) -> Iterator[Report]:
         unique = uuid4().hex
         spec = replace(self.specs[index], prefix=f"{self.specs[index].prefix}-{unique}")
         changed = PROGRAMS[self.program](rows, spec)

@@ -12,6 +12,7 @@ from tidegate.protocol.errors import CheckpointDeclinedError
 from tidegate.state.columns import (
     Hashes,
     Ints,
+    booleans,
     canonical_key,
     hashes_of_column,
     integers,
@@ -92,6 +93,13 @@ def gather(batches: Iterable[Any], columns: Sequence[str], spec: SubtaskSpec) ->
     keys = set(spec.layout.key_names)
     arrays = [canonical_key(a) if name in keys else a for name, a in zip(table.schema.names, arrays, strict=True)]
     return pa.Table.from_arrays(arrays, names=table.schema.names)
+
+
+def owned_rows(table: Any, spec: SubtaskSpec) -> Any:
+    """Of rows of many subtasks (a `pyarrow.Table` with `_hash`), those of this one, in their order."""
+    hashes = hashes_of_column(table.column(HASH))
+    low, high = spec.hashes()
+    return table.filter(booleans((hashes >= low) & (hashes <= high)))
 
 
 def arrange(table: Any, spec: SubtaskSpec) -> Arrivals:

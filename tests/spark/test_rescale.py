@@ -1,0 +1,42 @@
+"""A pipeline whose parallelism changes between checkpoints, through the real coordinator and Postgres."""
+
+from pathlib import Path
+
+import pytest
+from orders import Shop, check_storage, check_tables, orders_pipeline
+from pyspark.sql import SparkSession
+from worlds import Judge
+
+from tidegate.clock import SystemClock
+from tidegate.coordinator import CheckpointCoordinator
+from tidegate.graph import compile_graph
+from tidegate.postgres.store import PostgresCheckpointStore
+from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.trigger import Triggered
+from tidegate.settings import Settings
+from tidegate.spark.region import SparkRegion
+from tidegate.state.storage import ArrowCheckpointStorage
+
+pytestmark = pytest.mark.spark
+
+
+def test_state_and_tables_are_the_same_at_any_parallelism(
+    spark: SparkSession, store: PostgresCheckpointStore, tmp_path: Path
+) -> None:
+    shop = Shop(tmp_path)
+    settings = Settings(tmp_path, str(tmp_path / "checkpoints"), str(tmp_path / "cache"), tmp_path / "docs")
+    storage = ArrowCheckpointStorage(settings.storage)
+    for parallelism in (2, 5, 3, 1, 4):
+        shop.deliver()
+        pipeline = orders_pipeline(tmp_path, parallelism=parallelism)
+        region = SparkRegion(compile_graph(pipeline), spark, storage, settings)
+        coordinator = CheckpointCoordinator(pipeline, store, storage, SystemClock())
+        triggered = coordinator.trigger(f"at {parallelism}")
+        assert isinstance(triggered, Triggered)
+        coordinator.snapshot(triggered.checkpoint_id, region)
+        done = coordinator.finalize_validated(coordinator.validate(triggered.checkpoint_id, Judge(True)))
+        coordinator.notify(triggered.checkpoint_id)
+        assert done.status is Status.COMPLETED
+        assert {plan.operator_id: plan.parallelism for plan in done.operators}["totals"] == parallelism
+        check_tables(shop)
+    check_storage(store, "orders", tmp_path / "checkpoints", tmp_path)
