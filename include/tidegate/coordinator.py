@@ -7,8 +7,8 @@ store's transactions say. Steps that already happened give their first answer ag
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from tidegate.delivery import Delivered, Delivery
 from tidegate.graph import Graph, compile_graph
 from tidegate.pipeline import Pipeline
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Region, StoreTransaction, Validator
@@ -21,13 +21,12 @@ from tidegate.protocol.errors import (
     CheckpointExpiredError,
     CheckpointNotFoundError,
     FinalizeError,
-    SinkError,
     UnknownOutcomeError,
     ValidationFailedError,
 )
 from tidegate.protocol.finalize import metadata_document, metadata_path, sizes
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
-from tidegate.protocol.notify import choose_unnotified, committables
+from tidegate.protocol.notify import choose_unnotified
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
@@ -47,15 +46,6 @@ from tidegate.sweeper import Sweeper
 log = logging.getLogger("tidegate")
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """What one sink made visible with a checkpoint."""
-
-    sink: str
-    checkpoint_id: int
-    rows: int
-
-
 class CheckpointCoordinator:
     """Drives the checkpoints of one pipeline. Raises subclasses of `CheckpointError` only, and what the ports raise."""
 
@@ -66,6 +56,7 @@ class CheckpointCoordinator:
         self._store = store
         self._storage = storage
         self._clock = clock
+        self._delivery = Delivery(self.graph, store, clock)
         self._sweeper = Sweeper(self.graph, store, storage, clock)
 
     # -- trigger
@@ -284,38 +275,14 @@ class CheckpointCoordinator:
                     )
                 )
             unnotified = choose_unnotified(tx.retained(), checkpoint_id)
-        self._deliver(unnotified)
+        self._delivery.deliver(unnotified)
         self.clean()
-        subtasks = self._store.subtasks(self.pipeline_id, checkpoint_id)
-        return [
-            Delivered(v.name, checkpoint_id, sum(h.rows for h in committables(subtasks, v.operator_id)))
-            for v in self.graph.sinks
-        ]
+        return self._delivery.delivered(checkpoint_id)
 
     def _notify_pending(self) -> None:
         with self._store.transaction(self.pipeline_id) as tx:
             unnotified = choose_unnotified(tx.retained())
-        self._deliver(unnotified)
-
-    def _deliver(self, records: Sequence[CheckpointRecord]) -> None:
-        for record in records:
-            self._commit_sinks(record)
-            with self._store.transaction(self.pipeline_id) as tx:
-                tx.mark_notified(record.checkpoint_id, self._clock.now())
-
-    def _commit_sinks(self, record: CheckpointRecord) -> None:
-        subtasks = self._store.subtasks(self.pipeline_id, record.checkpoint_id)
-        sinks = {vertex.operator_id: vertex for vertex in self.graph.sinks}
-        for plan in record.operators:
-            staged = committables(subtasks, plan.operator_id)
-            if plan.operator_id in sinks:
-                sinks[plan.operator_id].sink.commit(record.checkpoint_id, staged)
-            elif staged:
-                raise SinkError(
-                    f"Checkpoint {record.checkpoint_id} of pipeline {self.pipeline_id} completed with rows staged for sink "
-                    f"{plan.operator_id.removesuffix('-sink')!r}, which the pipeline no longer has. They are safe in its "
-                    "staging area. Put the sink back, run the notify step, then remove it."
-                )
+        self._delivery.deliver(unnotified)
 
     # -- abort and housekeeping
 

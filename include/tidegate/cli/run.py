@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tidegate import assembly
-from tidegate.coordinator import CheckpointCoordinator, Delivered
+from tidegate.coordinator import CheckpointCoordinator
+from tidegate.delivery import Delivered
 from tidegate.pipeline import Pipeline
 from tidegate.ports import Acknowledge, CheckpointStore, Region
 from tidegate.protocol.admission import Dropped

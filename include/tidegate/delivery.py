@@ -1,0 +1,61 @@
+"""The second phase of sinks: makes visible what completed checkpoints staged, and records that it was done.
+
+Idempotent, keyed by checkpoint id, and repeated until it holds (protocol.md section 16). Which checkpoints are still to
+be told is decided in `protocol.notify`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegate.graph import Graph
+from tidegate.ports import CheckpointStore, Clock
+from tidegate.protocol.errors import SinkError
+from tidegate.protocol.notify import committables
+from tidegate.protocol.records import CheckpointRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What one sink made visible with a checkpoint."""
+
+    sink: str
+    checkpoint_id: int
+    rows: int
+
+
+class Delivery:
+    """Commits the sinks of one pipeline. Safe to run in several processes at once: committing twice is fine."""
+
+    def __init__(self, graph: Graph, store: CheckpointStore, clock: Clock) -> None:
+        self._pipeline_id = graph.pipeline.name
+        self._sinks = {vertex.operator_id: vertex for vertex in graph.sinks}
+        self._store = store
+        self._clock = clock
+
+    def deliver(self, records: Sequence[CheckpointRecord]) -> None:
+        """Commit the sinks of completed checkpoints, oldest first. Raises what sinks raise, and `SinkError`."""
+        for record in records:
+            self._commit(record)
+            with self._store.transaction(self._pipeline_id) as tx:
+                tx.mark_notified(record.checkpoint_id, self._clock.now())
+
+    def delivered(self, checkpoint_id: int) -> list[Delivered]:
+        """What each sink has of a checkpoint."""
+        subtasks = self._store.subtasks(self._pipeline_id, checkpoint_id)
+        return [
+            Delivered(vertex.name, checkpoint_id, sum(handle.rows for handle in committables(subtasks, operator_id)))
+            for operator_id, vertex in self._sinks.items()
+        ]
+
+    def _commit(self, record: CheckpointRecord) -> None:
+        subtasks = self._store.subtasks(self._pipeline_id, record.checkpoint_id)
+        for plan in record.operators:
+            staged = committables(subtasks, plan.operator_id)
+            if plan.operator_id in self._sinks:
+                self._sinks[plan.operator_id].sink.commit(record.checkpoint_id, staged)
+            elif staged:
+                raise SinkError(
+                    f"Checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} completed with rows staged for "
+                    f"sink {plan.operator_id.removesuffix('-sink')!r}, which the pipeline no longer has. They are safe in "
+                    "its staging area. Put the sink back, run the notify step, then remove it."
+                )
