@@ -9,8 +9,8 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 # The names of an interpreter do not say that it runs: each candidate is tried.
-PYTHONS := $(PYTHON) python3.12 python3.13 python3.11 python3 \
-	/usr/bin/python3.12 /usr/bin/python3.13 /usr/bin/python3.11 /usr/bin/python3
+PYTHONS := $(or $(PYTHON),python3.12 python3.13 python3.11 python3 \
+	/usr/bin/python3.12 /usr/bin/python3.13 /usr/bin/python3.11 /usr/bin/python3)
 PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
 .PHONY: help setup demo test up down lint bench lock env clean
