@@ -13,13 +13,15 @@ MIN_TIMEOUT = timedelta(milliseconds=10)
 @dataclass(frozen=True, slots=True, init=False)
 class CheckpointConfig:
     """`timeout`: until every subtask must have acknowledged. `min_pause`: from the last success to the next periodic
-    checkpoint. `max_concurrent`: checkpoints in progress at once. `retained`: completed ones whose state is kept.
+    checkpoint. `max_concurrent`: checkpoints in progress at once. `retained`: completed ones whose state is kept. `allow_non_restored_state`: state
+    and positions of operators that the pipeline no longer has are given up, instead of being an error.
     """
 
     timeout: timedelta
     min_pause: timedelta
     max_concurrent: int
     retained: int
+    allow_non_restored_state: bool
 
     def __init__(
         self,
@@ -27,12 +29,14 @@ class CheckpointConfig:
         min_pause: str | timedelta = "0 s",
         max_concurrent: int = 1,
         retained: int = 1,
+        allow_non_restored_state: bool = False,
     ) -> None:
         set_ = object.__setattr__
         set_(self, "timeout", duration(timeout))
         set_(self, "min_pause", min(duration(min_pause), MAX_MIN_PAUSE))
         set_(self, "max_concurrent", max_concurrent)
         set_(self, "retained", max(retained, 1))  # values <= 0 fall back to 1 (protocol.md section 9)
+        set_(self, "allow_non_restored_state", allow_non_restored_state)
         if self.timeout < MIN_TIMEOUT:
             raise PipelineDefinitionError("CheckpointConfig.timeout must be at least 10 ms.")
         if self.min_pause < timedelta(0):

@@ -38,7 +38,7 @@ from tidegate.protocol.records import (
 )
 from tidegate.protocol.restore import choose_obsolete, restore_snapshots
 from tidegate.protocol.retention import choose_subsumed
-from tidegate.protocol.snapshot import SnapshotTask, ended_error, needs_attempt, plan_attempt
+from tidegate.protocol.snapshot import SnapshotTask, ended_error, needs_attempt, plan_attempt, require_same_plan
 from tidegate.protocol.trigger import Triggered, TriggerOutcome, decide_trigger, pending_checkpoint
 from tidegate.protocol.validate import ValidatedCheckpoint, decide_rejection, needs_validation, permit
 from tidegate.sweeper import Sweeper
@@ -113,6 +113,7 @@ class CheckpointCoordinator:
             record = self._found(tx, checkpoint_id)
             if not needs_attempt(record):
                 return record
+            require_same_plan(record, self.graph.plan)
             tx.begin_attempt(checkpoint_id)
             restored = self._restored(tx)
             task = plan_attempt(record, tx.subtasks(checkpoint_id), restored)
@@ -181,6 +182,7 @@ class CheckpointCoordinator:
             record = self._found(tx, checkpoint_id)
             if not needs_validation(record):
                 return permit(record)
+            require_same_plan(record, self.graph.plan)
             if not self.graph.targets:
                 return permit(self._accept(tx, record))
             subtasks = tx.subtasks(checkpoint_id)
@@ -324,7 +326,9 @@ class CheckpointCoordinator:
         latest = tx.latest_completed()
         known = {} if latest is None else tx.subtasks(latest.checkpoint_id)
         snapshots = {key: subtask.snapshot for key, subtask in known.items()}
-        return restore_snapshots(latest, snapshots, self.graph.plan, tx.compactions())
+        return restore_snapshots(
+            latest, snapshots, self.graph.plan, tx.compactions(), self.config.allow_non_restored_state
+        )
 
     def _expire(self, tx: StoreTransaction, record: CheckpointRecord) -> None:
         message = (

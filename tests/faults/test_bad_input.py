@@ -3,10 +3,10 @@
 import os
 
 import pytest
-from orders import SCHEMA, Shop, check_tables, orders_pipeline
+from orders import SCHEMA, Shop, check_tables, orders_pipeline, rows_of
 from worlds import Judge
 
-from tidegate import FileSource, ParquetSink, Pipeline, assembly, count, expect, suite, sum_
+from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, assembly, count, expect, suite, sum_
 from tidegate.clock import SystemClock
 from tidegate.coordinator import CheckpointCoordinator
 from tidegate.protocol.errors import (
@@ -53,10 +53,10 @@ def checkpoints(tmp_path, store, spark):
     return take
 
 
-def counting(tmp_path, key="customer", **options):
-    pipeline = Pipeline("orders", parallelism=2, max_parallelism=16)
-    source = FileSource(str(tmp_path / "landing"), **{"format": "csv", "schema": SCHEMA} | options)
-    totals = pipeline.source("orders", source).key_by(key).aggregate("totals", n=count(), total=sum_("amount"))
+def counting(tmp_path, key="customer", source="orders", checkpoints=None, **options):
+    pipeline = Pipeline("orders", parallelism=2, max_parallelism=16, checkpoints=checkpoints or CheckpointConfig())
+    files = FileSource(str(tmp_path / "landing"), **{"format": "csv", "schema": SCHEMA} | options)
+    totals = pipeline.source(source, files).key_by(key).aggregate("totals", n=count(), total=sum_("amount"))
     totals.sink("totals", ParquetSink(str(tmp_path / "tables/totals")))
     return pipeline
 
@@ -98,6 +98,47 @@ def test_an_unknown_key_column_is_named_with_those_there_are(tmp_path, checkpoin
     Shop(tmp_path).deliver()
     with pytest.raises(PipelineDefinitionError, match=r"'client'.*customer, amount"):
         checkpoints(counting(tmp_path, key="client"))
+
+
+def test_a_definition_that_changed_under_a_checkpoint_is_refused_before_it_loses_rows(
+    tmp_path, checkpoints, store, spark
+):
+    from tidegate.spark.region import SparkRegion
+
+    shop = Shop(tmp_path)
+    shop.deliver()
+    storage = ArrowCheckpointStorage(str(tmp_path / "checkpoints"))
+
+    def opened(parallelism):
+        coordinator = CheckpointCoordinator(
+            orders_pipeline(tmp_path, parallelism=parallelism), store, storage, SystemClock()
+        )
+        return coordinator, SparkRegion(coordinator.graph, spark, storage)
+
+    (before, region), (after, other_region) = opened(2), opened(5)
+    checkpoint_id = before.trigger("deployed meanwhile").checkpoint_id
+    with pytest.raises(
+        PipelineDefinitionError, match=r"totals had 2 subtasks .* has 5 subtasks .* let this one be aborted"
+    ):
+        after.snapshot(checkpoint_id, other_region)
+    before.snapshot(checkpoint_id, region)
+    with pytest.raises(PipelineDefinitionError, match="Nothing was run or judged"):
+        after.validate(checkpoint_id, Judge(True))
+    after.abort(checkpoint_id, FailureReason.TASK_FAILURE, "the definition changed")
+    checkpoints(orders_pipeline(tmp_path, parallelism=5))
+    check_tables(shop)
+
+
+def test_a_renamed_source_is_refused_before_it_reads_everything_once_more(tmp_path, checkpoints):
+    shop = Shop(tmp_path)
+    shop.deliver()
+    checkpoints(counting(tmp_path))
+    with pytest.raises(StateSchemaError, match=r"state or positions of orders, which .* Give it its old name back"):
+        checkpoints(counting(tmp_path, source="purchases"))
+    given_up = CheckpointConfig(allow_non_restored_state=True)
+    checkpoints(counting(tmp_path, source="purchases", checkpoints=given_up))
+    counted = {row["customer"]: row["n"] for row in rows_of(tmp_path / "tables/totals") if row["checkpoint"] == 3}
+    assert sum(counted.values()) == 2 * len(shop.rows)
 
 
 def test_a_changed_state_schema_is_refused_by_column(tmp_path, checkpoints):

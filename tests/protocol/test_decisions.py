@@ -8,14 +8,14 @@ import pytest
 from records import acknowledgement, at, completed, record, run_handle, subtask
 
 from tidegate.protocol.abort import Abort, AlreadyEnded, decide_abort
-from tidegate.protocol.errors import CheckpointNotInProgressError, ValidationFailedError
+from tidegate.protocol.errors import CheckpointNotInProgressError, PipelineDefinitionError, ValidationFailedError
 from tidegate.protocol.finalize import metadata_document, sizes
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.notify import choose_unnotified, committables
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import HandleKind, Snapshot, SubtaskId, Verdict
+from tidegate.protocol.records import HandleKind, OperatorPlan, Snapshot, SubtaskId, Verdict
 from tidegate.protocol.retention import SWEEP_FOR, choose_subsumed, choose_unreferenced, is_settled
-from tidegate.protocol.snapshot import needs_attempt, plan_attempt
+from tidegate.protocol.snapshot import needs_attempt, plan_attempt, require_same_plan
 from tidegate.protocol.validate import ValidatedCheckpoint, decide_rejection, needs_validation, permit
 
 FAILED = record(
@@ -53,6 +53,21 @@ def test_a_later_attempt_is_asked_only_for_what_is_not_acknowledged():
     task = plan_attempt(record(), subtasks, {})
     assert task.attempts == {SubtaskId("op", 1): 2}
     assert task.acknowledged == {SubtaskId("op", 0): kept}
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        ([OperatorPlan("op", 3, 128)], "op had 2 subtasks of 128 key groups and has 3 subtasks of 128 key groups"),
+        ([OperatorPlan("op", 2, 256)], "op had 2 subtasks of 128 key groups and has 2 subtasks of 256 key groups"),
+        ([*record().operators, OperatorPlan("more", 1, 128)], "more is new"),
+        ([OperatorPlan("other", 2, 128)], "other is new; op is gone"),
+    ],
+)
+def test_only_the_definition_a_checkpoint_was_triggered_for_goes_on_with_it(plan, words):
+    require_same_plan(record(), record().operators[::-1])
+    with pytest.raises(PipelineDefinitionError, match=f"another definition of the pipeline: {words}. Nothing was run"):
+        require_same_plan(record(), plan)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ class Operator:
         """The specs of the next checkpoint, restored from the one before at another parallelism."""
         latest = record(self.checkpoint, self.parallelism) if self.checkpoint else None
         plan = OperatorPlan(OPERATOR, parallelism, GROUPS)
-        restored = restore_snapshots(latest, self.snapshots, [plan], self.compactions)
+        restored = restore_snapshots(latest, self.snapshots, [plan], self.compactions, False)
         self.checkpoint, self.parallelism, self.compactions = self.checkpoint + 1, parallelism, []
         ids = [SubtaskId(OPERATOR, index) for index in range(parallelism)]
         return {subtask: self.spec(subtask, restored.get(subtask, Snapshot())) for subtask in ids}

@@ -24,13 +24,17 @@ def restore_snapshots(
     snapshots: Mapping[SubtaskId, Snapshot],
     operators: Sequence[OperatorPlan],
     compactions: Sequence[CompactedRun],
+    allow_non_restored_state: bool,
 ) -> dict[SubtaskId, Snapshot]:
     """What each subtask of `operators` starts from; operators unknown to `latest` start empty.
 
-    Raises `StateSchemaError` if an operator's max parallelism changed: its key groups would mean something else.
+    Raises `StateSchemaError` if an operator's max parallelism changed (its key groups would mean something else), or if
+    one that has state or a position is gone and that was not allowed (protocol.md section 14).
     """
     if latest is None:
         return {}
+    if not allow_non_restored_state:
+        _require_all_matched(latest, snapshots, operators)
     old = {plan.operator_id: plan for plan in latest.operators}
     compacted = apply_compactions(snapshots, compactions)
     restored: dict[SubtaskId, Snapshot] = {}
@@ -46,6 +50,28 @@ def restore_snapshots(
             )
         restored |= _same(before, compacted) if before == plan else _rescaled(before, plan, compacted)
     return restored
+
+
+def _require_all_matched(
+    latest: CheckpointRecord, snapshots: Mapping[SubtaskId, Snapshot], operators: Sequence[OperatorPlan]
+) -> None:
+    known = {plan.operator_id for plan in operators}
+    kept = {HandleKind.RUN, HandleKind.POSITION}
+    lost = sorted(
+        {
+            subtask.operator_id
+            for subtask, snapshot in snapshots.items()
+            if subtask.operator_id not in known
+            and (snapshot.position or any(handle.kind in kept for handle in snapshot.handles))
+        }
+    )
+    if lost:
+        raise StateSchemaError(
+            f"Checkpoint {latest.checkpoint_id} of pipeline {latest.pipeline_id} holds state or positions of "
+            f"{', '.join(lost)}, which the pipeline no longer has: it was renamed or removed. Under another name an "
+            "operator would begin empty, and a source would read everything once more. Nothing was changed. Give it its "
+            "old name back, or set CheckpointConfig(allow_non_restored_state=True) to give that up for good."
+        )
 
 
 def _same(plan: OperatorPlan, snapshots: Mapping[SubtaskId, Snapshot]) -> dict[SubtaskId, Snapshot]:

@@ -4,13 +4,13 @@ A later attempt does not redo what was acknowledged, and must read exactly the s
 any operator runs, so either the cut is on record and is replayed, or nothing that depends on it counts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidegate.protocol.errors import CheckpointNotInProgressError
+from tidegate.protocol.errors import CheckpointNotInProgressError, PipelineDefinitionError
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
-from tidegate.protocol.records import CheckpointRecord, Snapshot, SubtaskId, SubtaskRecord
+from tidegate.protocol.records import CheckpointRecord, OperatorPlan, Snapshot, SubtaskId, SubtaskRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,33 @@ def needs_attempt(record: CheckpointRecord) -> bool:
     if record.status is Status.FAILED:
         raise ended_error(record)
     return record.phase is Phase.TRIGGERED
+
+
+def require_same_plan(record: CheckpointRecord, plan: Sequence[OperatorPlan]) -> None:
+    """Whoever goes on with a checkpoint must have the operators it was triggered for: others would lose rows, or leave
+    rows unjudged. Raises `PipelineDefinitionError` with the differences. Performs no I/O.
+    """
+    before = {operator.operator_id: operator for operator in record.operators}
+    now = {operator.operator_id: operator for operator in plan}
+    if before == now:
+        return
+    changes = [f"{id_} is new" for id_ in sorted(now.keys() - before.keys())]
+    changes += [f"{id_} is gone" for id_ in sorted(before.keys() - now.keys())]
+    changes += [
+        f"{id_} had {_size(before[id_])} and has {_size(now[id_])}"
+        for id_ in sorted(before.keys() & now.keys())
+        if before[id_] != now[id_]
+    ]
+    raise PipelineDefinitionError(
+        f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} was triggered for another definition of the "
+        f"pipeline: {'; '.join(changes)}. Nothing was run or judged, because rows would be lost. Committed data and the "
+        "latest completed checkpoint are untouched. The next checkpoint takes the new definition: let this one be "
+        "aborted (in Airflow: let the DAG run fail, then clear it), or put the old definition back to finish it."
+    )
+
+
+def _size(operator: OperatorPlan) -> str:
+    return f"{operator.parallelism} subtasks of {operator.max_parallelism} key groups"
 
 
 def plan_attempt(
