@@ -144,6 +144,33 @@ def test_a_sink_added_later_gets_the_rows_that_are_there(landing: Land, open_che
     assert second.rows("sink:totals") == sorted((f"C{n}", 2 if n == 3 else 1) for n in range(20))
 
 
+@pytest.mark.parametrize("change", [{"mode": "append"}, {"path": "elsewhere"}], ids=["mode", "place"])
+def test_a_sink_that_was_changed_gets_the_rows_that_are_there_anew(
+    change: dict[str, str], landing: Land, open_checkpoints: Open, tmp_path: Path
+) -> None:
+    flights = landing("flights")
+
+    def pipeline(path: str = "totals", mode: Any = "latest") -> Pipeline:
+        pipeline = Pipeline("changing")
+        source = pipeline.source("flights", FileSource(str(flights.path), format="parquet", schema=SCHEMA))
+        totals = source.key_by("carrier").aggregate("totals", flights=count())
+        totals.sink("totals", ParquetSink(str(tmp_path / path), mode=mode))
+        return pipeline
+
+    first = open_checkpoints(pipeline(**change))
+    flights.put(carrier=[f"C{n}" for n in range(20)], origin=["JFK"] * 20, delay=[1] * 20)
+    first.take()
+    first.commit("totals")
+    flights.put(carrier=["C3"], origin=["JFK"], delay=[1])
+    first.take()
+    first.commit("totals")
+    second = open_checkpoints(pipeline())
+    second.completed, second.checkpoint_id = first.completed, 2
+    second.take()
+    second.commit("totals")
+    assert second.rows("sink:totals") == sorted((f"C{n}", 2 if n == 3 else 1) for n in range(20))
+
+
 def test_what_is_committed_is_what_was_staged(
     spark: Any, landing: Land, open_checkpoints: Open, tmp_path: Path
 ) -> None:

@@ -214,7 +214,7 @@ def test_a_full_disk_says_so_and_leaves_nothing_behind(room, workshop, written, 
     with pytest.raises(StorageError) as raised:
         upsert(rows(hashed, *(f"carrier {number}" for number in range(2000))), spec)
     text = str(raised.value)
-    assert f"Checkpoint storage {workshop.storage} is full: {spec.prefix}.parquet could not be written (" in text
+    assert f"The storage at {workshop.storage} is full: {spec.prefix}.parquet could not be written (" in text
     assert "bytes free). The unfinished file was removed and counts for nothing" in text
     assert "Free some space, then retry." in text
     assert workshop.written() == [workshop.file(changed.handle)]

@@ -32,12 +32,15 @@ _PIECE = 128 << 20
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """A sink whose rows are staged where they arise. `current`: all rows of the subtask, not only the changed ones."""
+    """A sink whose rows are staged where they arise. `current`: all rows of the subtask, not only the changed ones.
+    `identity` tells the sink from what it was before somebody changed it; its handles carry it.
+    """
 
     operator_id: str
     writer: SinkWriter
     current: bool
     attempts: Mapping[int, int]
+    identity: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +218,8 @@ def _staged(staging: Staging, index: int, batches: Iterable[Any], checkpoint_id:
     rows = 0
     for number, table in enumerate(_pieces(batches)):
         context = StageContext(checkpoint_id, index, staging.attempts[index], f"{unique}-{number}")
-        handles += staging.writer.stage(table, context)
+        for handle in staging.writer.stage(table, context):
+            handles.append(replace(handle, details={**handle.details, "sink": staging.identity}))
         rows += table.num_rows
     metrics = {"sync_duration": 0, "async_duration": _since(started), "rows_in": rows, "rows_out": rows}
     return Report(staging.operator_id, index, tuple(handles), metrics)

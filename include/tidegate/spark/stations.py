@@ -4,8 +4,10 @@ Pure bookkeeping, no Spark: which subtasks to run, under which names they write,
 reports that come back.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 from tidegate.graph import Graph, inputs_of
 from tidegate.pipeline import KeyedVertex, SinkVertex
@@ -125,10 +127,12 @@ class Answers:
     def staging(self, sink: SinkVertex) -> Staging:
         attempt = max(self._task.attempts.values(), default=0)
         attempts = dict.fromkeys(range(self._parallelism), attempt)
-        return Staging(sink.operator_id, sink.sink.writer(), sink.sink.input is SinkInput.CURRENT, attempts)
+        current = sink.sink.input is SinkInput.CURRENT
+        return Staging(sink.operator_id, sink.sink.writer(), current, attempts, _identity(sink))
 
     def to_restage(self, station: Station, sink: SinkVertex) -> list[int]:
-        """Subtasks with state of which a sink of current rows has nothing: it is new, or the parallelism changed."""
+        """Subtasks with state of which a sink of current rows has nothing: it is new or writes elsewhere now, or the
+        parallelism changed."""
         if sink.sink.input is not SinkInput.CURRENT or not isinstance(station.vertex, KeyedVertex):
             return []
         ids = {index: SubtaskId(sink.operator_id, index) for index in self.pending(station)}
@@ -137,7 +141,7 @@ class Answers:
             for index, subtask in ids.items()
             if subtask in self._task.attempts
             and subtask not in station.reports
-            and not self._carried(subtask, HandleKind.STAGED)
+            and not self._staged_before(sink, index)
             and self.runs(station.vertex, index)
         ]
 
@@ -171,14 +175,26 @@ class Answers:
         new = () if report is None else report.handles
         if subtask.operator_id == station.vertex.operator_id and isinstance(station.vertex, KeyedVertex):
             return self._carried(subtask, HandleKind.RUN) + new
-        current = any(
-            sink.operator_id == subtask.operator_id and sink.sink.input is SinkInput.CURRENT for sink in station.fused
-        )
-        return self._carried(subtask, HandleKind.STAGED) if current and report is None else new
+        current = [
+            sink
+            for sink in station.fused
+            if sink.operator_id == subtask.operator_id and sink.sink.input is SinkInput.CURRENT
+        ]
+        return self._staged_before(current[0], subtask.subtask_index) if current and report is None else new
+
+    def _staged_before(self, sink: SinkVertex, index: int) -> tuple[StateHandle, ...]:
+        """All current rows of a subtask as the sink has them; none if what it has was staged for another place or mode."""
+        carried = self._carried(SubtaskId(sink.operator_id, index), HandleKind.STAGED)
+        return tuple(handle for handle in carried if handle.details.get("sink") == _identity(sink))
 
     def _carried(self, subtask: SubtaskId, kind: HandleKind) -> tuple[StateHandle, ...]:
         restored = self._task.restored.get(subtask, Snapshot())
         return tuple(handle for handle in restored.handles if handle.kind is kind)
+
+
+def _identity(sink: SinkVertex) -> str:
+    """What a sink is and where it writes, in a few characters."""
+    return sha256(json.dumps(sink.sink.describe(), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _metrics(station: Station, report: Report | None, start_delay: int) -> SubtaskMetrics:

@@ -167,7 +167,7 @@ class ArrowCheckpointStorage:
         except OSError as error:
             if error.errno in _NO_SPACE or "No space left" in str(error):
                 raise StorageError(
-                    f"Checkpoint storage {self._shown} is full: {path} could not be written ({_free(self._root)}). The "
+                    f"The storage at {self._shown} is full: {path} could not be written ({_free(self._root)}). The "
                     "unfinished file was removed and counts for nothing; the previous checkpoint is untouched. Free some "
                     "space, then retry."
                 ) from error
@@ -175,7 +175,7 @@ class ArrowCheckpointStorage:
 
     def _cannot(self, doing: str, path: str, error: OSError) -> str:
         return (
-            f"Checkpoint storage {self._shown} could not {doing} {path}: {error}. Nothing that was complete is lost. "
+            f"The storage at {self._shown} could not {doing} {path}: {error}. Nothing that was complete is lost. "
             "Check permissions, credentials and the connection, then retry."
         )
 
