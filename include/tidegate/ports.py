@@ -27,6 +27,7 @@ from tidegate.protocol.records import (
     Verdict,
 )
 from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.statistics import Statistics
 
 
 class Clock(Protocol):
@@ -150,6 +151,7 @@ class CheckpointStore(Protocol):
         """Newest first."""
         ...
 
+    def statistics(self, pipeline_id: str) -> Statistics: ...
     def subtasks(self, pipeline_id: str, checkpoint_id: int) -> dict[SubtaskId, SubtaskRecord]: ...
     def verdicts(self, pipeline_id: str, checkpoint_id: int) -> list[Verdict]: ...
     def wait_for_change(self, pipeline_id: str, timeout: float) -> bool:

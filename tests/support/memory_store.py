@@ -6,6 +6,7 @@ conformance suite runs against both.
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,6 +28,7 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
+from tidegate.protocol.statistics import Measurement, Statistics
 
 LOCK_TIMEOUT = 60.0  # seconds, as in `tidegate.postgres.engine`
 
@@ -322,6 +324,28 @@ class MemoryCheckpointStore:
     def history(self, pipeline_id: str, limit: int) -> list[CheckpointRecord]:
         checkpoints = self._state(pipeline_id).checkpoints
         return [checkpoints[id_] for id_ in sorted(checkpoints, reverse=True)[:limit]]
+
+    def statistics(self, pipeline_id: str) -> Statistics:
+        newest_first = self.history(pipeline_id, len(self._state(pipeline_id).checkpoints))
+        latest = {record.status: record for record in reversed(newest_first)}
+        return Statistics(
+            Counter(record.status for record in newest_first),
+            [self._measured(record) for record in newest_first if record.completed_at],
+            latest.get(Status.COMPLETED),
+            latest.get(Status.FAILED),
+        )
+
+    def _measured(self, record: CheckpointRecord) -> Measurement:
+        assert record.acknowledged_at is not None
+        metrics = [known.metrics for known in self.subtasks(record.pipeline_id, record.checkpoint_id).values()]
+        return Measurement(
+            checkpoint_id=record.checkpoint_id,
+            end_to_end_duration=max(0, round((record.acknowledged_at - record.triggered_at).total_seconds() * 1000)),
+            checkpointed_size=record.checkpointed_size,
+            state_size=record.state_size,
+            processed_data=sum(max(0, metric.processed_bytes) for metric in metrics),
+            persisted_data=sum(max(0, metric.persisted_bytes) for metric in metrics),
+        )
 
     def subtasks(self, pipeline_id: str, checkpoint_id: int) -> dict[SubtaskId, SubtaskRecord]:
         return read_subtasks(self._state(pipeline_id), checkpoint_id)

@@ -11,6 +11,7 @@ from tidegate import assembly
 from tidegate.cli import run as running
 from tidegate.cli import views
 from tidegate.cli.exit_codes import ExitCode, exit_code_of
+from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import CheckpointError, CheckpointNotFoundError, PipelineNotFoundError
 
 EPILOG = (
@@ -61,12 +62,16 @@ def checkpoints(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """The history of a pipeline's checkpoints."""
-    store = assembly.open_store()
-    name = _name(pipeline)
-    if name not in store.pipelines():
-        raise PipelineNotFoundError(f"No checkpoint of a pipeline {name!r} was ever requested in this database.")
+    store, name = _known(pipeline)
     history = store.history(name, limit)
     _show([views.checkpoint_document(record) for record in history], output, views.history_table)
+
+
+@app.command(epilog=EPILOG)
+def stats(pipeline: PipelineArgument, output: OutputOption = Output.TABLE) -> None:
+    """What a pipeline's checkpoints have cost: counts, durations and sizes with percentiles, the latest ones."""
+    store, name = _known(pipeline)
+    _show(views.statistics_document(store.statistics(name)), output, views.statistics_tables)
 
 
 @app.command(epilog=EPILOG)
@@ -95,6 +100,14 @@ def upgrade() -> None:
 
     migrate(locate_database())
     _stderr().print("The database is up to date.")
+
+
+def _known(pipeline: str) -> tuple[CheckpointStore, str]:
+    """The store, and the name of a pipeline that it has checkpoints of. Raises `PipelineNotFoundError`."""
+    store, name = assembly.open_store(), _name(pipeline)
+    if name not in store.pipelines():
+        raise PipelineNotFoundError(f"No checkpoint of a pipeline {name!r} was ever requested in this database.")
+    return store, name
 
 
 def _name(pipeline: str) -> str:

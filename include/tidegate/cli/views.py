@@ -6,6 +6,7 @@ durations milliseconds, -1 where nothing was reported.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +17,7 @@ from rich.text import Text
 
 from tidegate.cli.run import RunOutcome
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.statistics import Statistics, count_checkpoints, summarize
 
 
 def to_json(document: Any) -> str:
@@ -102,6 +104,47 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "docs_path": verdict.docs_path,
         "results": [dict(result) for result in verdict.results],
     }
+
+
+_FIGURES = ("end_to_end_duration", "checkpointed_size", "state_size", "processed_data", "persisted_data")
+
+
+def statistics_document(statistics: Statistics) -> dict[str, Any]:
+    completed, failed = statistics.latest_completed, statistics.latest_failed
+    return {
+        "counts": asdict(count_checkpoints(statistics.by_status)),
+        "summary": {
+            figure: asdict(summarize([getattr(measured, figure) for measured in statistics.measurements]))
+            for figure in _FIGURES
+        },
+        "latest": {
+            "completed": None if completed is None else checkpoint_document(completed),
+            "failed": None if failed is None else checkpoint_document(failed),
+        },
+    }
+
+
+def statistics_tables(document: dict[str, Any]) -> Group:
+    counts = Table(*(name.replace("_", " ").capitalize() for name in document["counts"]), title="Checkpoints")
+    counts.add_row(*(f"{number:,}" for number in document["counts"].values()))
+    summary = Table("", "Minimum", "Average", "p50", "p90", "p95", "p99", "p99.9", "Maximum", title="Summary")
+    for figure, label in zip(_FIGURES, _FIGURE_LABELS, strict=True):
+        values = document["summary"][figure]
+        shown = _duration if figure.endswith("duration") else _size
+        order = ("min", "avg", "p50", "p90", "p95", "p99", "p999", "max")
+        summary.add_row(label, *(shown(round(values[name])) for name in order))
+    latest = history_table([found for found in document["latest"].values() if found])
+    latest.title = "Latest"
+    return Group(counts, summary, latest)
+
+
+_FIGURE_LABELS = (
+    "End to End Duration",
+    "Checkpointed Data Size",
+    "Full Size",
+    "Processed in-flight",
+    "Persisted in-flight",
+)
 
 
 def run_document(outcome: RunOutcome) -> dict[str, Any]:
@@ -204,6 +247,10 @@ def _time(milliseconds: int) -> str:
 
 def _duration(milliseconds: int) -> str:
     return "n/a" if milliseconds < 0 else f"{milliseconds:,} ms"
+
+
+def _size(size: int) -> str:
+    return "n/a" if size < 0 else decimal(size)
 
 
 def _count(count: int) -> str:

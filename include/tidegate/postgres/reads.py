@@ -14,6 +14,7 @@ from tidegate.postgres.rows import checkpoint_record, compaction_record, subtask
 from tidegate.postgres.tables import checkpoints, compactions, handles, pipelines, subtasks, verdicts
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.records import CheckpointRecord, CompactedRun, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.statistics import Measurement, Statistics
 
 
 def pipeline_ids(connection: Connection) -> list[str]:
@@ -40,7 +41,40 @@ def with_status(connection: Connection, pipeline_id: str, status: Status) -> lis
 
 
 def latest_completed(connection: Connection, pipeline_id: str) -> CheckpointRecord | None:
-    held = _of(pipeline_id).where(checkpoints.c.status == Status.COMPLETED.value)
+    return _latest(connection, pipeline_id, Status.COMPLETED)
+
+
+def statistics(connection: Connection, pipeline_id: str) -> Statistics:
+    """The statements are of moments that follow each other closely; each figure is right for its own."""
+    counted = connection.execute(_BY_STATUS, {"pipeline_id": pipeline_id})
+    measured = connection.execute(_MEASUREMENTS, {"pipeline_id": pipeline_id})
+    return Statistics(
+        {Status(row.status): row.number for row in counted},
+        [Measurement(**row) for row in measured.mappings()],
+        _latest(connection, pipeline_id, Status.COMPLETED),
+        _latest(connection, pipeline_id, Status.FAILED),
+    )
+
+
+_BY_STATUS = text("""
+SELECT status, count(*) AS number FROM tidegate.checkpoints WHERE pipeline_id = :pipeline_id GROUP BY status
+""")
+
+# In-flight bytes that a subtask did not report are -1 and count as nothing.
+_MEASUREMENTS = text("""
+SELECT c.checkpoint_id, c.checkpointed_size, c.state_size,
+       greatest(0, round(extract(epoch FROM c.acknowledged_at - c.triggered_at) * 1000))::bigint AS end_to_end_duration,
+       coalesce(sum(greatest(s.processed_bytes, 0)), 0)::bigint AS processed_data,
+       coalesce(sum(greatest(s.persisted_bytes, 0)), 0)::bigint AS persisted_data
+FROM tidegate.checkpoints c LEFT JOIN tidegate.subtasks s USING (pipeline_id, checkpoint_id)
+WHERE c.pipeline_id = :pipeline_id AND c.completed_at IS NOT NULL
+GROUP BY c.pipeline_id, c.checkpoint_id
+ORDER BY c.checkpoint_id DESC
+""")
+
+
+def _latest(connection: Connection, pipeline_id: str, status: Status) -> CheckpointRecord | None:
+    held = _of(pipeline_id).where(checkpoints.c.status == status.value)
     found = _checkpoints(connection, held.order_by(checkpoints.c.checkpoint_id.desc()).limit(1))
     return found[0] if found else None
 

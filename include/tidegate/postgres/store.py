@@ -17,6 +17,7 @@ from tidegate.postgres.listening import ChangeListener
 from tidegate.postgres.outcomes import explain, explain_commit, is_disconnect
 from tidegate.postgres.transaction import PostgresTransaction
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.statistics import Statistics
 
 # Two statements, one round trip. The row is the lock that serialises all transactions on the pipeline.
 _LOCK_PIPELINE = text("""
@@ -73,6 +74,9 @@ class PostgresCheckpointStore:
 
     def history(self, pipeline_id: str, limit: int) -> list[CheckpointRecord]:
         return self._read("reading the history", lambda c: reads.history(c, pipeline_id, limit))
+
+    def statistics(self, pipeline_id: str) -> Statistics:
+        return self._read("reading the statistics", lambda c: reads.statistics(c, pipeline_id))
 
     def subtasks(self, pipeline_id: str, checkpoint_id: int) -> dict[SubtaskId, SubtaskRecord]:
         return self._read("reading the subtasks", lambda c: reads.subtasks_of(c, pipeline_id, checkpoint_id))

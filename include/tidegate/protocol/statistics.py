@@ -1,0 +1,85 @@
+"""What the checkpoints of a pipeline have cost, over all of them (protocol.md section 19).
+
+Sizes are bytes, durations milliseconds; -1 means that there is nothing to speak of yet.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegate.protocol.lifecycle import COMMITTED, Status
+from tidegate.protocol.records import CheckpointRecord
+
+#: Percentiles are of the newest checkpoints only; smallest, largest and average are of all.
+PERCENTILE_WINDOW = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One completed checkpoint. `end_to_end_duration` runs to the latest acknowledgement, without finalization."""
+
+    checkpoint_id: int
+    end_to_end_duration: int
+    checkpointed_size: int
+    state_size: int
+    processed_data: int
+    persisted_data: int
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """The facts: how many checkpoints have each status, every completed one newest first, and the latest of each end."""
+
+    by_status: Mapping[Status, int]
+    measurements: Sequence[Measurement]
+    latest_completed: CheckpointRecord | None
+    latest_failed: CheckpointRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    total: int
+    in_progress: int
+    completed: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    min: float
+    max: float
+    avg: float
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+    p999: float
+
+
+def count_checkpoints(by_status: Mapping[Status, int]) -> Counts:
+    """A checkpoint that was subsumed or discarded since has completed all the same. Performs no I/O."""
+    return Counts(
+        total=sum(by_status.values()),
+        in_progress=by_status.get(Status.IN_PROGRESS, 0),
+        completed=sum(number for status, number in by_status.items() if status in COMMITTED),
+        failed=by_status.get(Status.FAILED, 0),
+    )
+
+
+def summarize(values: Sequence[int]) -> Summary:
+    """Of one figure of all completed checkpoints, newest first; all -1 if there are none. Performs no I/O."""
+    if not values:
+        return Summary(-1, -1, -1, -1, -1, -1, -1, -1)
+    recent = sorted(values[:PERCENTILE_WINDOW])
+    percentiles = [percentile(recent, percent) for percent in (50, 90, 95, 99, 99.9)]
+    return Summary(min(values), max(values), sum(values) / len(values), *percentiles)
+
+
+def percentile(ordered: Sequence[int], percent: float) -> float:
+    """Interpolated between neighbours at `percent * (n + 1) / 100`, as Flink's figures are. `ordered` is not empty."""
+    position = percent * (len(ordered) + 1) / 100
+    below = int(position)
+    if below < 1:
+        return ordered[0]
+    if below >= len(ordered):
+        return ordered[-1]
+    return ordered[below - 1] + (position - below) * (ordered[below] - ordered[below - 1])
