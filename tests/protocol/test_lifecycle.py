@@ -1,6 +1,7 @@
 """The transition table: every pair of stages is either in it or refused."""
 
 import itertools
+from pathlib import Path
 
 import pytest
 
@@ -37,3 +38,29 @@ def test_committed_is_what_lies_beyond_the_commit_point():
         reachable.add(stage[0])
         frontier |= set(TRANSITIONS[stage])
     assert reachable == COMMITTED
+
+
+CAUSES = {
+    "TRIGGERED": "trigger",
+    "ACKNOWLEDGED": "last acknowledgement",
+    "VALIDATED": "every verdict good",
+    "COMPLETED": "finalize (the commit point)",
+    "FAILED": "abort",
+    "SUBSUMED": "pushed out by newer ones",
+    "DISCARDED": "files deleted",
+}
+
+
+def diagram():
+    """The table as docs/protocol.md shows it: phases while a checkpoint is in progress, then its status."""
+    shown = {stage: str(stage[1] if stage[0] is Status.IN_PROGRESS else stage[0]) for stage in TRANSITIONS}
+    edges = ["    [*] --> TRIGGERED: trigger"]
+    for before, successors in TRANSITIONS.items():
+        for after in sorted(successors):
+            edges.append(f"    {shown[before]} --> {shown[after]}: {CAUSES[shown[after]]}")
+    return "\n".join(["```mermaid", "stateDiagram-v2", *dict.fromkeys(edges), "```"])
+
+
+def test_the_documented_diagram_is_the_table():
+    documented = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
+    assert diagram() in documented, f"put this into docs/protocol.md:\n{diagram()}"
