@@ -63,7 +63,7 @@ def test_a_run_its_history_and_its_details(command, tmp_path):
     assert first.returncode == ExitCode.OK, first.stderr
     document = json.loads(first.stdout)
     assert (document["id"], document["status"]) == (1, "COMPLETED")
-    assert {sink["sink"] for sink in document["sinks"]} == {"totals_log", "totals", "balance_log", "seen"}
+    assert {sink["sink"] for sink in document["sinks"]} == {"visits", "totals_log", "totals", "balance_log", "seen"}
     check_tables(shop)
 
     history = json.loads(command("checkpoints", "orders", "-o", "json").stdout)

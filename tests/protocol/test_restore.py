@@ -71,12 +71,40 @@ def test_after_a_rescale_every_subtask_opens_exactly_the_runs_that_overlap_its_k
             assert paths.index("newer") > paths.index("low")
 
 
-def test_a_compacted_run_counts_as_old_as_the_newest_run_in_it_when_parallelism_changes():
-    compacted = run_handle("compacted", 9, key_groups=KeyGroupRange(0, 127), details={"newest": 5})
-    later = run_handle("later", 7, key_groups=KeyGroupRange(0, 127))
-    snapshots = {OP0: Snapshot((compacted, later)), OP1: Snapshot()}
-    restored = restore_snapshots(completed(), snapshots, (OperatorPlan("op", 1, 128),), [], False)
-    assert [handle.path for handle in restored[OP0].handles] == ["compacted", "later"]
+def rescaled(parallelism, *lists):
+    """What subtasks see after two became `parallelism`, as views."""
+    snapshots = {SubtaskId("op", index): Snapshot(tuple(runs)) for index, runs in enumerate(lists)}
+    restored = restore_snapshots(completed(), snapshots, (OperatorPlan("op", parallelism, 128),), [], False)
+    return [[h.view for h in restored[SubtaskId("op", index)].handles] for index in range(parallelism)]
+
+
+def run_in(path, first, last):
+    return run_handle(path, 1, key_groups=KeyGroupRange(first, last))
+
+
+def test_a_run_is_seen_only_where_the_subtask_that_listed_it_owned_the_key_groups():
+    shared, newer = run_in("shared", 0, 127), run_in("newer", 0, 63)
+    assert rescaled(1, [newer], [shared]) == [["newer[0-63]", "shared[64-127]"]]
+    assert rescaled(4, [newer], [shared]) == [
+        ["newer[0-31]"], ["newer[32-63]"], ["shared[64-95]"], ["shared[96-127]"],
+    ]  # fmt: skip
+
+
+def test_a_file_that_several_subtasks_share_is_put_back_together():
+    shared, left, right = run_in("shared", 0, 127), run_in("left", 0, 63), run_in("right", 64, 127)
+    assert rescaled(1, [shared, left], [shared, right]) == [["shared[0-127]", "left[0-63]", "right[64-127]"]]
+
+
+def test_the_order_of_each_subtasks_runs_is_kept_whatever_their_age_and_name():
+    """A merged run that stands before another of the same age: what it holds of the other's keys is older."""
+    merged, sibling, other = run_in("z", 0, 63), run_in("a", 16, 31), run_in("m", 64, 127)
+    assert rescaled(1, [merged, sibling], [other]) == [["z[0-63]", "m[64-127]", "a[16-31]"]]
+
+
+def test_a_compaction_for_a_rescaled_subtask_does_not_touch_the_old_one_of_its_index():
+    whole = [run_in(name, 64, 127) for name in "ab"]
+    part = CompactedRun(OP1, run_in("m", 26, 50), ("a[26-50]", "b[26-50]"))
+    assert apply_compactions({OP1: Snapshot(tuple(whole))}, [part]) == {OP1: Snapshot(tuple(whole))}
 
 
 def test_staged_files_are_not_shared_out_when_parallelism_changes():

@@ -15,23 +15,30 @@ from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.trigger import Triggered
 from tidegate.settings import Settings
 from tidegate.spark.region import SparkRegion
+from tidegate.state import compaction
 from tidegate.state.storage import ArrowCheckpointStorage
 
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.parametrize("min_runs", [2, compaction.MIN_RUNS], ids=["merging", "not merging"])
 def test_state_and_tables_are_the_same_at_any_parallelism(
-    spark: SparkSession, store: PostgresCheckpointStore, tmp_path: Path
+    spark: SparkSession,
+    store: PostgresCheckpointStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    min_runs: int,
 ) -> None:
+    monkeypatch.setattr(compaction, "MIN_RUNS", min_runs)
     shop = Shop(tmp_path)
     settings = Settings(tmp_path, str(tmp_path / "checkpoints"), str(tmp_path / "cache"), tmp_path / "docs")
     storage = ArrowCheckpointStorage(settings.storage)
-    for parallelism in (2, 5, 3, 1, 4):
+    for number, parallelism in enumerate((1, 8, 2, 1, 5, 5, 3)):
         shop.deliver()
         pipeline = orders_pipeline(tmp_path, parallelism=parallelism)
         region = SparkRegion(compile_graph(pipeline), spark, storage, settings)
         coordinator = CheckpointCoordinator(pipeline, store, storage, SystemClock())
-        triggered = coordinator.trigger(f"at {parallelism}")
+        triggered = coordinator.trigger(f"request {number}")
         assert isinstance(triggered, Triggered)
         coordinator.snapshot(triggered.checkpoint_id, region)
         done = coordinator.finalize_validated(coordinator.validate(triggered.checkpoint_id, Judge(True)))

@@ -74,11 +74,9 @@ def test_merging_any_neighbours_changes_nothing_visible_whatever_the_slice(works
         merged = compact(replace(spec, prefix=f"merged/{first}-{last}"), spec.runs[first:last])
         runs = (*spec.runs[:first], merged, *spec.runs[last:])
         assert content(replace(spec, runs=runs)) == before
-        assert merged.details["newest"] == spec.runs[last - 1].created_by < merged.created_by
     first = compact(replace(spec, prefix="merged/first"), spec.runs[:2])
     runs = (first, *spec.runs[2:])
     again = compact(replace(spec, prefix="merged/again", runs=runs), runs[:2])
-    assert again.details["newest"] == spec.runs[2].created_by
     assert content(replace(spec, runs=(again, *runs[2:]))) == before
 
 

@@ -117,8 +117,8 @@ class Operator:
             spec = self.spec(subtask, snapshot)
             chosen = plan_compaction(spec) if which == "planned" else spec.runs[which[0] : which[0] + which[1]]
             if chosen:
-                paths = tuple(handle.path for handle in chosen)
-                self.compactions.append(CompactedRun(subtask, compact(spec, chosen), paths))
+                views = tuple(handle.view for handle in chosen)
+                self.compactions.append(CompactedRun(subtask, compact(spec, chosen), views))
 
     def read(self) -> dict[tuple[Any, ...], tuple[Any, ...]]:
         """Everything, by the subtasks of the latest checkpoint."""
@@ -145,7 +145,7 @@ def finish_epoch(operator: Operator, epoch: dict[str, Any], expected: dict[Any, 
         shutil.rmtree(operator.workshop.cache, ignore_errors=True)
 
 
-SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @SETTINGS

@@ -92,7 +92,7 @@ class WorkingRegion:
                 path = f"{machine.name}/chk-{checkpoint_id}/{subtask}-compact-{next(machine.files)}"
                 machine.storage.write(path, b"rows")
                 handle = StateHandle(path, HandleKind.RUN, 2, 2, "0" * 64, checkpoint_id)
-                compactions.append(CompactedRun(subtask, handle, tuple(run.path for run in runs[:2])))
+                compactions.append(CompactedRun(subtask, handle, tuple(run.view for run in runs[:2])))
         if self._meanwhile is not None:
             self._meanwhile(1 - self._who)
         return compactions

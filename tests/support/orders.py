@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -26,14 +27,15 @@ def orders_pipeline(
     parallelism: int = 2,
     **config: Any,
 ) -> Pipeline:
-    """Declared aggregates with an appending and a latest sink, a user function, and a sink of bare rows."""
+    """Declared aggregates after a transform and straight from the source, with appending and latest sinks, a user
+    function, and a sink of bare rows. `slow` transforms all of it."""
     pipeline = Pipeline(
         name, parallelism=parallelism, max_parallelism=16, checkpoints=CheckpointConfig(**{"retained": 2} | config)
     )
     orders = pipeline.source("orders", FileSource(str(home / "landing"), format="csv", schema=SCHEMA, splits=2))
-    paid = orders.transform(lambda df: df.where("amount > 0"))
     if slow is not None:
-        paid = paid.transform(slow)
+        orders = orders.transform(slow)
+    paid = orders.transform(lambda df: df.where("amount > 0"))
     totals = paid.key_by("customer").aggregate("totals", n=count(), total=sum_("amount"), worst=max_("amount"))
 
     @pipeline.keyed("balance", inputs=[paid], key=["customer"], state="customer string, balance bigint")
@@ -45,6 +47,8 @@ def orders_pipeline(
         joined = added.join(known, F.col("customer").eqNullSafe(F.col("known")), "left")
         return joined.select("customer", (F.coalesce("balance", F.lit(0)) + F.col("added")).alias("balance"))
 
+    visits = orders.key_by("customer").aggregate("visits", n=count())
+    visits.sink("visits", wrap_sink(ParquetSink(str(home / "tables/visits"), mode="latest")))
     totals.sink("totals_log", wrap_sink(ParquetSink(str(home / "tables/totals_log"))))
     totals.sink("totals", wrap_sink(ParquetSink(str(home / "tables/totals"), mode="latest")))
     balance.sink("balance_log", wrap_sink(ParquetSink(str(home / "tables/balance_log"))))
@@ -116,6 +120,8 @@ def check_tables(shop: Shop) -> None:
     assert {key: (row["n"], row["total"], row["worst"]) for key, row in logged.items()} == expected
     balances = newest(rows_of(tables / "balance_log"), "customer")
     assert {key: row["balance"] for key, row in balances.items()} == {key: value[1] for key, value in expected.items()}
+    visits = {row["customer"]: row["n"] for row in rows_of(tables / "visits" / "current")}
+    assert visits == Counter(customer for customer, _ in shop.rows)
     seen = sorted(json.dumps([row["customer"], row["amount"]]) for row in rows_of(tables / "seen"))
     assert seen == sorted(json.dumps(list(row)) for row in shop.rows)
 

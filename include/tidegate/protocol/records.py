@@ -51,6 +51,11 @@ class StateHandle:
     key_groups: KeyGroupRange | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def view(self) -> str:
+        """The file and, of keyed state, the key groups it is read in: after a rescale several subtasks may share a file."""
+        return self.path if self.key_groups is None else f"{self.path}[{self.key_groups.first}-{self.key_groups.last}]"
+
 
 @dataclass(frozen=True, slots=True)
 class SubtaskMetrics:
@@ -173,7 +178,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class CompactedRun:
-    """A run that holds what `replaces` (paths of runs, oldest first) hold together; used from the next checkpoint on."""
+    """A run that holds what `replaces` (views of runs, oldest first) hold together; used from the next checkpoint on."""
 
     subtask: SubtaskId
     handle: StateHandle

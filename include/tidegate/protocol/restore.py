@@ -5,9 +5,11 @@ its key groups, also when the parallelism has changed (design.md section 4).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
 
 from tidegate.protocol.errors import StateSchemaError
-from tidegate.protocol.keygroups import key_groups_of
+from tidegate.protocol.keygroups import KeyGroupRange, key_groups_of
 from tidegate.protocol.records import (
     CheckpointRecord,
     CompactedRun,
@@ -84,32 +86,65 @@ def _rescaled(
 ) -> dict[SubtaskId, Snapshot]:
     """Keyed state by key-group overlap. Positions stay with their split (a source answers for changed splits itself);
     staged files are whole per old subtask and cannot be shared out, so a sink stages anew."""
-    runs = _unique(
-        handle
+    owned = [key_groups_of(index, before.parallelism, before.max_parallelism) for index in range(before.parallelism)]
+    runs = [
+        _of_kind(snapshots.get(SubtaskId(plan.operator_id, index), Snapshot()), HandleKind.RUN)
         for index in range(before.parallelism)
-        for handle in snapshots.get(SubtaskId(plan.operator_id, index), Snapshot()).handles
-        if handle.kind is HandleKind.RUN
-    )
+    ]
     result = {}
     for index in range(plan.parallelism):
         subtask = SubtaskId(plan.operator_id, index)
         groups = key_groups_of(index, plan.parallelism, plan.max_parallelism)
-        mine = tuple(run for run in runs if run.key_groups is None or run.key_groups.overlaps(groups))
         old = snapshots.get(subtask, Snapshot())
-        positions = tuple(handle for handle in old.handles if handle.kind is HandleKind.POSITION)
-        result[subtask] = Snapshot(mine + positions, old.position)
+        positions = _of_kind(old, HandleKind.POSITION)
+        result[subtask] = Snapshot(_views(zip(owned, runs, strict=True), groups) + positions, old.position)
     return result
 
 
-def _unique(handles: Iterable[StateHandle]) -> list[StateHandle]:
-    """Runs shared by several subtasks once, oldest first. Runs of one key are written in order of checkpoints, and those
-    of the same checkpoint never overlap, so the checkpoint's id is order enough."""
-    by_path = {handle.path: handle for handle in handles}
-    return sorted(by_path.values(), key=_age)
+def _of_kind(snapshot: Snapshot, kind: HandleKind) -> tuple[StateHandle, ...]:
+    return tuple(handle for handle in snapshot.handles if handle.kind is kind)
 
 
-def _age(handle: StateHandle) -> tuple[int, str]:
-    return int(handle.details.get("newest", handle.created_by)), handle.path
+def _views(
+    old: Iterable[tuple[KeyGroupRange, tuple[StateHandle, ...]]], groups: KeyGroupRange
+) -> tuple[StateHandle, ...]:
+    """The runs of old subtasks as a new one sees them: each only in the key groups that its old subtask owned.
+
+    There, the old subtask's list is the whole truth, in its order. What a shared file holds of other groups may be
+    older than what their owner has merged since, whatever the files' ages say. So no two lists overlap, and any order
+    that keeps each list's own will do; this one puts what several of them have in common back together.
+    """
+    lists = [[view for run in runs if (view := _narrowed(run, owned, groups))] for owned, runs in old]
+    result: list[StateHandle] = []
+    for level in zip_longest(*lists):
+        together: list[StateHandle] = []
+        for view in level:
+            if view is not None and together and _continues(together[-1], view):
+                together[-1] = _with_groups(view, _groups(together[-1]).first, _groups(view).last)
+            elif view is not None:
+                together.append(view)
+        result += together
+    return tuple(result)
+
+
+def _narrowed(run: StateHandle, *ranges: KeyGroupRange) -> StateHandle | None:
+    """The run where all of the ranges are; None if that is nowhere."""
+    first = max(_groups(run).first, *(groups.first for groups in ranges))
+    last = min(_groups(run).last, *(groups.last for groups in ranges))
+    return _with_groups(run, first, last) if first <= last else None
+
+
+def _continues(view: StateHandle, following: StateHandle) -> bool:
+    return view.path == following.path and _groups(view).last + 1 == _groups(following).first
+
+
+def _with_groups(run: StateHandle, first: int, last: int) -> StateHandle:
+    return replace(run, key_groups=KeyGroupRange(first, last))
+
+
+def _groups(run: StateHandle) -> KeyGroupRange:
+    assert run.key_groups is not None, f"{run.path} is a run without key groups"
+    return run.key_groups
 
 
 def _carried(snapshot: Snapshot) -> Snapshot:
@@ -122,15 +157,16 @@ def _carried(snapshot: Snapshot) -> Snapshot:
 def apply_compactions(
     snapshots: Mapping[SubtaskId, Snapshot], compactions: Sequence[CompactedRun]
 ) -> dict[SubtaskId, Snapshot]:
-    """Put each compacted run in the place of the consecutive runs it replaces, where all of them are still there."""
+    """Put each compacted run in the place of the consecutive runs it replaces, where all of them are still there, in the
+    key groups it was made for: one made for a rescaled subtask says nothing about the old one of the same index."""
     result = dict(snapshots)
     for compaction in compactions:
         snapshot = result.get(compaction.subtask)
         if snapshot is None:
             continue
-        paths = [handle.path for handle in snapshot.handles]
+        views = [handle.view for handle in snapshot.handles]
         count = len(compaction.replaces)
-        starts = [at for at in range(len(paths)) if tuple(paths[at : at + count]) == compaction.replaces]
+        starts = [at for at in range(len(views)) if tuple(views[at : at + count]) == compaction.replaces]
         if starts:
             handles = snapshot.handles
             at = starts[0]

@@ -35,8 +35,8 @@ def compact_runs(
     compacted = []
     for report in reports:
         subtask = SubtaskId(report.operator_id, report.subtask_index)
-        paths = tuple(run.path for run in replaced[subtask])
-        compacted += [CompactedRun(subtask, handle, paths) for handle in report.handles]
+        views = tuple(run.view for run in replaced[subtask])
+        compacted += [CompactedRun(subtask, handle, views) for handle in report.handles]
     return compacted
 
 

@@ -56,11 +56,10 @@ def compact(spec: SubtaskSpec, chosen: Sequence[StateHandle]) -> StateHandle:
     no other subtask shares them (if one did, a later rescale could bring the hidden rows back).
     """
     owned = all(run.key_groups is not None and _within(spec, run) for run in chosen)
-    keep = not (owned and chosen[0].path == spec.runs[0].path)
+    keep = not (owned and chosen[0] == spec.runs[0])
     tombstones = keep and any(run.details.get("tombstones", True) for run in chosen)
     schema = run_schema(spec.layout, tombstones)
-    newest = max(int(run.details.get("newest", run.created_by)) for run in chosen)
-    with writing_run(spec, schema, newest=newest) as writer:
+    with writing_run(spec, schema) as writer:
         for table in merged_slices(spec, chosen, schema, keep_tombstones=tombstones):
             writer.write(table)
     return writer.handle

@@ -32,8 +32,8 @@ def run_schema(layout: StateLayout, tombstones: bool) -> Any:
 
 
 @contextmanager
-def writing_run(spec: SubtaskSpec, schema: Any, **details: Any) -> Iterator["RunWriter"]:
-    """Write a run at `spec.prefix`; after the block its `handle` is on the writer, with `details` beside its own.
+def writing_run(spec: SubtaskSpec, schema: Any) -> Iterator["RunWriter"]:
+    """Write a run at `spec.prefix`; after the block its `handle` is on the writer.
 
     The local cache gets a copy, so that the next checkpoint need not download what was written here. Raises
     `StorageError` if the run cannot be written; then nothing is left of it.
@@ -44,7 +44,7 @@ def writing_run(spec: SubtaskSpec, schema: Any, **details: Any) -> Iterator["Run
             writer = RunWriter(spec, _Hashing(file), schema, copy)
             try:
                 yield writer
-                writer.finish(details)
+                writer.finish()
             except BaseException:
                 writer.abandon()
                 raise
@@ -89,7 +89,7 @@ class RunWriter:
                 self._parquet.write_table(pa.Table.from_batches([batch]), row_group_size=step)
                 self._copy.write(batch)
 
-    def finish(self, details: dict[str, Any]) -> None:
+    def finish(self) -> None:
         self._parquet.close()
         self.handle = StateHandle(
             path=f"{self._spec.prefix}.parquet",
@@ -106,7 +106,6 @@ class RunWriter:
                 "min_hash": f"{self._min_hash:016x}",
                 "max_hash": f"{self._max_hash:016x}",
                 "tombstones": TOMBSTONE in self._schema.names,
-                **details,
             },
         )
 
