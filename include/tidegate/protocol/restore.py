@@ -97,7 +97,8 @@ def _rescaled(
         groups = key_groups_of(index, plan.parallelism, plan.max_parallelism)
         old = snapshots.get(subtask, Snapshot())
         positions = _of_kind(old, HandleKind.POSITION)
-        result[subtask] = Snapshot(_views(zip(owned, runs, strict=True), groups) + positions, old.position)
+        sharing = [(theirs, listed) for theirs, listed in zip(owned, runs, strict=True) if theirs.overlaps(groups)]
+        result[subtask] = Snapshot(_views(sharing, groups) + positions, old.position)
     return result
 
 
