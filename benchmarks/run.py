@@ -53,7 +53,7 @@ def main() -> None:
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", help="numbers of keys, such as 100k,1m,10m")
-    parser.add_argument("--quick", action="store_true", help="a few epochs over 100k keys: about two minutes")
+    parser.add_argument("--quick", action="store_true", help="a few epochs over 100k keys: about a minute")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.add_argument("--directory", type=Path, help="where to work: on the disk to be measured (default: temporary)")
     options = parser.parse_args(arguments)
