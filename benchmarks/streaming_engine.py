@@ -22,6 +22,8 @@ SETTINGS = {
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    # Tidegate's sessions set options of their own here.
+    "spark.driver.extraJavaOptions": "",
 }
 
 

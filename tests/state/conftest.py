@@ -10,6 +10,7 @@ import pytest
 
 from tidegate.protocol.keygroups import KeyGroupRange, key_groups_of
 from tidegate.protocol.records import StateHandle
+from tidegate.state import cache
 from tidegate.state.hashing import spark_hash
 from tidegate.state.layout import StateLayout
 from tidegate.state.subtask import SubtaskSpec
@@ -56,6 +57,20 @@ class Workshop:
 
     def written(self) -> list[Path]:
         return sorted(path for path in self.storage.rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even the smallest run is copied, as all are that lie in remote storage."""
+    monkeypatch.setattr(cache, "IN_PLACE_FILE", 0)
+    monkeypatch.setattr(cache, "IN_PLACE_MEMORY", 0)
+
+
+@pytest.fixture(params=["in place", "copied"])
+def reading(request: pytest.FixtureRequest) -> None:
+    """Both ways to read a run."""
+    if request.param == "copied":
+        request.getfixturevalue("copied")
 
 
 @pytest.fixture

@@ -2,16 +2,21 @@
 
 import os
 import pickle
+import shutil
 import time
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
-from tidegate.state import cache
+from tidegate.protocol.errors import StateIntegrityError, StorageError
+from tidegate.state import cache, opening
 from tidegate.state.layout import StateLayout
 from tidegate.state.subtask import scan, upsert
 
 LAYOUT = StateLayout.of_rows(pa.schema([("k", pa.int64()), ("v", pa.int64())]), ["k"])
+
+pytestmark = pytest.mark.usefixtures("copied")
 
 
 @pytest.fixture
@@ -68,6 +73,62 @@ def test_an_entry_of_another_boot_is_not_trusted(write, workshop, monkeypatch) -
     entry.write_bytes(b"zeros after a power cut")
     assert keys(spec) == [1]
     assert len(list(workshop.cache.iterdir())) == 2
+
+
+def test_losing_the_cache_costs_a_download_and_nothing_else(write, workshop) -> None:
+    spec = write(1)
+    shutil.rmtree(workshop.cache)
+    assert keys(spec) == [1]
+    assert len(list(workshop.cache.glob("*.arrow"))) == 1
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda content: content[: len(content) // 2], lambda content: b"", lambda content: b"x" * 5000]
+)
+def test_a_damaged_entry_is_replaced(damage, write, workshop) -> None:
+    spec = write(1)
+    (entry,) = workshop.cache.glob("*.arrow")
+    content = entry.read_bytes()
+    entry.unlink()
+    entry.write_bytes(damage(content))
+    assert keys(spec) == [1]
+    assert entry.read_bytes() == content
+
+
+def test_a_cache_that_cannot_be_written_stops_reading_but_not_writing(write, workshop) -> None:
+    spec = write(1)
+    shutil.rmtree(workshop.cache)
+    workshop.cache.write_text("a file where the directory should be")
+    assert write(2).runs[0].rows == 1
+    with pytest.raises(StorageError, match=r"The local state cache .* cannot take a copy of flight_delays/chk-7/"):
+        keys(spec)
+
+
+def test_a_small_run_in_local_storage_is_read_where_it_lies(write, workshop, monkeypatch) -> None:
+    monkeypatch.undo()
+    spec = write(2, write(1))
+    assert keys(spec) == [1, 2]
+    assert not workshop.cache.exists()
+
+
+def test_the_smallest_runs_stay_in_memory_as_long_as_there_is_room(write, workshop, monkeypatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(opening, "_RECENT_RUNS", 2)
+    spec = write(3, write(2, write(1)))
+    assert keys(spec) == [1, 2, 3]
+    for run in spec.runs:
+        workshop.file(run).unlink()
+    assert keys(replace(spec, runs=spec.runs[1:])) == [2, 3]
+    with pytest.raises(StateIntegrityError, match=f"{spec.runs[0].path} is missing"):
+        keys(spec)
+
+
+def test_a_run_that_is_small_in_memory_only_is_copied_when_it_is_read(write, workshop, monkeypatch) -> None:
+    monkeypatch.setattr(cache, "IN_PLACE_MEMORY", 1 << 20)
+    spec = write(1)
+    assert not workshop.cache.exists()
+    assert keys(spec) == [1]
+    assert len(list(workshop.cache.glob("*.arrow"))) == 1
 
 
 def test_what_travels_to_a_subtask_is_small(write) -> None:

@@ -90,16 +90,6 @@ def test_tombstones_go_only_when_nothing_older_is_left_that_they_hide(workshop, 
     assert content(replace(spec, runs=(spec.runs[0], later))) == content(spec)
 
 
-def test_a_run_shared_after_a_rescale_keeps_tombstones_for_the_day_it_comes_back(workshop, hashed) -> None:
-    spec = epochs(workshop, hashed, 3, 300)
-    before = content(spec)
-    half = replace(spec, key_groups=key_groups_of(0, 2, 128), prefix="merged/half")
-    merged = compact(half, half.runs)
-    assert merged.details["tombstones"] is True
-    assert content(replace(half, runs=(merged,))) == content(half)
-    assert content(replace(spec, runs=(*spec.runs, merged))) == before
-
-
 def test_the_plan_counts_only_the_subtasks_part_of_a_shared_run(workshop, hashed) -> None:
     spec = epochs(workshop, hashed, 1, 3000)
     each = 1200 // (MIN_RUNS - 1)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -70,6 +71,9 @@ def as_dict(table: pa.Table) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     rows = [tuple(plain(value) for value in row.values()) for row in table.to_pylist()]
     assert len({row[:2] for row in rows}) == len(rows), "a key was returned twice"
     return {row[:2]: row[2:] for row in rows}
+
+
+pytestmark = pytest.mark.usefixtures("reading")
 
 
 class Operator:

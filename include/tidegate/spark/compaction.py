@@ -13,7 +13,7 @@ from tidegate.spark.failures import as_checkpoint_error
 from tidegate.spark.jobs import run_job
 from tidegate.spark.partitions import CompactionPlan, Merge
 from tidegate.spark.place import Place
-from tidegate.spark.reports import REPORT_DDL, Report
+from tidegate.spark.reports import REPORT_TYPE, Report
 from tidegate.spark.streams import Streams
 from tidegate.state.compaction import plan_compaction
 
@@ -28,7 +28,7 @@ def compact_runs(
     reports: list[Report] = []
     partitions = streams.session.range(0, len(merges), 1, len(merges))
     try:
-        run_job(partitions.mapInArrow(CompactionPlan(tuple(merges)).run, REPORT_DDL), reports.extend)
+        run_job(partitions.mapInArrow(CompactionPlan(tuple(merges)).run, REPORT_TYPE), reports.extend)
     except Exception as error:
         raise as_checkpoint_error(error, f"the compaction of pipeline {graph.pipeline.name!r}") from error
     replaced = {SubtaskId(merge.spec.operator, merge.index): merge.chosen for merge in merges}

@@ -17,7 +17,7 @@ Emit = Callable[[list[Report]], None]
 
 
 def run_job(frame: DataFrame, emit: Emit) -> None:
-    """Execute a frame of `REPORT_DDL` and emit the reports of one subtask at a time."""
+    """Execute a frame of `REPORT_TYPE` and emit the reports of one subtask at a time."""
     rows = frame.toLocalIterator() if is_connect(frame.sparkSession) else frame.collect()
     for row in rows:
         emit(decode_reports(row.subtask, row.reports))

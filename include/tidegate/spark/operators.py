@@ -18,7 +18,7 @@ from tidegate.protocol.records import SubtaskId
 from tidegate.spark.hashing import key_expressions, quoted, subtask_expression
 from tidegate.spark.jobs import Emit, run_job
 from tidegate.spark.partitions import KeyedPlan, LookupPlan, RestagingPlan, StagingPlan
-from tidegate.spark.reports import REPORT_DDL, Report
+from tidegate.spark.reports import REPORT_TYPE, Report
 from tidegate.spark.stations import Answers, Station, needs_exchange
 from tidegate.spark.streams import Streams, arrow_schema, ddl
 from tidegate.state.layout import DELETE, StateLayout, plain_type, type_name
@@ -67,7 +67,7 @@ class Operators:
             together=together,
         )
         placed = rows.coalesce(1) if together else self._by_subtask(rows)
-        return placed.mapInArrow(plan.run, REPORT_DDL)
+        return placed.mapInArrow(plan.run, REPORT_TYPE)
 
     def _aggregate_input(self, station: Station, vertex: KeyedVertex) -> tuple[DataFrame, StateLayout]:
         frame = self._streams.frame(vertex.inputs[0], station.arrived)
@@ -128,7 +128,7 @@ class Operators:
     def _sink(self, station: Station, vertex: SinkVertex) -> DataFrame:
         plan = StagingPlan(self._answers.staging(vertex), self._answers.checkpoint_id)
         rows = self._streams.frame(vertex.input, station.arrived)
-        return rows.coalesce(self._parallelism).mapInArrow(plan.run, REPORT_DDL)
+        return rows.coalesce(self._parallelism).mapInArrow(plan.run, REPORT_TYPE)
 
     def _restage(
         self, station: Station, vertex: KeyedVertex, sink: SinkVertex, staged: Set[SubtaskId], emit: Emit
@@ -140,7 +140,7 @@ class Operators:
             specs = self._answers.specs(vertex, self._streams.layout(vertex), indexes)
             plan = RestagingPlan(tuple(indexes), specs, self._answers.staging(sink))
             frame = self._streams.session.range(0, len(indexes), 1, len(indexes))
-            run_job(frame.mapInArrow(plan.run, REPORT_DDL), emit)
+            run_job(frame.mapInArrow(plan.run, REPORT_TYPE), emit)
 
     def _by_subtask(self, rows: DataFrame) -> DataFrame:
         return rows.repartitionById(self._parallelism, F.expr(self._subtask))

@@ -10,11 +10,13 @@ from struct import pack
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql.types import IntegerType, StringType, StructType
 
 from tidegate.protocol.keygroups import KeyGroupRange
 from tidegate.protocol.records import HandleKind, StateHandle
 
-REPORT_DDL = "subtask int, reports string"
+#: Not as text, which would be another call to the JVM each time.
+REPORT_TYPE = StructType().add("subtask", IntegerType()).add("reports", StringType())
 _SCHEMA = pa.schema([("subtask", pa.int32()), ("reports", pa.string())])
 
 

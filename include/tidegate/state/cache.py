@@ -1,4 +1,4 @@
-"""Local copies of runs as memory-mapped Arrow files. A cache and nothing more: losing it costs a download.
+"""Local copies of runs as Arrow files, the large ones memory-mapped. A cache and nothing more: losing it costs a download.
 
 Entries are named by the run's checksum and by this boot of the machine, and appear by a rename: a copy that a crash or
 a power cut left half written is never found again. What is old, or too much, is deleted when something is added.
@@ -17,6 +17,12 @@ import pyarrow as pa
 
 CACHE_BYTES = 64 << 30
 CACHE_SECONDS = 3 * 24 * 3600
+
+#: A run in local storage with at most so many bytes (as a file, and in memory) gets no copy: it is read in place.
+IN_PLACE_FILE = 3 << 20
+IN_PLACE_MEMORY = 8 << 20
+#: Copies with at most so many bytes in memory are compressed; larger ones are mapped, so that only what is used is read.
+COMPRESSED = 32 << 20
 _TOUCH_SECONDS = 3600
 
 
@@ -33,7 +39,7 @@ def entry(cache_dir: str, checksum: str) -> Path:
 
 
 def find(cache_dir: str, checksum: str, rows: int) -> Any | None:
-    """The record batches of a run's copy, memory-mapped, or None. A copy that cannot be the run is deleted."""
+    """The record batches of a run's copy, or None. A copy that cannot be the run is deleted."""
     path = entry(cache_dir, checksum)
     try:
         batches = _mapped(path)
@@ -52,23 +58,33 @@ def find(cache_dir: str, checksum: str, rows: int) -> Any | None:
 class Addition:
     """A copy being written, batch by batch. It never raises for the disk's sake: `failure` says that it came to nothing.
 
-    Once kept, its mapped `batches` stay good even if the entry is evicted at once.
+    Once kept, its `batches` stay good even if the entry is evicted at once. Nothing is kept unless it has more than
+    `least` bytes in memory.
     """
 
-    def __init__(self, cache_dir: str, schema: Any) -> None:
+    def __init__(self, cache_dir: str, schema: Any, least: int = 0) -> None:
         self.failure: OSError | None = None
         self.batches: list[Any] = []
         self._cache_dir = cache_dir
+        self._schema = schema
+        self._least = least
         self._temporary = temporary(cache_dir)
         self._stack = ExitStack()
-        self._attempt(lambda: self._open(schema))
+        self._held: list[Any] = []
+        self._bytes = 0
+        self._writer: Any = None
 
     def write(self, batch: Any) -> None:
-        self._attempt(lambda: self._writer.write_batch(batch))
+        self._held.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes > COMPRESSED:
+            self._attempt(lambda: self._flush(None))
 
     def keep(self, checksum: str) -> None:
         """The copy is complete: make it findable."""
-        self._attempt(lambda: self._publish(checksum))
+        if self._bytes > self._least:
+            self._attempt(lambda: self._flush("lz4"))
+            self._attempt(lambda: self._publish(checksum))
 
     def drop(self) -> None:
         """Remove what was not kept; nothing if it was."""
@@ -77,10 +93,16 @@ class Addition:
         with suppress(OSError):
             self._temporary.unlink(missing_ok=True)
 
-    def _open(self, schema: Any) -> None:
-        os.makedirs(self._cache_dir, mode=0o700, exist_ok=True)
-        file = self._stack.enter_context(pa.OSFile(str(self._temporary), "wb"))
-        self._writer = self._stack.enter_context(pa.ipc.new_file(file, schema))
+    def _flush(self, compression: str | None) -> None:
+        """Write what is held; the compression of the first time stays."""
+        if self._writer is None:
+            os.makedirs(self._cache_dir, mode=0o700, exist_ok=True)
+            file = self._stack.enter_context(pa.OSFile(str(self._temporary), "wb"))
+            options = pa.ipc.IpcWriteOptions(compression=compression)
+            self._writer = self._stack.enter_context(pa.ipc.new_file(file, self._schema, options=options))
+        for batch in self._held:
+            self._writer.write_batch(batch)
+        self._held.clear()
 
     def _publish(self, checksum: str) -> None:
         self._stack.close()

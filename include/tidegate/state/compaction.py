@@ -52,19 +52,11 @@ def _rows_of_subtask(spec: SubtaskSpec, run: StateHandle) -> int:
 def compact(spec: SubtaskSpec, chosen: Sequence[StateHandle]) -> StateHandle:
     """Merge neighbouring runs of `spec.runs` into one at `spec.prefix`, in bounded memory.
 
-    Tombstones are dropped where nothing older is left that they hide: the runs begin with the subtask's oldest, and
-    no other subtask shares them (if one did, a later rescale could bring the hidden rows back).
+    Tombstones are dropped where nothing older is left that they hide: the runs begin with the subtask's oldest.
     """
-    owned = all(run.key_groups is not None and _within(spec, run) for run in chosen)
-    keep = not (owned and chosen[0] == spec.runs[0])
-    tombstones = keep and any(run.details.get("tombstones", True) for run in chosen)
+    tombstones = chosen[0] != spec.runs[0] and any(run.details.get("tombstones", True) for run in chosen)
     schema = run_schema(spec.layout, tombstones)
     with writing_run(spec, schema) as writer:
         for table in merged_slices(spec, chosen, schema, keep_tombstones=tombstones):
             writer.write(table)
     return writer.handle
-
-
-def _within(spec: SubtaskSpec, run: StateHandle) -> bool:
-    groups = run.key_groups
-    return groups is not None and spec.key_groups.first <= groups.first and groups.last <= spec.key_groups.last

@@ -1,13 +1,17 @@
 """Opening runs: each is checked against its handle and the operator's layout, and read through the local cache.
 
-A file that is missing, cut off or altered is an error that names it, never fewer rows.
+Small runs of local storage are read where they lie: decoding one takes less than a copy of it costs, and the smallest
+stay in memory. A file that is missing, cut off or altered is an error that names it, never fewer rows.
 """
 
 import hashlib
 import json
 import os
-from contextlib import suppress
+from collections import OrderedDict
+from collections.abc import Generator, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +29,13 @@ from tidegate.state.spec import SubtaskSpec
 from tidegate.state.storage import open_storage
 
 _BLOCK = 4 << 20
+
+# Spark keeps its Python workers: the next checkpoint reads the same small runs again. At most 16 MiB of them.
+_RECENT_RUNS = 64
+_RECENT_BYTES = 256 << 10
+
+#: Decoded runs by storage, path and checksum, the one used last at the end.
+_recent: OrderedDict[tuple[str, str, str], list[Any]] = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +59,7 @@ def open_run(spec: SubtaskSpec, run: StateHandle) -> list[Segment]:
     low, high = spec.hashes_in(run)
     if low > high or run.rows == 0:
         return []
-    batches = cache.find(spec.cache_dir, run.checksum, run.rows) or _downloaded(spec, run)
+    batches = cache.find(spec.cache_dir, run.checksum, run.rows) or _read(spec, run)
     segments = (_cut(batch, low, high) for batch in batches)
     return [segment for segment in segments if len(segment.hashes)]
 
@@ -62,12 +73,35 @@ def _cut(batch: Any, low: int, high: int) -> Segment:
     return Segment(hashes[start:stop], batch.slice(start, stop - start))
 
 
+def _read(spec: SubtaskSpec, run: StateHandle) -> list[Any]:
+    in_place = open_storage(spec.storage_url).is_local and run.bytes <= cache.IN_PLACE_FILE
+    batches = _decoded(spec, run) if in_place else _downloaded(spec, run)
+    if sum(batch.num_rows for batch in batches) != run.rows:
+        raise _damaged(spec, run, f"it does not hold the {run.rows:,} rows recorded for it")
+    return batches
+
+
+def _decoded(spec: SubtaskSpec, run: StateHandle) -> list[Any]:
+    """The record batches of a small run, verified, in memory."""
+    key = (spec.storage_url, run.path, run.checksum)
+    if (batches := _recent.pop(key, None)) is None:
+        content = b"".join(_verified_blocks(spec, run))
+        batches = list(_batches(spec, run, pa.BufferReader(content)))
+    if sum(batch.nbytes for batch in batches) <= _RECENT_BYTES:
+        _recent[key] = batches
+    if len(_recent) > _RECENT_RUNS:
+        _recent.popitem(last=False)
+    return batches
+
+
 def _downloaded(spec: SubtaskSpec, run: StateHandle) -> list[Any]:
     """Copy a run into the cache, verified."""
     fetched = cache.temporary(spec.cache_dir)
     try:
-        _fetch(spec, run, fetched)
-        batches = _convert(spec, run, fetched)
+        os.makedirs(spec.cache_dir, mode=0o700, exist_ok=True)
+        with open(fetched, "xb") as local:
+            local.writelines(_verified_blocks(spec, run))
+        return _converted(spec, run, fetched)
     except OSError as error:
         raise StorageError(
             f"The local state cache {spec.cache_dir} cannot take a copy of {run.path}: {error}. Met by {spec.where()}. "
@@ -76,43 +110,48 @@ def _downloaded(spec: SubtaskSpec, run: StateHandle) -> list[Any]:
     finally:
         with suppress(OSError):
             fetched.unlink(missing_ok=True)
-    if sum(batch.num_rows for batch in batches) != run.rows:
-        raise _damaged(spec, run, f"it does not hold the {run.rows:,} rows recorded for it")
-    return batches
 
 
-def _fetch(spec: SubtaskSpec, run: StateHandle, target: Path) -> None:
-    os.makedirs(spec.cache_dir, mode=0o700, exist_ok=True)
+def _verified_blocks(spec: SubtaskSpec, run: StateHandle) -> Iterator[bytes]:
+    """The file's content. Raises `StateIntegrityError` after the last block if it is not what was written."""
     sha, size = hashlib.sha256(), 0
-    storage = open_storage(spec.storage_url)
-    with open(target, "xb") as local:
-        try:
-            for block in storage.stream(run.path, _BLOCK):
-                sha.update(block)
-                size += len(block)
-                local.write(block)
-        except StateIntegrityError as error:
-            raise StateIntegrityError(f"{error} It is state of {spec.where()}.") from error
+    try:
+        for block in open_storage(spec.storage_url).stream(run.path, _BLOCK):
+            sha.update(block)
+            size += len(block)
+            yield block
+    except StateIntegrityError as error:
+        raise StateIntegrityError(f"{error} It is state of {spec.where()}.") from error
     if size != run.bytes:
         raise _damaged(spec, run, f"it has {size:,} bytes where {run.bytes:,} were written")
     if sha.hexdigest() != run.checksum:
         raise _damaged(spec, run, f"its SHA-256 is {sha.hexdigest()} where {run.checksum} was written")
 
 
-def _convert(spec: SubtaskSpec, run: StateHandle, fetched: Path) -> list[Any]:
-    with pq.ParquetFile(fetched, memory_map=True) as file:
-        _check_stored(spec, run, file.schema_arrow.metadata or {})
-        addition = cache.Addition(spec.cache_dir, file.schema_arrow.remove_metadata())
+def _converted(spec: SubtaskSpec, run: StateHandle, fetched: Path) -> list[Any]:
+    with pa.memory_map(str(fetched)) as file, closing(_batches(spec, run, file)) as batches:
+        first = next(batches, None)
+        if first is None:
+            return []
+        addition = cache.Addition(spec.cache_dir, first.schema)
         try:
-            for group in range(file.num_row_groups):
-                for batch in file.read_row_group(group, use_threads=False).combine_chunks().to_batches():
-                    addition.write(batch)
+            for batch in chain([first], batches):
+                addition.write(batch)
             addition.keep(run.checksum)
         finally:
             addition.drop()
     if addition.failure is not None:
         raise addition.failure
     return addition.batches
+
+
+def _batches(spec: SubtaskSpec, run: StateHandle, source: Any) -> Generator[Any, None, None]:
+    """One record batch for each row group."""
+    with pq.ParquetFile(source) as file:
+        _check_stored(spec, run, file.schema_arrow.metadata or {})
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group, use_threads=False).replace_schema_metadata(None)
+            yield from table.combine_chunks().to_batches()
 
 
 def _damaged(spec: SubtaskSpec, run: StateHandle, how: str) -> StateIntegrityError:

@@ -35,12 +35,13 @@ def run_schema(layout: StateLayout, tombstones: bool) -> Any:
 def writing_run(spec: SubtaskSpec, schema: Any) -> Iterator["RunWriter"]:
     """Write a run at `spec.prefix`; after the block its `handle` is on the writer.
 
-    The local cache gets a copy, so that the next checkpoint need not download what was written here. Raises
-    `StorageError` if the run cannot be written; then nothing is left of it.
+    The local cache gets a copy, so that the next checkpoint need not download what was written here; a small run in
+    local storage needs none. Raises `StorageError` if the run cannot be written; then nothing is left of it.
     """
-    copy = cache.Addition(spec.cache_dir, schema)
+    storage = open_storage(spec.storage_url)
+    copy = cache.Addition(spec.cache_dir, schema, cache.IN_PLACE_MEMORY if storage.is_local else 0)
     try:
-        with open_storage(spec.storage_url).open_output(f"{spec.prefix}.parquet") as file:
+        with storage.open_output(f"{spec.prefix}.parquet") as file:
             writer = RunWriter(spec, _Hashing(file), schema, copy)
             try:
                 yield writer

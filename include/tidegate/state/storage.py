@@ -50,8 +50,8 @@ class ArrowCheckpointStorage:
                 f"Checkpoint storage {self._shown!r} cannot be opened: {str(error).replace(url, self._shown)}. Give a "
                 "local path, or a URL that starts with file://, s3://, gs:// or hdfs://."
             ) from None
-        self._local = isinstance(self._fs, fs.LocalFileSystem)
-        self._renames = self._local or self._fs.type_name == "hdfs"
+        self.is_local = isinstance(self._fs, fs.LocalFileSystem)
+        self._renames = self.is_local or self._fs.type_name == "hdfs"
 
     def write(self, path: str, content: bytes) -> None:
         with self.open_output(path) as file:
@@ -74,7 +74,7 @@ class ArrowCheckpointStorage:
         for path in paths:
             absolute = self._absolute(path)
             with self._explained("delete", path), suppress(FileNotFoundError):
-                if self._local:
+                if self.is_local:
                     os.unlink(absolute)
                 elif self._fs.get_file_info(absolute).type is fs.FileType.File:
                     self._fs.delete_file(absolute)
@@ -107,7 +107,7 @@ class ArrowCheckpointStorage:
         """A file to `write` to; it appears under its name, whole and durable, when the block ends without an error."""
         absolute = self._absolute(path)
         with self._explained("write", path):
-            if self._local:
+            if self.is_local:
                 with _written_locally(absolute) as file:
                     yield file
             elif self._renames:
@@ -143,7 +143,7 @@ class ArrowCheckpointStorage:
         root = self._root.rstrip("/")
         while self._renames and len(directory) > len(root):
             try:
-                if self._local:
+                if self.is_local:
                     os.rmdir(directory)
                 elif self._fs.get_file_info(fs.FileSelector(directory)):
                     return
