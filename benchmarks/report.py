@@ -62,7 +62,7 @@ def _ratios(result: dict[str, Any]) -> Iterator[Figure]:
         yield _ratio(f"{where}: processor time", "s", None, result, "processors", events)
         target = None if (keys, events) not in EPOCH_TARGETS else RESOURCE_TARGET
         yield _mean_ratio(f"{where}: bytes written", target, result, "written", events)
-        yield _mean_ratio(f"{where}: checkpoint bytes", target, result, "checkpoint_bytes", events)
+        yield _mean_ratio(f"{where}: checkpoint bytes", None, result, "checkpoint_bytes", events)
     ours, theirs = (_restart(result[engine]) for engine in ("tidegate", "streaming"))
     measured = f"{ours:.2f} s : {theirs:.2f} s"
     yield Figure(f"{_short(keys)} keys: restart to first epoch", measured, ours / theirs, RESTART_TARGETS.get(keys))

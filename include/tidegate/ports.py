@@ -128,8 +128,9 @@ class StoreTransaction(Protocol):
         """SUBSUMED -> DISCARDED for those with nothing left in the deletion queue."""
         ...
 
-    def unswept(self) -> list[CheckpointRecord]:
-        """Ended checkpoints whose directories may still hold files of crashed or superseded attempts."""
+    def unswept(self) -> dict[int, datetime]:
+        """Ended checkpoints whose directories may still hold files of crashed or superseded attempts: when each ended,
+        oldest first."""
         ...
 
     def mark_swept(self, checkpoint_ids: Sequence[int]) -> None: ...

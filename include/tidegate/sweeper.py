@@ -31,16 +31,15 @@ class Sweeper:
         now = self._clock.now()
         with self._store.transaction(self._pipeline_id) as tx:
             unswept = tx.unswept()
-        due = [record for record in unswept if is_due(record, self._looked.get(record.checkpoint_id), now)]
-        found = {record.checkpoint_id: self._found(record.checkpoint_id) for record in due}
+        due = [key for key, ended_at in unswept.items() if is_due(ended_at, self._looked.get(key), now)]
+        found = {checkpoint_id: self._found(checkpoint_id) for checkpoint_id in due}
         if any(found.values()):
             with self._store.transaction(self._pipeline_id) as tx:
                 live = {checkpoint_id: tx.live_paths(checkpoint_id) for checkpoint_id, files in found.items() if files}
             for checkpoint_id, files in found.items():
                 self._delete(choose_unreferenced(files, live.get(checkpoint_id, set())))
-        waiting = {record.checkpoint_id for record in unswept}
-        self._looked = {key: at for key, at in self._looked.items() if key in waiting} | dict.fromkeys(found, now)
-        if settled := [record.checkpoint_id for record in due if is_settled(record, now)]:
+        self._looked = {key: at for key, at in self._looked.items() if key in unswept} | dict.fromkeys(found, now)
+        if settled := [key for key in due if is_settled(unswept[key], now)]:
             with self._store.transaction(self._pipeline_id) as tx:
                 tx.mark_swept(settled)
 

@@ -247,13 +247,13 @@ def test_ended_checkpoints_are_swept_once(store: CheckpointStore) -> None:
     fail(store, 2)
     triggered(store)
     with store.transaction(PIPELINE) as transaction:
-        assert [c.checkpoint_id for c in transaction.unswept()] == [1, 2]
+        assert transaction.unswept() == {1: at(30), 2: at(50)}
         transaction.mark_swept([1])
         transaction.mark_swept([])
-        assert [c.checkpoint_id for c in transaction.unswept()] == [2]
+        assert list(transaction.unswept()) == [2]
     completed(store, checkpoint_id=3, subsume=[1])
     with store.transaction(PIPELINE) as transaction:
-        assert [c.checkpoint_id for c in transaction.unswept()] == [2, 3]
+        assert list(transaction.unswept()) == [2, 3]
 
 
 def test_a_checkpoint_in_progress_cannot_be_swept(store: CheckpointStore) -> None:

@@ -218,12 +218,9 @@ class MemoryTransaction:
             if checkpoint.status is Status.SUBSUMED and files.isdisjoint(self.state.deletions):
                 self._move(checkpoint, (Status.DISCARDED, Phase.VALIDATED))
 
-    def unswept(self) -> list[CheckpointRecord]:
-        return [
-            c
-            for c in self._in_order()
-            if c.status is not Status.IN_PROGRESS and c.checkpoint_id not in self.state.swept
-        ]
+    def unswept(self) -> dict[int, datetime]:
+        ended = {c.checkpoint_id: c.completed_at or c.failed_at for c in self._in_order()}
+        return {id_: at for id_, at in ended.items() if at is not None and id_ not in self.state.swept}
 
     def mark_swept(self, checkpoint_ids: Sequence[int]) -> None:
         known = frozenset(checkpoint_ids) & self.state.checkpoints.keys()

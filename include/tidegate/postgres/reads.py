@@ -6,9 +6,10 @@ belong to the subtasks read before, and a subtask that was not acknowledged then
 """
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, Select, Table, select, text, tuple_
+from sqlalchemy import Connection, CursorResult, Select, Table, func, select, text, tuple_
 
 from tidegate.postgres.rows import checkpoint_record, compaction_record, subtask_records, verdict_record
 from tidegate.postgres.tables import checkpoints, compactions, handles, pipelines, subtasks, verdicts
@@ -79,10 +80,15 @@ def _latest(connection: Connection, pipeline_id: str, status: Status) -> Checkpo
     return found[0] if found else None
 
 
-def unswept(connection: Connection, pipeline_id: str) -> list[CheckpointRecord]:
-    """Ended checkpoints that nobody has swept, oldest first."""
-    ended = _of(pipeline_id).where(checkpoints.c.status != Status.IN_PROGRESS.value, ~checkpoints.c.swept)
-    return _checkpoints(connection, ended.order_by(checkpoints.c.checkpoint_id))
+def unswept(connection: Connection, pipeline_id: str) -> dict[int, datetime]:
+    """When each checkpoint ended that nobody has swept, oldest first. Every step that cleans asks: no whole rows."""
+    ended_at = func.coalesce(checkpoints.c.completed_at, checkpoints.c.failed_at)
+    ended = select(checkpoints.c.checkpoint_id, ended_at).where(
+        checkpoints.c.pipeline_id == pipeline_id,
+        checkpoints.c.status != Status.IN_PROGRESS.value,
+        ~checkpoints.c.swept,
+    )
+    return {id_: at.astimezone(UTC) for id_, at in connection.execute(ended.order_by(checkpoints.c.checkpoint_id))}
 
 
 def history(connection: Connection, pipeline_id: str, limit: int) -> list[CheckpointRecord]:

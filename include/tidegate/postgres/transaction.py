@@ -220,7 +220,7 @@ class PostgresTransaction:
     def mark_discarded(self) -> None:
         self.wrote = references.discard_subsumed(self._connection, self._pipeline_id) > 0 or self.wrote
 
-    def unswept(self) -> list[CheckpointRecord]:
+    def unswept(self) -> dict[int, datetime]:
         return reads.unswept(self._connection, self._pipeline_id)
 
     def mark_swept(self, checkpoint_ids: Sequence[int]) -> None:

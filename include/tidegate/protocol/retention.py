@@ -25,12 +25,11 @@ def choose_unreferenced(found: Iterable[Deletion], live: set[Deletion]) -> list[
     return [deletion for deletion in found if deletion not in live]
 
 
-def is_settled(record: CheckpointRecord, now: datetime) -> bool:
-    """Whether an ended checkpoint's directories need no further look. Performs no I/O."""
-    ended = record.completed_at or record.failed_at
-    return ended is not None and now - ended > SWEEP_FOR
+def is_settled(ended_at: datetime, now: datetime) -> bool:
+    """Whether the directories of a checkpoint that ended then need no further look. Performs no I/O."""
+    return now - ended_at > SWEEP_FOR
 
 
-def is_due(record: CheckpointRecord, last_look: datetime | None, now: datetime) -> bool:
-    """Whether to look through an ended checkpoint's directories (again) now. Performs no I/O."""
-    return last_look is None or now - last_look > SWEEP_EVERY or is_settled(record, now)
+def is_due(ended_at: datetime, last_look: datetime | None, now: datetime) -> bool:
+    """Whether to look through the directories of a checkpoint that ended then (again) now. Performs no I/O."""
+    return last_look is None or now - last_look > SWEEP_EVERY or is_settled(ended_at, now)
