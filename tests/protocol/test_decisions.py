@@ -2,7 +2,6 @@
 
 import json
 import re
-from datetime import timedelta
 
 import pytest
 from records import acknowledgement, at, completed, record, run_handle, subtask
