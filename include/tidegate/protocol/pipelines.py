@@ -1,0 +1,51 @@
+"""The life of a pipeline, and what follows from where it is (protocol.md sections 2 and 9).
+
+Only a running pipeline takes checkpoints. `CREATED` becomes `RUNNING` with its first request; the rest is asked for from
+outside, but for `FAILED`, which too many failed checkpoints lead to. The store repeats the list as a CHECK constraint.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class PipelineStatus(StrEnum):
+    CREATED = "CREATED"  # known; nobody has asked for a checkpoint yet
+    RUNNING = "RUNNING"  # takes checkpoints
+    SUSPENDED = "SUSPENDED"  # takes none until it is resumed
+    FAILED = "FAILED"  # more checkpoints failed in a row than are tolerated; takes none until it is resumed
+    FINISHED = "FINISHED"  # every source has ended; final
+    CANCELLED = "CANCELLED"  # given up; final
+
+
+PIPELINE_TRANSITIONS: dict[PipelineStatus, frozenset[PipelineStatus]] = {
+    PipelineStatus.CREATED: frozenset({PipelineStatus.RUNNING, PipelineStatus.SUSPENDED, PipelineStatus.CANCELLED}),
+    PipelineStatus.RUNNING: frozenset(
+        {PipelineStatus.SUSPENDED, PipelineStatus.FAILED, PipelineStatus.FINISHED, PipelineStatus.CANCELLED}
+    ),
+    PipelineStatus.SUSPENDED: frozenset({PipelineStatus.RUNNING, PipelineStatus.CANCELLED}),
+    PipelineStatus.FAILED: frozenset({PipelineStatus.RUNNING, PipelineStatus.CANCELLED}),
+    PipelineStatus.FINISHED: frozenset(),
+    PipelineStatus.CANCELLED: frozenset(),
+}
+
+#: Whose first request, or whose next one, may lead to a checkpoint.
+ACTIVE = frozenset({PipelineStatus.CREATED, PipelineStatus.RUNNING})
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineRecord:
+    """A pipeline's row. `since` is when it came to its status, None before that was ever recorded; `message` says why.
+    Failures of checkpoints up to `forgiven_until` no longer count: it was resumed after them.
+    """
+
+    pipeline_id: str
+    status: PipelineStatus = PipelineStatus.CREATED
+    since: datetime | None = None
+    message: str | None = None
+    forgiven_until: int = 0
+
+
+def may_become(before: PipelineStatus, after: PipelineStatus) -> bool:
+    """Performs no I/O."""
+    return after in PIPELINE_TRANSITIONS[before]
