@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 
 from tidegate.durations import duration
 from tidegate.protocol.errors import PipelineDefinitionError
@@ -10,17 +11,31 @@ MAX_MIN_PAUSE = timedelta(days=365)
 MIN_TIMEOUT = timedelta(milliseconds=10)
 
 
+class CheckpointRetention(StrEnum):
+    """What becomes of the retained checkpoints when the pipeline is cancelled (protocol.md section 9)."""
+
+    NO_EXTERNALIZED_CHECKPOINTS = "NO_EXTERNALIZED_CHECKPOINTS"  # deleted
+    DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"  # deleted, too: a failed pipeline keeps its checkpoints here anyway
+    RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"  # kept
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class CheckpointConfig:
     """`timeout`: until every subtask must have acknowledged. `min_pause`: from the last success to the next periodic
-    checkpoint. `max_concurrent`: checkpoints in progress at once. `retained`: completed ones whose state is kept. `allow_non_restored_state`: state
-    and positions of operators that the pipeline no longer has are given up, instead of being an error.
+    checkpoint. `max_concurrent`: checkpoints in progress at once. `retained`: completed ones whose state is kept.
+    `retention`: what becomes of those when the pipeline is cancelled. `tolerable_failed_checkpoints`: how many may fail in
+    a row before the pipeline fails and waits for `tidegate resume`; None: any number, because the next DAG run is a restart
+    anyway. `validation_failures_count`: whether failed expectations are among those. `allow_non_restored_state`: state and
+    positions of operators that the pipeline no longer has are given up, instead of being an error.
     """
 
     timeout: timedelta
     min_pause: timedelta
     max_concurrent: int
     retained: int
+    retention: CheckpointRetention
+    tolerable_failed_checkpoints: int | None
+    validation_failures_count: bool
     allow_non_restored_state: bool
 
     def __init__(
@@ -29,6 +44,9 @@ class CheckpointConfig:
         min_pause: str | timedelta = "0 s",
         max_concurrent: int = 1,
         retained: int = 1,
+        retention: CheckpointRetention | str = CheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS,
+        tolerable_failed_checkpoints: int | None = None,
+        validation_failures_count: bool = True,
         allow_non_restored_state: bool = False,
     ) -> None:
         set_ = object.__setattr__
@@ -36,6 +54,9 @@ class CheckpointConfig:
         set_(self, "min_pause", min(duration(min_pause), MAX_MIN_PAUSE))
         set_(self, "max_concurrent", max_concurrent)
         set_(self, "retained", max(retained, 1))  # values <= 0 fall back to 1 (protocol.md section 9)
+        set_(self, "retention", _retention(retention))
+        set_(self, "tolerable_failed_checkpoints", tolerable_failed_checkpoints)
+        set_(self, "validation_failures_count", validation_failures_count)
         set_(self, "allow_non_restored_state", allow_non_restored_state)
         if self.timeout < MIN_TIMEOUT:
             raise PipelineDefinitionError("CheckpointConfig.timeout must be at least 10 ms.")
@@ -46,3 +67,13 @@ class CheckpointConfig:
                 "CheckpointConfig.max_concurrent must be 1: a scheduled run is one checkpoint, and the next one starts "
                 "from its state."
             )
+        if tolerable_failed_checkpoints is not None and tolerable_failed_checkpoints < 0:
+            raise PipelineDefinitionError("CheckpointConfig.tolerable_failed_checkpoints must be 0 or more, or None.")
+
+
+def _retention(retention: CheckpointRetention | str) -> CheckpointRetention:
+    try:
+        return CheckpointRetention(retention)
+    except ValueError:
+        known = ", ".join(CheckpointRetention)
+        raise PipelineDefinitionError(f"CheckpointConfig.retention is one of {known}, not {retention!r}.") from None

@@ -13,11 +13,13 @@ from typing import Any, Protocol
 
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.lifecycle import Phase
+from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
     AcknowledgeResult,
     CheckpointRecord,
+    CheckpointRequest,
     CompactedRun,
     Deletion,
     Snapshot,
@@ -62,8 +64,31 @@ class StoreTransaction(Protocol):
     ) -> dict[SubtaskId, SubtaskRecord]: ...
     def verdicts(self, checkpoint_id: int) -> list[Verdict]: ...
     def compactions(self) -> list[CompactedRun]: ...
+    def pipeline(self) -> PipelineRecord: ...
+    def requests(self) -> list[CheckpointRequest]:
+        """All that wait, and those dropped whose owners have not heard of it yet; in no particular order."""
+        ...
+
+    def failed_after(self, checkpoint_id: int) -> list[CheckpointRecord]:
+        """Checkpoints with status FAILED and a higher id, oldest first."""
+        ...
+
+    def cleaning(self) -> int:
+        """How many checkpoints are SUBSUMED, and so wait for their files to be deleted."""
+        ...
 
     # -- writes
+    def move_pipeline(
+        self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None
+    ) -> None:
+        """Raises `PipelineStatusError` where the transition is not legal."""
+        ...
+
+    def put_request(self, request: CheckpointRequest) -> None:
+        """Record a request, or what is new about it."""
+        ...
+
+    def remove_requests(self, request_ids: Sequence[str]) -> None: ...
     def next_checkpoint_id(self) -> int:
         """Strictly increasing per pipeline, starting at 1, never given twice even if this transaction rolls back is
         not required: an id counts only once its checkpoint is recorded."""
@@ -147,6 +172,10 @@ class CheckpointStore(Protocol):
 
     def transaction(self, pipeline_id: str) -> AbstractContextManager[StoreTransaction]: ...
     def pipelines(self) -> list[str]: ...
+    def pipeline(self, pipeline_id: str) -> PipelineRecord | None:
+        """None for one that never was asked for anything."""
+        ...
+
     def checkpoint(self, pipeline_id: str, checkpoint_id: int) -> CheckpointRecord | None: ...
     def history(self, pipeline_id: str, limit: int) -> list[CheckpointRecord]:
         """Newest first."""

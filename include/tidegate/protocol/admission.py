@@ -1,56 +1,119 @@
-"""Whether a requested checkpoint may start now (protocol.md section 3, the rules of a scheduled run)."""
+"""Which of the waiting requests may start a checkpoint now, and which will never (protocol.md section 3).
+
+Savepoints come before checkpoints, forced requests before others, manual before periodic ones, older before newer. Only
+the first in this order is looked at: if it has to wait, so do all others.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord, CheckpointRequest
+
+CAPACITY = 1000
+
+#: How long a waiting request counts after whoever asked was last seen: a process that died must not hold up the others.
+LEASE = timedelta(minutes=2)
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
-    """It may start."""
+class Start:
+    """This request may start now."""
+
+    request: CheckpointRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
-    """It may not; nothing was recorded, no failure is counted, and asking again later is fine."""
+class Drop:
+    """This request will not start. Nothing was recorded, no failure is counted, and asking again later is fine."""
 
+    request: CheckpointRequest
     reason: FailureReason
     message: str
 
 
-def decide_admission(
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing may start now. `message` says what is waited for."""
+
+    message: str
+
+
+def precedence(request: CheckpointRequest) -> tuple[bool, bool, bool, datetime, str]:
+    """Sorts the best first. Performs no I/O."""
+    is_checkpoint = request.kind is CheckpointKind.CHECKPOINT
+    return is_checkpoint, not request.forced, request.periodic, request.asked_at, request.request_id
+
+
+def choose_waiting(requests: Sequence[CheckpointRequest], now: datetime) -> list[CheckpointRequest]:
+    """The requests that still want to start, best first. Performs no I/O."""
+    waiting = [r for r in requests if r.dropped is None and now - r.seen_at <= LEASE]
+    return sorted(waiting, key=precedence)
+
+
+def choose_forgotten(requests: Sequence[CheckpointRequest], now: datetime) -> list[CheckpointRequest]:
+    """The requests that nobody has looked after for too long, dropped or not. Performs no I/O."""
+    return [request for request in requests if now - request.seen_at > LEASE]
+
+
+def decide_place(waiting: Sequence[CheckpointRequest], request: CheckpointRequest) -> Drop | None:
+    """Who has to go so that a request can join those that wait, the request itself perhaps. A full queue takes only
+    what pushes a periodic request out. Performs no I/O.
+    """
+    if len(waiting) < CAPACITY or any(other.request_id == request.request_id for other in waiting):
+        return None
+    worst = max(waiting, key=precedence)
+    goes = request if not worst.periodic else max(worst, request, key=precedence)
+    return Drop(
+        goes,
+        FailureReason.TOO_MANY_CHECKPOINT_REQUESTS,
+        f"{CAPACITY:,} requests for checkpoints are waiting, and no more fit. Nothing was changed.",
+    )
+
+
+def choose_request(
+    waiting: Sequence[CheckpointRequest],
     *,
-    periodic: bool,
     in_progress: Sequence[CheckpointRecord],
     latest_completed: CheckpointRecord | None,
+    cleaning: int,
     max_concurrent: int,
     min_pause: timedelta,
     now: datetime,
-) -> Admitted | Dropped:
-    """Concurrency first, then the minimum pause, which is counted from the last success and binds periodic requests
-    only. `in_progress` must be without those whose deadline has passed. Performs no I/O.
+) -> Start | Drop | Wait:
+    """What becomes of the best of the waiting requests (at least one). `cleaning` counts the checkpoints whose files are
+    still being deleted; `in_progress` must be without those whose deadline has passed. Performs no I/O.
     """
-    if len(in_progress) >= max_concurrent:
-        busy = in_progress[0]
-        return Dropped(
-            FailureReason.TOO_MANY_CHECKPOINT_REQUESTS,
-            f"Checkpoint {busy.checkpoint_id} of pipeline {busy.pipeline_id}, requested by {busy.request_id}, is in "
-            f"progress ({busy.phase}, {busy.num_acknowledged}/{busy.num_subtasks} acknowledged) and holds the pipeline "
-            f"until it ends or its deadline {busy.deadline:%Y-%m-%d %H:%M:%S} UTC passes. Nothing was changed.",
-        )
-    if periodic and latest_completed is not None and latest_completed.completed_at is not None:
+    best = min(waiting, key=precedence)
+    if cleaning > max_concurrent:
+        return Wait(f"The files of {cleaning} checkpoints are still being deleted.")
+    if len(in_progress) >= max_concurrent and not best.forced:
+        return Wait(_busy(in_progress[0]))
+    if best.periodic and not best.forced and latest_completed is not None:
+        assert latest_completed.completed_at is not None
         remaining = latest_completed.completed_at + min_pause - now
         if remaining > timedelta(0):
-            return Dropped(
-                FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS,
-                f"Checkpoint {latest_completed.checkpoint_id} of pipeline {latest_completed.pipeline_id} completed at "
-                f"{latest_completed.completed_at:%Y-%m-%d %H:%M:%S} UTC; the minimum pause of "
-                f"{min_pause.total_seconds():g} s has {remaining.total_seconds():.1f} s to go. Nothing was changed.",
-            )
-    return Admitted()
+            return Drop(best, FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS, _pause(latest_completed, min_pause, now))
+    return Start(best)
+
+
+def _busy(busy: CheckpointRecord) -> str:
+    return (
+        f"Checkpoint {busy.checkpoint_id} of pipeline {busy.pipeline_id}, requested by {busy.request_id}, is in "
+        f"progress ({busy.phase}, {busy.num_acknowledged}/{busy.num_subtasks} acknowledged) and holds the pipeline "
+        f"until it ends or its deadline {busy.deadline:%Y-%m-%d %H:%M:%S} UTC passes. Nothing was changed."
+    )
+
+
+def _pause(latest: CheckpointRecord, min_pause: timedelta, now: datetime) -> str:
+    assert latest.completed_at is not None
+    remaining = (latest.completed_at + min_pause - now).total_seconds()
+    return (
+        f"Checkpoint {latest.checkpoint_id} of pipeline {latest.pipeline_id} completed at "
+        f"{latest.completed_at:%Y-%m-%d %H:%M:%S} UTC; the minimum pause of {min_pause.total_seconds():g} s has "
+        f"{remaining:.1f} s to go. Nothing was changed."
+    )
 
 
 def choose_overdue(in_progress: Sequence[CheckpointRecord], now: datetime) -> list[CheckpointRecord]:

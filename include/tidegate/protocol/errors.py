@@ -24,6 +24,14 @@ class PipelineNotFoundError(CheckpointError):
     """No pipeline of that name is known."""
 
 
+class PipelineFailedError(CheckpointError):
+    """More checkpoints failed in a row than the pipeline tolerates; it takes none until it is resumed."""
+
+
+class PipelineStatusError(CheckpointError):
+    """The pipeline cannot come from where it is to where it was asked to go: a cancelled one cannot be resumed."""
+
+
 class CheckpointNotFoundError(CheckpointError):
     """No checkpoint of that id is known for the pipeline."""
 

@@ -126,6 +126,29 @@ class SubtaskRecord:
     metrics: SubtaskMetrics = SubtaskMetrics()
 
 
+class CheckpointKind(StrEnum):
+    CHECKPOINT = "CHECKPOINT"
+    SAVEPOINT = "SAVEPOINT"  # asked for by a person, and kept until that person disposes of it
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRequest:
+    """A request for a checkpoint, which may have to wait (protocol.md section 3).
+
+    `forced` ones start although others are in progress. `asked_at` is when it came, `seen_at` when whoever asked last
+    looked after it. `dropped` says why it will never start; whoever asked has not heard of it yet.
+    """
+
+    request_id: str
+    kind: CheckpointKind
+    periodic: bool
+    forced: bool
+    asked_at: datetime
+    seen_at: datetime
+    dropped: FailureReason | None = None
+    dropped_message: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointRecord:
     """A checkpoint's row. `request_id` names who asked (an Airflow `run_id`); a request never completes twice."""
@@ -151,6 +174,7 @@ class CheckpointRecord:
     metadata_path: str | None = None
     state_size: int = 0
     checkpointed_size: int = 0
+    kind: CheckpointKind = CheckpointKind.CHECKPOINT
 
     def moved(self, **changes: Any) -> "CheckpointRecord":
         """A copy with some fields changed; the caller answers for the transition being legal."""

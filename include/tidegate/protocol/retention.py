@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from tidegate.protocol.records import CheckpointRecord, Deletion
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord, Deletion
 
 #: A superseded driver may go on writing for a while. Directories of ended checkpoints are looked through until then.
 SWEEP_FOR = timedelta(hours=1)
@@ -13,11 +13,19 @@ SWEEP_EVERY = timedelta(minutes=5)
 
 def choose_subsumed(retained: Sequence[CheckpointRecord], num_retained: int) -> list[int]:
     """The ids that go, from the oldest, until `num_retained` are left. The newest never goes, nor one whose sinks have
-    not been committed yet: its staged rows are promised. `retained` is oldest first. Performs no I/O.
+    not been committed yet: its staged rows are promised. Savepoints are their owner's: they neither go nor count.
+    `retained` is oldest first. Performs no I/O.
     """
-    excess = len(retained) - max(num_retained, 1)
-    candidates = [record.checkpoint_id for record in retained[:-1] if record.notified_at is not None]
+    ours = [record for record in retained if record.kind is CheckpointKind.CHECKPOINT]
+    excess = len(ours) - max(num_retained, 1)
+    newest = retained[-1:]
+    candidates = [r.checkpoint_id for r in ours if r not in newest and r.notified_at is not None]
     return candidates[: max(excess, 0)]
+
+
+def choose_given_up(retained: Sequence[CheckpointRecord], keep: bool) -> list[int]:
+    """The ids that go when the pipeline is cancelled, `keep` if the user retains them. Performs no I/O."""
+    return [] if keep else [r.checkpoint_id for r in retained if r.kind is CheckpointKind.CHECKPOINT]
 
 
 def choose_unreferenced(found: Iterable[Deletion], live: set[Deletion]) -> list[Deletion]:

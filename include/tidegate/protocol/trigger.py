@@ -1,16 +1,18 @@
 """The trigger step: what a request for a checkpoint leads to, also when it is repeated.
 
 A request completes at most once. Repeated while its checkpoint is in progress it resumes that one; repeated after it
-completed it changes nothing; repeated after it failed it asks anew.
+completed it changes nothing; repeated after it failed, or while it waits, it asks anew.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from tidegate.protocol.admission import Admitted, Dropped, decide_admission
+from tidegate.protocol.errors import PipelineFailedError
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
-from tidegate.protocol.records import CheckpointRecord, OperatorPlan
+from tidegate.protocol.pipelines import ACTIVE, PipelineRecord, PipelineStatus
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord, OperatorPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,32 +36,50 @@ class AlreadyCompleted:
     checkpoint_id: int
 
 
-TriggerOutcome = Triggered | Resumed | AlreadyCompleted | Dropped
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """The request waits for its turn. It keeps its place while whoever asked repeats it now and then (`admission.LEASE`)."""
+
+    message: str
 
 
-def decide_trigger(
-    *,
-    previous: CheckpointRecord | None,
-    periodic: bool,
-    in_progress: Sequence[CheckpointRecord],
-    latest_completed: CheckpointRecord | None,
-    max_concurrent: int,
-    min_pause: timedelta,
-    now: datetime,
-) -> Admitted | Resumed | AlreadyCompleted | Dropped:
-    """`previous` is the newest checkpoint of the same request. Performs no I/O."""
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """It was not admitted; nothing was recorded, no failure is counted, and asking again later is fine."""
+
+    reason: FailureReason
+    message: str
+
+
+TriggerOutcome = Triggered | Resumed | AlreadyCompleted | Queued | Dropped
+
+
+def decide_repeated(previous: CheckpointRecord | None) -> Resumed | AlreadyCompleted | None:
+    """`previous` is the newest checkpoint of the same request. None: it asks anew. Performs no I/O."""
     if previous is not None and previous.status in COMMITTED:
         return AlreadyCompleted(previous.checkpoint_id)
     if previous is not None and previous.status is Status.IN_PROGRESS:
         return Resumed(previous.checkpoint_id)
-    return decide_admission(
-        periodic=periodic,
-        in_progress=in_progress,
-        latest_completed=latest_completed,
-        max_concurrent=max_concurrent,
-        min_pause=min_pause,
-        now=now,
-    )
+    return None
+
+
+def decide_standing(pipeline: PipelineRecord, periodic: bool) -> Dropped | None:
+    """Only a running pipeline takes checkpoints (protocol.md sections 2 and 4). None: it does. Performs no I/O.
+
+    Raises `PipelineFailedError` for a failed one: dropping its requests without a word would hide the failure.
+    """
+    if pipeline.status in ACTIVE:
+        return None
+    if pipeline.status is PipelineStatus.FAILED:
+        raise PipelineFailedError(f"{pipeline.message} `tidegate resume {pipeline.pipeline_id}` lets it go on.")
+    reason = FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING
+    if periodic:
+        reason = FailureReason.PERIODIC_SCHEDULER_SHUTDOWN
+    since = "" if pipeline.since is None else f" since {pipeline.since:%Y-%m-%d %H:%M:%S} UTC"
+    hint = ""
+    if pipeline.status is PipelineStatus.SUSPENDED:
+        hint = f" `tidegate resume {pipeline.pipeline_id}` lets it go on."
+    return Dropped(reason, f"Pipeline {pipeline.pipeline_id} is {pipeline.status}{since}. Nothing was changed.{hint}")
 
 
 def pending_checkpoint(
@@ -68,6 +88,7 @@ def pending_checkpoint(
     checkpoint_id: int,
     request_id: str,
     periodic: bool,
+    kind: CheckpointKind,
     operators: Sequence[OperatorPlan],
     timeout: timedelta,
     now: datetime,
@@ -78,6 +99,7 @@ def pending_checkpoint(
         checkpoint_id=checkpoint_id,
         request_id=request_id,
         periodic=periodic,
+        kind=kind,
         status=Status.IN_PROGRESS,
         phase=Phase.TRIGGERED,
         triggered_at=now,

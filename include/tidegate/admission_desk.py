@@ -1,0 +1,121 @@
+"""Takes requests for checkpoints: lets one start, wait its turn, or go (protocol.md sections 2, 3 and 4).
+
+Whoever asks repeats the request until it started or was dropped; there is no process that would call back. The queue is
+in the store, and every repetition works it off as far as it goes.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+
+from tidegate.config import CheckpointConfig
+from tidegate.graph import Graph
+from tidegate.ports import StoreTransaction
+from tidegate.protocol.admission import (
+    Drop,
+    Start,
+    Wait,
+    choose_forgotten,
+    choose_request,
+    choose_waiting,
+    decide_place,
+)
+from tidegate.protocol.pipelines import PipelineStatus
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import CheckpointRequest
+from tidegate.protocol.trigger import (
+    Dropped,
+    Queued,
+    Triggered,
+    TriggerOutcome,
+    decide_repeated,
+    decide_standing,
+    pending_checkpoint,
+)
+
+
+class AdmissionDesk:
+    """Decides about the requests of one pipeline, each time within a transaction."""
+
+    def __init__(self, graph: Graph, config: CheckpointConfig) -> None:
+        self._graph = graph
+        self._config = config
+
+    def admit(self, tx: StoreTransaction, request: CheckpointRequest, wait: bool, cleaning: int) -> TriggerOutcome:
+        """What a request leads to now. One that may not `wait` is dropped instead, and leaves no trace.
+
+        `cleaning` as `choose_request` takes it. Raises `PipelineFailedError`.
+        """
+        outcome = decide_repeated(tx.latest_by_request(request.request_id))
+        outcome = outcome or decide_standing(tx.pipeline(), request.periodic)
+        outcome = outcome or self._work_off(tx, request, cleaning)
+        if isinstance(outcome, Queued):
+            if wait:
+                return outcome
+            outcome = Dropped(FailureReason.TOO_MANY_CHECKPOINT_REQUESTS, outcome.message)
+        tx.remove_requests([request.request_id])
+        return outcome
+
+    def _work_off(self, tx: StoreTransaction, request: CheckpointRequest, cleaning: int) -> TriggerOutcome:
+        requests = {known.request_id: known for known in tx.requests()}
+        if forgotten := choose_forgotten(list(requests.values()), request.seen_at):
+            tx.remove_requests([one.request_id for one in forgotten])
+            requests = {key: known for key, known in requests.items() if known not in forgotten}
+        known = requests.get(request.request_id)
+        if known is not None and known.dropped is not None:
+            return Dropped(known.dropped, known.dropped_message or known.dropped.sentence)
+        request = replace(request, asked_at=known.asked_at) if known is not None else request
+        if (overflow := decide_place(choose_waiting(list(requests.values()), request.seen_at), request)) is not None:
+            if overflow.request.request_id == request.request_id:
+                return Dropped(overflow.reason, overflow.message)
+            requests[overflow.request.request_id] = self._drop(tx, overflow)
+        requests[request.request_id] = request
+        tx.put_request(request)
+        return self._choose(tx, requests, request, cleaning)
+
+    def _choose(
+        self, tx: StoreTransaction, requests: dict[str, CheckpointRequest], request: CheckpointRequest, cleaning: int
+    ) -> TriggerOutcome:
+        while True:
+            decision = choose_request(
+                choose_waiting(list(requests.values()), request.seen_at),
+                in_progress=tx.in_progress(),
+                latest_completed=tx.latest_completed(),
+                cleaning=cleaning,
+                max_concurrent=self._config.max_concurrent,
+                min_pause=self._config.min_pause,
+                now=request.seen_at,
+            )
+            match decision:
+                case Drop() if decision.request == request:
+                    return Dropped(decision.reason, decision.message)
+                case Drop():
+                    requests[decision.request.request_id] = self._drop(tx, decision)
+                case Start() if decision.request == request:
+                    return self._start(tx, request)
+                case Start():
+                    first = decision.request.request_id
+                    return Queued(f"Request {first} has precedence and is about to start. Nothing was changed.")
+                case Wait():
+                    return Queued(decision.message)
+
+    def _drop(self, tx: StoreTransaction, drop: Drop) -> CheckpointRequest:
+        dropped = replace(drop.request, dropped=drop.reason, dropped_message=drop.message)
+        tx.put_request(dropped)
+        return dropped
+
+    def _start(self, tx: StoreTransaction, request: CheckpointRequest) -> Triggered:
+        now: datetime = request.seen_at
+        if tx.pipeline().status is PipelineStatus.CREATED:
+            tx.move_pipeline(PipelineStatus.RUNNING, now)
+        record = pending_checkpoint(
+            pipeline_id=self._graph.pipeline.name,
+            checkpoint_id=tx.next_checkpoint_id(),
+            request_id=request.request_id,
+            periodic=request.periodic,
+            kind=request.kind,
+            operators=self._graph.plan,
+            timeout=self._config.timeout,
+            now=now,
+        )
+        tx.add_pending(record, self._graph.subtasks)
+        return Triggered(record.checkpoint_id)

@@ -1,0 +1,101 @@
+"""Suspends, resumes and cancels a pipeline, and fails it when too many checkpoints failed (protocol.md sections 2, 8, 9).
+
+What is in progress is given up in the same transaction, so that nothing completes after a pipeline was told to stop.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from tidegate.config import CheckpointConfig, CheckpointRetention
+from tidegate.ports import CheckpointStore, Clock, StoreTransaction
+from tidegate.protocol.failures import TooManyFailures, decide_pipeline_failure
+from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.retention import choose_given_up
+
+
+class PipelineControl:
+    """The status of one pipeline. Every method may be repeated."""
+
+    def __init__(self, pipeline_id: str, config: CheckpointConfig, store: CheckpointStore, clock: Clock) -> None:
+        self._pipeline_id = pipeline_id
+        self._config = config
+        self._store = store
+        self._clock = clock
+
+    def suspend(self) -> PipelineRecord:
+        """No checkpoints until it is resumed. Raises `PipelineStatusError` if it has ended or failed."""
+        return self._move(PipelineStatus.SUSPENDED, self._give_up_for(FailureReason.COORDINATOR_SUSPEND))
+
+    def resume(self) -> PipelineRecord:
+        """Checkpoints again, from the latest completed one; earlier failures are forgiven.
+
+        Raises `PipelineStatusError` if it has ended.
+        """
+        return self._move(PipelineStatus.RUNNING, lambda tx, now: None)
+
+    def cancel(self) -> PipelineRecord:
+        """Give the pipeline up for ever; what is retained goes unless `CheckpointConfig.retention` keeps it.
+
+        Raises `PipelineStatusError` if it has finished.
+        """
+        stop = self._give_up_for(FailureReason.COORDINATOR_SHUTDOWN)
+
+        def give_up(tx: StoreTransaction, now: datetime) -> None:
+            stop(tx, now)
+            keep = self._config.retention is CheckpointRetention.RETAIN_ON_CANCELLATION
+            if not keep and (runs := tx.compactions()):
+                tx.remove_compactions([run.handle.path for run in runs])
+            if leaving := choose_given_up(tx.retained(), keep):
+                tx.subsume(leaving)
+
+        return self._move(PipelineStatus.CANCELLED, give_up)
+
+    def fail_checkpoint(self, tx: StoreTransaction, checkpoint_id: int, reason: FailureReason, message: str) -> bool:
+        """Fail a checkpoint in progress, and the pipeline if that is one too many. False if it had ended before."""
+        now = self._clock.now()
+        if not tx.fail(checkpoint_id, reason, message, now):
+            return False
+        pipeline, latest = tx.pipeline(), tx.latest_completed()
+        since = max(pipeline.forgiven_until, 0 if latest is None else latest.checkpoint_id)
+        decision = decide_pipeline_failure(
+            tx.failed_after(since), self._config.tolerable_failed_checkpoints, self._config.validation_failures_count
+        )
+        if isinstance(decision, TooManyFailures) and pipeline.status is PipelineStatus.RUNNING:
+            tx.move_pipeline(PipelineStatus.FAILED, now, decision.message)
+        return True
+
+    def _move(self, after: PipelineStatus, meanwhile: Callable[[StoreTransaction, datetime], None]) -> PipelineRecord:
+        """Nothing if it is there already."""
+        now = self._clock.now()
+        with self._store.transaction(self._pipeline_id) as tx:
+            if tx.pipeline().status is not after:
+                forgiven = max((r.checkpoint_id for r in tx.failed_after(0)), default=0)
+                tx.move_pipeline(after, now, forgiven_until=forgiven if after is PipelineStatus.RUNNING else None)
+                meanwhile(tx, now)
+            return tx.pipeline()
+
+    def _give_up_for(self, reason: FailureReason) -> Callable[[StoreTransaction, datetime], None]:
+        """Ends what is in progress and what waits."""
+
+        def give_up(tx: StoreTransaction, now: datetime) -> None:
+            message = f"{reason.sentence} Committed data and the latest completed checkpoint are untouched."
+            self._fail_all(tx, tx.in_progress(), reason, message, now)
+            for request in tx.requests():
+                if request.dropped is None:
+                    tx.put_request(replace(request, dropped=reason, dropped_message=message))
+
+        return give_up
+
+    def _fail_all(
+        self,
+        tx: StoreTransaction,
+        records: Sequence[CheckpointRecord],
+        reason: FailureReason,
+        message: str,
+        now: datetime,
+    ) -> None:
+        for record in records:
+            tx.fail(record.checkpoint_id, reason, message, now)

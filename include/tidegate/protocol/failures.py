@@ -1,0 +1,56 @@
+"""When failed checkpoints fail the whole pipeline (protocol.md section 8).
+
+Counted are those that failed in a row: since the last success, and since the pipeline was last resumed. Each checkpoint
+counts once. Nobody reports which subtask a failure came from, so every failure is one of the whole job.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerated:
+    """The pipeline goes on."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TooManyFailures:
+    """The pipeline has failed; `message` lists what happened."""
+
+    message: str
+
+
+def decide_pipeline_failure(
+    failed: Sequence[CheckpointRecord], tolerable: int | None, validation_failures_count: bool
+) -> Tolerated | TooManyFailures:
+    """`failed` since the last success and the last resume, oldest first; `tolerable` None tolerates everything.
+
+    Compared even when the newest failure does not count itself. Performs no I/O.
+    """
+    counted = [record for record in failed if _counts(record, validation_failures_count)]
+    if tolerable is None or len(counted) <= tolerable:
+        return Tolerated(len(counted))
+    listed = " ".join(f"Checkpoint {record.checkpoint_id}: {_cause(record)}" for record in counted)
+    return TooManyFailures(
+        f"Pipeline {counted[0].pipeline_id} has failed: {len(counted)} checkpoints failed in a row, and {tolerable} are "
+        f"tolerated. {listed} Committed data and the latest completed checkpoint are untouched. Mend the cause first."
+    )
+
+
+def _counts(record: CheckpointRecord, validation_failures_count: bool) -> bool:
+    """A savepoint is somebody's own doing: its failure never counts."""
+    if record.kind is CheckpointKind.SAVEPOINT or record.failure_reason is None:
+        return False
+    if record.failure_reason is FailureReason.VALIDATION_FAILED:
+        return validation_failures_count
+    return record.failure_reason.counts
+
+
+def _cause(record: CheckpointRecord) -> str:
+    assert record.failure_reason is not None
+    return f"{record.failure_reason.name}, {(record.failure_message or record.failure_reason.sentence)[:300]}"
