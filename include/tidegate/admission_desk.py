@@ -40,14 +40,16 @@ class AdmissionDesk:
         self._graph = graph
         self._config = config
 
-    def admit(self, tx: StoreTransaction, request: CheckpointRequest, wait: bool, cleaning: int) -> TriggerOutcome:
+    def admit(self, tx: StoreTransaction, request: CheckpointRequest, wait: bool) -> TriggerOutcome:
         """What a request leads to now. One that may not `wait` is dropped instead, and leaves no trace.
 
-        `cleaning` as `choose_request` takes it. Raises `PipelineFailedError`.
+        Raises `PipelineFailedError`.
         """
-        outcome = decide_repeated(tx.latest_by_request(request.request_id))
-        outcome = outcome or decide_standing(tx.pipeline(), request.periodic)
-        outcome = outcome or self._work_off(tx, request, cleaning)
+        outcome: TriggerOutcome = (
+            decide_repeated(tx.latest_by_request(request.request_id))
+            or decide_standing(tx.pipeline(), request.periodic)
+            or self._work_off(tx, request)
+        )
         if isinstance(outcome, Queued):
             if wait:
                 return outcome
@@ -55,7 +57,7 @@ class AdmissionDesk:
         tx.remove_requests([request.request_id])
         return outcome
 
-    def _work_off(self, tx: StoreTransaction, request: CheckpointRequest, cleaning: int) -> TriggerOutcome:
+    def _work_off(self, tx: StoreTransaction, request: CheckpointRequest) -> TriggerOutcome:
         requests = {known.request_id: known for known in tx.requests()}
         if forgotten := choose_forgotten(list(requests.values()), request.seen_at):
             tx.remove_requests([one.request_id for one in forgotten])
@@ -70,17 +72,16 @@ class AdmissionDesk:
             requests[overflow.request.request_id] = self._drop(tx, overflow)
         requests[request.request_id] = request
         tx.put_request(request)
-        return self._choose(tx, requests, request, cleaning)
+        return self._choose(tx, requests, request)
 
     def _choose(
-        self, tx: StoreTransaction, requests: dict[str, CheckpointRequest], request: CheckpointRequest, cleaning: int
+        self, tx: StoreTransaction, requests: dict[str, CheckpointRequest], request: CheckpointRequest
     ) -> TriggerOutcome:
         while True:
             decision = choose_request(
                 choose_waiting(list(requests.values()), request.seen_at),
                 in_progress=tx.in_progress(),
                 latest_completed=tx.latest_completed(),
-                cleaning=cleaning,
                 max_concurrent=self._config.max_concurrent,
                 min_pause=self._config.min_pause,
                 now=request.seen_at,

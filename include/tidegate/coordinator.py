@@ -8,13 +8,15 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 
+from tidegate.admission_desk import AdmissionDesk
 from tidegate.delivery import Delivered, Delivery
 from tidegate.graph import Graph, compile_graph
 from tidegate.pipeline import Pipeline
+from tidegate.pipeline_control import PipelineControl
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Region, StoreTransaction, Validator
 from tidegate.protocol.abort import Abort, decide_abort
 from tidegate.protocol.acknowledge import decide_acknowledgements, garbage_of
-from tidegate.protocol.admission import Admitted, choose_abandoned, choose_overdue
+from tidegate.protocol.admission import choose_abandoned, choose_overdue, must_clean_first
 from tidegate.protocol.errors import (
     CheckpointDeclinedError,
     CheckpointError,
@@ -27,11 +29,14 @@ from tidegate.protocol.errors import (
 from tidegate.protocol.finalize import metadata_document, metadata_path, sizes
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
 from tidegate.protocol.notify import choose_unnotified
+from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
     AcknowledgeResult,
+    CheckpointKind,
     CheckpointRecord,
+    CheckpointRequest,
     CompactedRun,
     Snapshot,
     SubtaskId,
@@ -39,7 +44,7 @@ from tidegate.protocol.records import (
 from tidegate.protocol.restore import choose_obsolete, restore_snapshots
 from tidegate.protocol.retention import choose_subsumed
 from tidegate.protocol.snapshot import SnapshotTask, ended_error, needs_attempt, plan_attempt, require_same_plan
-from tidegate.protocol.trigger import Triggered, TriggerOutcome, decide_trigger, pending_checkpoint
+from tidegate.protocol.trigger import TriggerOutcome
 from tidegate.protocol.validate import ValidatedCheckpoint, decide_rejection, needs_validation, permit
 from tidegate.sweeper import Sweeper
 
@@ -56,51 +61,43 @@ class CheckpointCoordinator:
         self._store = store
         self._storage = storage
         self._clock = clock
+        self._desk = AdmissionDesk(self.graph, self.config)
+        self._control = PipelineControl(self.pipeline_id, self.config, store, clock)
         self._delivery = Delivery(self.graph, store, clock)
         self._sweeper = Sweeper(self.graph, store, storage, clock)
 
     # -- trigger
 
-    def trigger(self, request_id: str, periodic: bool = False) -> TriggerOutcome:
+    def trigger(
+        self,
+        request_id: str,
+        periodic: bool = False,
+        kind: CheckpointKind = CheckpointKind.CHECKPOINT,
+        wait: bool = False,
+    ) -> TriggerOutcome:
         """Record a checkpoint for a request, before anybody is asked to do anything (protocol.md sections 3 and 4).
 
-        First makes up for a notification that a crash cut short, and expires what is overdue.
+        First makes up for a notification that a crash cut short, and expires what is overdue. With `wait`, a request that
+        cannot start yet is `Queued` instead of dropped, and is to be repeated. Raises `PipelineFailedError`.
         """
-        while (outcome := self._admit(request_id, periodic)) is None:
-            self._notify_pending()
-        return outcome
-
-    def _admit(self, request_id: str, periodic: bool) -> TriggerOutcome | None:
-        """None, and nothing done, while a completed checkpoint still has to be notified."""
-        now = self._clock.now()
-        with self._store.transaction(self.pipeline_id) as tx:
-            if choose_unnotified(tx.retained()):
-                return None
-            for record in choose_abandoned(tx.in_progress(), now):
-                self._expire(tx, record)
-            decision = decide_trigger(
-                previous=tx.latest_by_request(request_id),
-                periodic=periodic,
-                in_progress=tx.in_progress(),
-                latest_completed=tx.latest_completed(),
-                max_concurrent=self.config.max_concurrent,
-                min_pause=self.config.min_pause,
-                now=now,
-            )
-            if not isinstance(decision, Admitted):
-                return decision
-            checkpoint_id = tx.next_checkpoint_id()
-            record = pending_checkpoint(
-                pipeline_id=self.pipeline_id,
-                checkpoint_id=checkpoint_id,
-                request_id=request_id,
-                periodic=periodic,
-                operators=self.graph.plan,
-                timeout=self.config.timeout,
-                now=now,
-            )
-            tx.add_pending(record, self.graph.subtasks)
-        return Triggered(checkpoint_id)
+        cleaned = False
+        while True:
+            now = self._clock.now()
+            with self._store.transaction(self.pipeline_id) as tx:
+                unnotified = choose_unnotified(tx.retained())
+                abandoned = choose_abandoned(tx.in_progress(), now)
+                # What cannot be deleted now holds up nothing: it is only logged, here as in Flink.
+                must_clean = not cleaned and must_clean_first(tx.cleaning(), self.config.max_concurrent)
+                if not unnotified and not abandoned and not must_clean:
+                    # Never forced: a scheduled checkpoint starts from the state of the one before, which must have ended.
+                    request = CheckpointRequest(request_id, kind, periodic, False, now, now)
+                    return self._desk.admit(tx, request, wait)
+                for record in abandoned:
+                    self._expire(tx, record)
+            self._delivery.deliver(unnotified)
+            if must_clean:
+                self.clean()
+                cleaned = True
 
     # -- snapshot and acknowledge
 
@@ -195,7 +192,7 @@ class CheckpointCoordinator:
             tx.record_verdicts(checkpoint_id, verdicts)
             if rejection is None:
                 return permit(self._accept(tx, record))
-            tx.fail(checkpoint_id, FailureReason.VALIDATION_FAILED, rejection, self._clock.now())
+            self._control.fail_checkpoint(tx, checkpoint_id, FailureReason.VALIDATION_FAILED, rejection)
         raise ValidationFailedError(rejection)
 
     def _accept(self, tx: StoreTransaction, record: CheckpointRecord) -> CheckpointRecord:
@@ -286,6 +283,25 @@ class CheckpointCoordinator:
             unnotified = choose_unnotified(tx.retained())
         self._delivery.deliver(unnotified)
 
+    # -- the pipeline as a whole
+
+    def suspend(self) -> PipelineRecord:
+        """See `PipelineControl`; files of what was given up are deleted."""
+        return self._after_cleaning(self._control.suspend())
+
+    def resume(self) -> PipelineRecord:
+        """See `PipelineControl`."""
+        return self._control.resume()
+
+    def cancel(self) -> PipelineRecord:
+        """See `PipelineControl`. What completed is committed in the sinks first, and what is not kept is deleted."""
+        self._notify_pending()
+        return self._after_cleaning(self._control.cancel())
+
+    def _after_cleaning(self, record: PipelineRecord) -> PipelineRecord:
+        self.clean()
+        return record
+
     # -- abort and housekeeping
 
     def abort(self, checkpoint_id: int, reason: FailureReason, message: str) -> CheckpointRecord:
@@ -293,7 +309,7 @@ class CheckpointCoordinator:
         with self._store.transaction(self.pipeline_id) as tx:
             record = self._found(tx, checkpoint_id)
             if isinstance(decide_abort(record), Abort):
-                tx.fail(checkpoint_id, reason, message, self._clock.now())
+                self._control.fail_checkpoint(tx, checkpoint_id, reason, message)
                 record = self._found(tx, checkpoint_id)
         self.clean()
         return record
@@ -337,7 +353,7 @@ class CheckpointCoordinator:
             "had acknowledged). "
             "Committed data is untouched. If the work is sound but slow, raise CheckpointConfig(timeout=…)."
         )
-        tx.fail(record.checkpoint_id, FailureReason.CHECKPOINT_EXPIRED, message, self._clock.now())
+        self._control.fail_checkpoint(tx, record.checkpoint_id, FailureReason.CHECKPOINT_EXPIRED, message)
 
     def _found(self, tx: StoreTransaction, checkpoint_id: int) -> CheckpointRecord:
         record = tx.checkpoint(checkpoint_id)

@@ -1,8 +1,9 @@
 """Every test of this folder runs against both stores."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+from desks import Desk
 from memory_store import MemoryCheckpointStore
 
 from tidegate.ports import CheckpointStore
@@ -18,3 +19,9 @@ def store(request: pytest.FixtureRequest) -> Iterator[CheckpointStore]:
     on_postgres = PostgresCheckpointStore(connect(request.getfixturevalue("postgres_url")))
     yield on_postgres
     on_postgres.close()
+
+
+@pytest.fixture
+def desk(store: CheckpointStore) -> Callable[..., Desk]:
+    """`desk(min_pause="1 h")`: a coordinator with such a `CheckpointConfig`."""
+    return lambda **config: Desk(store, **config)

@@ -13,6 +13,7 @@ from store_steps import (
     completed,
     crash_after,
     delete_everything,
+    fail_checkpoint,
     handle,
     metadata,
     on_storage,
@@ -24,7 +25,6 @@ from store_steps import (
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CompactedRun, Deletion, HandleKind
 
 STAGED = Deletion("sink:carriers-sink", "staged")
@@ -34,11 +34,6 @@ def staged(created_by: int):  # type: ignore[no-untyped-def]
     return handle("staged", created_by, HandleKind.STAGED)
 
 
-def fail(store: CheckpointStore, checkpoint_id: int) -> None:
-    with store.transaction(PIPELINE) as transaction:
-        assert transaction.fail(checkpoint_id, FailureReason.TASK_FAILURE, "gone", at(50))
-
-
 def test_nothing_of_a_completed_checkpoint_is_garbage(store: CheckpointStore) -> None:
     completed(store, {FIRST: [handle("run", 1)], SINK: [staged(1)]})
     assert pending(store) == set()
@@ -46,14 +41,14 @@ def test_nothing_of_a_completed_checkpoint_is_garbage(store: CheckpointStore) ->
 
 def test_a_failed_checkpoint_leaves_its_files_to_their_owners(store: CheckpointStore) -> None:
     acknowledged(store, {FIRST: [handle("run", 1)], SINK: [staged(1)]})
-    fail(store, 1)
+    fail_checkpoint(store, 1)
     assert pending(store) == on_storage("run") | {STAGED}
 
 
 def test_a_failed_checkpoint_leaves_what_it_carried_from_a_completed_one(store: CheckpointStore) -> None:
     completed(store, {FIRST: [handle("old", 1)]})
     acknowledged(store, {FIRST: [handle("old", 1), handle("new", 2)]})
-    fail(store, 2)
+    fail_checkpoint(store, 2)
     assert pending(store) == on_storage("new")
 
 
@@ -84,14 +79,14 @@ def test_a_checkpoint_in_progress_keeps_what_it_carries(store: CheckpointStore) 
     with store.transaction(PIPELINE) as transaction:
         transaction.subsume([1])
     assert pending(store) == on_storage(metadata(1))
-    fail(store, 2)
+    fail_checkpoint(store, 2)
     assert pending(store) == on_storage("run", metadata(1))
 
 
 def test_the_same_path_below_a_sink_is_another_file(store: CheckpointStore) -> None:
     completed(store, {FIRST: [handle("staged", 1)]})
     acknowledged(store, {SINK: [staged(2)]})
-    fail(store, 2)
+    fail_checkpoint(store, 2)
     assert pending(store) == {STAGED}
 
 
@@ -100,7 +95,7 @@ def test_another_pipelines_files_are_not_looked_at(store: CheckpointStore) -> No
     with store.transaction("weather") as transaction:
         transaction.record_acknowledgements(1, [acknowledgement(FIRST, 1, handle("run", 1))], at(3))
     acknowledged(store, {FIRST: [handle("run", 1)]})
-    fail(store, 1)
+    fail_checkpoint(store, 1)
     assert pending(store) == on_storage("run")
     with store.transaction("weather") as transaction:
         assert transaction.pending_deletions(10) == []
@@ -244,7 +239,7 @@ def test_files_of_one_subsumed_checkpoint_do_not_hold_up_another(store: Checkpoi
 def test_ended_checkpoints_are_swept_once(store: CheckpointStore) -> None:
     completed(store)
     acknowledged(store)
-    fail(store, 2)
+    fail_checkpoint(store, 2)
     triggered(store)
     with store.transaction(PIPELINE) as transaction:
         assert transaction.unswept() == {1: at(30), 2: at(50)}

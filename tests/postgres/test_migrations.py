@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, Engine, create_engine, make_url, text
@@ -12,9 +13,12 @@ from sqlalchemy.pool import NullPool
 
 from tidegate.postgres.embedded import EmbeddedPostgres
 from tidegate.postgres.engine import connect
-from tidegate.postgres.migrate import VERSION_TABLE, check, upgrade
+from tidegate.postgres.migrate import VERSION_TABLE, check, config, needed_version, upgrade
+from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.postgres.tables import SCHEMA, metadata
 from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.records import CheckpointKind
 
 # Everything that decides what the schema accepts and how it answers, as PostgreSQL itself prints it.
 CATALOGUE = {
@@ -131,12 +135,31 @@ def test_a_database_without_schema_is_named_with_what_to_do(empty: str) -> None:
     assert str(engine.url.password) not in str(caught.value)
 
 
-def test_an_older_schema_asks_for_the_upgrade(migrated: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.postgres.migrate.needed_version", lambda: "0002")
+def test_an_older_schema_asks_for_the_upgrade_and_keeps_what_it_holds(empty: str) -> None:
+    engine = looking_from_outside(empty)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE SCHEMA tidegate"))
+        command.upgrade(config(connection), "0001")
+        connection.execute(text("INSERT INTO tidegate.pipelines VALUES ('p', 1)"))
+        connection.execute(
+            text("""
+            INSERT INTO tidegate.checkpoints (pipeline_id, checkpoint_id, request_id, periodic, status, phase,
+                triggered_at, deadline, num_subtasks)
+            VALUES ('p', 1, 'r', true, 'IN_PROGRESS', 'TRIGGERED', now(), now(), 1)""")
+        )
+    newest = needed_version()
     with pytest.raises(
-        ConfigurationError, match=r"at version 0001, this library needs 0002. Run `tidegate db upgrade`"
+        ConfigurationError, match=f"at version 0001, this library needs {newest}. Run `tidegate db upgrade`"
     ):
-        check(migrated)
+        check(engine)
+    upgrade(empty)
+    check(engine)
+    store = PostgresCheckpointStore(engine)
+    record = store.checkpoint("p", 1)
+    assert record is not None
+    assert (record.request_id, record.kind) == ("r", CheckpointKind.CHECKPOINT)
+    assert store.pipeline("p") == PipelineRecord("p", PipelineStatus.CREATED)
+    store.close()
 
 
 def test_a_newer_schema_asks_for_the_newer_library(migrated: Engine, postgres_url: str) -> None:

@@ -25,7 +25,6 @@ from worlds import (
 
 from tidegate.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.admission import Dropped
 from tidegate.protocol.errors import (
     CheckpointDeclinedError,
     CheckpointError,
@@ -49,7 +48,7 @@ from tidegate.protocol.records import (
 )
 from tidegate.protocol.restore import apply_compactions
 from tidegate.protocol.snapshot import SnapshotTask
-from tidegate.protocol.trigger import AlreadyCompleted
+from tidegate.protocol.trigger import AlreadyCompleted, Dropped
 
 ENDED = (CheckpointNotInProgressError, CheckpointExpiredError)
 NOT_READY = (*ENDED, ValidationFailedError, FinalizeError)

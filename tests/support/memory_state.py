@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import (
     CheckpointRecord,
+    CheckpointRequest,
     CompactedRun,
     Deletion,
     HandleKind,
@@ -29,6 +31,8 @@ class PipelineState:
     compactions: dict[str, CompactedRun] = field(default_factory=dict)
     deletions: dict[Deletion, None] = field(default_factory=dict)
     swept: frozenset[int] = frozenset()
+    pipeline: PipelineRecord | None = None
+    requests: dict[str, CheckpointRequest] = field(default_factory=dict)
 
     def copy(self) -> "PipelineState":
         return PipelineState(
@@ -39,6 +43,8 @@ class PipelineState:
             dict(self.compactions),
             dict(self.deletions),
             self.swept,
+            self.pipeline,
+            dict(self.requests),
         )
 
     def handles(self, checkpoint_id: int) -> Iterator[tuple[Deletion, StateHandle]]:

@@ -17,10 +17,12 @@ from memory_state import PipelineState, as_json, read_subtasks
 
 from tidegate.protocol.errors import CheckpointError, CheckpointNotFoundError, StoreUnavailableError
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Stage, Status, is_legal
+from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus, moved, require_move
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
     CheckpointRecord,
+    CheckpointRequest,
     CompactedRun,
     Deletion,
     Snapshot,
@@ -70,7 +72,37 @@ class MemoryTransaction:
     def compactions(self) -> list[CompactedRun]:
         return list(self.state.compactions.values())
 
+    def pipeline(self) -> PipelineRecord:
+        return self.state.pipeline or PipelineRecord(self.pipeline_id)
+
+    def requests(self) -> list[CheckpointRequest]:
+        return list(self.state.requests.values())
+
+    def failed_after(self, checkpoint_id: int) -> list[CheckpointRecord]:
+        return [c for c in self._in_order() if c.status is Status.FAILED and c.checkpoint_id > checkpoint_id]
+
+    def cleaning(self) -> int:
+        return sum(c.status is Status.SUBSUMED for c in self._in_order())
+
     # -- writes
+
+    def move_pipeline(
+        self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None
+    ) -> None:
+        require_move(self.pipeline(), after)
+        self.state.pipeline = moved(self.pipeline(), after, at, message, forgiven_until)
+        in_range = 0 <= self.state.pipeline.forgiven_until <= self.state.last_checkpoint_id
+        self._require(in_range, "failures to come are forgiven")
+
+    def put_request(self, request: CheckpointRequest) -> None:
+        self._require(bool(request.request_id), "the request has no id")
+        self._require(request.seen_at >= request.asked_at, "it was seen before it was asked")
+        self._require((request.dropped is None) == (request.dropped_message is None), "it does not say why")
+        self.state.requests[request.request_id] = request
+
+    def remove_requests(self, request_ids: Sequence[str]) -> None:
+        for request_id in request_ids:
+            self.state.requests.pop(request_id, None)
 
     def next_checkpoint_id(self) -> int:
         self._next += 1
@@ -314,6 +346,11 @@ class MemoryCheckpointStore:
 
     def pipelines(self) -> list[str]:
         return sorted(id_ for id_, state in self._states.items() if state.last_checkpoint_id > 0)
+
+    def pipeline(self, pipeline_id: str) -> PipelineRecord | None:
+        return (
+            MemoryTransaction(pipeline_id, self._state(pipeline_id)).pipeline() if pipeline_id in self._states else None
+        )
 
     def checkpoint(self, pipeline_id: str, checkpoint_id: int) -> CheckpointRecord | None:
         return self._state(pipeline_id).checkpoints.get(checkpoint_id)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from tidegate.ports import CheckpointStore, StoreTransaction
 from tidegate.protocol.keygroups import KeyGroupRange
 from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
     CheckpointRecord,
@@ -98,6 +99,11 @@ def completed(
         with store.transaction(PIPELINE) as transaction:
             transaction.mark_notified(id_, at(40))
     return id_
+
+
+def fail_checkpoint(store: CheckpointStore, checkpoint_id: int) -> None:
+    with store.transaction(PIPELINE) as transaction:
+        assert transaction.fail(checkpoint_id, FailureReason.TASK_FAILURE, "gone", at(50))
 
 
 def metadata(checkpoint_id: int) -> str:

@@ -13,7 +13,7 @@ import sys
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Param
 
 from tidegate.airflow.operators import (
     DEFAULT_SPARK,
@@ -27,6 +27,7 @@ from tidegate.airflow.operators import (
 from tidegate.airflow.sensor import AcknowledgeCheckpointSensor
 from tidegate.graph import compile_graph
 from tidegate.pipeline import Pipeline
+from tidegate.protocol.records import CheckpointKind
 
 #: Every step may be repeated, and errors that a repetition cannot mend fail at once (`outcome`).
 RETRIES: dict[str, Any] = {
@@ -35,6 +36,8 @@ RETRIES: dict[str, Any] = {
     "retry_exponential_backoff": 2.0,
     "max_retry_delay": timedelta(seconds=30),
 }
+
+_KINDS = "A SAVEPOINT comes before other requests, and is kept until you dispose of it."
 
 
 def checkpoint_dag(
@@ -47,9 +50,10 @@ def checkpoint_dag(
     compile_graph(pipeline)
     options: dict[str, Any] = {
         "dag_id": pipeline.name,
-        "max_active_runs": 1,  # a second run would only be dropped: the first holds the pipeline
+        "max_active_runs": 1,  # a second run would only wait: the first holds the pipeline
         "catchup": False,  # a run takes whatever has arrived, so missed ones have nothing of their own
         "tags": ["tidegate"],
+        "params": {"kind": Param("CHECKPOINT", enum=list(CheckpointKind), description=_KINDS)},
         "doc_md": f"Checkpoints of the pipeline `{pipeline.name}`. A DAG run is a checkpoint.",
     } | dag_kwargs
     options["default_args"] = RETRIES | (dag_kwargs.get("default_args") or {})

@@ -16,12 +16,13 @@ from tidegate.airflow.assets import sink_asset, unannounced
 from tidegate.airflow.links import ValidationReportLink
 from tidegate.airflow.running_region import only_while_wanted, running_region, stop_spark
 from tidegate.airflow.step import CheckpointStep, CheckpointTask, airflow_outcome
+from tidegate.airflow.triggers import PipelineTrigger
 from tidegate.pipeline import Pipeline, SinkVertex
-from tidegate.protocol.admission import Dropped
+from tidegate.protocol.errors import ConfigurationError
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
-from tidegate.protocol.trigger import AlreadyCompleted, Resumed, Triggered
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered
 
 if TYPE_CHECKING:
     from tidegate.coordinator import CheckpointCoordinator
@@ -34,16 +35,28 @@ class TriggerCheckpointOperator(CheckpointTask):
     """Asks for a checkpoint and returns its id. A request that is dropped skips the task, and so the DAG run.
 
     The DAG run is the request. Repeated, it gets the same checkpoint while that is in progress or once it completed,
-    and a new one after it failed. Only scheduled runs are periodic and must respect the minimum pause.
+    and a new one after it failed. Only scheduled runs are periodic and must respect the minimum pause; a DAG run with
+    the parameter `kind` SAVEPOINT comes before all others. A request that cannot start yet waits in the triggerer;
+    without `wait` it is dropped.
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, *, wait: bool = True, poll_interval: float = 5.0, **kwargs: Any) -> None:
         super().__init__(**{"do_xcom_push": True, **kwargs})
+        self.wait = wait
+        self.poll_interval = poll_interval
 
     def execute(self, context: Context) -> int:
+        return self.ask(context)
+
+    def ask(self, context: Context, event: Any = None) -> int:
+        """Ask, again if need be: what the trigger saw is not trusted, only that it is time to ask."""
         with airflow_outcome():
-            outcome = self.open_coordinator().trigger(_request_id(context), _is_periodic(context))
+            request = _request_id(context), _is_periodic(context), _kind(context)
+            outcome = self.open_coordinator().trigger(*request, wait=self.wait)
         match outcome:
+            case Queued():
+                self.log.info("Waiting: %s", outcome.message)
+                self.defer(trigger=PipelineTrigger(self.resolve_pipeline().name, self.poll_interval), method_name="ask")
             case Dropped():
                 self.log.info("Dropped, %s: %s", outcome.reason.name, outcome.message)
                 raise AirflowSkipException(f"{outcome.reason.name}: {outcome.message}")
@@ -62,6 +75,17 @@ def _request_id(context: Context) -> str:
 
 def _is_periodic(context: Context) -> bool:
     return context["dag_run"].run_type == "scheduled"
+
+
+def _kind(context: Context) -> CheckpointKind:
+    """Raises `ConfigurationError` for a parameter that names no kind."""
+    given = (context["params"] or {}).get("kind", CheckpointKind.CHECKPOINT)
+    try:
+        return CheckpointKind(given)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"The DAG run's parameter kind is {given!r}; it is one of {', '.join(CheckpointKind)}. Nothing was triggered."
+        ) from error
 
 
 class SparkStep(CheckpointStep):

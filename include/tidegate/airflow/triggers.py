@@ -1,6 +1,7 @@
-"""Waits in the triggerer until it is time to look at a checkpoint: all acknowledged, ended, or past its deadline.
+"""Waits in the triggerer until it is time to look: at a checkpoint (all acknowledged, ended, or past its deadline), or at
+whether a request that waits may start.
 
-It decides nothing; the sensor looks itself. A notification wakes it, a look now and then makes up for a lost one, and a
+It decides nothing; the task looks itself. A notification wakes it, a look now and then makes up for a lost one, and a
 database that is away is waited for. What is stored of it is two ids and a number: it finds the database on its own.
 """
 
@@ -35,22 +36,19 @@ class DatabaseLostError(Exception):
     """The database went away while the trigger waited."""
 
 
-class AcknowledgeTrigger(BaseTrigger):
-    """Fires once when the checkpoint is no longer `IN_PROGRESS/TRIGGERED`, does not exist, or is overdue."""
+class PipelineTrigger(BaseTrigger):
+    """Fires once when something about the pipeline was committed, or after `poll_interval` seconds."""
 
-    def __init__(self, pipeline_id: str, checkpoint_id: int, poll_interval: float = 5.0) -> None:
+    def __init__(self, pipeline_id: str, poll_interval: float = 5.0) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.pipeline_id = pipeline_id
-        self.checkpoint_id = checkpoint_id
         self.poll_interval = poll_interval
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        kwargs = {
-            "pipeline_id": self.pipeline_id,
-            "checkpoint_id": self.checkpoint_id,
-            "poll_interval": self.poll_interval,
-        }
-        return f"{type(self).__module__}.{type(self).__name__}", kwargs
+        return f"{type(self).__module__}.{type(self).__name__}", self._arguments()
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"pipeline_id": self.pipeline_id, "poll_interval": self.poll_interval}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         attempts = AsyncRetrying(
@@ -59,10 +57,26 @@ class AcknowledgeTrigger(BaseTrigger):
             before_sleep=before_sleep_log(log, logging.WARNING),
         )
         await attempts(self._wait)
-        yield TriggerEvent({"checkpoint_id": self.checkpoint_id})  # type: ignore[no-untyped-call]
+        yield TriggerEvent(self._arguments())  # type: ignore[no-untyped-call]
 
     async def _wait(self) -> None:
         """Raises `DatabaseLostError` when the connection fails or breaks."""
+        async with _listening(self.pipeline_id) as (_, woken):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(woken.wait(), self.poll_interval)
+
+
+class AcknowledgeTrigger(PipelineTrigger):
+    """Fires once when the checkpoint is no longer `IN_PROGRESS/TRIGGERED`, does not exist, or is overdue."""
+
+    def __init__(self, pipeline_id: str, checkpoint_id: int, poll_interval: float = 5.0) -> None:
+        super().__init__(pipeline_id, poll_interval)
+        self.checkpoint_id = checkpoint_id
+
+    def _arguments(self) -> dict[str, Any]:
+        return {**super()._arguments(), "checkpoint_id": self.checkpoint_id}
+
+    async def _wait(self) -> None:
         async with _listening(self.pipeline_id) as (connection, woken):
             while True:
                 woken.clear()

@@ -11,8 +11,11 @@ from tidegate import assembly
 from tidegate.cli import run as running
 from tidegate.cli import views
 from tidegate.cli.exit_codes import ExitCode, exit_code_of
+from tidegate.pipeline import Pipeline
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import CheckpointError, CheckpointNotFoundError, PipelineNotFoundError
+from tidegate.protocol.pipelines import PipelineRecord
+from tidegate.protocol.records import CheckpointKind
 
 EPILOG = (
     "Exit codes: 0 done, 1 checkpoint aborted, 2 usage or definition, 3 validation failed, 4 request dropped, "
@@ -47,9 +50,15 @@ def run(
     """Take one checkpoint, without Airflow: trigger, snapshot, validate, finalize, notify. An earlier run of this
     command that was cut short is resumed."""
     defined = assembly.load_pipeline(pipeline)
-    coordinator = assembly.open_coordinator(defined)
     request_id = running.unfinished_request(assembly.open_store(), defined.name) or f"cli:{uuid.uuid4()}"
-    outcome = running.run_checkpoint(coordinator, defined, request_id, _stderr())
+    _take(defined, request_id, CheckpointKind.CHECKPOINT, False, output)
+
+
+def _take(defined: Pipeline, request_id: str, kind: CheckpointKind, wait: bool, output: Output) -> None:
+    coordinator = assembly.open_coordinator(defined)
+    outcome = running.run_checkpoint(
+        coordinator, defined, lambda: coordinator.trigger(request_id, kind=kind, wait=wait), _stderr()
+    )
     _show(views.run_document(outcome), output, views.run_table)
     if outcome.dropped is not None:
         raise typer.Exit(ExitCode.DROPPED)
@@ -71,16 +80,24 @@ def checkpoints(
 def stats(pipeline: PipelineArgument, output: OutputOption = Output.TABLE) -> None:
     """What a pipeline's checkpoints have cost: counts, durations and sizes with percentiles, the latest ones."""
     store, name = _known(pipeline)
-    _show(views.statistics_document(store.statistics(name)), output, views.statistics_tables)
+    document = views.statistics_document(store.pipeline(name), store.statistics(name))
+    _show(document, output, views.statistics_tables)
 
 
 @app.command(epilog=EPILOG)
 def checkpoint(
     pipeline: PipelineArgument,
-    checkpoint_id: Annotated[int, typer.Argument(metavar="ID")],
+    checkpoint_id: Annotated[int | None, typer.Argument(metavar="[ID]")] = None,
+    request_id: Annotated[str | None, typer.Option(help="Names the request: repeated, it is not done twice.")] = None,
+    savepoint: Annotated[bool, typer.Option(help="Come before others, and be kept until disposed of.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """One checkpoint: its operators and subtasks, its verdicts, and why it failed if it did."""
+    """With an ID, show a checkpoint: its operators and subtasks, its verdicts, and why it failed if it did. Without,
+    take one by hand, when those that have precedence are done."""
+    if checkpoint_id is None:
+        kind = CheckpointKind.SAVEPOINT if savepoint else CheckpointKind.CHECKPOINT
+        _take(assembly.load_pipeline(pipeline), request_id or f"manual:{uuid.uuid4()}", kind, True, output)
+        return
     store = assembly.open_store()
     name = _name(pipeline)
     record = store.checkpoint(name, checkpoint_id)
@@ -90,6 +107,34 @@ def checkpoint(
         )
     document = views.details_document(record, store.subtasks(name, checkpoint_id), store.verdicts(name, checkpoint_id))
     _show(document, output, views.details_tables)
+
+
+@app.command(epilog=EPILOG)
+def suspend(pipeline: PipelineArgument) -> None:
+    """No checkpoints until the pipeline is resumed; what is in progress is given up, committed data stays."""
+    _tell(assembly.open_coordinator(assembly.load_pipeline(pipeline)).suspend())
+
+
+@app.command(epilog=EPILOG)
+def resume(pipeline: PipelineArgument) -> None:
+    """Checkpoints again, from the latest completed one, after `suspend` or after too many failures."""
+    _tell(assembly.open_coordinator(assembly.load_pipeline(pipeline)).resume())
+
+
+@app.command(epilog=EPILOG)
+def cancel(
+    pipeline: PipelineArgument,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Give the pipeline up for ever. Its tables stay; its state is deleted unless CheckpointConfig.retention keeps it."""
+    defined = assembly.load_pipeline(pipeline)
+    if not yes:
+        typer.confirm(f"Cancel {defined.name} for ever (retention: {defined.checkpoints.retention})?", abort=True)
+    _tell(assembly.open_coordinator(defined).cancel())
+
+
+def _tell(record: PipelineRecord) -> None:
+    _stderr().print(f"Pipeline {record.pipeline_id} is {record.status}.", highlight=False)
 
 
 @database.command()

@@ -12,7 +12,6 @@ from tidegate.coordinator import CheckpointCoordinator
 from tidegate.delivery import Delivered
 from tidegate.pipeline import Pipeline
 from tidegate.ports import Acknowledge, CheckpointStore, Region
-from tidegate.protocol.admission import Dropped
 from tidegate.protocol.errors import (
     CheckpointError,
     StoreUnavailableError,
@@ -29,9 +28,12 @@ from tidegate.protocol.records import (
     SubtaskId,
 )
 from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.trigger import Dropped, Queued, TriggerOutcome
 
 #: After these nobody knows enough to give a checkpoint up: the next run resumes it or finds it completed.
 _LEAVE_ALONE = (StoreUnavailableError, UnknownOutcomeError, SupersededAttemptError)
+
+_LOOK_EVERY = 5.0  # seconds, should a notification get lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +54,17 @@ def unfinished_request(store: CheckpointStore, pipeline_id: str) -> str | None:
 
 
 def run_checkpoint(
-    coordinator: CheckpointCoordinator, pipeline: Pipeline, request_id: str, console: Console
+    coordinator: CheckpointCoordinator,
+    pipeline: Pipeline,
+    request: Callable[[], TriggerOutcome],
+    console: Console,
 ) -> RunOutcome:
     """Trigger to notify. An error aborts the checkpoint with its reason and is raised again."""
-    decision = coordinator.trigger(request_id)
+    decision = request()
+    while isinstance(decision, Queued):
+        console.print(decision.message, highlight=False)
+        assembly.open_store().wait_for_change(pipeline.name, _LOOK_EVERY)
+        decision = request()
     if isinstance(decision, Dropped):
         return RunOutcome(None, dropped=decision)
     checkpoint_id = decision.checkpoint_id

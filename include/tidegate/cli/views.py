@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.cli.run import RunOutcome
+from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.statistics import Statistics, count_checkpoints, summarize
 
@@ -28,6 +29,7 @@ def checkpoint_document(record: CheckpointRecord) -> dict[str, Any]:
     latest = record.acknowledged_at or record.failed_at
     return {
         "id": record.checkpoint_id,
+        "checkpoint_type": record.kind.value,
         "status": record.status.value,
         "phase": record.phase.value,
         "request_id": record.request_id,
@@ -109,9 +111,11 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
 _FIGURES = ("end_to_end_duration", "checkpointed_size", "state_size", "processed_data", "persisted_data")
 
 
-def statistics_document(statistics: Statistics) -> dict[str, Any]:
+def statistics_document(pipeline: PipelineRecord | None, statistics: Statistics) -> dict[str, Any]:
     completed, failed = statistics.latest_completed, statistics.latest_failed
+    known = pipeline or PipelineRecord("")
     return {
+        "pipeline": {"status": known.status, "since_timestamp": _ms(known.since), "message": known.message},
         "counts": asdict(count_checkpoints(statistics.by_status)),
         "summary": {
             figure: asdict(summarize([getattr(measured, figure) for measured in statistics.measurements]))
@@ -135,7 +139,12 @@ def statistics_tables(document: dict[str, Any]) -> Group:
         summary.add_row(label, *(shown(round(values[name])) for name in order))
     latest = history_table([found for found in document["latest"].values() if found])
     latest.title = "Latest"
-    return Group(counts, summary, latest)
+    return Group(_standing(document["pipeline"]), counts, summary, latest)
+
+
+def _standing(pipeline: dict[str, Any]) -> str:
+    since = f" since {_time(pipeline['since_timestamp'])}" if pipeline["since_timestamp"] >= 0 else ""
+    return " ".join(filter(None, (f"Pipeline {pipeline['status']}{since}.", pipeline["message"])))
 
 
 _FIGURE_LABELS = (

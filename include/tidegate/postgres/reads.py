@@ -11,10 +11,25 @@ from typing import Any
 
 from sqlalchemy import Connection, CursorResult, Select, Table, func, select, text, tuple_
 
-from tidegate.postgres.rows import checkpoint_record, compaction_record, subtask_records, verdict_record
-from tidegate.postgres.tables import checkpoints, compactions, handles, pipelines, subtasks, verdicts
+from tidegate.postgres.rows import (
+    checkpoint_record,
+    compaction_record,
+    pipeline_record,
+    request_record,
+    subtask_records,
+    verdict_record,
+)
+from tidegate.postgres.tables import checkpoints, compactions, handles, pipelines, requests, subtasks, verdicts
 from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.records import CheckpointRecord, CompactedRun, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.pipelines import PipelineRecord
+from tidegate.protocol.records import (
+    CheckpointRecord,
+    CheckpointRequest,
+    CompactedRun,
+    SubtaskId,
+    SubtaskRecord,
+    Verdict,
+)
 from tidegate.protocol.statistics import Measurement, Statistics
 
 
@@ -39,6 +54,29 @@ def with_status(connection: Connection, pipeline_id: str, status: Status) -> lis
     """Oldest first."""
     held = _of(pipeline_id).where(checkpoints.c.status == status.value)
     return _checkpoints(connection, held.order_by(checkpoints.c.checkpoint_id))
+
+
+def pipeline(connection: Connection, pipeline_id: str) -> PipelineRecord | None:
+    known = connection.execute(select(pipelines).where(pipelines.c.pipeline_id == pipeline_id)).mappings().first()
+    return None if known is None else pipeline_record(known)
+
+
+def requests_of(connection: Connection, pipeline_id: str) -> list[CheckpointRequest]:
+    found = connection.execute(select(requests).where(requests.c.pipeline_id == pipeline_id))
+    return [request_record(row) for row in found.mappings()]
+
+
+def failed_after(connection: Connection, pipeline_id: str, checkpoint_id: int) -> list[CheckpointRecord]:
+    """Oldest first."""
+    failed = _of(pipeline_id).where(
+        checkpoints.c.status == Status.FAILED.value, checkpoints.c.checkpoint_id > checkpoint_id
+    )
+    return _checkpoints(connection, failed.order_by(checkpoints.c.checkpoint_id))
+
+
+def count_with_status(connection: Connection, pipeline_id: str, status: Status) -> int:
+    held = select(func.count()).where(checkpoints.c.pipeline_id == pipeline_id, checkpoints.c.status == status.value)
+    return int(connection.execute(held).scalar_one())
 
 
 def latest_completed(connection: Connection, pipeline_id: str) -> CheckpointRecord | None:

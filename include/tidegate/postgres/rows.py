@@ -11,9 +11,12 @@ from sqlalchemy import RowMapping
 from tidegate.postgres.tables import METRICS
 from tidegate.protocol.keygroups import KeyGroupRange
 from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
+    CheckpointKind,
     CheckpointRecord,
+    CheckpointRequest,
     CompactedRun,
     HandleKind,
     OperatorPlan,
@@ -34,6 +37,7 @@ def checkpoint_values(record: CheckpointRecord) -> dict[str, Any]:
         "phase": record.phase.value,
         "operators": [asdict(operator) for operator in record.operators],
         "failure_reason": record.failure_reason.name if record.failure_reason else None,
+        "kind": record.kind.value,
     }
 
 
@@ -43,6 +47,7 @@ def checkpoint_record(row: RowMapping) -> CheckpointRecord:
         values[name] = _utc(values[name])
     values["status"] = Status(row["status"])
     values["phase"] = Phase(row["phase"])
+    values["kind"] = CheckpointKind(row["kind"])
     values["operators"] = tuple(OperatorPlan(**operator) for operator in row["operators"])
     values["failure_reason"] = FailureReason[row["failure_reason"]] if row["failure_reason"] else None
     return CheckpointRecord(**values)
@@ -57,6 +62,31 @@ _CHECKPOINT_TIMES = (
     "failed_at",
     "notified_at",
 )
+
+
+def pipeline_record(row: RowMapping) -> PipelineRecord:
+    return PipelineRecord(
+        row["pipeline_id"], PipelineStatus(row["status"]), _utc(row["since"]), row["message"], row["forgiven_until"]
+    )
+
+
+def request_values(request: CheckpointRequest) -> dict[str, Any]:
+    """The columns of a request's row."""
+    return {
+        **asdict(request),
+        "kind": request.kind.value,
+        "dropped": request.dropped.name if request.dropped else None,
+    }
+
+
+def request_record(row: RowMapping) -> CheckpointRequest:
+    values = {name: row[name] for name in CheckpointRequest.__slots__}
+    values |= {
+        "kind": CheckpointKind(row["kind"]),
+        "dropped": FailureReason[row["dropped"]] if row["dropped"] else None,
+    }
+    values |= {"asked_at": _utc(row["asked_at"]), "seen_at": _utc(row["seen_at"])}
+    return CheckpointRequest(**values)
 
 
 def subtask_records(subtasks: Iterable[RowMapping], handles: Iterable[RowMapping]) -> dict[SubtaskId, SubtaskRecord]:

@@ -15,14 +15,16 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from tidegate.postgres import reads
 from tidegate.postgres.listening import ChangeListener
 from tidegate.postgres.outcomes import explain, explain_commit, is_disconnect
+from tidegate.postgres.rows import pipeline_record
 from tidegate.postgres.transaction import PostgresTransaction
+from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.statistics import Statistics
 
 # Two statements, one round trip. The row is the lock that serialises all transactions on the pipeline.
 _LOCK_PIPELINE = text("""
 INSERT INTO tidegate.pipelines (pipeline_id) VALUES (:pipeline_id) ON CONFLICT DO NOTHING;
-SELECT last_checkpoint_id FROM tidegate.pipelines WHERE pipeline_id = :pipeline_id FOR UPDATE
+SELECT * FROM tidegate.pipelines WHERE pipeline_id = :pipeline_id FOR UPDATE
 """)
 
 _NOTIFY = text("SELECT pg_notify('tidegate', :pipeline_id)")
@@ -47,8 +49,8 @@ class PostgresCheckpointStore:
         connection = self._connect(self._engine, what)
         try:
             try:
-                last_checkpoint_id = connection.execute(_LOCK_PIPELINE, {"pipeline_id": pipeline_id}).scalar_one()
-                transaction = PostgresTransaction(connection, pipeline_id, last_checkpoint_id)
+                row = connection.execute(_LOCK_PIPELINE, {"pipeline_id": pipeline_id}).mappings().one()
+                transaction = PostgresTransaction(connection, pipeline_record(row), row["last_checkpoint_id"])
                 yield transaction
                 if transaction.wrote:
                     connection.execute(_NOTIFY, {"pipeline_id": pipeline_id})
@@ -68,6 +70,9 @@ class PostgresCheckpointStore:
 
     def pipelines(self) -> list[str]:
         return self._read("reading the pipelines", reads.pipeline_ids)
+
+    def pipeline(self, pipeline_id: str) -> PipelineRecord | None:
+        return self._read("reading a pipeline", lambda c: reads.pipeline(c, pipeline_id))
 
     def checkpoint(self, pipeline_id: str, checkpoint_id: int) -> CheckpointRecord | None:
         return self._read("reading a checkpoint", lambda c: reads.checkpoint(c, pipeline_id, checkpoint_id))

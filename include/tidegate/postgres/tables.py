@@ -32,8 +32,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from tidegate.protocol.lifecycle import COMMITTED, TRANSITIONS, Phase, Stage, Status
+from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import HandleKind
+from tidegate.protocol.records import CheckpointKind, HandleKind
 
 SCHEMA = "tidegate"
 CHANNEL = "tidegate"  # of NOTIFY; the payload is the pipeline's id
@@ -67,8 +68,35 @@ pipelines = Table(
     metadata,
     Column("pipeline_id", Text, primary_key=True),
     Column("last_checkpoint_id", BigInteger, nullable=False, server_default=text("0")),
+    Column("status", Text, nullable=False, server_default=text(f"'{PipelineStatus.CREATED}'")),
+    Column("since", _TIMESTAMP),
+    Column("message", Text),
+    Column("forgiven_until", BigInteger, nullable=False, server_default=text("0")),
     CheckConstraint("pipeline_id <> ''", name="pipelines_named"),
     CheckConstraint("last_checkpoint_id >= 0", name="pipelines_counter"),
+    CheckConstraint(f"status IN ({_members(PipelineStatus)})", name="pipelines_status"),
+    CheckConstraint("forgiven_until >= 0 AND forgiven_until <= last_checkpoint_id", name="pipelines_forgiven"),
+)
+
+#: Requests that wait, and those dropped whose owners have not heard of it yet.
+requests = Table(
+    "requests",
+    metadata,
+    Column("pipeline_id", Text, ForeignKey("tidegate.pipelines.pipeline_id", name="requests_pipeline_fkey")),
+    Column("request_id", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("periodic", Boolean, nullable=False),
+    Column("forced", Boolean, nullable=False),
+    Column("asked_at", _TIMESTAMP, nullable=False),
+    Column("seen_at", _TIMESTAMP, nullable=False),
+    Column("dropped", Text),
+    Column("dropped_message", Text),
+    PrimaryKeyConstraint("pipeline_id", "request_id", name="requests_pkey"),
+    CheckConstraint("request_id <> ''", name="requests_named"),
+    CheckConstraint(f"kind IN ({_members(CheckpointKind)})", name="requests_kind"),
+    CheckConstraint("seen_at >= asked_at", name="requests_seen"),
+    CheckConstraint(f"dropped IN ({_listed([reason.name for reason in FailureReason])})", name="requests_dropped"),
+    CheckConstraint("(dropped IS NULL) = (dropped_message IS NULL)", name="requests_dropped_message"),
 )
 
 checkpoints = Table(
@@ -96,6 +124,7 @@ checkpoints = Table(
     Column("state_size", BigInteger, nullable=False, server_default=text("0")),
     Column("checkpointed_size", BigInteger, nullable=False, server_default=text("0")),
     Column("swept", Boolean, nullable=False, server_default=text("false")),
+    Column("kind", Text, nullable=False, server_default=text(f"'{CheckpointKind.CHECKPOINT}'")),
     PrimaryKeyConstraint("pipeline_id", "checkpoint_id", name="checkpoints_pkey"),
     CheckConstraint("checkpoint_id >= 1", name="checkpoints_id"),
     CheckConstraint("request_id <> ''", name="checkpoints_request"),
@@ -125,6 +154,7 @@ checkpoints = Table(
         f"failure_reason IN ({_listed([reason.name for reason in FailureReason])})", name="checkpoints_failure_reason"
     ),
     CheckConstraint("state_size >= 0 AND checkpointed_size >= 0", name="checkpoints_sizes"),
+    CheckConstraint(f"kind IN ({_members(CheckpointKind)})", name="checkpoints_kind"),
     CheckConstraint(f"NOT swept OR status <> '{Status.IN_PROGRESS}'", name="checkpoints_swept"),
     Index(
         "checkpoints_request_once",

@@ -9,17 +9,20 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, text, update
+from sqlalchemy.dialects import postgresql
 
 from tidegate.postgres import acknowledgements as acknowledging
 from tidegate.postgres import reads, references
-from tidegate.postgres.rows import checkpoint_values, compaction_values, verdict_values
-from tidegate.postgres.tables import checkpoints, compactions, verdicts
+from tidegate.postgres.rows import checkpoint_values, compaction_values, request_values, verdict_values
+from tidegate.postgres.tables import checkpoints, compactions, pipelines, requests, verdicts
 from tidegate.protocol.errors import CheckpointNotFoundError
 from tidegate.protocol.lifecycle import Phase, Status, is_legal
+from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus, moved, require_move
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
     CheckpointRecord,
+    CheckpointRequest,
     CompactedRun,
     Deletion,
     SubtaskId,
@@ -55,9 +58,10 @@ SELECT latest.attempt + CASE WHEN EXISTS (SELECT FROM asked) THEN 1 ELSE 0 END F
 class PostgresTransaction:
     """`ports.StoreTransaction` for Postgres. `wrote` says whether anything was changed."""
 
-    def __init__(self, connection: Connection, pipeline_id: str, last_checkpoint_id: int) -> None:
+    def __init__(self, connection: Connection, pipeline: PipelineRecord, last_checkpoint_id: int) -> None:
         self._connection = connection
-        self._pipeline_id = pipeline_id
+        self._pipeline = pipeline
+        self._pipeline_id = pipeline.pipeline_id
         self._last_checkpoint_id = last_checkpoint_id
         self.wrote = False
 
@@ -87,7 +91,45 @@ class PostgresTransaction:
     def compactions(self) -> list[CompactedRun]:
         return reads.compactions_of(self._connection, self._pipeline_id)
 
+    def pipeline(self) -> PipelineRecord:
+        return self._pipeline
+
+    def requests(self) -> list[CheckpointRequest]:
+        return reads.requests_of(self._connection, self._pipeline_id)
+
+    def failed_after(self, checkpoint_id: int) -> list[CheckpointRecord]:
+        return reads.failed_after(self._connection, self._pipeline_id, checkpoint_id)
+
+    def cleaning(self) -> int:
+        return reads.count_with_status(self._connection, self._pipeline_id, Status.SUBSUMED)
+
     # -- writes
+
+    def move_pipeline(
+        self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None
+    ) -> None:
+        require_move(self._pipeline, after)
+        self.wrote = True
+        self._pipeline = moved(self._pipeline, after, at, message, forgiven_until)
+        values = {
+            "status": after.value,
+            "since": at,
+            "message": message,
+            "forgiven_until": self._pipeline.forgiven_until,
+        }
+        self._connection.execute(update(pipelines).where(pipelines.c.pipeline_id == self._pipeline_id).values(**values))
+
+    def put_request(self, request: CheckpointRequest) -> None:
+        self.wrote = True
+        values = {"pipeline_id": self._pipeline_id, **request_values(request)}
+        put = postgresql.insert(requests).values(**values)
+        self._connection.execute(put.on_conflict_do_update(constraint="requests_pkey", set_=values))
+
+    def remove_requests(self, request_ids: Sequence[str]) -> None:
+        removed = delete(requests).where(
+            requests.c.pipeline_id == self._pipeline_id, requests.c.request_id.in_(request_ids)
+        )
+        self.wrote = self._connection.execute(removed).rowcount > 0 or self.wrote
 
     def next_checkpoint_id(self) -> int:
         self._last_checkpoint_id += 1

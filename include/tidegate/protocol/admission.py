@@ -77,17 +77,14 @@ def choose_request(
     *,
     in_progress: Sequence[CheckpointRecord],
     latest_completed: CheckpointRecord | None,
-    cleaning: int,
     max_concurrent: int,
     min_pause: timedelta,
     now: datetime,
 ) -> Start | Drop | Wait:
-    """What becomes of the best of the waiting requests (at least one). `cleaning` counts the checkpoints whose files are
-    still being deleted; `in_progress` must be without those whose deadline has passed. Performs no I/O.
+    """What becomes of the best of the waiting requests (at least one). `in_progress` must be without those whose deadline
+    has passed. Performs no I/O.
     """
     best = min(waiting, key=precedence)
-    if cleaning > max_concurrent:
-        return Wait(f"The files of {cleaning} checkpoints are still being deleted.")
     if len(in_progress) >= max_concurrent and not best.forced:
         return Wait(_busy(in_progress[0]))
     if best.periodic and not best.forced and latest_completed is not None:
@@ -114,6 +111,12 @@ def _pause(latest: CheckpointRecord, min_pause: timedelta, now: datetime) -> str
         f"{latest.completed_at:%Y-%m-%d %H:%M:%S} UTC; the minimum pause of {min_pause.total_seconds():g} s has "
         f"{remaining:.1f} s to go. Nothing was changed."
     )
+
+
+def must_clean_first(cleaning: int, max_concurrent: int) -> bool:
+    """Whether so many checkpoints wait for the deletion of their files that this comes before a new one: else garbage
+    could grow faster than it is deleted. Performs no I/O."""
+    return cleaning > max_concurrent
 
 
 def choose_overdue(in_progress: Sequence[CheckpointRecord], now: datetime) -> list[CheckpointRecord]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from tidegate.protocol.errors import PipelineStatusError
+
 
 class PipelineStatus(StrEnum):
     CREATED = "CREATED"  # known; nobody has asked for a checkpoint yet
@@ -46,6 +48,18 @@ class PipelineRecord:
     forgiven_until: int = 0
 
 
-def may_become(before: PipelineStatus, after: PipelineStatus) -> bool:
-    """Performs no I/O."""
-    return after in PIPELINE_TRANSITIONS[before]
+def require_move(pipeline: PipelineRecord, after: PipelineStatus) -> None:
+    """Raises `PipelineStatusError` where the transition is not legal. Performs no I/O."""
+    if after not in PIPELINE_TRANSITIONS[pipeline.status]:
+        raise PipelineStatusError(
+            f"Pipeline {pipeline.pipeline_id} is {pipeline.status} and cannot become {after}. Nothing was changed."
+            + (" That is final; give a new pipeline another name." if not PIPELINE_TRANSITIONS[pipeline.status] else "")
+        )
+
+
+def moved(
+    pipeline: PipelineRecord, after: PipelineStatus, at: datetime, message: str | None, forgiven_until: int | None
+) -> PipelineRecord:
+    """The pipeline's row after a legal transition. Performs no I/O."""
+    forgiven = pipeline.forgiven_until if forgiven_until is None else forgiven_until
+    return PipelineRecord(pipeline.pipeline_id, after, at, message, forgiven)

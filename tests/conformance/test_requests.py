@@ -1,0 +1,155 @@
+"""Requests that wait, as the store keeps them, and as coordinators work them off (protocol.md section 3)."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from desks import Desk
+from records import at
+from store_steps import PIPELINE, Crash, crash_after
+
+from tidegate.ports import CheckpointStore
+from tidegate.protocol.admission import LEASE
+from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import CheckpointKind, CheckpointRequest
+from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered
+
+REQUEST = CheckpointRequest("r", CheckpointKind.SAVEPOINT, True, False, at(1), at(2))
+
+
+def stored(store: CheckpointStore) -> list[CheckpointRequest]:
+    with store.transaction(PIPELINE) as tx:
+        return tx.requests()
+
+
+def test_a_request_is_kept_as_it_was_put_and_replaced_by_its_name(store: CheckpointStore) -> None:
+    dropped = replace(REQUEST, seen_at=at(9), dropped=FailureReason.COORDINATOR_SUSPEND, dropped_message="m")
+    with store.transaction(PIPELINE) as tx:
+        tx.put_request(REQUEST)
+        assert tx.requests() == [REQUEST]
+        tx.put_request(replace(REQUEST, request_id="other"))
+    with store.transaction(PIPELINE) as tx:
+        tx.put_request(dropped)
+        tx.remove_requests(["other", "nobody"])
+    assert stored(store) == [dropped]
+
+
+def test_requests_of_one_pipeline_are_not_those_of_another(store: CheckpointStore) -> None:
+    with store.transaction("elsewhere") as tx:
+        tx.put_request(REQUEST)
+    assert stored(store) == []
+
+
+def test_a_request_of_a_transaction_that_failed_is_not_there(store: CheckpointStore) -> None:
+    with pytest.raises(Crash):
+        crash_after(store, lambda tx: tx.put_request(REQUEST))
+    assert stored(store) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        replace(REQUEST, request_id=""),
+        replace(REQUEST, seen_at=at(0)),
+        replace(REQUEST, dropped_message="but no reason"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused(store: CheckpointStore, wrong: CheckpointRequest) -> None:
+    with pytest.raises(CheckpointError), store.transaction(PIPELINE) as tx:
+        tx.put_request(wrong)
+
+
+def test_what_waits_starts_in_its_order_when_its_turn_has_come(desk: Callable[..., Desk]) -> None:
+    world = desk()
+    assert world.ask("first", periodic=True) == Triggered(1)
+    for request, changes in [
+        ("periodic", {"periodic": True}), ("manual", {}), ("later manual", {}), ("savepoint", {"savepoint": True}),
+    ]:  # fmt: skip
+        world.clock.advance(1)
+        assert isinstance(world.ask(request, **changes), Queued)
+    world.complete(1)
+    for turn, (request, changes) in enumerate(
+        [("savepoint", {"savepoint": True}), ("manual", {}), ("later manual", {}), ("periodic", {"periodic": True})], 2
+    ):
+        last = world.ask("periodic", periodic=True)
+        assert isinstance(last, Queued) or request == "periodic"
+        assert world.ask(request, **changes) == (Triggered(turn) if request != "periodic" else Resumed(turn))
+        world.complete(turn)
+    assert world.ask("manual") == AlreadyCompleted(3)
+    with world.store.transaction("p") as tx:
+        assert tx.requests() == []
+
+
+def test_a_request_that_may_not_wait_is_dropped_and_leaves_no_trace(desk: Callable[..., Desk]) -> None:
+    world = desk()
+    world.ask("first")
+    dropped = world.ask("second", wait=False)
+    assert isinstance(dropped, Dropped)
+    assert dropped.reason is FailureReason.TOO_MANY_CHECKPOINT_REQUESTS
+    assert "Checkpoint 1 of pipeline p, requested by first" in dropped.message
+    with world.store.transaction("p") as tx:
+        assert tx.requests() == []
+
+
+def test_a_request_does_not_overtake_one_that_waits(desk: Callable[..., Desk]) -> None:
+    world = desk()
+    world.ask("first")
+    world.ask("second")
+    world.complete(1)
+    world.clock.advance(1)
+    assert isinstance(world.ask("third"), Queued)
+    assert world.ask("second") == Triggered(2)
+
+
+def test_a_request_whose_owner_died_holds_up_nobody_for_long(desk: Callable[..., Desk]) -> None:
+    world = desk()
+    world.ask("first")
+    world.ask("dead", savepoint=True)
+    world.complete(1)
+    assert isinstance(world.ask("alive"), Queued)
+    world.clock.advance(LEASE.total_seconds() + 1)
+    assert world.ask("alive") == Triggered(2)
+
+
+def test_a_periodic_request_is_dropped_for_the_pause_and_those_behind_it_go_on(desk: Callable[..., Desk]) -> None:
+    world = desk(min_pause="1 h")
+    world.ask("first")
+    world.ask("periodic", periodic=True)
+    world.complete(1)
+    dropped = world.ask("periodic", periodic=True)
+    assert isinstance(dropped, Dropped)
+    assert dropped.reason is FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS
+    world.clock.advance(timedelta(hours=1).total_seconds())
+    assert world.ask("periodic", periodic=True) == Triggered(2)
+
+
+def test_whoever_was_dropped_behind_his_back_is_told_when_he_asks_next(desk: Callable[..., Desk]) -> None:
+    world = desk(min_pause="1 h")
+    world.ask("first")
+    world.ask("a periodic one", periodic=True)
+    world.complete(1)
+    assert isinstance(world.ask("b periodic one", periodic=True), Dropped)
+    dropped = world.ask("a periodic one", periodic=True)
+    assert isinstance(dropped, Dropped)
+    assert dropped.reason is FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS
+
+
+def test_garbage_of_too_many_checkpoints_is_cleared_away_before_another_starts(desk: Callable[..., Desk]) -> None:
+    world = desk(retained=1)
+    delete = world.storage.delete
+
+    def refuse(paths: object) -> None:
+        raise CheckpointError("the storage is away")
+
+    world.storage.delete = refuse  # type: ignore[assignment]
+    for number in range(1, 5):
+        assert world.ask(f"r{number}") == Triggered(number)
+        world.complete(number)
+    with world.store.transaction("p") as tx:
+        assert tx.cleaning() == 3
+    world.storage.delete = delete  # type: ignore[method-assign]
+    assert world.ask("r5") == Triggered(5)
+    with world.store.transaction("p") as tx:
+        assert tx.cleaning() == 0

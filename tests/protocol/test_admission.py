@@ -1,0 +1,164 @@
+"""protocol.md section 3: the order of requests, who is dropped or evicted, and what may start."""
+
+import itertools
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from records import at, completed, record
+
+from tidegate.protocol.admission import (
+    CAPACITY,
+    LEASE,
+    Drop,
+    Start,
+    Wait,
+    choose_abandoned,
+    choose_forgotten,
+    choose_overdue,
+    choose_request,
+    choose_waiting,
+    decide_place,
+    must_clean_first,
+    precedence,
+)
+from tidegate.protocol.lifecycle import Phase
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import CheckpointKind, CheckpointRequest
+
+CHECKPOINT, SAVEPOINT = CheckpointKind.CHECKPOINT, CheckpointKind.SAVEPOINT
+
+
+def request(name="r", kind=CHECKPOINT, periodic=True, forced=False, asked=0.0, **changes):
+    return CheckpointRequest(name, kind, periodic, forced, at(asked), at(100), **changes)
+
+
+def choose(*waiting, **changes):
+    facts = {
+        "in_progress": [],
+        "latest_completed": None,
+        "max_concurrent": 1,
+        "min_pause": timedelta(0),
+        "now": at(100),
+    }
+    return choose_request(waiting, **(facts | changes))
+
+
+IN_ORDER = [
+    request("forced savepoint", SAVEPOINT, periodic=False, forced=True, asked=9),
+    request("manual savepoint", SAVEPOINT, periodic=False, asked=8),
+    request("periodic savepoint", SAVEPOINT, asked=7),
+    request("forced", forced=True, periodic=False, asked=6),
+    request("older manual", periodic=False, asked=4),
+    request("newer manual", periodic=False, asked=5),
+    request("older periodic", asked=2),
+    request("newer periodic", asked=3),
+    request("newer periodic too", asked=3),
+]
+
+
+@pytest.mark.parametrize(("better", "worse"), list(itertools.combinations(IN_ORDER, 2)))
+def test_savepoints_then_forced_then_manual_then_older_ones_come_first(better, worse):
+    assert choose_waiting([worse, better], at(100)) == [better, worse]
+    assert choose(worse, better) == Start(better)
+
+
+def test_the_first_request_starts():
+    assert choose(request()) == Start(request())
+
+
+def test_everything_waits_while_as_many_checkpoints_are_in_progress_as_may_be():
+    busy = record(4, request_id="scheduled-1")
+    for one in (request(), request(periodic=False), request(kind=SAVEPOINT, periodic=False)):
+        decision = choose(one, in_progress=[busy])
+        assert isinstance(decision, Wait)
+        assert "Checkpoint 4 of pipeline p, requested by scheduled-1" in decision.message
+        assert "Nothing was changed" in decision.message
+
+
+def test_only_a_forced_request_at_the_head_starts_beside_others():
+    busy, forced = [record(4)], request("f", SAVEPOINT, periodic=False, forced=True)
+    assert choose(request(), forced, in_progress=busy) == Start(forced)
+    behind = request("behind", periodic=False, forced=True)
+    assert isinstance(choose(behind, request("head", SAVEPOINT), in_progress=busy), Wait)
+
+
+@pytest.mark.parametrize(
+    ("now", "starts"),
+    [(3, False), (12.999, False), (13, True), (14, True)],
+    ids=["at once", "before", "exactly", "after"],
+)
+def test_a_periodic_request_is_dropped_during_the_pause_since_the_last_success(now, starts):
+    pause = {"latest_completed": completed(1, completed_at=at(3)), "min_pause": timedelta(seconds=10)}
+    decision = choose(request(), **pause, now=at(now))
+    assert isinstance(decision, Start if starts else Drop)
+    if not starts:
+        assert decision.reason is FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS
+
+
+@pytest.mark.parametrize("exempt", [{"periodic": False}, {"kind": SAVEPOINT, "periodic": False}, {"forced": True}])
+def test_what_nobody_scheduled_ignores_the_pause(exempt):
+    one = request(**exempt)
+    assert choose(one, latest_completed=completed(1), min_pause=timedelta(hours=1), now=at(4)) == Start(one)
+
+
+def test_a_periodic_request_that_waits_for_another_checkpoint_is_not_dropped_for_the_pause():
+    pause = {"latest_completed": completed(1, completed_at=at(99)), "min_pause": timedelta(hours=1)}
+    assert isinstance(choose(request(), in_progress=[record(2)], **pause), Wait)
+
+
+def full(**changes):
+    return [request(f"r{number:04}", asked=number, **changes) for number in range(CAPACITY)]
+
+
+def test_there_is_room_for_a_thousand():
+    assert decide_place(full()[1:], request("new")) is None
+
+
+def test_a_full_queue_of_manual_requests_takes_nothing_more_however_important():
+    new = request("new", SAVEPOINT, periodic=False)
+    drop = decide_place(full(periodic=False), new)
+    assert (drop.request, drop.reason) == (new, FailureReason.TOO_MANY_CHECKPOINT_REQUESTS)
+
+
+def test_a_full_queue_lets_its_worst_go_if_that_is_periodic():
+    assert decide_place(full(), request("new", periodic=False)).request.request_id == f"r{CAPACITY - 1:04}"
+
+
+def test_a_newcomer_that_is_the_worst_is_the_one_to_go():
+    new = request("new", asked=5000)
+    assert decide_place(full(), new).request == new
+
+
+def test_a_request_that_waits_already_needs_no_more_room():
+    assert decide_place(full(), full()[7]) is None
+
+
+def test_a_request_counts_while_its_owner_looks_after_it():
+    alive, dead = request("alive"), request("dead")
+    dead = replace(dead, seen_at=at(100) - LEASE - timedelta(seconds=1))
+    edge = replace(alive, request_id="edge", seen_at=at(100) - LEASE)
+    assert choose_waiting([dead, alive, edge], at(100)) == sorted([alive, edge], key=precedence)
+    assert choose_forgotten([dead, alive, edge], at(100)) == [dead]
+
+
+def test_what_was_dropped_waits_no_more():
+    gone = request(dropped=FailureReason.COORDINATOR_SUSPEND, dropped_message="m")
+    assert choose_waiting([gone], at(100)) == []
+
+
+@pytest.mark.parametrize(("cleaning", "first"), [(0, False), (1, False), (2, True)])
+def test_more_cleaning_than_checkpoints_at_once_comes_first(cleaning, first):
+    assert must_clean_first(cleaning, 1) is first
+
+
+def test_only_an_unacknowledged_checkpoint_expires():
+    late = record(1, deadline=at(60))
+    acknowledged = record(2, deadline=at(60), phase=Phase.ACKNOWLEDGED, acknowledged_at=at(59))
+    early = record(3, deadline=at(60.001))
+    assert choose_overdue([late, acknowledged, early], at(60)) == [late]
+
+
+def test_a_new_request_pushes_aside_whatever_is_past_its_deadline():
+    acknowledged = record(2, deadline=at(60), phase=Phase.ACKNOWLEDGED, acknowledged_at=at(59))
+    assert choose_abandoned([acknowledged, record(3, deadline=at(61))], at(60)) == [acknowledged]

@@ -1,0 +1,39 @@
+"""A coordinator of a small pipeline on a given store, asked for checkpoints and walked through them."""
+
+from worlds import CapturingRegion, Judge, ManualClock, MemorySink, MemoryStorage, small_pipeline
+
+from tidegate.config import CheckpointConfig
+from tidegate.coordinator import CheckpointCoordinator
+from tidegate.ports import CheckpointStore
+from tidegate.protocol.records import Acknowledgement, CheckpointKind, Snapshot
+from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.trigger import TriggerOutcome
+
+
+class Desk:
+    """A coordinator of a small pipeline, and a way to complete a checkpoint of it."""
+
+    def __init__(self, store: CheckpointStore, **config: object) -> None:
+        self.store, self.clock, self.sink, self.storage = store, ManualClock(), MemorySink(), MemoryStorage()
+        self.pipeline = small_pipeline(self.sink)
+        self.pipeline.checkpoints = CheckpointConfig(**config)  # type: ignore[arg-type]
+        self.coordinator = CheckpointCoordinator(self.pipeline, store, self.storage, self.clock)
+
+    def ask(
+        self, request_id: str, *, periodic: bool = False, savepoint: bool = False, wait: bool = True
+    ) -> TriggerOutcome:
+        kind = CheckpointKind.SAVEPOINT if savepoint else CheckpointKind.CHECKPOINT
+        return self.coordinator.trigger(request_id, periodic, kind, wait)
+
+    def acknowledge(self, checkpoint_id: int) -> None:
+        def report(task: SnapshotTask) -> None:
+            acks = [Acknowledgement(key, attempt, Snapshot()) for key, attempt in task.attempts.items()]
+            self.coordinator.record_acknowledgements(checkpoint_id, acks)
+
+        self.coordinator.snapshot(checkpoint_id, CapturingRegion(report))
+
+    def complete(self, checkpoint_id: int) -> None:
+        self.acknowledge(checkpoint_id)
+        self.coordinator.validate(checkpoint_id, Judge(True))
+        self.coordinator.finalize(checkpoint_id)
+        self.coordinator.notify(checkpoint_id)
