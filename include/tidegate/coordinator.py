@@ -4,11 +4,11 @@ It keeps nothing between calls. Every step may run twice, late, in another proce
 store's transactions say. Steps that already happened give their first answer again.
 """
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 
 from tidegate.admission_desk import AdmissionDesk
+from tidegate.commit_point import CommitPoint
 from tidegate.delivery import Delivered, Delivery
 from tidegate.graph import Graph, compile_graph
 from tidegate.pipeline import Pipeline
@@ -23,10 +23,8 @@ from tidegate.protocol.errors import (
     CheckpointExpiredError,
     CheckpointNotFoundError,
     FinalizeError,
-    UnknownOutcomeError,
     ValidationFailedError,
 )
-from tidegate.protocol.finalize import metadata_document, metadata_path, sizes
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
 from tidegate.protocol.notify import choose_unnotified
 from tidegate.protocol.pipelines import PipelineRecord
@@ -41,8 +39,7 @@ from tidegate.protocol.records import (
     Snapshot,
     SubtaskId,
 )
-from tidegate.protocol.restore import choose_obsolete, restore_snapshots
-from tidegate.protocol.retention import choose_subsumed
+from tidegate.protocol.restore import restore_snapshots
 from tidegate.protocol.snapshot import SnapshotTask, ended_error, needs_attempt, plan_attempt, require_same_plan
 from tidegate.protocol.trigger import TriggerOutcome
 from tidegate.protocol.validate import ValidatedCheckpoint, decide_rejection, needs_validation, permit
@@ -59,10 +56,10 @@ class CheckpointCoordinator:
         self.pipeline_id = pipeline.name
         self.config = pipeline.checkpoints
         self._store = store
-        self._storage = storage
         self._clock = clock
         self._desk = AdmissionDesk(self.graph, self.config)
         self._control = PipelineControl(self.pipeline_id, self.config, store, clock)
+        self._commit_point = CommitPoint(self.graph, self.config, store, storage, clock)
         self._delivery = Delivery(self.graph, store, clock)
         self._sweeper = Sweeper(self.graph, store, storage, clock)
 
@@ -210,50 +207,9 @@ class CheckpointCoordinator:
     def finalize_validated(self, validated: ValidatedCheckpoint) -> CheckpointRecord:
         """Write `_metadata`, then pass the commit point: one transaction (protocol.md section 6).
 
-        If the connection is lost while it commits, looks what became of it; raises `UnknownOutcomeError` if that
-        cannot be seen either. Nothing is deleted in that case, and repeating the step is safe.
+        Raises `FinalizeError` if it did not land, `UnknownOutcomeError` if that cannot be seen. Repeating is safe.
         """
-        checkpoint_id = validated.record.checkpoint_id
-        if validated.record.status in COMMITTED:
-            return validated.record
-        path = self._write_metadata(validated.record)
-        try:
-            record = self._complete(checkpoint_id, path)
-        except UnknownOutcomeError:
-            log.warning(
-                "Checkpoint %s of %s: the outcome of its commit is unknown; looking.", checkpoint_id, self.pipeline_id
-            )
-            with self._store.transaction(self.pipeline_id) as tx:  # waits for a commit still under way: same row lock
-                record = self._found(tx, checkpoint_id)
-        if record.status not in COMMITTED:
-            raise FinalizeError(
-                f"The commit of checkpoint {checkpoint_id} of pipeline {self.pipeline_id} did not land ({record.status}). "
-                "The previous checkpoint is still the latest and nothing became visible. Repeat the finalize step."
-            )
-        return record
-
-    def _write_metadata(self, record: CheckpointRecord) -> str:
-        with self._store.transaction(self.pipeline_id) as tx:
-            subtasks, verdicts = tx.subtasks(record.checkpoint_id), tx.verdicts(record.checkpoint_id)
-        vertices = {v.operator_id: v.source.describe() for v in self.graph.sources}
-        vertices |= {v.operator_id: v.sink.describe() for v in self.graph.sinks}
-        document = metadata_document(record, subtasks, verdicts, vertices, self._clock.now())
-        path = metadata_path(self.pipeline_id, record.checkpoint_id)
-        self._storage.write(path, json.dumps(document, indent=1).encode())
-        return path
-
-    def _complete(self, checkpoint_id: int, path: str) -> CheckpointRecord:
-        """The commit point. Returns the checkpoint as it is then, whoever completed or aborted it."""
-        with self._store.transaction(self.pipeline_id) as tx:
-            snapshots = {key: known.snapshot for key, known in tx.subtasks(checkpoint_id).items()}
-            state_size, checkpointed_size = sizes(checkpoint_id, list(snapshots.values()))
-            if not tx.complete(checkpoint_id, self._clock.now(), path, state_size, checkpointed_size):
-                return self._found(tx, checkpoint_id)
-            if obsolete := choose_obsolete(snapshots, tx.compactions()):
-                tx.remove_compactions([compaction.handle.path for compaction in obsolete])
-            if subsumed := choose_subsumed(tx.retained(), self.config.retained):
-                tx.subsume(subsumed)
-            return self._found(tx, checkpoint_id)
+        return self._commit_point.reach(validated)
 
     # -- notify
 

@@ -92,6 +92,35 @@ def test_a_run_its_history_and_its_details(command, tmp_path):
 
 
 @pytest.mark.spark
+def test_a_checkpoint_by_hand_is_taken_once_however_often_it_is_asked_for(command, tmp_path):
+    Shop(tmp_path).deliver()
+    for _ in range(2):
+        asked = command("checkpoint", "orders", "--request-id", "by hand", "--savepoint", "-o", "json")
+        assert asked.returncode == ExitCode.OK, asked.stderr
+        document = json.loads(asked.stdout)
+        assert (document["id"], document["request_id"], document["checkpoint_type"]) == (1, "by hand", "SAVEPOINT")
+
+
+def test_a_pipeline_is_suspended_resumed_and_cancelled(command):
+    def status():
+        return json.loads(command("stats", "orders", "-o", "json").stdout)["pipeline"]["status"]
+
+    told = command("suspend", "orders")
+    assert (told.returncode, told.stderr) == (ExitCode.OK, "Pipeline orders is SUSPENDED.\n")
+    assert status() == "SUSPENDED"
+    dropped = command("run", "orders", "-o", "json")
+    assert dropped.returncode == ExitCode.DROPPED
+    assert json.loads(dropped.stdout)["dropped"] == "NOT_ALL_REQUIRED_TASKS_RUNNING"
+    assert command("resume", "orders").returncode == ExitCode.OK
+    assert status() == "RUNNING"
+    assert command("cancel", "orders").returncode != ExitCode.OK  # nobody is there to confirm
+    assert command("cancel", "orders", "--yes").returncode == ExitCode.OK
+    refused = command("resume", "orders")
+    assert refused.returncode == ExitCode.PIPELINE_STOPPED
+    assert "Pipeline orders is CANCELLED and cannot become RUNNING" in refused.stderr
+
+
+@pytest.mark.spark
 def test_validation_that_fails_has_an_exit_code_and_leaves_nothing_visible(command, tmp_path):
     Shop(tmp_path).deliver()
     result = command("run", "strict")

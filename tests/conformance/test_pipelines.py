@@ -32,6 +32,15 @@ def test_a_pipeline_is_unknown_then_created_and_keeps_what_it_is_told(store: Che
     assert store.pipeline(PIPELINE) == PipelineRecord(PIPELINE, PipelineStatus.FAILED, at(2), "why", 1)
 
 
+def test_pipelines_that_had_a_checkpoint_or_were_told_what_to_do_are_listed(store: CheckpointStore) -> None:
+    with store.transaction("looked at"):
+        pass
+    with store.transaction("told") as tx:
+        tx.move_pipeline(PipelineStatus.SUSPENDED, at(1))
+    triggered(store)
+    assert store.pipelines() == [PIPELINE, "told"]
+
+
 def test_an_illegal_move_and_forgiving_the_future_are_refused(store: CheckpointStore) -> None:
     with pytest.raises(PipelineStatusError), store.transaction(PIPELINE) as tx:
         tx.move_pipeline(PipelineStatus.FAILED, at(1))

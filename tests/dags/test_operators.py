@@ -5,15 +5,16 @@ import signal
 import time
 
 import pytest
+from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
-from tidegate.airflow import checkpoint_dag
+from tidegate.airflow import TriggerCheckpointOperator, checkpoint_dag
 from tidegate.assembly import open_coordinator, open_store
 from tidegate.config import CheckpointConfig
 from tidegate.protocol.errors import SourceChangedError
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import Verdict
+from tidegate.protocol.records import CheckpointKind, Verdict
 
 pytestmark = pytest.mark.usefixtures("database")
 
@@ -74,11 +75,54 @@ def test_only_scheduled_runs_are_periodic(dag, run, checkpoint, run_type, period
     assert checkpoint().periodic is periodic
 
 
-def test_a_second_run_is_skipped_while_the_first_holds_the_pipeline(dag, run, supervisor, checkpoint):
+def test_a_second_run_waits_in_the_triggerer_while_the_first_holds_the_pipeline(dag, run, regions, good, checkpoint):
     run(dag.get_task("trigger"), "r1")
     ran = run(dag.get_task("trigger"), "r2")
-    assert ran.state == "skipped"
+    assert ran.state == "deferred"
+    assert ran.message.classpath == "tidegate.airflow.triggers.PipelineTrigger"
+    assert ran.message.trigger_kwargs == {"pipeline_id": "p", "poll_interval": 5.0}
+    assert run(dag.get_task("trigger"), "r2", next_method="ask").state == "deferred"
+    complete(dag, run, "r1")
+    assert run(dag.get_task("trigger"), "r2", next_method="ask").state == "success"
+    assert checkpoint(2).request_id == "p/r2"
+
+
+def test_a_savepoint_asked_for_by_a_parameter_overtakes_what_waits(pipeline, run, regions, good, checkpoint):
+    def ask(*arguments, **options):
+        """With a DAG of its own: a run's parameters are written into it, and Airflow gives each task a process."""
+        return run(checkpoint_dag(pipeline).get_task("trigger"), *arguments, **options)
+
+    ask("r1")
+    ask("r2")
+    ask("r3", conf={"kind": "SAVEPOINT"})
+    complete(checkpoint_dag(pipeline), run, "r1")
+    assert ask("r2", next_method="ask").state == "deferred"
+    assert ask("r3", next_method="ask", conf={"kind": "SAVEPOINT"}).state == "success"
+    assert checkpoint(2).request_id == "p/r3"
+    assert checkpoint(2).kind is CheckpointKind.SAVEPOINT
+
+
+def test_a_request_that_may_not_wait_is_skipped(pipeline, run, checkpoint):
+    with DAG("d", schedule=None):
+        trigger = TriggerCheckpointOperator(task_id="trigger", pipeline=pipeline, wait=False)
+    run(trigger, "r1")
+    assert run(trigger, "r2").state == "skipped"
     assert checkpoint(2) is None
+
+
+def test_a_suspended_pipeline_skips_its_runs_and_a_failed_one_fails_them_at_once(pipeline, run):
+    pipeline.checkpoints = CheckpointConfig(tolerable_failed_checkpoints=0)
+    dag = checkpoint_dag(pipeline)
+    coordinator = open_coordinator(pipeline)
+    coordinator.suspend()
+    assert run(dag.get_task("trigger"), "r1", run_type="scheduled").state == "skipped"
+    coordinator.resume()
+    assert run(dag.get_task("trigger"), "r2").state == "success"
+    coordinator.abort(1, FailureReason.CHECKPOINT_DECLINED, "it broke")
+    ran = run(dag.get_task("trigger"), "r3")
+    assert ran.state == "failed"
+    assert isinstance(ran.error, AirflowFailException)
+    assert "Checkpoint 1: CHECKPOINT_DECLINED, it broke" in str(ran.error)
 
 
 def test_a_scheduled_run_is_skipped_within_the_minimum_pause_and_a_manual_one_is_not(

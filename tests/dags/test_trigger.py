@@ -48,14 +48,14 @@ async def fire(trigger, meanwhile=lambda: None, after=0.5):
 
 def test_the_trigger_fires_on_the_notification_that_all_have_acknowledged(coordinator):
     events, seconds = asyncio.run(fire(AcknowledgeTrigger("p", 1, POLL), lambda: acknowledge_all(coordinator)))
-    assert events == [{"checkpoint_id": 1}]
+    assert events == [{"pipeline_id": "p"}]
     assert seconds < 2
 
 
 def test_the_trigger_fires_when_the_checkpoint_is_aborted(coordinator):
     abort = lambda: coordinator.abort(1, FailureReason.TASK_FAILURE, "gone")  # noqa: E731
     events, _ = asyncio.run(fire(AcknowledgeTrigger("p", 1, POLL), abort))
-    assert events == [{"checkpoint_id": 1}]
+    assert events == [{"pipeline_id": "p"}]
 
 
 def test_the_trigger_does_not_fire_before_all_have_acknowledged(coordinator):
@@ -72,7 +72,7 @@ def test_the_trigger_does_not_fire_before_all_have_acknowledged(coordinator):
 def test_the_trigger_fires_at_once_when_there_is_nothing_to_wait_for(coordinator, checkpoint_id):
     coordinator.abort(1, FailureReason.TASK_FAILURE, "gone")
     events, seconds = asyncio.run(fire(AcknowledgeTrigger("p", checkpoint_id, POLL), after=0))
-    assert events == [{"checkpoint_id": checkpoint_id}]
+    assert events == [{"pipeline_id": "p"}]
     assert seconds < 5
 
 
@@ -80,7 +80,7 @@ def test_the_trigger_fires_at_the_deadline(database, pipeline):
     pipeline.checkpoints = CheckpointConfig(timeout="2 s")
     open_coordinator(pipeline).trigger("r1")
     events, _ = asyncio.run(fire(AcknowledgeTrigger("p", 1, POLL), after=0))
-    assert events == [{"checkpoint_id": 1}]
+    assert events == [{"pipeline_id": "p"}]
 
 
 def test_a_lost_notification_is_made_up_for_by_looking_again(coordinator, database):
@@ -89,7 +89,7 @@ def test_a_lost_notification_is_made_up_for_by_looking_again(coordinator, databa
             cursor.execute("UPDATE tidegate.checkpoints SET deadline = triggered_at")
 
     events, _ = asyncio.run(fire(AcknowledgeTrigger("p", 1, 0.2), silently))
-    assert events == [{"checkpoint_id": 1}]
+    assert events == [{"pipeline_id": "p"}]
 
 
 def test_the_trigger_outlives_a_restart_of_the_database(coordinator, postgres_server):
@@ -100,7 +100,7 @@ def test_the_trigger_outlives_a_restart_of_the_database(coordinator, postgres_se
         acknowledge_all(coordinator)
 
     events, _ = asyncio.run(fire(AcknowledgeTrigger("p", 1, POLL), restart))
-    assert events == [{"checkpoint_id": 1}]
+    assert events == [{"pipeline_id": "p"}]
 
 
 def test_a_triggerer_that_restarts_makes_the_same_trigger_from_what_is_stored(coordinator, database):
@@ -110,4 +110,4 @@ def test_a_triggerer_that_restarts_makes_the_same_trigger_from_what_is_stored(co
     again = import_string(path)(**json.loads(stored)[1])
     assert again.serialize() == (path, kwargs)
     events, _ = asyncio.run(fire(again, lambda: acknowledge_all(coordinator)))
-    assert events == [{"checkpoint_id": 1}]
+    assert events == [{"pipeline_id": "p"}]

@@ -345,7 +345,7 @@ class MemoryCheckpointStore:
             self._changed.notify_all()
 
     def pipelines(self) -> list[str]:
-        return sorted(id_ for id_, state in self._states.items() if state.last_checkpoint_id > 0)
+        return sorted(id_ for id_, state in self._states.items() if state.last_checkpoint_id > 0 or state.pipeline)
 
     def pipeline(self, pipeline_id: str) -> PipelineRecord | None:
         return (

@@ -57,7 +57,7 @@ class PipelineTrigger(BaseTrigger):
             before_sleep=before_sleep_log(log, logging.WARNING),
         )
         await attempts(self._wait)
-        yield TriggerEvent(self._arguments())  # type: ignore[no-untyped-call]
+        yield TriggerEvent({"pipeline_id": self.pipeline_id})  # type: ignore[no-untyped-call]
 
     async def _wait(self) -> None:
         """Raises `DatabaseLostError` when the connection fails or breaks."""

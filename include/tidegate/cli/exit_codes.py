@@ -7,7 +7,9 @@ from tidegate.protocol.errors import (
     CheckpointNotFoundError,
     ConfigurationError,
     PipelineDefinitionError,
+    PipelineFailedError,
     PipelineNotFoundError,
+    PipelineStatusError,
     StoreUnavailableError,
     UnknownOutcomeError,
     ValidationFailedError,
@@ -23,6 +25,7 @@ class ExitCode(IntEnum):
     NOT_FOUND = 5  # no such pipeline or checkpoint
     STORE_UNAVAILABLE = 6  # the database cannot be reached; repeat when it can
     OUTCOME_UNKNOWN = 7  # the connection was lost at the commit point; nothing was deleted; repeat to find out
+    PIPELINE_STOPPED = 8  # the pipeline has failed, or cannot go where it was asked to: resume it or see its status
 
 
 def exit_code_of(error: CheckpointError) -> ExitCode:
@@ -30,6 +33,8 @@ def exit_code_of(error: CheckpointError) -> ExitCode:
     match error:
         case ValidationFailedError():
             return ExitCode.VALIDATION_FAILED
+        case PipelineFailedError() | PipelineStatusError():
+            return ExitCode.PIPELINE_STOPPED
         case UnknownOutcomeError():
             return ExitCode.OUTCOME_UNKNOWN
         case StoreUnavailableError():

@@ -21,7 +21,7 @@ from tidegate.postgres.rows import (
 )
 from tidegate.postgres.tables import checkpoints, compactions, handles, pipelines, requests, subtasks, verdicts
 from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.pipelines import PipelineRecord
+from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.records import (
     CheckpointRecord,
     CheckpointRequest,
@@ -34,9 +34,11 @@ from tidegate.protocol.statistics import Measurement, Statistics
 
 
 def pipeline_ids(connection: Connection) -> list[str]:
-    """Pipelines that ever had a checkpoint, by name."""
-    known = select(pipelines.c.pipeline_id).where(pipelines.c.last_checkpoint_id > 0).order_by(pipelines.c.pipeline_id)
-    return list(connection.execute(known).scalars())
+    """Pipelines that ever had a checkpoint or were told what to do, by name."""
+    asked = (pipelines.c.last_checkpoint_id > 0) | (pipelines.c.status != PipelineStatus.CREATED.value)
+    return list(
+        connection.execute(select(pipelines.c.pipeline_id).where(asked).order_by(pipelines.c.pipeline_id)).scalars()
+    )
 
 
 def checkpoint(connection: Connection, pipeline_id: str, checkpoint_id: int) -> CheckpointRecord | None:
