@@ -26,21 +26,18 @@ class PipelineControl:
         self._clock = clock
 
     def suspend(self) -> PipelineRecord:
-        """No checkpoints until it is resumed. Raises `PipelineStatusError` if it has ended or failed."""
+        """No checkpoints until it is resumed. Raises `PipelineStatusError` if it has failed or was cancelled."""
         return self._move(PipelineStatus.SUSPENDED, self._give_up_for(FailureReason.COORDINATOR_SUSPEND))
 
     def resume(self) -> PipelineRecord:
         """Checkpoints again, from the latest completed one; earlier failures are forgiven.
 
-        Raises `PipelineStatusError` if it has ended.
+        Raises `PipelineStatusError` if it was cancelled.
         """
         return self._move(PipelineStatus.RUNNING, lambda tx, now: None)
 
     def cancel(self) -> PipelineRecord:
-        """Give the pipeline up for ever; what is retained goes unless `CheckpointConfig.retention` keeps it.
-
-        Raises `PipelineStatusError` if it has finished.
-        """
+        """Give the pipeline up for ever; what is retained goes unless `CheckpointConfig.retention` keeps it."""
         stop = self._give_up_for(FailureReason.COORDINATOR_SHUTDOWN)
 
         def give_up(tx: StoreTransaction, now: datetime) -> None:

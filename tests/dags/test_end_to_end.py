@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,8 +22,9 @@ from tidegate.demo.stack import LocalStack
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import HandleKind
+from tidegate.protocol.records import CheckpointKind, HandleKind
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -65,6 +67,14 @@ class World:
         """A DAG run from its request to its end: its id and its state."""
         run_id = self.api.trigger(dag_id)
         return run_id, self.api.wait(dag_id, run_id, PATIENCE)
+
+    def asking(self, dag_id, **conf):
+        """A DAG run whose request waits its turn."""
+        run_id, deadline = self.api.trigger(dag_id, conf=conf), time.monotonic() + PATIENCE
+        while self.states(run_id, dag_id)["trigger"] != "deferred":
+            assert time.monotonic() < deadline, self.states(run_id, dag_id)
+            time.sleep(0.2)
+        return run_id
 
     def states(self, run_id, dag_id=PIPELINE):
         return {name: task["state"] for name, task in self.api.tasks(dag_id, run_id).items()}
@@ -163,17 +173,15 @@ def test_a_run_commits_its_checkpoint_and_announces_it_and_clearing_it_changes_n
     assert world.events(run_id) == announced
 
 
-def test_a_killed_snapshot_is_taken_up_by_its_retry_and_meanwhile_no_other_run_gets_in(world):
+def test_a_killed_snapshot_is_taken_up_by_its_retry_and_then_a_savepoint_comes_before_an_older_request(world):
     world.lay("killed", ("killed", 5))
     world.hold()
     run_id = world.api.trigger("small")
     driver = world.driver()
     checkpoint_id = world.checkpoints()[0].checkpoint_id
 
-    other, state = world.run("small_again")
-    assert state == "success"
-    assert set(world.states(other, "small_again").values()) == {"skipped"}
-    assert "TOO_MANY_CHECKPOINT_REQUESTS" in world.api.log("small_again", other, "trigger")
+    manual = world.asking("small_again")
+    savepoint = world.asking("small_again", kind="SAVEPOINT")
     assert world.checkpoints()[0].checkpoint_id == checkpoint_id
 
     os.kill(driver, signal.SIGKILL)
@@ -181,11 +189,31 @@ def test_a_killed_snapshot_is_taken_up_by_its_retry_and_meanwhile_no_other_run_g
     assert world.api.wait("small", run_id, PATIENCE) == "success"
     assert world.tries(run_id)["snapshot"] == 2
     assert world.states(run_id)["abort"] == "skipped"
-    latest = world.checkpoints()[0]
-    assert (latest.checkpoint_id, latest.status) == (checkpoint_id, Status.COMPLETED)
+    for run in (savepoint, manual):
+        assert world.api.wait("small_again", run, PATIENCE) == "success"
+    newest = world.checkpoints()[:3]
+    assert [(record.request_id, record.kind, record.status) for record in newest] == [
+        (f"small_again/{manual}", CheckpointKind.CHECKPOINT, Status.COMPLETED),
+        (f"small_again/{savepoint}", CheckpointKind.SAVEPOINT, Status.COMPLETED),
+        (f"small/{run_id}", CheckpointKind.CHECKPOINT, Status.COMPLETED),
+    ]
+    assert newest[2].checkpoint_id == checkpoint_id
     attempts = {subtask.attempt for subtask in world.store.subtasks(PIPELINE, checkpoint_id).values()}
     assert max(attempts) == 2
     assert world.totals()["killed"] == (1, 5)
+
+
+def test_a_run_of_a_suspended_pipeline_is_skipped_with_the_reason(world):
+    with world.store.transaction(PIPELINE) as tx:
+        tx.move_pipeline(PipelineStatus.SUSPENDED, datetime.now(UTC))
+    run_id, state = world.run()
+    with world.store.transaction(PIPELINE) as tx:
+        tx.move_pipeline(PipelineStatus.RUNNING, datetime.now(UTC))
+    assert state == "success"
+    assert set(world.states(run_id).values()) == {"skipped"}
+    log = world.api.log("small", run_id, "trigger")
+    assert "NOT_ALL_REQUIRED_TASKS_RUNNING" in log
+    assert "tidegate resume small" in log
 
 
 def test_bad_rows_abort_the_checkpoint_and_the_corrected_file_goes_through_when_the_run_is_cleared(world):

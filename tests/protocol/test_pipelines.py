@@ -1,6 +1,7 @@
 """protocol.md section 2: where a pipeline may go from where it is."""
 
 import itertools
+from pathlib import Path
 
 import pytest
 from records import at
@@ -15,10 +16,10 @@ from tidegate.protocol.pipelines import (
     require_move,
 )
 
-CREATED, RUNNING, SUSPENDED, FAILED, FINISHED, CANCELLED = PipelineStatus
+CREATED, RUNNING, SUSPENDED, FAILED, CANCELLED = PipelineStatus
 LEGAL = {
     (CREATED, RUNNING), (CREATED, SUSPENDED), (CREATED, CANCELLED), (RUNNING, SUSPENDED), (RUNNING, FAILED),
-    (RUNNING, FINISHED), (RUNNING, CANCELLED), (SUSPENDED, RUNNING), (SUSPENDED, CANCELLED), (FAILED, RUNNING),
+    (RUNNING, CANCELLED), (SUSPENDED, RUNNING), (SUSPENDED, CANCELLED), (FAILED, RUNNING),
     (FAILED, CANCELLED),
 }  # fmt: skip
 
@@ -33,9 +34,28 @@ def test_the_table_of_transitions(before, after):
 
 
 def test_what_has_ended_stays_ended_and_the_error_says_so():
-    assert {status for status, after in PIPELINE_TRANSITIONS.items() if not after} == {FINISHED, CANCELLED}
+    assert {status for status, after in PIPELINE_TRANSITIONS.items() if not after} == {CANCELLED}
     with pytest.raises(PipelineStatusError, match="That is final; give a new pipeline another name"):
         require_move(PipelineRecord("p", CANCELLED), RUNNING)
+
+
+CAUSES = {RUNNING: "resume", SUSPENDED: "suspend", FAILED: "too many failures", CANCELLED: "cancel"}
+
+
+def diagram():
+    """The table as docs/protocol.md shows it."""
+    edges = [
+        f"    {before} --> {after}: {'first request' if before is CREATED and after is RUNNING else CAUSES[after]}"
+        for before in PipelineStatus
+        for after in PipelineStatus
+        if after in PIPELINE_TRANSITIONS[before]
+    ]
+    return "\n".join(["```mermaid", "stateDiagram-v2", "    [*] --> CREATED", *edges, "```"])
+
+
+def test_the_documented_diagram_is_the_table():
+    documented = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
+    assert diagram() in documented, f"put this into docs/protocol.md:\n{diagram()}"
 
 
 def test_only_a_pipeline_that_runs_or_was_never_asked_is_active():

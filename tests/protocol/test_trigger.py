@@ -44,7 +44,7 @@ def test_a_pipeline_that_runs_takes_checkpoints(status, periodic):
     ("periodic", "reason"),
     [(True, FailureReason.PERIODIC_SCHEDULER_SHUTDOWN), (False, FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING)],
 )
-@pytest.mark.parametrize("status", [PipelineStatus.SUSPENDED, PipelineStatus.FINISHED, PipelineStatus.CANCELLED])
+@pytest.mark.parametrize("status", [PipelineStatus.SUSPENDED, PipelineStatus.CANCELLED])
 def test_a_pipeline_that_does_not_run_takes_none(status, periodic, reason):
     dropped = decide_standing(PipelineRecord("p", status, at(60)), periodic)
     assert dropped.reason is reason

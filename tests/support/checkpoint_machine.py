@@ -35,10 +35,12 @@ from tidegate.protocol.errors import (
     ValidationFailedError,
 )
 from tidegate.protocol.lifecycle import COMMITTED, TRANSITIONS, Stage, Status
+from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
     AcknowledgeResult,
+    CheckpointKind,
     CheckpointRecord,
     CompactedRun,
     HandleKind,
@@ -48,12 +50,13 @@ from tidegate.protocol.records import (
 )
 from tidegate.protocol.restore import apply_compactions
 from tidegate.protocol.snapshot import SnapshotTask
-from tidegate.protocol.trigger import AlreadyCompleted, Dropped
+from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued
 
 ENDED = (CheckpointNotInProgressError, CheckpointExpiredError)
 NOT_READY = (*ENDED, ValidationFailedError, FinalizeError)
 WHO = st.integers(0, 1)
 PICK = st.integers(0, 10)
+KINDS = st.sampled_from([CheckpointKind.CHECKPOINT, CheckpointKind.CHECKPOINT, CheckpointKind.SAVEPOINT])
 VERDICTS = st.sampled_from([True, True, True, True, False, None, "missing"])
 
 
@@ -123,19 +126,23 @@ class CheckpointMachine(RuleBasedStateMachine):
 
     # -- steps
 
-    @rule(who=WHO, request=st.integers(0, 6), periodic=st.booleans())
-    def trigger(self, who: int, request: int, periodic: bool) -> None:
+    @rule(who=WHO, request=st.integers(0, 6), periodic=st.booleans(), kind=KINDS, wait=st.booleans())
+    def trigger(self, who: int, request: int, periodic: bool, kind: CheckpointKind, wait: bool) -> None:
         before = self.history()
-        done, outcome = self.do(who, lambda c: c.trigger(f"r{request}", periodic))
+        done, outcome = self.do(who, lambda c: c.trigger(f"r{request}", periodic, kind, wait))
         if done and any(record.request_id == f"r{request}" and record.status in COMMITTED for record in before):
             assert isinstance(outcome, AlreadyCompleted)
-        if done and not isinstance(outcome, Dropped):
+        if done and not isinstance(outcome, Dropped | Queued):
             record = self.store.checkpoint(self.name, outcome.checkpoint_id)
             assert record is not None
             assert record.request_id == f"r{request}"
         ids = {record.checkpoint_id for record in before}
         for record in self.history():
             assert record.checkpoint_id in ids or record.checkpoint_id > max(ids, default=0)
+
+    @rule(who=WHO, running=st.booleans())
+    def suspend_or_resume(self, who: int, running: bool) -> None:
+        self.do(who, lambda c: c.resume() if running else c.suspend())
 
     @rule(who=WHO, pick=PICK, attempts=st.integers(1, 3))
     def begin_attempts(self, who: int, pick: int, attempts: int) -> None:
@@ -250,6 +257,12 @@ class CheckpointMachine(RuleBasedStateMachine):
                 assert all(known.acknowledged_at is not None for known in subtasks.values())
                 verdicts = self.store.verdicts(self.name, record.checkpoint_id)
                 assert [verdict.success for verdict in verdicts] == [True]
+
+    @invariant()
+    def a_suspended_pipeline_has_nothing_in_progress(self) -> None:
+        known = self.store.pipeline(self.name)
+        if known is not None and known.status is PipelineStatus.SUSPENDED:
+            assert all(record.status is not Status.IN_PROGRESS for record in self.history())
 
     @invariant()
     def a_request_completes_at_most_once(self) -> None:

@@ -16,18 +16,14 @@ class PipelineStatus(StrEnum):
     RUNNING = "RUNNING"  # takes checkpoints
     SUSPENDED = "SUSPENDED"  # takes none until it is resumed
     FAILED = "FAILED"  # more checkpoints failed in a row than are tolerated; takes none until it is resumed
-    FINISHED = "FINISHED"  # every source has ended; final
     CANCELLED = "CANCELLED"  # given up; final
 
 
 PIPELINE_TRANSITIONS: dict[PipelineStatus, frozenset[PipelineStatus]] = {
     PipelineStatus.CREATED: frozenset({PipelineStatus.RUNNING, PipelineStatus.SUSPENDED, PipelineStatus.CANCELLED}),
-    PipelineStatus.RUNNING: frozenset(
-        {PipelineStatus.SUSPENDED, PipelineStatus.FAILED, PipelineStatus.FINISHED, PipelineStatus.CANCELLED}
-    ),
+    PipelineStatus.RUNNING: frozenset({PipelineStatus.SUSPENDED, PipelineStatus.FAILED, PipelineStatus.CANCELLED}),
     PipelineStatus.SUSPENDED: frozenset({PipelineStatus.RUNNING, PipelineStatus.CANCELLED}),
     PipelineStatus.FAILED: frozenset({PipelineStatus.RUNNING, PipelineStatus.CANCELLED}),
-    PipelineStatus.FINISHED: frozenset(),
     PipelineStatus.CANCELLED: frozenset(),
 }
 

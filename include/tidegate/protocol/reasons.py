@@ -38,7 +38,7 @@ class FailureReason(Enum):
     # From outside, at any time.
     CHECKPOINT_SUBSUMED = ("A newer checkpoint completed first.", False, False)
     COORDINATOR_SUSPEND = ("The pipeline was suspended.", False, False)
-    COORDINATOR_SHUTDOWN = ("The pipeline was cancelled or has finished.", False, False)
+    COORDINATOR_SHUTDOWN = ("The pipeline was cancelled.", False, False)
     JOB_FAILOVER_REGION = ("A region of the pipeline failed and was started again.", False, False)
 
     def __init__(self, sentence: str, pre_flight: bool, counts: bool) -> None:

@@ -48,7 +48,7 @@ def counting(name, timeout, suite_of_rows=None):
 small = counting("small", "5 min", suite("rows", expect("column_values_to_be_between", column="n", min_value=0)))
 
 dag = checkpoint_dag(small, spark_conn_id="spark_server")  # Spark Connect
-again = checkpoint_dag(small, dag_id="small_again", spark_conn_id="spark_server")
+again = checkpoint_dag(small, dag_id="small_again", max_active_runs=3, spark_conn_id="spark_server")
 hasty = checkpoint_dag(counting("hasty", "40 s"))  # Spark inside the task's own process tree
 
 with DAG("consumer", schedule=[sink_asset("small", "rows"), sink_asset("small", "totals")]) as consumer:

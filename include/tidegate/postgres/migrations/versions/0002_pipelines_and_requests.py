@@ -27,7 +27,7 @@ ALTER TABLE tidegate.pipelines
     ADD COLUMN since TIMESTAMP WITH TIME ZONE,
     ADD COLUMN message TEXT,
     ADD COLUMN forgiven_until BIGINT DEFAULT 0 NOT NULL,
-    ADD CONSTRAINT pipelines_status CHECK (status IN ('CREATED', 'RUNNING', 'SUSPENDED', 'FAILED', 'FINISHED',
+    ADD CONSTRAINT pipelines_status CHECK (status IN ('CREATED', 'RUNNING', 'SUSPENDED', 'FAILED',
         'CANCELLED')),
     ADD CONSTRAINT pipelines_forgiven CHECK (forgiven_until >= 0 AND forgiven_until <= last_checkpoint_id)
 """,
