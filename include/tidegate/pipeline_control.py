@@ -3,7 +3,7 @@
 What is in progress is given up in the same transaction, so that nothing completes after a pipeline was told to stop.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
@@ -12,7 +12,6 @@ from tidegate.ports import CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.failures import TooManyFailures, decide_pipeline_failure
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointRecord
 from tidegate.protocol.retention import choose_given_up
 
 
@@ -27,7 +26,9 @@ class PipelineControl:
 
     def suspend(self) -> PipelineRecord:
         """No checkpoints until it is resumed. Raises `PipelineStatusError` if it has failed or was cancelled."""
-        return self._move(PipelineStatus.SUSPENDED, self._give_up_for(FailureReason.COORDINATOR_SUSPEND))
+        return self._move(
+            PipelineStatus.SUSPENDED, lambda tx, now: _give_up_all(tx, FailureReason.COORDINATOR_SUSPEND, now)
+        )
 
     def resume(self) -> PipelineRecord:
         """Checkpoints again, from the latest completed one; earlier failures are forgiven.
@@ -38,17 +39,7 @@ class PipelineControl:
 
     def cancel(self) -> PipelineRecord:
         """Give the pipeline up for ever; what is retained goes unless `CheckpointConfig.retention` keeps it."""
-        stop = self._give_up_for(FailureReason.COORDINATOR_SHUTDOWN)
-
-        def give_up(tx: StoreTransaction, now: datetime) -> None:
-            stop(tx, now)
-            keep = self._config.retention is CheckpointRetention.RETAIN_ON_CANCELLATION
-            if not keep and (runs := tx.compactions()):
-                tx.remove_compactions([run.handle.path for run in runs])
-            if leaving := choose_given_up(tx.retained(), keep):
-                tx.subsume(leaving)
-
-        return self._move(PipelineStatus.CANCELLED, give_up)
+        return self._move(PipelineStatus.CANCELLED, self._give_up_state)
 
     def fail_checkpoint(self, tx: StoreTransaction, checkpoint_id: int, reason: FailureReason, message: str) -> bool:
         """Fail a checkpoint in progress, and the pipeline if that is one too many. False if it had ended before."""
@@ -74,25 +65,20 @@ class PipelineControl:
                 meanwhile(tx, now)
             return tx.pipeline()
 
-    def _give_up_for(self, reason: FailureReason) -> Callable[[StoreTransaction, datetime], None]:
-        """Ends what is in progress and what waits."""
+    def _give_up_state(self, tx: StoreTransaction, now: datetime) -> None:
+        _give_up_all(tx, FailureReason.COORDINATOR_SHUTDOWN, now)
+        keep = self._config.retention is CheckpointRetention.RETAIN_ON_CANCELLATION
+        if not keep and (runs := tx.compactions()):
+            tx.remove_compactions([run.handle.path for run in runs])
+        if leaving := choose_given_up(tx.retained(), keep):
+            tx.subsume(leaving)
 
-        def give_up(tx: StoreTransaction, now: datetime) -> None:
-            message = f"{reason.sentence} Committed data and the latest completed checkpoint are untouched."
-            self._fail_all(tx, tx.in_progress(), reason, message, now)
-            for request in tx.requests():
-                if request.dropped is None:
-                    tx.put_request(replace(request, dropped=reason, dropped_message=message))
 
-        return give_up
-
-    def _fail_all(
-        self,
-        tx: StoreTransaction,
-        records: Sequence[CheckpointRecord],
-        reason: FailureReason,
-        message: str,
-        now: datetime,
-    ) -> None:
-        for record in records:
-            tx.fail(record.checkpoint_id, reason, message, now)
+def _give_up_all(tx: StoreTransaction, reason: FailureReason, now: datetime) -> None:
+    """End what is in progress and what waits."""
+    message = f"{reason.sentence} Committed data and the latest completed checkpoint are untouched."
+    for record in tx.in_progress():
+        tx.fail(record.checkpoint_id, reason, message, now)
+    for request in tx.requests():
+        if request.dropped is None:
+            tx.put_request(replace(request, dropped=reason, dropped_message=message))
