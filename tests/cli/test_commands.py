@@ -143,7 +143,8 @@ def test_validation_that_fails_has_an_exit_code_and_leaves_nothing_visible(comma
         (["checkpoint", "orders", "7"], {}, ExitCode.NOT_FOUND, "has no checkpoint 7"),
         (["checkpoints", "orders"], {"TIDEGATE_DATABASE_URL": "postgresql://a:geheim@127.0.0.1:1/x"},
          ExitCode.STORE_UNAVAILABLE, "127.0.0.1"),
-        (["checkpoint", "orders"], {}, ExitCode.USAGE, "Missing argument"),
+        (["checkpoint"], {}, ExitCode.USAGE, "Missing argument"),
+        (["checkpoint", "orders", "7", "--savepoint"], {}, ExitCode.USAGE, "leave the ID out"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_paragraph_and_an_exit_code(command, arguments, changes, code, words):

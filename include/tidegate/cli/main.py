@@ -98,6 +98,8 @@ def checkpoint(
         kind = CheckpointKind.SAVEPOINT if savepoint else CheckpointKind.CHECKPOINT
         _take(assembly.load_pipeline(pipeline), request_id or f"manual:{uuid.uuid4()}", kind, True, output)
         return
+    if request_id or savepoint:
+        raise typer.BadParameter("--request-id and --savepoint ask for a new checkpoint: leave the ID out.")
     store = assembly.open_store()
     name = _name(pipeline)
     record = store.checkpoint(name, checkpoint_id)
