@@ -13,10 +13,10 @@ PYTHONS := $(or $(PYTHON),python3.12 python3.13 python3.11 python3 \
 	/usr/bin/python3.12 /usr/bin/python3.13 /usr/bin/python3.11 /usr/bin/python3)
 PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
-.PHONY: help setup demo test up down lint bench lock env clean
+.PHONY: help setup demo test up down lint bench bench-store lock env clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED) ## Install everything into .venv (first use of any other target does it too; PYTHON=… chooses)
 
@@ -59,6 +59,9 @@ lint: $(INSTALLED) ## Check style and types
 
 bench: $(INSTALLED) ## Measure checkpoints beside Spark Structured Streaming (takes a while; best on an idle machine)
 	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+bench-store: $(INSTALLED) ## Measure 100,000 subtasks against Postgres, and 1,000 acknowledgements at once
+	@$(BIN)/python benchmarks/acknowledgements.py $(ARGS)
 
 lock: $(INSTALLED) ## Resolve pyproject.toml into requirements.txt again
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --group dev --no-emit-index-url \

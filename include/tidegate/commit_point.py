@@ -65,7 +65,7 @@ class CommitPoint:
         vertices |= {v.operator_id: v.sink.describe() for v in self._graph.sinks}
         document = metadata_document(record, subtasks, verdicts, vertices, self._clock.now())
         path = metadata_path(self._pipeline_id, record.checkpoint_id)
-        self._storage.write(path, json.dumps(document, indent=1).encode())
+        self._storage.write(path, json.dumps(document).encode())
         return path
 
     def _complete(self, checkpoint_id: int, path: str) -> CheckpointRecord | None:

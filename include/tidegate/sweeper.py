@@ -12,7 +12,9 @@ from tidegate.protocol.finalize import directory
 from tidegate.protocol.records import Deletion
 from tidegate.protocol.retention import choose_unreferenced, is_due, is_settled
 
-BATCH = 1000
+BATCH = 1000  # files between two moments at which their deletion is recorded
+#: Files asked for at once. What is live is found out for all of them together, at the price of every live reference.
+ASKED = 100 * BATCH
 
 
 class Sweeper:
@@ -47,15 +49,18 @@ class Sweeper:
         """Delete what the queue holds; an entry leaves the queue after its file is gone."""
         while True:
             with self._store.transaction(self._pipeline_id) as tx:
-                queued = tx.pending_deletions(BATCH)
+                queued = tx.pending_deletions(ASKED)
             mine = [deletion for deletion in queued if deletion.owner == "storage" or deletion.owner in self._sinks]
             if not mine:
                 return
-            self._delete(mine)
-            with self._store.transaction(self._pipeline_id) as tx:
-                tx.remove_deletions(mine)
-                tx.mark_discarded()
-            if len(queued) < BATCH:
+            for first in range(0, len(mine), BATCH):
+                batch = mine[first : first + BATCH]
+                self._delete(batch)
+                with self._store.transaction(self._pipeline_id) as tx:
+                    tx.remove_deletions(batch)
+                    if batch[-1] is mine[-1]:
+                        tx.mark_discarded()
+            if len(queued) < ASKED:
                 return
 
     def _found(self, checkpoint_id: int) -> list[Deletion]:

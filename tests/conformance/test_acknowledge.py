@@ -156,6 +156,16 @@ def test_subtasks_can_be_asked_for_by_name(store: CheckpointStore) -> None:
         assert transaction.subtasks(1, []) == {}
 
 
+def test_a_subtask_asked_for_twice_is_found_once_with_its_handles_in_order(store: CheckpointStore) -> None:
+    triggered(store)
+    handles = [handle(f"run-{number}", 1) for number in (5, 3, 9, 1, 7)]
+    with store.transaction(PIPELINE) as transaction:
+        transaction.record_acknowledgements(1, [acknowledgement(FIRST, 1, *handles)], at(3))
+        found = transaction.subtasks(1, [SECOND, FIRST, SECOND, FIRST])
+    assert list(found) == [FIRST, SECOND]
+    assert found[FIRST].snapshot.handles == tuple(handles)
+
+
 @pytest.mark.parametrize("path", ["", "/etc/passwd", "../elsewhere", "flights/../../elsewhere", ".."])
 def test_a_path_outside_its_root_is_refused(store: CheckpointStore, path: str) -> None:
     triggered(store)

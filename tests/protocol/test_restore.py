@@ -1,5 +1,7 @@
 """From which snapshots a checkpoint goes on: carried handles, compactions, changed parallelism (protocol.md section 14)."""
 
+from collections.abc import Mapping
+
 import pytest
 from records import completed, run_handle
 
@@ -129,3 +131,28 @@ def test_a_compacted_run_takes_the_place_of_exactly_what_it_replaces(handles, re
     assert apply_compactions({OP0: Snapshot(handles)}, [compaction])[OP0].handles == expected
     obsolete = choose_obsolete({OP0: Snapshot(handles)}, [compaction])
     assert obsolete == ([] if MERGED in expected and MERGED not in handles else [compaction])
+
+
+class OnlyLookedUp(Mapping):
+    """A mapping too large to be gone through."""
+
+    def __init__(self, items):
+        self._items = items
+
+    def __getitem__(self, key):
+        return self._items[key]
+
+    def __iter__(self):
+        raise AssertionError("all snapshots are gone through for the sake of some compactions")
+
+    def __len__(self):
+        return len(self._items)
+
+
+def test_finding_obsolete_compactions_looks_at_the_compacted_subtasks_only():
+    compactions = [CompactedRun(OP0, MERGED, ("a", "b")), CompactedRun(OP1, MERGED, ("a", "b"))]
+    snapshots = OnlyLookedUp({OP0: Snapshot((A, B)), OP1: Snapshot((C,))})
+    assert choose_obsolete(snapshots, [*compactions, CompactedRun(SubtaskId("gone", 0), MERGED, ("a",))]) == [
+        compactions[1],
+        CompactedRun(SubtaskId("gone", 0), MERGED, ("a",)),
+    ]

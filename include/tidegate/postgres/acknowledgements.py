@@ -33,9 +33,14 @@ WITH counted AS (
     ) WITH ORDINALITY AS r (
         operator_id, subtask_index, attempt, position, start_delay, alignment_duration, sync_duration, async_duration,
         processed_bytes, persisted_bytes, rows_in, rows_out, place)
-    WHERE s.pipeline_id = :pipeline_id AND s.checkpoint_id = :checkpoint_id
-      AND s.operator_id = r.operator_id AND s.subtask_index = r.subtask_index
-      AND s.attempt = r.attempt AND s.acknowledged_at IS NULL
+    CROSS JOIN LATERAL (
+        SELECT k.ctid FROM tidegate.subtasks k
+        WHERE k.pipeline_id = :pipeline_id AND k.checkpoint_id = :checkpoint_id
+          AND k.operator_id = r.operator_id AND k.subtask_index = r.subtask_index
+          AND k.attempt = r.attempt AND k.acknowledged_at IS NULL
+        OFFSET 0
+    ) AS open
+    WHERE s.ctid = open.ctid
       AND EXISTS (
         SELECT FROM tidegate.checkpoints c
         WHERE c.pipeline_id = :pipeline_id AND c.checkpoint_id = :checkpoint_id AND c.status = 'IN_PROGRESS')

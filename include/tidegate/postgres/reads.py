@@ -5,13 +5,30 @@ moment all the same: an acknowledgement and its handles are written together and
 belong to the subtasks read before, and a subtask that was not acknowledged then has none.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, Select, Table, func, select, text, tuple_
+from sqlalchemy import (
+    ARRAY,
+    Connection,
+    Integer,
+    Row,
+    Select,
+    Table,
+    Text,
+    bindparam,
+    cast,
+    func,
+    select,
+    text,
+    true,
+)
 
 from tidegate.postgres.rows import (
+    HANDLE_COLUMNS,
+    IDENTITY_COLUMNS,
+    SUBTASK_COLUMNS,
     checkpoint_record,
     compaction_record,
     pipeline_record,
@@ -145,31 +162,62 @@ def _checkpoints(connection: Connection, query: Select[Any]) -> list[CheckpointR
     return [checkpoint_record(row) for row in connection.execute(query).mappings()]
 
 
-_ONLY = text("SELECT * FROM unnest(CAST(:operator_ids AS text[]), CAST(:subtask_indexes AS integer[]))")
+#: What rows of one checkpoint are ordered by.
+_PLACE = (*IDENTITY_COLUMNS, "ordinal")
+
+
+def _of_checkpoint(table: Table, columns: Sequence[str]) -> Select[Any]:
+    return select(*(table.c[name] for name in columns)).where(
+        table.c.pipeline_id == bindparam("pipeline_id"), table.c.checkpoint_id == bindparam("checkpoint_id")
+    )
+
+
+def _in_order(table: Table, columns: Sequence[str]) -> Select[Any]:
+    """All rows of a checkpoint."""
+    return _of_checkpoint(table, columns).order_by(*table.primary_key.columns)
+
+
+def _looked_up(table: Table, columns: Sequence[str]) -> Select[Any]:
+    """The rows that belong to some subtasks of a checkpoint, found one by one through the primary key.
+
+    LATERAL and OFFSET leave the planner no other way. Without statistics, as right after a large checkpoint was
+    triggered, it would rather read all of its rows for each batch of acknowledgements.
+    """
+    operator_ids = cast(bindparam("operator_ids"), ARRAY(Text))
+    subtask_indexes = cast(bindparam("subtask_indexes"), ARRAY(Integer))
+    asked = func.unnest(operator_ids, subtask_indexes).table_valued(*IDENTITY_COLUMNS, name="asked").render_derived()
+    identity = (table.c[name] == asked.c[name] for name in IDENTITY_COLUMNS)
+    found = _of_checkpoint(table, columns).where(*identity).offset(0).correlate(asked).lateral()
+    in_order = (found.c[name] for name in _PLACE if name in found.c)
+    return select(found).select_from(asked.join(found, true())).order_by(*in_order)
+
+
+_CHUNK = 1000  # rows made into records at a time, so that 100,000 do not exist twice
+_HANDLES = (*_PLACE, *HANDLE_COLUMNS)
+_ALL_SUBTASKS, _ALL_HANDLES = _in_order(subtasks, SUBTASK_COLUMNS), _in_order(handles, _HANDLES)
+_NAMED_SUBTASKS, _NAMED_HANDLES = _looked_up(subtasks, SUBTASK_COLUMNS), _looked_up(handles, _HANDLES)
 
 
 def subtasks_of(
     connection: Connection, pipeline_id: str, checkpoint_id: int, only: Iterable[SubtaskId] | None = None
 ) -> dict[SubtaskId, SubtaskRecord]:
     """By operator and index; `only` those named, and of them those that exist."""
-    named = None if only is None else list(only)
-    found = [
-        _of_subtasks(connection, table, pipeline_id, checkpoint_id, named).mappings().all()
-        for table in (subtasks, handles)
-    ]
-    return subtask_records(*found)
+    checkpoint = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id}
 
+    def named(query: Select[Any], wanted: Collection[SubtaskId]) -> Sequence[Row[Any]]:
+        if not wanted:
+            return []
+        operator_ids = [subtask.operator_id for subtask in wanted]
+        subtask_indexes = [subtask.subtask_index for subtask in wanted]
+        asked = {**checkpoint, "operator_ids": operator_ids, "subtask_indexes": subtask_indexes}
+        return connection.execute(query, asked).all()
 
-def _of_subtasks(
-    connection: Connection, table: Table, pipeline_id: str, checkpoint_id: int, only: list[SubtaskId] | None
-) -> CursorResult[Any]:
-    query = select(table).where(table.c.pipeline_id == pipeline_id, table.c.checkpoint_id == checkpoint_id)
-    parameters: dict[str, Any] = {}
-    if only is not None:
-        parameters["operator_ids"] = [subtask.operator_id for subtask in only]
-        parameters["subtask_indexes"] = [subtask.subtask_index for subtask in only]
-        query = query.where(tuple_(table.c.operator_id, table.c.subtask_index).in_(_ONLY))
-    return connection.execute(query.order_by(*table.primary_key.columns), parameters)
+    if only is None:
+        everything = connection.execute(_ALL_SUBTASKS, checkpoint), connection.execute(_ALL_HANDLES, checkpoint)
+        return subtask_records(*(rows.yield_per(_CHUNK) for rows in everything))
+    found = named(_NAMED_SUBTASKS, dict.fromkeys(only))
+    acknowledged = [SubtaskId(row.operator_id, row.subtask_index) for row in found if row.acknowledged_at is not None]
+    return subtask_records(found, named(_NAMED_HANDLES, acknowledged))
 
 
 def verdicts_of(connection: Connection, pipeline_id: str, checkpoint_id: int) -> list[Verdict]:

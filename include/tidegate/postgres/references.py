@@ -68,10 +68,16 @@ ORDER BY q.position
 LIMIT :limit
 """)
 
+# LATERAL and OFFSET look each file up by the primary key; the planner would rather read the whole queue for each batch.
 _REMOVE = text("""
-DELETE FROM tidegate.deletion_queue
-WHERE pipeline_id = :pipeline_id
-  AND (owner, path) IN (SELECT * FROM unnest(CAST(:owners AS text[]), CAST(:paths AS text[])))
+DELETE FROM tidegate.deletion_queue q
+USING unnest(CAST(:owners AS text[]), CAST(:paths AS text[])) AS d (owner, path)
+    CROSS JOIN LATERAL (
+        SELECT k.ctid FROM tidegate.deletion_queue k
+        WHERE k.pipeline_id = :pipeline_id AND k.owner = d.owner AND k.path = d.path
+        OFFSET 0
+    ) AS found
+WHERE q.ctid = found.ctid
 """)
 
 _DISCARD = text("""

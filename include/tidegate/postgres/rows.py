@@ -89,37 +89,54 @@ def request_record(row: RowMapping) -> CheckpointRequest:
     return CheckpointRequest(**values)
 
 
-def subtask_records(subtasks: Iterable[RowMapping], handles: Iterable[RowMapping]) -> dict[SubtaskId, SubtaskRecord]:
-    """One record per subtask; the handles, in order, are those of acknowledged subtasks among them."""
-    held: dict[SubtaskId, list[StateHandle]] = defaultdict(list)
-    for row in handles:
-        held[SubtaskId(row["operator_id"], row["subtask_index"])].append(handle_record(row))
+def subtask_records(
+    subtasks: Iterable[Sequence[Any]], handles: Iterable[Sequence[Any]]
+) -> dict[SubtaskId, SubtaskRecord]:
+    """One record per subtask, of rows with `SUBTASK_COLUMNS`; the handles, in order, are those of acknowledged subtasks
+    among them, with the subtask and their ordinal before `HANDLE_COLUMNS`. Rows are unpacked by place, because there
+    may be 100,000 of them.
+    """
+    held: dict[tuple[str, int], list[StateHandle]] = defaultdict(list)
+    for operator_id, index, _, *handle in handles:
+        held[operator_id, index].append(handle_record(*handle))
     records = {}
-    for row in subtasks:
-        subtask = SubtaskId(row["operator_id"], row["subtask_index"])
-        acknowledged = row["acknowledged_at"] is not None
+    for operator_id, index, attempt, acknowledged_at, position, *metrics in subtasks:
+        subtask = SubtaskId(operator_id, index)
+        acknowledged = acknowledged_at is not None
         records[subtask] = SubtaskRecord(
             subtask=subtask,
-            attempt=row["attempt"],
-            acknowledged_at=_utc(row["acknowledged_at"]),
-            snapshot=Snapshot(tuple(held[subtask]), row["position"]) if acknowledged else Snapshot(),
-            metrics=SubtaskMetrics(*(row[name] for name in METRICS)),
+            attempt=attempt,
+            acknowledged_at=_utc(acknowledged_at),
+            snapshot=Snapshot(tuple(held.get((operator_id, index), ())), position) if acknowledged else Snapshot(),
+            metrics=SubtaskMetrics(*metrics),
         )
     return records
 
 
-def handle_record(row: RowMapping) -> StateHandle:
-    groups = row["first_key_group"]
-    return StateHandle(
-        path=row["path"],
-        kind=HandleKind(row["kind"]),
-        rows=row["rows"],
-        bytes=row["bytes"],
-        checksum=row["checksum"],
-        created_by=row["created_by"],
-        key_groups=None if groups is None else KeyGroupRange(groups, row["last_key_group"]),
-        details=row["details"],
-    )
+IDENTITY_COLUMNS = ("operator_id", "subtask_index")
+SUBTASK_COLUMNS = (*IDENTITY_COLUMNS, "attempt", "acknowledged_at", "position", *METRICS)
+HANDLE_COLUMNS = (
+    *("path", "kind", "rows", "bytes", "checksum", "created_by"),
+    *("first_key_group", "last_key_group", "details"),
+)
+
+
+def handle_record(
+    path: str,
+    kind: str,
+    rows: int,
+    bytes_: int,
+    checksum: str,
+    created_by: int,
+    first_key_group: int | None,
+    last_key_group: int | None,
+    details: Mapping[str, Any],
+) -> StateHandle:
+    """Of values in the order of `HANDLE_COLUMNS`."""
+    groups = None
+    if first_key_group is not None and last_key_group is not None:
+        groups = KeyGroupRange(first_key_group, last_key_group)
+    return StateHandle(path, HandleKind(kind), rows, bytes_, checksum, created_by, groups, details)
 
 
 def handle_values(handle: StateHandle) -> dict[str, Any]:
@@ -164,7 +181,7 @@ def compaction_values(compaction: CompactedRun) -> dict[str, Any]:
 def compaction_record(row: RowMapping) -> CompactedRun:
     return CompactedRun(
         subtask=SubtaskId(row["operator_id"], row["subtask_index"]),
-        handle=handle_record(row),
+        handle=handle_record(*(row[name] for name in HANDLE_COLUMNS)),
         replaces=tuple(row["replaces"]),
     )
 

@@ -21,8 +21,7 @@ def committables(subtasks: Mapping[SubtaskId, SubtaskRecord], operator_id: str) 
     """What a sink staged, in the order of its subtasks. Performs no I/O."""
     return tuple(
         handle
-        for subtask in sorted(subtasks)
-        if subtask.operator_id == operator_id
+        for subtask in sorted(subtask for subtask in subtasks if subtask.operator_id == operator_id)
         for handle in subtasks[subtask].snapshot.handles
         if handle.kind is HandleKind.STAGED
     )

@@ -162,25 +162,24 @@ def apply_compactions(
     key groups it was made for: one made for a rescaled subtask says nothing about the old one of the same index."""
     result = dict(snapshots)
     for compaction in compactions:
-        snapshot = result.get(compaction.subtask)
-        if snapshot is None:
-            continue
-        views = [handle.view for handle in snapshot.handles]
-        count = len(compaction.replaces)
-        starts = [at for at in range(len(views)) if tuple(views[at : at + count]) == compaction.replaces]
-        if starts:
-            handles = snapshot.handles
-            at = starts[0]
-            merged = (*handles[:at], compaction.handle, *handles[at + count :])
-            result[compaction.subtask] = Snapshot(merged, snapshot.position)
+        merged = _compacted(result.get(compaction.subtask), compaction)
+        if merged is not None:
+            result[compaction.subtask] = merged
     return result
+
+
+def _compacted(snapshot: Snapshot | None, compaction: CompactedRun) -> Snapshot | None:
+    """The snapshot with the compacted run in it; None where it cannot be put."""
+    if snapshot is None:
+        return None
+    handles, count = snapshot.handles, len(compaction.replaces)
+    views = tuple(handle.view for handle in handles)
+    for at in range(len(views)):
+        if views[at : at + count] == compaction.replaces:
+            return Snapshot((*handles[:at], compaction.handle, *handles[at + count :]), snapshot.position)
+    return None
 
 
 def choose_obsolete(snapshots: Mapping[SubtaskId, Snapshot], compactions: Sequence[CompactedRun]) -> list[CompactedRun]:
     """Compactions that can no longer be applied to the latest checkpoint: already used, or overtaken."""
-    applied = {
-        compaction.handle.path
-        for compaction in compactions
-        if apply_compactions(snapshots, [compaction]) != dict(snapshots)
-    }
-    return [compaction for compaction in compactions if compaction.handle.path not in applied]
+    return [run for run in compactions if _compacted(snapshots.get(run.subtask), run) is None]
