@@ -1,20 +1,86 @@
-"""Aligned, exactly-once barrier handling of one operator's inputs: every branch of protocol.md section 11.1.
+"""Barriers: the events at an operator's inputs, the actions that follow, and the interface of what decides between them.
 
-The handler sees the control events of the operator's channels, in the order the gate takes them, and answers with what
-the gate must do. It holds no data and no channel; blocking is the gate's affair.
+A handler sees the control events of the operator's channels, in the order the gate takes them, and answers with what the
+gate must do. It holds no data and no channel, and reads no clock: blocking, capturing and timers are the gate's affair.
+Which handler a pipeline gets is decided in `barrier_options`.
+
+Times are milliseconds since the epoch, on the wall clock that also dates the trigger.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Protocol
 
 from tidegate.protocol.reasons import FailureReason
 
 
+class AlignmentType(Enum):
+    """How a barrier wants its channels treated (protocol.md section 4, "Options sent")."""
+
+    NONE = auto()  # at least once: nothing is held back
+    ALIGNED = auto()  # a channel waits behind its barrier until all barriers are there
+    UNALIGNED = auto()  # the barrier overtakes what is queued, and that becomes part of the snapshot
+    FORCED_ALIGNED = auto()  # to be unaligned, but this channel cannot: what it carries has no place to be put back
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierOptions:
+    """What travels with a barrier. An aligned one with a `timeout` may become unaligned that many milliseconds after
+    its checkpoint was triggered; with None it never does."""
+
+    alignment: AlignmentType = AlignmentType.ALIGNED
+    timeout: int | None = None
+
+    @property
+    def unaligned(self) -> bool:
+        return self.alignment is AlignmentType.UNALIGNED
+
+    @property
+    def times_out_after(self) -> int | None:
+        return self.timeout if self.alignment is AlignmentType.ALIGNED else None
+
+    def forced_aligned(self) -> "BarrierOptions":
+        """For a channel that cannot carry unaligned barriers (protocol.md section 11.5)."""
+        if not self.unaligned and self.times_out_after is None:
+            return self
+        return replace(self, alignment=AlignmentType.FORCED_ALIGNED)
+
+    def unaligned_capable(self) -> "BarrierOptions":
+        """Undo `forced_aligned` before the barrier goes on downstream (protocol.md section 11.5)."""
+        if self.alignment is not AlignmentType.FORCED_ALIGNED:
+            return self
+        return replace(self, alignment=AlignmentType.UNALIGNED if self.timeout is None else AlignmentType.ALIGNED)
+
+
+ALIGNED = BarrierOptions()
+UNALIGNED = BarrierOptions(AlignmentType.UNALIGNED)
+
+
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """What lies before it in the channel belongs to the checkpoint, what comes after does not."""
+    """What lies before it in the channel belongs to the checkpoint, what comes after does not.
+
+    `triggered_at` is the checkpoint's; `now` is when the barrier was taken from its channel.
+    """
 
     checkpoint_id: int
     channel: int
+    options: BarrierOptions = ALIGNED
+    triggered_at: int = 0
+    now: int = 0
+
+    def snapshot(self) -> "TakeSnapshot":
+        return TakeSnapshot(self.checkpoint_id, self.options, self.triggered_at)
+
+    def as_unaligned(self) -> "Barrier":
+        return replace(self, options=replace(self.options, alignment=AlignmentType.UNALIGNED))
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """A barrier that may time out is in its channel, perhaps behind data. It is still to come, as it is or prioritized."""
+
+    barrier: Barrier
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +96,31 @@ class EndOfPartition:
     """Nothing will follow in this channel."""
 
     channel: int
+    now: int = 0
 
 
-Event = Barrier | Cancel | EndOfPartition
+@dataclass(frozen=True, slots=True)
+class Timeout:
+    """The time of a `SetTimer` has come."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """How many bytes now wait on the blocked channels, all together."""
+
+    bytes: int
+
+
+Marker = Barrier | Cancel | EndOfPartition  # what lies in a channel
+Event = Marker | Announcement | Timeout | Queued
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
+    """Hold back what comes in this channel, in order."""
+
     channel: int
 
 
@@ -53,10 +137,20 @@ class StartAlignment:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeSnapshot:
-    """Alignment ended. To be carried out before any later action of the same answer."""
+class EndAlignment:
+    """The last barrier is here: nothing more is missing from the checkpoint at this gate."""
 
     checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSnapshot:
+    """To be carried out before any later action of the same answer. The options are those the checkpoint ended up with
+    here, and go on downstream; if unaligned, captured data follows the snapshot."""
+
+    checkpoint_id: int
+    options: BarrierOptions = ALIGNED
+    triggered_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,85 +161,61 @@ class AbortSnapshot:
     reason: FailureReason
 
 
-Action = Block | Unblock | StartAlignment | TakeSnapshot | AbortSnapshot
+@dataclass(frozen=True, slots=True)
+class StartCapture:
+    """Data not yet processed belongs to the checkpoint too, on every channel until its `StopCapture`."""
+
+    checkpoint_id: int
 
 
-class AlignedBarrierHandler:
-    """One operator's alignment. `checkpoints_after_tasks_finish` is protocol.md section 13's switch, on by default."""
+@dataclass(frozen=True, slots=True)
+class StopCapture:
+    """The channel's barrier is here, or its end: what it overtook is the last to be captured. Without a channel: the
+    checkpoint was given up, and what was captured is of no use."""
 
-    def __init__(self, num_channels: int, checkpoints_after_tasks_finish: bool = True) -> None:
-        self._num_channels = num_channels
-        self._finished_count_as_aligned = checkpoints_after_tasks_finish
-        self._current = -1  # newest checkpoint seen
-        self._done = -1  # newest checkpoint completed or aborted
-        self._target = 0  # channels that were open when the current one began
-        self._aligned: set[int] = set()
-        self._blocked: set[int] = set()
-        self._closed: set[int] = set()
+    checkpoint_id: int
+    channel: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prioritize:
+    """Let the barrier announced in this channel overtake what is queued before it, as an unaligned one."""
+
+    checkpoint_id: int
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Answer with a `Timeout` at this time. There is one timer: a later `SetTimer` replaces an earlier one."""
+
+    checkpoint_id: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    checkpoint_id: int
+
+
+Action = (
+    Block
+    | Unblock
+    | StartAlignment
+    | EndAlignment
+    | TakeSnapshot
+    | AbortSnapshot
+    | StartCapture
+    | StopCapture
+    | Prioritize
+    | SetTimer
+    | CancelTimer
+)
+
+
+class BarrierHandler(Protocol):
+    """Decides what barriers mean at one operator's inputs (protocol.md section 11). Performs no I/O."""
 
     def step(self, event: Event) -> list[Action]:
         """Take one control event; returns the actions in the order they must be carried out."""
-        match event:
-            case Barrier():
-                return self._barrier(event.checkpoint_id, event.channel)
-            case Cancel():
-                return self._cancel(event.checkpoint_id)
-            case EndOfPartition():
-                return self._end_of_partition(event.channel)
-
-    @property
-    def _pending(self) -> bool:
-        return self._current >= 0 and self._current != self._done
-
-    def _barrier(self, checkpoint_id: int, channel: int) -> list[Action]:
-        if checkpoint_id < self._current or (checkpoint_id == self._current and not self._pending):
-            return self._unblock({channel})
-        actions: list[Action] = []
-        if checkpoint_id > self._current:
-            if self._pending:
-                actions += self._abort(FailureReason.DECLINED_SUBSUMED)
-            self._current = checkpoint_id
-            self._target = self._num_channels - len(self._closed)
-        if not self._aligned:
-            actions.append(StartAlignment(checkpoint_id))
-        if self._num_channels > 1 and channel not in self._blocked:  # a single channel never blocks
-            self._blocked.add(channel)
-            actions.append(Block(channel))
-        self._aligned.add(channel)
-        return actions + self._complete_if_aligned()
-
-    def _cancel(self, checkpoint_id: int) -> list[Action]:
-        aligning = checkpoint_id == self._current and bool(self._aligned)
-        if checkpoint_id <= self._current and not aligning:
-            return []
-        # An older checkpoint that was aligning goes without a word: the abort is told for the newer one only.
-        self._current = checkpoint_id
-        return self._abort(FailureReason.DECLINED_ON_CANCELLATION_BARRIER)
-
-    def _end_of_partition(self, channel: int) -> list[Action]:
-        if channel in self._closed:
-            return []
-        self._closed.add(channel)
-        if not self._pending:
-            return []
-        if not self._finished_count_as_aligned:
-            return self._abort(FailureReason.DECLINED_INPUT_END_OF_STREAM)
-        self._aligned.add(channel)  # a set: barrier and end of the same channel count once
-        return self._unblock({channel}) + self._complete_if_aligned()
-
-    def _complete_if_aligned(self) -> list[Action]:
-        if len(self._aligned) < self._target:
-            return []
-        self._done = self._current
-        self._aligned.clear()
-        return [TakeSnapshot(self._current), *self._unblock(set(self._blocked))]
-
-    def _abort(self, reason: FailureReason) -> list[Action]:
-        self._done = self._current
-        self._aligned.clear()
-        return [*self._unblock(set(self._blocked)), AbortSnapshot(self._current, reason)]
-
-    def _unblock(self, channels: set[int]) -> list[Action]:
-        released = sorted(channels & self._blocked)
-        self._blocked -= channels
-        return [Unblock(channel) for channel in released]
+        ...

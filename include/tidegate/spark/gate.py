@@ -1,27 +1,44 @@
 """An operator's input gate: merges its channels and carries out what the barrier handler decides.
 
 One channel per upstream source split and one per upstream operator. The gate decides nothing about checkpoints; it
-keeps order inside a channel, holds blocked channels back, and measures the alignment. Scheduled and continuous runs
-go through the same gate: the first puts one barrier into each channel, the second many.
+keeps order inside a channel, lets priority barriers overtake, holds blocked channels back, captures what is in flight,
+keeps the timer, and measures the alignment. What it queues and captures are references to data, so both cost bytes, not
+copies. Scheduled and continuous runs go through the same gate: the first puts one barrier into each channel, the second
+many.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from time import monotonic
 from typing import assert_never
 
-from tidegate.ports import Segment
+from tidegate.clock import SystemClock
+from tidegate.ports import Clock, Segment
+from tidegate.protocol.barrier_tracker import MAX_TRACKED
 from tidegate.protocol.barriers import (
     AbortSnapshot,
-    AlignedBarrierHandler,
+    Action,
+    Announcement,
     Barrier,
+    BarrierHandler,
+    BarrierOptions,
     Block,
     Cancel,
+    CancelTimer,
+    EndAlignment,
     EndOfPartition,
     Event,
+    Marker,
+    Prioritize,
+    Queued,
+    SetTimer,
     StartAlignment,
+    StartCapture,
+    StopCapture,
     TakeSnapshot,
+    Timeout,
     Unblock,
 )
 from tidegate.protocol.records import StateHandle
@@ -50,8 +67,27 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotDue:
+    """Take the snapshot before anything that comes later in the answer, and send the barrier on with these options. If
+    they are unaligned, the `Aligned` that follows brings the data that belongs to the checkpoint beside the state."""
+
+    checkpoint_id: int
+    options: BarrierOptions
+    triggered_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """Data before a barrier that the state of an unaligned snapshot does not know. It is, or was, released as well; after
+    a restore it must be put into its channel again, before anything else."""
+
+    channel: int
+    data: Data
+
+
+@dataclass(frozen=True, slots=True)
 class Aligned:
-    """Every barrier of the checkpoint has arrived: process what was released, then take the snapshot.
+    """Every barrier of the checkpoint has arrived; with this and its snapshot the operator's part is complete.
 
     `first_barrier` is on the gate's clock (seconds); `alignment` from the first to the last barrier in milliseconds;
     `processed_bytes` what was released between the two (0 with a single channel; protocol.md section 19).
@@ -61,6 +97,12 @@ class Aligned:
     first_barrier: float
     alignment: int
     processed_bytes: int
+    captured: tuple[InFlight, ...] = ()
+
+    @property
+    def persisted_bytes(self) -> int:
+        """The size of the captured data; more than 0 makes the checkpoint unaligned (protocol.md section 19)."""
+        return sum(in_flight.data.bytes for in_flight in self.captured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,68 +112,214 @@ class Aborted:
     abort: AbortSnapshot
 
 
-Output = Released | Aligned | Aborted
+Output = Released | SnapshotDue | Aligned | Aborted
+
+
+class _Channel:
+    """One queue, and the barriers in it that ask for attention before their turn."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.queue: deque[Data | Marker] = deque()
+        self.urgent: deque[Barrier] = deque()  # to overtake, or to be announced
+        self.bytes = 0  # of the data in the queue
+        self.blocked = False
+        self.capturing = False
+        self.captured: list[Data] = []
+        self.overtaken: list[Data] = []  # by the barrier that is being looked at
+
+    @property
+    def ready(self) -> bool:
+        return bool(self.queue) and not self.blocked
+
+    @property
+    def leads_with_data(self) -> bool:
+        return isinstance(self.queue[0], Segment | Exchange)
+
+    def put(self, element: Data | Marker) -> None:
+        self.queue.append(element)
+        match element:
+            case Barrier():
+                if element.options.unaligned or element.options.times_out_after is not None:
+                    self.urgent.append(element)
+            case Segment() | Exchange():
+                self.bytes += element.bytes
+
+    def take(self) -> Data | Marker:
+        element = self.queue.popleft()
+        if isinstance(element, Segment | Exchange):
+            self.bytes -= element.bytes
+            if self.capturing:
+                self.captured.append(element)
+        return element
+
+    def before(self, barrier: Barrier) -> list[Data]:
+        ahead = list(self.queue)[: self.queue.index(barrier)]
+        return [element for element in ahead if isinstance(element, Segment | Exchange)]
+
+    def prioritize(self, checkpoint_id: int) -> None:
+        for place, element in enumerate(self.queue):
+            if isinstance(element, Barrier) and element.checkpoint_id == checkpoint_id:
+                self.queue[place] = element.as_unaligned()
+                self.urgent.appendleft(element.as_unaligned())
+                return
+
+    def start_capture(self) -> None:
+        self.capturing, self.captured = True, []
+
+    def stop_capture(self) -> None:
+        if self.capturing:
+            self.captured += self.overtaken
+        self.capturing = False
 
 
 class InputGate:
-    """Not thread-safe: the region's own thread feeds and drains it. `clock` counts seconds and never goes back."""
+    """Not thread-safe: the region's own thread feeds and drains it, at the latest when `timer` says so. `clock` counts
+    seconds and never goes back; `wall_clock` is the one that dates triggers."""
 
-    def __init__(self, channels: Sequence[str], clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self,
+        channels: Sequence[str],
+        handler: BarrierHandler,
+        clock: Callable[[], float] = monotonic,
+        wall_clock: Clock | None = None,
+    ) -> None:
         self.channels = tuple(channels)
+        self._handler = handler
         self._clock = clock
-        self._queues: list[deque[Data | Event]] = [deque() for _ in channels]
-        self._blocked: set[int] = set()
-        self._handler = AlignedBarrierHandler(len(channels))
-        self._aligning_since: float | None = None
-        self._bytes_while_aligning = 0
+        self._wall_clock = wall_clock or SystemClock()
+        self._channels = [_Channel(index) for index in range(len(channels))]
+        self._urgent: set[int] = set()  # channels with urgent barriers
+        self._turn = 0
+        self._timer: SetTimer | None = None
+        self._released_bytes = 0
+        self._started: dict[int, tuple[float, int]] = {}  # checkpoint -> clock and released bytes at its first barrier
+
+    @property
+    def timer(self) -> int | None:
+        """When the gate must be drained even if nothing arrives, in milliseconds since the epoch."""
+        return None if self._timer is None else self._timer.at
 
     def offer(self, channel: int, data: Data) -> None:
         """Put data at the end of a channel."""
-        self._queues[channel].append(data)
+        self._channels[channel].put(data)
 
-    def signal(self, event: Event) -> None:
+    def signal(self, marker: Marker) -> None:
         """Put a barrier, a cancel marker or the end at the end of its channel."""
-        self._queues[event.channel].append(event)
+        channel = self._channels[marker.channel]
+        channel.put(marker)
+        if channel.urgent:
+            self._urgent.add(channel.index)
 
-    def drain(self) -> list[Output]:
-        """Take all that is not held back, one element a channel at a time, and say what follows from it, in order."""
+    def drain(self, max_bytes: int | None = None) -> list[Output]:
+        """Take all that is not held back, one element a channel at a time, and say what follows from it, in order.
+
+        With `max_bytes` a micro-batch: data beyond it stays queued, and a barrier behind that data waits or overtakes.
+        """
         outputs: list[Output] = []
-        while ready := [c for c, queue in enumerate(self._queues) if queue and c not in self._blocked]:
-            for channel in ready:
-                if channel not in self._blocked:
-                    outputs += self._take(channel, self._queues[channel].popleft())
+        released_before = self._released_bytes
+        full = max_bytes == 0
+        while (following := self._next(full)) is not None:
+            outputs += following
+            full = max_bytes is not None and self._released_bytes - released_before >= max_bytes
         return outputs
 
-    def _take(self, channel: int, element: Data | Event) -> list[Output]:
+    def _next(self, full: bool) -> list[Output] | None:
+        """One thing at a time, no data if `full`; None once nothing can be taken any more."""
+        if self._timer is not None and self._timer.at <= self._now():
+            timeout, self._timer = Timeout(self._timer.checkpoint_id), None
+            return self._step(timeout)
+        for index in sorted(self._urgent):
+            if not self._channels[index].blocked:
+                return self._take_urgent(self._channels[index])
+        for offset in range(len(self._channels)):
+            channel = self._channels[(self._turn + offset) % len(self._channels)]
+            if channel.ready and not (full and channel.leads_with_data):
+                self._turn = channel.index + 1
+                return self._take(channel)
+        if not full:
+            self._turn = 0
+        held_back = sum(channel.bytes for channel in self._channels if channel.blocked)
+        return self._step(Queued(held_back)) or None if held_back else None
+
+    def _take_urgent(self, channel: _Channel) -> list[Output]:
+        barrier = channel.urgent.popleft()
+        if not channel.urgent:
+            self._urgent.remove(channel.index)
+        if not barrier.options.unaligned:
+            return self._step(Announcement(replace(barrier, now=self._now())))
+        channel.overtaken = channel.before(barrier)
+        outputs = self._step(replace(barrier, now=self._now()))
+        channel.overtaken = []
+        channel.queue.remove(barrier)
+        return outputs
+
+    def _take(self, channel: _Channel) -> list[Output]:
+        element = channel.take()
         match element:
-            case Barrier() | Cancel() | EndOfPartition():
+            case Barrier() | EndOfPartition():
+                return self._step(replace(element, now=self._now()))
+            case Cancel():
                 return self._step(element)
             case Segment() | Exchange():
-                if self._aligning_since is not None:
-                    self._bytes_while_aligning += element.bytes
-                return [Released(channel, element)]
+                self._released_bytes += element.bytes
+                return [Released(channel.index, element)]
 
     def _step(self, event: Event) -> list[Output]:
-        outputs: list[Output] = []
-        for action in self._handler.step(event):
-            match action:
-                case Block():
-                    self._blocked.add(action.channel)
-                case Unblock():
-                    self._blocked.discard(action.channel)
-                case StartAlignment():
-                    self._aligning_since, self._bytes_while_aligning = self._clock(), 0
-                case TakeSnapshot():
-                    outputs.append(self._aligned(action.checkpoint_id))
-                case AbortSnapshot():
-                    self._aligning_since = None
-                    outputs.append(Aborted(action))
-                case _:
-                    assert_never(action)
-        return outputs
+        return [output for action in self._handler.step(event) for output in self._carry_out(action)]
+
+    def _carry_out(self, action: Action) -> Iterable[Output]:
+        match action:
+            case Block():
+                self._channels[action.channel].blocked = True
+            case Unblock():
+                self._channels[action.channel].blocked = False
+            case StartAlignment():
+                self._started[action.checkpoint_id] = self._clock(), self._released_bytes
+                if len(self._started) > MAX_TRACKED + 1:  # of checkpoints that were dropped without a word
+                    del self._started[min(self._started)]
+            case EndAlignment():
+                yield self._aligned(action.checkpoint_id)
+            case TakeSnapshot():
+                yield SnapshotDue(action.checkpoint_id, action.options, action.triggered_at)
+            case AbortSnapshot():
+                self._started.pop(action.checkpoint_id, None)
+                yield Aborted(action)
+            case StartCapture():
+                for channel in self._channels:
+                    channel.start_capture()
+            case StopCapture():
+                if action.channel is None:
+                    self._captured()
+                else:
+                    self._channels[action.channel].stop_capture()
+            case Prioritize():
+                self._channels[action.channel].prioritize(action.checkpoint_id)
+                self._urgent.add(action.channel)
+            case SetTimer():
+                self._timer = action
+            case CancelTimer():
+                self._timer = None
+            case _:
+                assert_never(action)
 
     def _aligned(self, checkpoint_id: int) -> Aligned:
         now = self._clock()
-        since = now if self._aligning_since is None else self._aligning_since
-        self._aligning_since = None
-        return Aligned(checkpoint_id, since, round((now - since) * 1000), self._bytes_while_aligning)
+        since, released = self._started.pop(checkpoint_id)
+        alignment = round((now - since) * 1000)
+        return Aligned(checkpoint_id, since, alignment, self._released_bytes - released, self._captured())
+
+    def _captured(self) -> tuple[InFlight, ...]:
+        """What was captured, which is kept no longer."""
+        captured = tuple(InFlight(channel.index, data) for channel in self._channels for data in channel.captured)
+        for channel in self._channels:
+            channel.capturing, channel.captured = False, []
+        return captured
+
+    def _now(self) -> int:
+        return milliseconds(self._wall_clock.now())
+
+
+def milliseconds(timestamp: datetime) -> int:
+    """Since the epoch, as barriers count time."""
+    return round(timestamp.timestamp() * 1000)

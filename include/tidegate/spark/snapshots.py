@@ -21,7 +21,7 @@ from tidegate.protocol.records import Acknowledgement, SubtaskId
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.spark.cut import confirm, milliseconds_between, take_cut
 from tidegate.spark.failures import as_checkpoint_error
-from tidegate.spark.gate import Aborted, Aligned, Data, Released
+from tidegate.spark.gate import Aborted, Aligned, Data, Output, Released, SnapshotDue, milliseconds
 from tidegate.spark.jobs import JobGroup
 from tidegate.spark.operators import Operators
 from tidegate.spark.place import Place
@@ -102,12 +102,13 @@ class SnapshotRun:
 
     def _feed(self, channel: str, data: Data | None) -> None:
         """Put what lies before the barrier, then the barrier, into a channel of every gate that has it."""
+        triggered_at = milliseconds(self._task.triggered_at)
         for station in self._stations:
             if channel in station.gate.channels:
                 index = station.gate.channels.index(channel)
                 if data is not None:
                     station.gate.offer(index, data)
-                station.gate.signal(Barrier(self._task.checkpoint_id, index))
+                station.gate.signal(Barrier(self._task.checkpoint_id, index, triggered_at=triggered_at))
 
     # -- out of the gates
 
@@ -122,13 +123,14 @@ class SnapshotRun:
                     self._follow(station, output, pool)
         self._send()
 
-    def _follow(self, station: Station, output: Released | Aligned | Aborted, pool: ThreadPoolExecutor) -> None:
+    def _follow(self, station: Station, output: Output, pool: ThreadPoolExecutor) -> None:
         match output:
             case Released():
                 origin = station.gate.channels[output.channel].partition("/")[0]
                 station.arrived.setdefault(origin, []).append(output.data)
             case Aligned():
                 station.aligned = output
+            case SnapshotDue():
                 self._take_snapshot(station, pool)
             case Aborted():
                 raise CheckpointDeclinedError(

@@ -12,6 +12,7 @@ from hashlib import sha256
 from tidegate.graph import Graph, inputs_of
 from tidegate.pipeline import KeyedVertex, SinkVertex
 from tidegate.ports import SinkInput
+from tidegate.protocol.barrier_options import GateOptions, make_handler
 from tidegate.protocol.records import (
     Acknowledgement,
     HandleKind,
@@ -57,7 +58,8 @@ def build_stations(graph: Graph) -> list[Station]:
     for vertex in vertices:
         fused = tuple(s for s in graph.sinks if s.input.origin == vertex.name and is_fused(graph, s))
         fused = fused if isinstance(vertex, KeyedVertex) else ()
-        stations.append(Station(vertex, fused, InputGate(_channels(graph, vertex))))
+        channels = _channels(graph, vertex)
+        stations.append(Station(vertex, fused, InputGate(channels, make_handler(GateOptions(), len(channels)))))
     return stations
 
 
@@ -204,6 +206,6 @@ def _metrics(station: Station, report: Report | None, start_delay: int) -> Subta
         start_delay=start_delay,
         alignment_duration=station.aligned.alignment,
         processed_bytes=station.aligned.processed_bytes,
-        persisted_bytes=0,
+        persisted_bytes=station.aligned.persisted_bytes,
         **(nothing if report is None else dict(report.metrics)),
     )

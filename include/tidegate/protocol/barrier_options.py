@@ -1,0 +1,67 @@
+"""Which barrier handler a pipeline's inputs get, and which options its barriers carry.
+
+Both follow from the same few settings, so that a handler never meets a barrier it does not understand.
+"""
+
+from dataclasses import dataclass
+
+from tidegate.protocol.aligned_barriers import AlignedBarrierHandler
+from tidegate.protocol.barrier_tracker import BarrierTracker
+from tidegate.protocol.barriers import ALIGNED, UNALIGNED, AlignmentType, BarrierHandler, BarrierOptions
+from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.unaligned_barriers import UnalignedBarrierHandler
+
+
+@dataclass(frozen=True, slots=True)
+class GateOptions:
+    """What a pipeline says about its barriers.
+
+    `aligned_timeout` (milliseconds) counts where checkpoints may be unaligned: they begin aligned and become unaligned
+    after that long; 0 and None: unaligned from the beginning. `alignment_limit` (bytes, None for no limit) bounds what
+    may queue on blocked channels. `checkpoints_after_tasks_finish` is protocol.md section 13's switch.
+    """
+
+    exactly_once: bool = True
+    unaligned: bool = False
+    aligned_timeout: int | None = 0
+    alignment_limit: int | None = None
+    checkpoints_after_tasks_finish: bool = True
+
+    def __post_init__(self) -> None:
+        if self.unaligned and not self.exactly_once:
+            raise PipelineDefinitionError(
+                "Unaligned checkpoints are exactly-once: at-least-once has no alignment to do without. "
+                "Turn one of the two off."
+            )
+        if self.aligned_timeout is not None and self.aligned_timeout < 0:
+            raise PipelineDefinitionError(f"The aligned timeout must not be negative: {self.aligned_timeout} ms.")
+        if self.alignment_limit is None:
+            return
+        if self.alignment_limit <= 0:
+            raise PipelineDefinitionError(f"The alignment limit must be positive: {self.alignment_limit} bytes.")
+        if self.unaligned or not self.exactly_once:
+            raise PipelineDefinitionError(
+                "An alignment limit bounds what queues behind aligned, exactly-once barriers. With unaligned or "
+                "at-least-once checkpoints nothing queues for long: remove the limit."
+            )
+
+
+def make_handler(options: GateOptions, num_channels: int) -> BarrierHandler:
+    """The handler of protocol.md section 11 that these options ask for. Performs no I/O."""
+    finished = options.checkpoints_after_tasks_finish
+    if not options.exactly_once:
+        return BarrierTracker(num_channels, finished)
+    if options.unaligned:
+        return UnalignedBarrierHandler(num_channels, finished)
+    return AlignedBarrierHandler(num_channels, finished, options.alignment_limit)
+
+
+def choose_barrier_options(options: GateOptions, savepoint: bool) -> BarrierOptions:
+    """The table "Options sent" of protocol.md section 4, row by row. Performs no I/O."""
+    if not options.exactly_once:
+        return BarrierOptions(AlignmentType.NONE)
+    if savepoint or not options.unaligned:
+        return ALIGNED
+    if not options.aligned_timeout:
+        return UNALIGNED
+    return BarrierOptions(AlignmentType.ALIGNED, options.aligned_timeout)

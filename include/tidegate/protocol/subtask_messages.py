@@ -1,0 +1,200 @@
+"""What a subtask is told about checkpoints, and what it is to do: the vocabulary of `subtask_steps`."""
+
+from dataclasses import dataclass
+
+from tidegate.protocol.barriers import BarrierOptions
+from tidegate.protocol.reasons import FailureReason
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A snapshot is due: the gate says so, or the coordinator, of a source. `last`: a savepoint to stop with."""
+
+    checkpoint_id: int
+    options: BarrierOptions
+    last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StepDone:
+    """The step of the latest answer (`Prepare`, `BroadcastBarrier` or `SnapshotOperators`) was carried out."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepFailed:
+    """A synchronous step raised an error."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureEnded:
+    """All in-flight data of an unaligned checkpoint has been captured."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteEnded:
+    """The snapshot is on storage."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFailed:
+    """The snapshot could not be written; `reason` if the error brings one."""
+
+    checkpoint_id: int
+    reason: FailureReason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentAborted:
+    """The gate gave the checkpoint up, perhaps before the subtask was asked for it."""
+
+    checkpoint_id: int
+    reason: FailureReason
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyComplete:
+    """The coordinator's word. `subsumed` is the newest checkpoint that this one pushed out, if any."""
+
+    checkpoint_id: int
+    subsumed: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyAborted:
+    """The coordinator's word. `latest_completed` repairs a completion that was lost."""
+
+    checkpoint_id: int
+    latest_completed: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The subtask is running, with its state restored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The subtask has finished, failed or was cancelled."""
+
+
+Event = (
+    Begin
+    | StepDone
+    | StepFailed
+    | CaptureEnded
+    | WriteEnded
+    | WriteFailed
+    | AlignmentAborted
+    | NotifyComplete
+    | NotifyAborted
+    | Started
+    | Stopped
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Step 1: operators flush what should go before the barrier."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastBarrier:
+    """Step 2: to every channel downstream, before the snapshot; ahead of queued output if unaligned."""
+
+    checkpoint_id: int
+    options: BarrierOptions
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotOperators:
+    """Step 4: the synchronous part, from the last operator to the first; then hand the rest to be written."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decline:
+    checkpoint_id: int
+    reason: FailureReason
+
+
+@dataclass(frozen=True, slots=True)
+class BroadcastCancel:
+    """Tell downstream not to wait for a barrier from here."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbortCapture:
+    """What was captured in flight for the checkpoint is of no use."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardSnapshot:
+    """Stop what still writes it, discard what was written, and report metrics only, as far as they are known."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TellComplete:
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TellSubsumed:
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TellAborted:
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The savepoint to stop with is complete: the subtask ends well."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The subtask fails: its state may have moved, or it was to stop and cannot."""
+
+    checkpoint_id: int
+
+
+Effect = (
+    Prepare
+    | BroadcastBarrier
+    | SnapshotOperators
+    | Acknowledge
+    | Decline
+    | BroadcastCancel
+    | AbortCapture
+    | DiscardSnapshot
+    | TellComplete
+    | TellSubsumed
+    | TellAborted
+    | Finish
+    | Fail
+)

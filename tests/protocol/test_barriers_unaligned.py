@@ -1,0 +1,481 @@
+"""protocol.md sections 11.4 and 11.5, row by row, and against a slow, obviously right model."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.protocol.barriers import (
+    ALIGNED,
+    UNALIGNED,
+    AbortSnapshot,
+    AlignmentType,
+    Announcement,
+    Barrier,
+    BarrierOptions,
+    Block,
+    Cancel,
+    CancelTimer,
+    EndAlignment,
+    EndOfPartition,
+    Prioritize,
+    Queued,
+    SetTimer,
+    StartAlignment,
+    StartCapture,
+    StopCapture,
+    TakeSnapshot,
+    Timeout,
+    Unblock,
+)
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.unaligned_barriers import UnalignedBarrierHandler
+
+SUBSUMED = FailureReason.DECLINED_SUBSUMED
+CANCELLED = FailureReason.DECLINED_ON_CANCELLATION_BARRIER
+ENDED = FailureReason.DECLINED_INPUT_END_OF_STREAM
+
+TIMED = BarrierOptions(AlignmentType.ALIGNED, timeout=100)
+SWITCHED = BarrierOptions(AlignmentType.UNALIGNED, timeout=100)
+INFINITE = BarrierOptions(AlignmentType.ALIGNED, timeout=None)
+
+
+def unaligned(checkpoint_id, channel):
+    return Barrier(checkpoint_id, channel, UNALIGNED)
+
+
+def timed(checkpoint_id, channel, now=1000):
+    """Triggered at 1000, so due to switch at 1100."""
+    return Barrier(checkpoint_id, channel, TIMED, triggered_at=1000, now=now)
+
+
+def switched(checkpoint_id, channel, now=1000):
+    return replace(timed(checkpoint_id, channel, now), options=SWITCHED)
+
+
+def take(checkpoint_id, options=SWITCHED):
+    return TakeSnapshot(checkpoint_id, options, 1000)
+
+
+FIRST_UNALIGNED = [StartAlignment(1), StartCapture(1), StopCapture(1, 0), TakeSnapshot(1, UNALIGNED)]
+
+# Each case: channels, the events in order, and the answer to each.
+SECTION_11_4 = {
+    "first barrier: capture and snapshot at once, nothing blocked": (3, [
+        (unaligned(1, 0), FIRST_UNALIGNED),
+    ]),
+    "a channel's capture ends at its barrier, all at the last": (3, [
+        (unaligned(1, 0), FIRST_UNALIGNED),
+        (unaligned(1, 2), [StopCapture(1, 2)]),
+        (unaligned(1, 1), [StopCapture(1, 1), EndAlignment(1)]),
+    ]),
+    "a channel's capture ends at its end": (2, [
+        (unaligned(1, 0), FIRST_UNALIGNED),
+        (EndOfPartition(1), [StopCapture(1, 1), EndAlignment(1)]),
+    ]),
+    "single channel: all at once": (1, [
+        (unaligned(1, 0), [*FIRST_UNALIGNED, EndAlignment(1)]),
+    ]),
+    "obsolete barriers: nothing": (2, [
+        (unaligned(2, 0), [StartAlignment(2), StartCapture(2), StopCapture(2, 0), TakeSnapshot(2, UNALIGNED)]),
+        (unaligned(1, 1), []),
+        (unaligned(2, 1), [StopCapture(2, 1), EndAlignment(2)]),
+        (unaligned(2, 0), []),
+    ]),
+    "cancel: abort also stops capture, later barriers swallowed": (2, [
+        (unaligned(1, 0), FIRST_UNALIGNED),
+        (Cancel(1, 1), [StopCapture(1), AbortSnapshot(1, CANCELLED)]),
+        (unaligned(1, 1), []),
+    ]),
+    "cancel, newer: told for the newer only, the older one's capture stops": (2, [
+        (unaligned(1, 0), FIRST_UNALIGNED),
+        (Cancel(2, 1), [StopCapture(1), AbortSnapshot(2, CANCELLED)]),
+        (unaligned(2, 0), []),
+    ]),
+    "cancel, older or completed: ignored": (2, [
+        (unaligned(1, 0), FIRST_UNALIGNED),
+        (Cancel(0, 1), []),
+        (unaligned(1, 1), [StopCapture(1, 1), EndAlignment(1)]),
+        (Cancel(1, 1), []),
+    ]),
+    "newer barrier: the older one is subsumed and its capture stops": (2, [
+        (unaligned(1, 0), FIRST_UNALIGNED),
+        (unaligned(2, 1), [
+            StopCapture(1), AbortSnapshot(1, SUBSUMED),
+            StartAlignment(2), StartCapture(2), StopCapture(2, 1), TakeSnapshot(2, UNALIGNED),
+        ]),
+    ]),
+    "end of partition, nothing pending: nothing, and not waited for": (2, [
+        (EndOfPartition(1), []),
+        (EndOfPartition(1), []),
+        (unaligned(1, 0), [*FIRST_UNALIGNED, EndAlignment(1)]),
+    ]),
+    "aligned barrier of the same id: the channel is blocked and released at the end": (3, [
+        (unaligned(1, 0), FIRST_UNALIGNED),
+        (Barrier(1, 1), [Block(1), StopCapture(1, 1)]),
+        (unaligned(1, 2), [StopCapture(1, 2), EndAlignment(1), Unblock(1)]),
+    ]),
+    "savepoint: aligned, and both kinds may alternate": (2, [
+        (Barrier(1, 0), [StartAlignment(1), Block(0)]),
+        (Barrier(1, 1), [Block(1), EndAlignment(1), TakeSnapshot(1), Unblock(0), Unblock(1)]),
+        (unaligned(2, 0), [StartAlignment(2), StartCapture(2), StopCapture(2, 0), TakeSnapshot(2, UNALIGNED)]),
+        (unaligned(2, 1), [StopCapture(2, 1), EndAlignment(2)]),
+        (Barrier(3, 1), [StartAlignment(3), Block(1)]),
+    ]),
+    "queued bytes mean nothing": (2, [
+        (Barrier(1, 0), [StartAlignment(1), Block(0)]),
+        (Queued(10**12), []),
+    ]),
+}  # fmt: skip
+
+SECTION_11_5 = {
+    "start at the first barrier: timer at trigger + T": (2, [
+        (timed(1, 0, now=1030), [SetTimer(1, 1100), StartAlignment(1), Block(0)]),
+        (timed(1, 1, now=1090), [
+            Block(1), CancelTimer(1), EndAlignment(1), take(1, TIMED), Unblock(0), Unblock(1),
+        ]),
+    ]),
+    "start at the first announcement: timer, but no alignment yet": (2, [
+        (Announcement(timed(1, 0, now=1030)), [SetTimer(1, 1100)]),
+        (Announcement(timed(1, 1, now=1040)), []),
+        (timed(1, 0, now=1050), [StartAlignment(1), Block(0)]),
+    ]),
+    "the delay is floored at 0": (2, [
+        (Announcement(timed(1, 0, now=1500)), [SetTimer(1, 1500)]),
+    ]),
+    "an announcement of a newer id subsumes": (2, [
+        (timed(1, 0), [SetTimer(1, 1100), StartAlignment(1), Block(0)]),
+        (Announcement(timed(2, 1)), [CancelTimer(1), Unblock(0), AbortSnapshot(1, SUBSUMED), SetTimer(2, 1100)]),
+    ]),
+    "an obsolete announcement: nothing": (1, [
+        (timed(2, 0), [SetTimer(2, 1100), StartAlignment(2), CancelTimer(2), EndAlignment(2), take(2, TIMED)]),
+        (Announcement(timed(2, 0)), []),
+        (Announcement(timed(1, 0)), []),
+    ]),
+    "timeout, waiting-aligned: announced barriers get priority, snapshot at the first barrier": (3, [
+        (Announcement(timed(1, 2)), [SetTimer(1, 1100)]),
+        (Announcement(timed(1, 1)), []),
+        (Timeout(1), [Prioritize(1, 1), Prioritize(1, 2)]),
+        (switched(1, 2), [StartAlignment(1), StartCapture(1), StopCapture(1, 2), take(1)]),
+        (switched(1, 1), [StopCapture(1, 1)]),
+    ]),
+    "waiting-unaligned: a new announcement gets priority at once": (2, [
+        (Announcement(timed(1, 0)), [SetTimer(1, 1100)]),
+        (Timeout(1), [Prioritize(1, 0)]),
+        (Announcement(timed(1, 1)), [Prioritize(1, 1)]),
+    ]),
+    "waiting-unaligned: an end of partition is the first barrier": (3, [
+        (Announcement(timed(1, 0)), [SetTimer(1, 1100)]),
+        (Timeout(1), [Prioritize(1, 0)]),
+        (EndOfPartition(2), [StartAlignment(1), StartCapture(1), StopCapture(1, 2), take(1)]),
+    ]),
+    "timeout, collecting-aligned: snapshot at once, go on collecting": (3, [
+        (timed(1, 0), [SetTimer(1, 1100), StartAlignment(1), Block(0)]),
+        (Announcement(timed(1, 1)), []),
+        (Timeout(1), [Prioritize(1, 1), StartCapture(1), StopCapture(1, 0), take(1)]),
+        (switched(1, 1), [StopCapture(1, 1)]),
+        (switched(1, 2), [StopCapture(1, 2), EndAlignment(1), Unblock(0)]),
+    ]),
+    "collecting-unaligned: a new announcement gets priority at once": (2, [
+        (switched(1, 0), [StartAlignment(1), StartCapture(1), StopCapture(1, 0), take(1)]),
+        (Announcement(timed(1, 1)), [Prioritize(1, 1)]),
+    ]),
+    "timeout after completion: nothing": (1, [
+        (timed(1, 0), [SetTimer(1, 1100), StartAlignment(1), CancelTimer(1), EndAlignment(1), take(1, TIMED)]),
+        (Timeout(1), []),
+    ]),
+    "timeout after abort: nothing": (2, [
+        (timed(1, 0), [SetTimer(1, 1100), StartAlignment(1), Block(0)]),
+        (Cancel(1, 1), [CancelTimer(1), Unblock(0), AbortSnapshot(1, CANCELLED)]),
+        (Timeout(1), []),
+    ]),
+    "timeout of an older checkpoint: nothing": (2, [
+        (timed(2, 0), [SetTimer(2, 1100), StartAlignment(2), Block(0)]),
+        (Timeout(1), []),
+    ]),
+    "timeout after the switch: nothing": (2, [
+        (switched(1, 0), [StartAlignment(1), StartCapture(1), StopCapture(1, 0), take(1)]),
+        (Timeout(1), []),
+    ]),
+    "passive check, aligned barrier exactly at T: not late": (3, [
+        (timed(1, 0, now=1100), [SetTimer(1, 1100), StartAlignment(1), Block(0)]),
+    ]),
+    "passive check, first barrier late: switches": (2, [
+        (timed(1, 0, now=1101), [
+            SetTimer(1, 1101), StartAlignment(1), Block(0), CancelTimer(1), StartCapture(1), StopCapture(1, 0), take(1),
+        ]),
+    ]),
+    "passive check, later barrier late: switches": (3, [
+        (timed(1, 0), [SetTimer(1, 1100), StartAlignment(1), Block(0)]),
+        (Announcement(timed(1, 2)), []),
+        (timed(1, 1, now=1101), [
+            Block(1), CancelTimer(1), Prioritize(1, 2), StartCapture(1), StopCapture(1, 0), StopCapture(1, 1), take(1),
+        ]),
+    ]),
+    "passive check, end of partition late: switches": (3, [
+        (timed(1, 0), [SetTimer(1, 1100), StartAlignment(1), Block(0)]),
+        (EndOfPartition(1, now=1101), [
+            CancelTimer(1), StartCapture(1), StopCapture(1, 0), StopCapture(1, 1), take(1),
+        ]),
+        (timed(1, 2, now=1200), [Block(2), StopCapture(1, 2), EndAlignment(1), Unblock(0), Unblock(2)]),
+    ]),
+    "the barrier that completes the set finishes aligned, even late": (2, [
+        (timed(1, 0), [SetTimer(1, 1100), StartAlignment(1), Block(0)]),
+        (timed(1, 1, now=5000), [Block(1), CancelTimer(1), EndAlignment(1), take(1, TIMED), Unblock(0), Unblock(1)]),
+    ]),
+    "the end that completes the set finishes aligned, even late": (2, [
+        (timed(1, 0), [SetTimer(1, 1100), StartAlignment(1), Block(0)]),
+        (EndOfPartition(1, now=5000), [CancelTimer(1), EndAlignment(1), take(1, TIMED), Unblock(0)]),
+    ]),
+    "an upstream has switched, waiting: switch too": (2, [
+        (Announcement(timed(1, 1)), [SetTimer(1, 1100)]),
+        (switched(1, 0), [
+            StartAlignment(1), CancelTimer(1), Prioritize(1, 1), StartCapture(1), StopCapture(1, 0), take(1),
+        ]),
+    ]),
+    "an upstream has switched, collecting: switch too": (3, [
+        (timed(1, 0), [SetTimer(1, 1100), StartAlignment(1), Block(0)]),
+        (switched(1, 1), [CancelTimer(1), StartCapture(1), StopCapture(1, 0), StopCapture(1, 1), take(1)]),
+    ]),
+    "an upstream has switched, and its barrier is the last: unaligned, it has overtaken data": (2, [
+        (timed(1, 0), [SetTimer(1, 1100), StartAlignment(1), Block(0)]),
+        (switched(1, 1), [
+            CancelTimer(1), StartCapture(1), StopCapture(1, 0), StopCapture(1, 1), take(1), EndAlignment(1), Unblock(0),
+        ]),
+    ]),
+    "T infinite: never switches": (3, [
+        (Barrier(1, 0, INFINITE), [StartAlignment(1), Block(0)]),
+        (Barrier(1, 1, INFINITE, now=10**15), [Block(1)]),
+        (EndOfPartition(2, now=10**15), [EndAlignment(1), TakeSnapshot(1, INFINITE), Unblock(0), Unblock(1)]),
+    ]),
+    "switch back: the next checkpoint begins aligned again": (2, [
+        (switched(1, 0), [StartAlignment(1), StartCapture(1), StopCapture(1, 0), take(1)]),
+        (switched(1, 1), [StopCapture(1, 1), EndAlignment(1)]),
+        (timed(2, 1), [SetTimer(2, 1100), StartAlignment(2), Block(1)]),
+    ]),
+    "cancel of what is only announced: given up": (2, [
+        (Announcement(timed(1, 0)), [SetTimer(1, 1100)]),
+        (Cancel(1, 1), [CancelTimer(1), AbortSnapshot(1, CANCELLED)]),
+        (timed(1, 0), []),
+    ]),
+    "an abort forgets what was announced": (3, [
+        (Announcement(timed(1, 1)), [SetTimer(1, 1100)]),
+        (Cancel(1, 0), [CancelTimer(1), AbortSnapshot(1, CANCELLED)]),
+        (timed(2, 0), [SetTimer(2, 1100), StartAlignment(2), Block(0)]),
+        (Timeout(2), [StartCapture(2), StopCapture(2, 0), take(2)]),
+    ]),
+    "forced aligned: as a savepoint": (2, [
+        (Barrier(1, 0, TIMED.forced_aligned()), [StartAlignment(1), Block(0)]),
+    ]),
+}  # fmt: skip
+
+FINISHED_OFF = {
+    "11.4 end of partition: aborted, capture stops": (2, [
+        (unaligned(1, 0), FIRST_UNALIGNED),
+        (EndOfPartition(1), [StopCapture(1), AbortSnapshot(1, ENDED)]),
+    ]),
+    "11.5 end of partition: aborted, timer cancelled": (2, [
+        (timed(1, 0), [SetTimer(1, 1100), StartAlignment(1), Block(0)]),
+        (EndOfPartition(1), [CancelTimer(1), Unblock(0), AbortSnapshot(1, ENDED)]),
+        (EndOfPartition(0), []),
+    ]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("channels", "story"), SECTION_11_4.values(), ids=SECTION_11_4)
+def test_section_11_4(channels, story):
+    handler = UnalignedBarrierHandler(channels)
+    assert [(event, handler.step(event)) for event, _ in story] == story
+
+
+@pytest.mark.parametrize(("channels", "story"), SECTION_11_5.values(), ids=SECTION_11_5)
+def test_section_11_5(channels, story):
+    handler = UnalignedBarrierHandler(channels)
+    assert [(event, handler.step(event)) for event, _ in story] == story
+
+
+@pytest.mark.parametrize(("channels", "story"), FINISHED_OFF.values(), ids=FINISHED_OFF)
+def test_without_checkpoints_after_tasks_finish(channels, story):
+    handler = UnalignedBarrierHandler(channels, checkpoints_after_tasks_finish=False)
+    assert [(event, handler.step(event)) for event, _ in story] == story
+
+
+class Model:
+    """Keeps what happened since the current checkpoint began, and works everything out from that list each time."""
+
+    def __init__(self, channels, finished):
+        self.channels, self.finished = channels, finished
+        self.current, self.ended = -1, True
+        self.closed, self.waited_for, self.since = set(), set(), []
+
+    def told(self, event):
+        """Snapshots and aborts, in order."""
+        out = []
+        barrier = event.barrier if isinstance(event, Announcement) else event
+        if isinstance(barrier, Barrier) and barrier.checkpoint_id > self.current:
+            out += [] if self.ended else [("abort", self.current)]
+            self.current, self.ended, self.since = barrier.checkpoint_id, False, []
+            self.waited_for = set(range(self.channels)) - self.closed
+            self.options, self.due = barrier.options, barrier.triggered_at + (barrier.options.times_out_after or 0)
+        match event:
+            case Cancel(checkpoint_id=i):
+                if i > self.current or (i == self.current and not self.ended):
+                    self.current, self.ended = i, True
+                    out.append(("abort", i))
+                return out
+            case EndOfPartition(channel=c):
+                self.closed.add(c)
+                if not self.ended and not self.finished:
+                    self.ended = True
+                    return [("abort", self.current)]
+            case Timeout(checkpoint_id=i):
+                if i != self.current:
+                    return []
+            case _:
+                if barrier.checkpoint_id < self.current:
+                    return []
+        if self.ended:
+            return out
+        taken = self.taken()
+        self.since.append(event)
+        if not taken and self.taken():
+            out.append(("take", self.current, self.taken()))
+        self.ended = self.waited_for <= self.heard_from()
+        return out
+
+    def heard_from(self, events=None):
+        events = self.since if events is None else events
+        return {e.channel for e in events if isinstance(e, Barrier | EndOfPartition)}
+
+    def is_unaligned(self):
+        """Told so by a barrier, by the timer, or by an event that came late and was not the last one missing."""
+        timed = self.options.times_out_after is not None
+        return any(
+            (isinstance(event, Barrier) and event.options.unaligned)
+            or isinstance(event, Timeout)
+            or (
+                isinstance(event, Barrier | EndOfPartition)
+                and timed
+                and event.now > self.due
+                and not self.waited_for <= self.heard_from(self.since[: place + 1])
+            )
+            for place, event in enumerate(self.since)
+        )
+
+    def taken(self):
+        """How the snapshot was taken, if it was: at the first barrier of an unaligned one, at the last of an aligned."""
+        if self.is_unaligned() and self.heard_from():
+            return "unaligned"
+        return "aligned" if self.waited_for <= self.heard_from() else None
+
+    def capturing(self):
+        pending = not self.ended and self.taken() == "unaligned"
+        return set(range(self.channels)) - self.heard_from() if pending else set()
+
+    def blocked(self):
+        if self.ended or self.channels == 1:
+            return set()
+        aligned = {e.channel for e in self.since if isinstance(e, Barrier) and not e.options.unaligned}
+        return aligned - self.closed
+
+    def timer(self):
+        timed = not self.ended and self.options.times_out_after is not None and not self.is_unaligned()
+        return self.current if timed else None
+
+    def announced(self):
+        """Channels whose barrier still waits behind data."""
+        announced = {e.barrier.channel for e in self.since if isinstance(e, Announcement)}
+        return set() if self.ended else announced - self.heard_from()
+
+
+KINDS = st.sampled_from([ALIGNED, UNALIGNED, TIMED])
+
+
+@st.composite
+def streams(draw):
+    """Events as channels can really bring them: ids and time only grow, what was announced comes, nothing after the end."""
+    channels = draw(st.integers(1, 4))
+    kinds = [draw(KINDS) for _ in range(6)]
+    oldest, announced, closed, events, now = dict.fromkeys(range(channels), 0), {}, set(), [], 0
+    for _ in range(draw(st.integers(0, 30))):
+        now += draw(st.sampled_from([0, 0, 40]))
+        channel = draw(st.sampled_from([c for c in range(channels) if c not in closed and oldest[c] < 6] or [None]))
+        kind = draw(st.sampled_from("bbbbaaecttu"))
+        if kind == "t":
+            events.append(Timeout(draw(st.integers(0, 4))))
+            continue
+        if channel is None:
+            break
+        if kind == "e" and channel not in announced:
+            closed.add(channel)
+            events.append(EndOfPartition(channel, now))
+            continue
+        id_ = draw(st.integers(oldest[channel], min(oldest[channel] + 1, 5)))
+        id_ = min(id_, announced.get(channel, id_))
+        barrier = Barrier(id_, channel, kinds[id_], triggered_at=0, now=now)
+        if kind == "a":
+            if kinds[id_] is TIMED and channel not in announced:
+                announced[channel] = id_
+                events.append(Announcement(barrier))
+            continue
+        oldest[channel] = id_ + 1
+        if kind == "c" and announced.get(channel) != id_:
+            events.append(Cancel(id_, channel))
+            continue
+        if announced.get(channel) == id_:
+            del announced[channel]
+        events.append(replace(barrier, options=SWITCHED) if kind == "u" and kinds[id_] is TIMED else barrier)
+    return channels, events
+
+
+@settings(deadline=None)
+@given(streams(), st.booleans())
+def test_everything_a_gate_can_see_is_as_the_model_says(stream, finished):
+    channels, events = stream
+    handler, model = UnalignedBarrierHandler(channels, finished), Model(channels, finished)
+    blocked, capturing, prioritized, timer = set(), set(), set(), None
+    for event in events:
+        where = event.barrier if isinstance(event, Announcement) else event
+        if not isinstance(event, Timeout) and where.channel in blocked:
+            continue  # the gate would not take it now
+        told = []
+        for action in handler.step(event):
+            match action:
+                case Block(channel):
+                    blocked.add(channel)
+                case Unblock(channel):
+                    blocked.remove(channel)
+                case StartCapture(checkpoint_id):
+                    assert checkpoint_id == model.current or checkpoint_id == where.checkpoint_id
+                    capturing = set(range(channels))
+                case StopCapture(_, channel):
+                    capturing = set() if channel is None else capturing - {channel}
+                case EndAlignment():
+                    capturing = set()
+                case Prioritize(_, channel):
+                    assert channel not in prioritized
+                    prioritized.add(channel)
+                case SetTimer(checkpoint_id, at):
+                    assert at >= where.now
+                    timer = checkpoint_id
+                case CancelTimer(checkpoint_id):
+                    assert timer == checkpoint_id
+                    timer = None
+                case TakeSnapshot(checkpoint_id, options):
+                    told.append(("take", checkpoint_id, "unaligned" if options.unaligned else "aligned"))
+                case AbortSnapshot(checkpoint_id, _):
+                    told.append(("abort", checkpoint_id))
+                    prioritized = set()
+        if isinstance(event, Timeout) and event.checkpoint_id == timer:
+            timer = None
+        if isinstance(event, Barrier) and event.checkpoint_id == model.current:
+            prioritized.discard(event.channel)
+        assert told == model.told(event)
+        assert blocked == model.blocked()
+        assert capturing == model.capturing()
+        assert timer == model.timer()
+        if model.ended:
+            prioritized = set()
+        elif model.is_unaligned():
+            assert prioritized == model.announced()

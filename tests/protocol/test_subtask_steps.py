@@ -1,0 +1,400 @@
+"""protocol.md sections 10 and 12, row by row, and what holds whatever happens in between."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.protocol.barriers import ALIGNED, UNALIGNED, AlignmentType, BarrierOptions
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.subtask_messages import (
+    AbortCapture,
+    Acknowledge,
+    AlignmentAborted,
+    Begin,
+    BroadcastBarrier,
+    BroadcastCancel,
+    CaptureEnded,
+    Decline,
+    DiscardSnapshot,
+    Fail,
+    Finish,
+    NotifyAborted,
+    NotifyComplete,
+    Prepare,
+    SnapshotOperators,
+    Started,
+    StepDone,
+    StepFailed,
+    Stopped,
+    TellAborted,
+    TellComplete,
+    TellSubsumed,
+    WriteEnded,
+    WriteFailed,
+)
+from tidegate.protocol.subtask_steps import SubtaskSteps
+
+NOT_READY = FailureReason.DECLINED_TASK_NOT_READY
+ASYNC = FailureReason.CHECKPOINT_ASYNC_EXCEPTION
+SUBSUMED = FailureReason.DECLINED_SUBSUMED
+STORAGE = FailureReason.IO_EXCEPTION
+FORCED = BarrierOptions(AlignmentType.FORCED_ALIGNED)
+
+
+def written(checkpoint_id, options=ALIGNED, last=False):
+    """The steps up to the asynchronous part."""
+    return [
+        (Begin(checkpoint_id, options, last), [Prepare(checkpoint_id)]),
+        (StepDone(checkpoint_id), [BroadcastBarrier(checkpoint_id, options)]),
+        (StepDone(checkpoint_id), [SnapshotOperators(checkpoint_id)]),
+        (StepDone(checkpoint_id), []),
+    ]
+
+
+SECTION_12 = {
+    "steps 1 to 5 in order, the barrier before the snapshot": [
+        *written(1),
+        (WriteEnded(1), [Acknowledge(1)]),
+    ],
+    "guard: an id already started, or older, is dropped silently": [
+        *written(2),
+        (Begin(2, ALIGNED), []),
+        (Begin(1, ALIGNED), []),
+        (WriteEnded(2), [Acknowledge(2)]),
+        (Begin(2, ALIGNED), []),
+    ],
+    "guard: clears the abort mark": [
+        (NotifyAborted(5), [TellAborted(5)]),
+        *written(6),
+        (Begin(5, ALIGNED), []),
+    ],
+    "step 0: aborted earlier": [
+        (NotifyAborted(1), [TellAborted(1)]),
+        (Begin(1, ALIGNED), [BroadcastCancel(1), AbortCapture(1)]),
+        (Begin(1, ALIGNED), []),
+        *written(2),
+    ],
+    "step 0: aborted earlier, a savepoint to stop with": [
+        (NotifyAborted(1), [TellAborted(1)]),
+        (Begin(1, ALIGNED, last=True), [BroadcastCancel(1), AbortCapture(1), Fail(1)]),
+    ],
+    "step 1: an abort sends a cancel marker in place of the barrier": [
+        (Begin(1, ALIGNED), [Prepare(1)]),
+        (NotifyAborted(1), [BroadcastCancel(1), TellAborted(1)]),
+        (StepDone(1), []),
+        *written(2),
+    ],
+    "step 1, unaligned: an abort ends the capture too": [
+        (Begin(1, UNALIGNED), [Prepare(1)]),
+        (NotifyAborted(1), [BroadcastCancel(1), AbortCapture(1), TellAborted(1)]),
+    ],
+    "step 2: an abort comes too late for the barrier, not for the snapshot": [
+        (Begin(1, ALIGNED), [Prepare(1)]),
+        (StepDone(1), [BroadcastBarrier(1, ALIGNED)]),
+        (NotifyAborted(1), [TellAborted(1)]),
+        (StepDone(1), []),
+    ],
+    "step 2: a forced alignment is undone downstream": [
+        (Begin(1, FORCED), [Prepare(1)]),
+        (StepDone(1), [BroadcastBarrier(1, UNALIGNED)]),
+    ],
+    "step 4: an abort discards the snapshot": [
+        *written(1)[:3],
+        (NotifyAborted(1), [DiscardSnapshot(1), TellAborted(1)]),
+        (StepDone(1), []),
+        (WriteEnded(1), []),
+    ],
+    "step 5: an abort that comes first wins": [
+        *written(1),
+        (NotifyAborted(1), [DiscardSnapshot(1), TellAborted(1)]),
+        (WriteEnded(1), []),
+        (WriteFailed(1), []),
+    ],
+    "step 5: an abort that comes second changes nothing": [
+        *written(1),
+        (WriteEnded(1), [Acknowledge(1)]),
+        (NotifyAborted(1), [TellAborted(1)]),
+    ],
+    "step 5: several at once, each with its own fate": [
+        *written(1),
+        *written(2),
+        (NotifyAborted(1), [DiscardSnapshot(1), TellAborted(1)]),
+        (WriteEnded(2), [Acknowledge(2)]),
+        (WriteEnded(1), []),
+    ],
+    "step 5, unaligned: the acknowledgement waits for what is captured": [
+        *written(1, UNALIGNED),
+        (WriteEnded(1), []),
+        (CaptureEnded(1), [Acknowledge(1)]),
+        (CaptureEnded(1), []),
+    ],
+    "step 5, unaligned: the capture may end first, even before the snapshot was taken": [
+        (Begin(1, UNALIGNED), [Prepare(1)]),
+        (CaptureEnded(1), []),
+        (StepDone(1), [BroadcastBarrier(1, UNALIGNED)]),
+        (StepDone(1), [SnapshotOperators(1)]),
+        (StepDone(1), []),
+        (WriteEnded(1), [Acknowledge(1)]),
+    ],
+    "step 5, unaligned: an abort ends the capture too": [
+        *written(1, UNALIGNED),
+        (NotifyAborted(1), [AbortCapture(1), DiscardSnapshot(1), TellAborted(1)]),
+        (CaptureEnded(1), []),
+    ],
+    "step 5: a failure declines with its own reason": [
+        *written(1),
+        (WriteFailed(1, STORAGE), [DiscardSnapshot(1), Decline(1, STORAGE)]),
+        (WriteEnded(1), []),
+    ],
+    "step 5: a failure without a reason": [
+        *written(1),
+        (WriteFailed(1), [DiscardSnapshot(1), Decline(1, ASYNC)]),
+    ],
+    "step 5: a failure after the subtask stopped is ignored": [
+        *written(1),
+        (Stopped(), [DiscardSnapshot(1)]),
+        (WriteFailed(1), []),
+    ],
+    "not running: cancel marker and decline": [
+        (Stopped(), []),
+        (Begin(1, ALIGNED), [BroadcastCancel(1), Decline(1, NOT_READY)]),
+    ],
+    "an error in the synchronous part fails the subtask": [
+        *written(1)[:3],
+        (StepFailed(1), [DiscardSnapshot(1), Fail(1)]),
+    ],
+    "an error before the snapshot fails the subtask as well": [
+        (Begin(1, ALIGNED), [Prepare(1)]),
+        (StepFailed(1), [Fail(1)]),
+    ],
+    "an error of what was given up in the meantime is ignored": [
+        *written(1)[:3],
+        (NotifyAborted(1), [DiscardSnapshot(1), TellAborted(1)]),
+        (StepFailed(1), []),
+    ],
+    "11.1 abort at the gate: decline, cancel marker, and its late barriers find nothing to start": [
+        (AlignmentAborted(3, SUBSUMED), [Decline(3, SUBSUMED), BroadcastCancel(3)]),
+        (Begin(3, ALIGNED), []),
+        *written(4),
+    ],
+    "11.4 abort at the gate after the snapshot: what was begun is discarded": [
+        *written(1, UNALIGNED),
+        (AlignmentAborted(1, SUBSUMED), [
+            AbortCapture(1), DiscardSnapshot(1), Decline(1, SUBSUMED), BroadcastCancel(1),
+        ]),
+        (WriteEnded(1), []),
+    ],
+    "11.1 abort at the gate of an older checkpoint does not let started ones start again": [
+        *written(5),
+        (AlignmentAborted(4, SUBSUMED), [Decline(4, SUBSUMED), BroadcastCancel(4)]),
+        (Begin(5, ALIGNED), []),
+    ],
+}  # fmt: skip
+
+SECTION_10 = {
+    "complete is told once, and never backwards": [
+        (NotifyComplete(2), [TellComplete(2)]),
+        (NotifyComplete(2), []),
+        (NotifyComplete(1), []),
+        (NotifyComplete(3), [TellComplete(3)]),
+    ],
+    "complete is delivered to a running subtask only": [
+        (Stopped(), []),
+        (NotifyComplete(1), []),
+        (Started(), []),
+        (NotifyComplete(1), [TellComplete(1)]),
+    ],
+    "subsumed is told after the completion that pushed it out": [
+        (NotifyComplete(3, subsumed=1), [TellComplete(3), TellSubsumed(1)]),
+        (NotifyComplete(3, subsumed=1), []),
+    ],
+    "aborted repairs a lost completion first": [
+        *written(4),
+        (NotifyAborted(4, latest_completed=3), [TellComplete(3), DiscardSnapshot(4), TellAborted(4)]),
+        (NotifyComplete(3), []),
+    ],
+    "aborted with a completion that is known": [
+        (NotifyComplete(3), [TellComplete(3)]),
+        (NotifyAborted(4, latest_completed=3), [TellAborted(4)]),
+    ],
+    "aborted of one that has ended here is not remembered": [
+        *written(4),
+        (WriteEnded(4), [Acknowledge(4)]),
+        (NotifyAborted(4), [TellAborted(4)]),
+        *written(5),
+    ],
+    "aborted is delivered to a running subtask only": [
+        (Stopped(), []),
+        (NotifyAborted(1, latest_completed=1), []),
+        (Started(), []),
+        *written(1),
+    ],
+}
+
+SECTION_18 = {
+    "a savepoint to stop with: the subtask lives until exactly this one completes": [
+        *written(3, last=True),
+        (WriteEnded(3), [Acknowledge(3)]),
+        (NotifyComplete(2), [TellComplete(2)]),
+        (NotifyComplete(3), [TellComplete(3), Finish(3)]),
+        (NotifyAborted(3), [TellAborted(3)]),
+    ],
+    "a savepoint to stop with, aborted by notification: the subtask fails": [
+        *written(3, last=True),
+        (NotifyAborted(3), [DiscardSnapshot(3), TellAborted(3), Fail(3)]),
+    ],
+    "a savepoint to stop with, aborted at the gate: the subtask fails": [
+        *written(3, last=True),
+        (AlignmentAborted(3, SUBSUMED), [DiscardSnapshot(3), Decline(3, SUBSUMED), BroadcastCancel(3), Fail(3)]),
+    ],
+    "another one aborted: the subtask goes on": [
+        *written(3, last=True),
+        (NotifyAborted(2), [TellAborted(2)]),
+        (NotifyComplete(3), [TellComplete(3), Finish(3)]),
+    ],
+}
+
+ALL = {
+    f"{section}: {name}": story
+    for section, table in (("10", SECTION_10), ("12", SECTION_12), ("18", SECTION_18))
+    for name, story in table.items()
+}
+
+
+@pytest.mark.parametrize("story", ALL.values(), ids=ALL)
+def test_sections_10_12_and_18(story):
+    steps = SubtaskSteps()
+    assert steps.step(Started()) == []
+    assert [(event, steps.step(event)) for event, _ in story] == story
+
+
+def test_a_subtask_that_never_ran_is_not_ready():
+    assert SubtaskSteps().step(Begin(1, ALIGNED)) == [BroadcastCancel(1), Decline(1, NOT_READY)]
+
+
+def begun_after_aborts(bound, aborted, begun):
+    steps = SubtaskSteps(max_concurrent_checkpoints=bound)
+    steps.step(Started())
+    for id_ in aborted:
+        steps.step(NotifyAborted(id_))
+    return steps.step(Begin(begun, ALIGNED))[0]
+
+
+@pytest.mark.parametrize(
+    ("bound", "aborted", "begun", "first"),
+    [
+        (2, [7, 8, 9], 9, BroadcastCancel(9)),
+        (2, [7, 8, 9], 8, BroadcastCancel(8)),
+        (2, [7, 8, 9], 7, Prepare(7)),  # forgotten, and not older than 9 - 2
+        (2, [7, 8, 9], 6, BroadcastCancel(6)),  # never told, but too old to count on that
+        (2, [8, 9, 9], 8, BroadcastCancel(8)),  # told twice, remembered once
+        (1, [9], 8, Prepare(8)),
+        (1, [9], 7, BroadcastCancel(7)),
+        (1, [9], 10, Prepare(10)),
+    ],
+)
+def test_section_12_step_0_the_memory_of_aborted_ids_is_bounded(bound, aborted, begun, first):
+    assert begun_after_aborts(bound, aborted, begun) == first
+
+
+def test_section_12_step_0_only_what_has_not_started_yet_takes_room_in_the_memory():
+    steps = SubtaskSteps(max_concurrent_checkpoints=1)
+    for event in [Started(), *(event for event, _ in written(5)), NotifyAborted(7), NotifyAborted(4), NotifyAborted(5)]:
+        steps.step(event)
+    assert steps.step(Begin(7, ALIGNED)) == [BroadcastCancel(7), AbortCapture(7)]
+
+
+def test_section_12_step_0_an_abort_that_was_honoured_makes_room_in_the_memory():
+    steps = SubtaskSteps(max_concurrent_checkpoints=2)
+    for event in [Started(), NotifyAborted(9), NotifyAborted(8), Begin(8, ALIGNED), NotifyAborted(10)]:
+        steps.step(event)
+    assert steps.step(Begin(9, ALIGNED)) == [BroadcastCancel(9), AbortCapture(9)]
+
+
+def test_synchronous_steps_do_not_overlap():
+    steps = SubtaskSteps()
+    steps.step(Started())
+    steps.step(Begin(1, ALIGNED))
+    with pytest.raises(AssertionError):
+        steps.step(Begin(2, ALIGNED))
+
+
+def test_there_is_no_step_after_the_last():
+    steps = SubtaskSteps()
+    for event in [Started(), *(event for event, _ in written(1))]:
+        steps.step(event)
+    with pytest.raises(ValueError, match="no synchronous step left"):
+        steps.step(StepDone(1))
+
+
+EVENTS = st.one_of(
+    st.builds(Begin, st.integers(1, 6), st.sampled_from([ALIGNED, UNALIGNED])),
+    st.builds(CaptureEnded, st.integers(1, 6)),
+    st.builds(WriteEnded, st.integers(1, 6)),
+    st.builds(WriteFailed, st.integers(1, 6)),
+    st.builds(AlignmentAborted, st.integers(1, 6), st.just(SUBSUMED)),
+    st.builds(NotifyComplete, st.integers(1, 6), st.integers(-1, 6)),
+    st.builds(NotifyAborted, st.integers(1, 6), st.integers(-1, 6)),
+    st.just("step"),
+    st.just("step"),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(EVENTS, max_size=40))
+def test_whatever_happens_each_checkpoint_has_one_fate_and_downstream_never_waits_for_nothing(events):
+    """The model is the list of all effects so far: what may follow in it, and what may not."""
+    steps = SubtaskSteps(max_concurrent_checkpoints=3)
+    steps.step(Started())
+    effects, synchronous, wrote = [], None, set()
+    for event in events:
+        if event == "step":
+            if synchronous is None:
+                continue
+            event = StepDone(synchronous)
+        elif isinstance(event, Begin) and synchronous is not None:
+            continue  # the subtask's own thread is busy
+        elif isinstance(event, WriteEnded | WriteFailed) and (
+            SnapshotOperators(event.checkpoint_id) not in effects or event.checkpoint_id == synchronous
+        ):
+            continue  # nothing was handed over to be written
+        answer = steps.step(event)
+        for effect in answer:
+            before = [other for other in effects if other.checkpoint_id == effect.checkpoint_id]
+            match effect:
+                case Prepare(id_):
+                    assert not before or all(
+                        isinstance(other, TellAborted | TellComplete | TellSubsumed) for other in before
+                    )
+                    assert all(other.checkpoint_id < id_ for other in effects if isinstance(other, Prepare))
+                case BroadcastBarrier():
+                    assert Prepare(effect.checkpoint_id) in before
+                    assert BroadcastCancel(effect.checkpoint_id) not in before
+                case SnapshotOperators():
+                    assert any(isinstance(other, BroadcastBarrier) for other in before)
+                case Acknowledge(id_):
+                    assert SnapshotOperators(id_) in before
+                    assert WriteEnded(id_) in wrote | {event}
+                    assert not {DiscardSnapshot(id_), AbortCapture(id_), Acknowledge(id_)} & set(before)
+                case DiscardSnapshot(id_):
+                    assert SnapshotOperators(id_) in before
+                    assert not {DiscardSnapshot(id_), Acknowledge(id_)} & set(before)
+                case TellComplete(id_):
+                    assert all(other.checkpoint_id < id_ for other in effects if isinstance(other, TellComplete))
+            effects.append(effect)
+        if isinstance(event, WriteEnded):
+            wrote.add(event)
+        match answer:
+            case [Prepare(id_)]:
+                synchronous = id_
+            case [BroadcastBarrier() | SnapshotOperators()]:
+                pass
+            case _ if isinstance(event, StepDone):
+                synchronous = None
+            case _ if isinstance(event, NotifyAborted | AlignmentAborted) and event.checkpoint_id == synchronous:
+                synchronous = None
+        if isinstance(event, Begin) and answer and answer != [Prepare(event.checkpoint_id)]:
+            assert BroadcastCancel(event.checkpoint_id) in answer
+    for id_ in {effect.checkpoint_id for effect in effects if isinstance(effect, Prepare)} - {synchronous}:
+        sent = [e for e in effects if e.checkpoint_id == id_ and isinstance(e, BroadcastBarrier | BroadcastCancel)]
+        assert sent  # downstream learns that there is a barrier, or that there will be none

@@ -1,0 +1,47 @@
+"""Input gates over numbered segments, and the clock that decides about their timers."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tidegate.ports import Segment
+from tidegate.protocol.barrier_options import GateOptions, make_handler
+from tidegate.protocol.barriers import AlignmentType, Barrier, BarrierOptions
+from tidegate.spark.gate import InFlight, InputGate, Released, milliseconds
+
+EXACTLY_ONCE = GateOptions()
+AT_LEAST_ONCE = GateOptions(exactly_once=False)
+MAY_BE_UNALIGNED = GateOptions(unaligned=True)
+
+TRIGGERED = datetime(2026, 1, 1, tzinfo=UTC)
+TIMED = BarrierOptions(AlignmentType.ALIGNED, timeout=100)
+
+
+class SettableClock:
+    def __init__(self) -> None:
+        self.time = TRIGGERED
+
+    def now(self) -> datetime:
+        return self.time
+
+    def pass_milliseconds(self, duration: int) -> None:
+        self.time += timedelta(milliseconds=duration)
+
+
+def open_gate(
+    channels: int, options: GateOptions = EXACTLY_ONCE, wall_clock: SettableClock | None = None, **clock: Any
+) -> InputGate:
+    names = [f"source/{channel}" for channel in range(channels)]
+    return InputGate(names, make_handler(options, channels), wall_clock=wall_clock or SettableClock(), **clock)
+
+
+def segment(name: object, size: int = 10) -> Segment:
+    return Segment(0, {"name": name}, size)
+
+
+def timed(checkpoint_id: int, channel: int) -> Barrier:
+    return Barrier(checkpoint_id, channel, TIMED, milliseconds(TRIGGERED))
+
+
+def name_of(held: Released | InFlight) -> Any:
+    assert isinstance(held.data, Segment)
+    return held.data.reference["name"]
