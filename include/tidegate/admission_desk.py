@@ -45,33 +45,39 @@ class AdmissionDesk:
 
         Raises `PipelineFailedError`.
         """
+        requests = self._remembered(tx, request.seen_at)
+        known = requests.get(request.request_id)
+        request = request if known is None else replace(request, asked_at=known.asked_at)
         outcome: TriggerOutcome = (
             decide_repeated(tx.latest_by_request(request.request_id))
             or decide_standing(tx.pipeline(), request.periodic)
-            or self._work_off(tx, request)
+            or _told(known)
+            or self._join(tx, requests, request)
         )
+        if isinstance(outcome, Queued) and wait:
+            tx.put_request(request)
+            return outcome
+        if known is not None:
+            tx.remove_requests([request.request_id])
         if isinstance(outcome, Queued):
-            if wait:
-                return outcome
-            outcome = Dropped(FailureReason.TOO_MANY_CHECKPOINT_REQUESTS, outcome.message)
-        tx.remove_requests([request.request_id])
+            return Dropped(FailureReason.TOO_MANY_CHECKPOINT_REQUESTS, outcome.message)
         return outcome
 
-    def _work_off(self, tx: StoreTransaction, request: CheckpointRequest) -> TriggerOutcome:
-        requests = {known.request_id: known for known in tx.requests()}
-        if forgotten := choose_forgotten(list(requests.values()), request.seen_at):
+    def _remembered(self, tx: StoreTransaction, now: datetime) -> dict[str, CheckpointRequest]:
+        requests = tx.requests()
+        if forgotten := choose_forgotten(requests, now):
             tx.remove_requests([one.request_id for one in forgotten])
-            requests = {key: known for key, known in requests.items() if known not in forgotten}
-        known = requests.get(request.request_id)
-        if known is not None and known.dropped is not None:
-            return Dropped(known.dropped, known.dropped_message or known.dropped.sentence)
-        request = replace(request, asked_at=known.asked_at) if known is not None else request
-        if (overflow := decide_place(choose_waiting(list(requests.values()), request.seen_at), request)) is not None:
-            if overflow.request.request_id == request.request_id:
-                return Dropped(overflow.reason, overflow.message)
+        return {known.request_id: known for known in requests if known not in forgotten}
+
+    def _join(
+        self, tx: StoreTransaction, requests: dict[str, CheckpointRequest], request: CheckpointRequest
+    ) -> TriggerOutcome:
+        overflow = decide_place(choose_waiting(list(requests.values()), request.seen_at), request)
+        if overflow is not None and overflow.request.request_id == request.request_id:
+            return Dropped(overflow.reason, overflow.message)
+        if overflow is not None:
             requests[overflow.request.request_id] = self._drop(tx, overflow)
         requests[request.request_id] = request
-        tx.put_request(request)
         return self._choose(tx, requests, request)
 
     def _choose(
@@ -120,3 +126,10 @@ class AdmissionDesk:
         )
         tx.add_pending(record, self._graph.subtasks)
         return Triggered(record.checkpoint_id)
+
+
+def _told(known: CheckpointRequest | None) -> Dropped | None:
+    """What became of a request while its owner was not looking."""
+    if known is None or known.dropped is None:
+        return None
+    return Dropped(known.dropped, known.dropped_message or known.dropped.sentence)
