@@ -47,7 +47,8 @@ class AdmissionDesk:
         """
         requests = self._remembered(tx, request.seen_at)
         known = requests.get(request.request_id)
-        request = request if known is None else replace(request, asked_at=known.asked_at)
+        if known is not None:  # asked from another machine before, whose clock may be ahead
+            request = replace(request, asked_at=min(known.asked_at, request.asked_at))
         outcome: TriggerOutcome = (
             decide_repeated(tx.latest_by_request(request.request_id))
             or decide_standing(tx.pipeline(), request.periodic)

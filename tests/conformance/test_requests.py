@@ -113,6 +113,16 @@ def test_a_request_whose_owner_died_holds_up_nobody_for_long(desk: Callable[...,
     assert world.ask("alive") == Triggered(2)
 
 
+def test_a_request_may_be_repeated_by_a_machine_whose_clock_is_behind(desk: Callable[..., Desk]) -> None:
+    world = desk()
+    world.ask("first")
+    world.ask("second")
+    world.clock.advance(-30)
+    assert isinstance(world.ask("second"), Queued)
+    world.complete(1)
+    assert world.ask("second") == Triggered(2)
+
+
 def test_a_periodic_request_is_dropped_for_the_pause_and_those_behind_it_go_on(desk: Callable[..., Desk]) -> None:
     world = desk(min_pause="1 h")
     world.ask("first")
