@@ -18,7 +18,7 @@ from tidegate.protocol.records import StateHandle
 from tidegate.state.compaction import compact, plan_compaction
 from tidegate.state.hashing import spark_hash
 from tidegate.state.layout import StateLayout
-from tidegate.state.subtask import SubtaskSpec, aggregate, scan
+from tidegate.state.subtask import Changed, SubtaskSpec, aggregate, scan
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 LAYOUT = StateLayout.of_aggregates(SCHEMA, ["k"], [("n", count()), ("total", sum_("v")), ("top", max_("v"))])
@@ -27,7 +27,13 @@ LAYOUT = StateLayout.of_aggregates(SCHEMA, ["k"], [("n", count()), ("total", sum
 def batches_of(keys: np.ndarray, values: np.ndarray, size: int = 10_000) -> list[pa.RecordBatch]:
     table = pa.table({"k": keys, "v": values})
     table = table.add_column(0, "_hash", spark_hash([table.column("k").combine_chunks()]))
-    return table.combine_chunks().to_batches(max_chunksize=size)
+    batches: list[pa.RecordBatch] = table.combine_chunks().to_batches(max_chunksize=size)
+    return batches
+
+
+def written(changed: Changed) -> StateHandle:
+    assert changed.handle is not None
+    return changed.handle
 
 
 def compacted(spec: SubtaskSpec) -> tuple[StateHandle, ...]:
@@ -49,8 +55,8 @@ def main(keys: int, events: int, epochs: int, root: str) -> None:
     incoming = batches_of(rng.permutation(keys), rng.integers(0, 1000, keys))
     began = time.perf_counter()
     changed = aggregate(incoming, spec)
-    print(f"load {keys:,}: {time.perf_counter() - began:.3f} s, {changed.handle.bytes:,} bytes")
-    runs = (changed.handle,)
+    print(f"load {keys:,}: {time.perf_counter() - began:.3f} s, {written(changed).bytes:,} bytes")
+    runs: tuple[StateHandle, ...] = (written(changed),)
     for epoch in range(1, epochs + 1):
         spec = replace(spec, checkpoint_id=epoch, prefix=f"w/{epoch}", runs=runs)
         incoming = batches_of(rng.integers(0, keys, events), rng.integers(0, 1000, events))
@@ -58,13 +64,13 @@ def main(keys: int, events: int, epochs: int, root: str) -> None:
         changed = aggregate(incoming, spec)
         print(
             f"epoch {epoch}: {events:,} events over {len(runs)} runs: {time.perf_counter() - began:.4f} s "
-            f"(sync {changed.sync_ms} ms, async {changed.async_ms} ms, {changed.handle.bytes:,} bytes)"
+            f"(sync {changed.sync_ms} ms, async {changed.async_ms} ms, {written(changed).bytes:,} bytes)"
         )
-        runs = compacted(replace(spec, prefix=f"w/{epoch}-merged", runs=(*runs, changed.handle)))
+        runs = compacted(replace(spec, prefix=f"w/{epoch}-merged", runs=(*runs, written(changed))))
     began = time.perf_counter()
     rows = sum(batch.num_rows for batch in scan(replace(spec, runs=runs)))
     print(f"scan of {rows:,} rows over {len(runs)} runs: {time.perf_counter() - began:.3f} s")
-    shutil.rmtree(f"{root}/cache")
+    shutil.rmtree(f"{root}/cache", ignore_errors=True)  # small runs have none
     began = time.perf_counter()
     aggregate(incoming, replace(spec, prefix="w/restart", runs=runs))
     print(f"epoch after the cache was lost: {time.perf_counter() - began:.3f} s")
@@ -73,4 +79,5 @@ def main(keys: int, events: int, epochs: int, root: str) -> None:
 if __name__ == "__main__":
     sizes = [int(argument) for argument in sys.argv[1:]] + [5_000_000, 500_000, 10][len(sys.argv) - 1 :]
     with tempfile.TemporaryDirectory() as directory:
-        main(*sizes, directory)
+        number_of_keys, events_an_epoch, number_of_epochs = sizes
+        main(number_of_keys, events_an_epoch, number_of_epochs, directory)

@@ -100,7 +100,7 @@ class TimedRegion:
         with watch.running("region"):
             self._region.snapshot(task, timed)
 
-    def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> Sequence[CompactedRun]:
+    def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> list[CompactedRun]:
         with self._watch.running("compaction"):
             return self._region.compact(checkpoint_id, snapshots)
 
