@@ -72,7 +72,7 @@ class TimedStorage:
         with self._watch.running("storage"):
             self._storage.delete(paths)
 
-    def list(self, prefix: str) -> Sequence[str]:
+    def list(self, prefix: str) -> list[str]:
         with self._watch.running("storage"):
             return self._storage.list(prefix)
 
