@@ -65,10 +65,11 @@ class Streams:
             if vertex.name not in self._declared:
                 self._declared[vertex.name] = self._of_rows(vertex)
             return self._declared[vertex.name]
-        if frame is not None:
+        stream, known = vertex.inputs[0], vertex.name in self._computed
+        if frame is None and not known:
+            frame = self.frame(stream, {})
+        if frame is not None and not (known and not stream.transforms):  # columns change only in the user's code
             self._computed[vertex.name] = self._of_aggregates(vertex, frame)
-        elif vertex.name not in self._computed:
-            self._computed[vertex.name] = self._of_aggregates(vertex, self.frame(vertex.inputs[0], {}))
         return self._computed[vertex.name]
 
     def empty(self, schema: Any) -> DataFrame:
