@@ -79,8 +79,8 @@ class CheckpointCoordinator:
         """
         cleaned = False
         while True:
-            now = self._clock.now()
             with self._store.transaction(self.pipeline_id) as tx:
+                now = self._clock.now()  # not before: the lock may have been waited for, while another one completed
                 unnotified = choose_unnotified(tx.retained())
                 abandoned = choose_abandoned(tx.in_progress(), now)
                 # What cannot be deleted now holds up nothing: it is only logged, here as in Flink.

@@ -1,15 +1,18 @@
 """Requests that wait, as the store keeps them, and as coordinators work them off (protocol.md section 3)."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from desks import Desk
 from records import at
 from store_steps import PIPELINE, Crash, crash_after
+from worlds import Judge
 
-from tidegate.ports import CheckpointStore
+from tidegate.ports import CheckpointStore, StoreTransaction
 from tidegate.protocol.admission import LEASE
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.reasons import FailureReason
@@ -121,6 +124,39 @@ def test_a_request_may_be_repeated_by_a_machine_whose_clock_is_behind(desk: Call
     assert isinstance(world.ask("second"), Queued)
     world.complete(1)
     assert world.ask("second") == Triggered(2)
+
+
+class SlowLock:
+    """A store whose next transaction waits for the lock while others do something."""
+
+    def __init__(self, store: CheckpointStore) -> None:
+        self._store = store
+        self.others: Callable[[], None] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def transaction(self, pipeline_id: str) -> AbstractContextManager[StoreTransaction]:
+        others, self.others = self.others, None
+        if others is not None:
+            others()
+        return self._store.transaction(pipeline_id)
+
+
+def test_a_request_that_waited_for_the_lock_is_not_dropped_for_a_pause_of_nothing(store: CheckpointStore) -> None:
+    slow = SlowLock(store)
+    world = Desk(slow)
+    world.ask("first", periodic=True)
+    world.acknowledge(1)
+    world.coordinator.validate(1, Judge(True))
+
+    def another_one_completes() -> None:
+        world.clock.advance(5)
+        world.coordinator.finalize(1)
+        world.coordinator.notify(1)
+
+    slow.others = another_one_completes
+    assert world.ask("second", periodic=True) == Triggered(2)
 
 
 def test_a_periodic_request_is_dropped_for_the_pause_and_those_behind_it_go_on(desk: Callable[..., Desk]) -> None:
