@@ -1,0 +1,9 @@
+"""Errors planted in the rules: each is a mistake somebody could make. None may go unnoticed by the simulator.
+
+`MUTATIONS` maps the sentence that describes a mistake to what it replaces; reading order: `planting`, then the lists.
+"""
+
+from mutations import commits, files, gates, requests, snapshots
+from mutations.planting import MUTATIONS, planted
+
+__all__ = ["MUTATIONS", "commits", "files", "gates", "planted", "requests", "snapshots"]

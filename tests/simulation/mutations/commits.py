@@ -1,0 +1,63 @@
+"""Planted mistakes around the commit point: what is judged, completed, told and given up."""
+
+from dataclasses import replace
+
+from mutations.planting import mutation
+from tidegate import coordinator as coordinators
+from tidegate.commit_point import CommitPoint
+from tidegate.coordinator import CheckpointCoordinator
+from tidegate.protocol.errors import UnknownOutcomeError
+from tidegate.protocol.lifecycle import Status
+
+
+@mutation("a failed verdict is overlooked", (coordinators, "decide_rejection"))
+def _(original):
+    return lambda record, targets, verdicts: original(
+        record, targets, [replace(verdict, success=True) for verdict in verdicts]
+    )
+
+
+@mutation("a missing verdict is a good one", (coordinators, "decide_rejection"))
+def _(original):
+    return lambda record, targets, verdicts: original(record, [verdict.target for verdict in verdicts], verdicts)
+
+
+@mutation("metadata is deleted when the outcome of the commit is unknown", (CommitPoint, "_complete"))
+def _(original):
+    def complete(self, checkpoint_id, path):
+        try:
+            return original(self, checkpoint_id, path)
+        except UnknownOutcomeError:
+            self._storage.delete([path])
+            raise
+
+    return complete
+
+
+@mutation("sinks are told before the checkpoint is committed", (CheckpointCoordinator, "finalize_validated"))
+def _(original):
+    def finalize(self, validated):
+        self._delivery.deliver([validated.record])
+        return original(self, validated)
+
+    return finalize
+
+
+@mutation("a notification that a crash cut short is never made up for", (coordinators, "choose_unnotified"))
+def _(original):
+    return lambda retained, up_to=None: [r for r in original(retained, up_to) if r.checkpoint_id == up_to]
+
+
+@mutation("sinks are told of the newest checkpoint first", (coordinators, "choose_unnotified"))
+def _(original):
+    return lambda retained, up_to=None: [] if up_to is None else original(retained, up_to)[::-1]
+
+
+@mutation("what an aborted checkpoint has staged is committed", (CheckpointCoordinator, "abort"))
+def _(original):
+    def abort(self, checkpoint_id, reason, message):
+        record = original(self, checkpoint_id, reason, message)
+        self._delivery.deliver([record] if record.status is Status.FAILED else [])
+        return record
+
+    return abort

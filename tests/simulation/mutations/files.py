@@ -1,0 +1,59 @@
+"""Planted mistakes in what is kept and what is deleted."""
+
+from memory_store import MemoryTransaction
+
+from mutations.planting import mutation
+from tidegate import commit_point as commits
+from tidegate import pipeline_control as controls
+from tidegate import sweeper as sweepers
+from tidegate.coordinator import CheckpointCoordinator
+from tidegate.protocol.records import CheckpointKind
+
+
+@mutation("the newest checkpoint is subsumed", (commits, "choose_subsumed"))
+def _(original):
+    return lambda retained, number: [r.checkpoint_id for r in retained if r.kind is CheckpointKind.CHECKPOINT]
+
+
+@mutation("one checkpoint fewer than asked for is retained", (commits, "choose_subsumed"))
+def _(original):
+    return lambda retained, number: original(retained, 1)
+
+
+@mutation("a file that is still referred to is swept away", (sweepers, "choose_unreferenced"))
+def _(original):
+    return lambda found, live: list(found)
+
+
+@mutation("queued files are deleted although something refers to them", (MemoryTransaction, "pending_deletions"))
+def _(original):
+    return lambda self, limit: list(self.state.deletions)[:limit]
+
+
+@mutation("files of a checkpoint in progress are swept away", (MemoryTransaction, "unswept"))
+def _(original):
+    return lambda self: original(self) | {record.checkpoint_id: record.triggered_at for record in self.in_progress()}
+
+
+@mutation("leftovers are looked for only once", (sweepers, "is_settled"))
+def _(original):
+    return lambda ended_at, now: True
+
+
+@mutation("a compaction is recorded after its checkpoint ended", (CheckpointCoordinator, "_record_compactions"))
+def _(original):
+    def record(self, checkpoint_id, compactions):
+        with self._store.transaction(self.pipeline_id) as tx:
+            tx.add_compactions(compactions)
+
+    return record
+
+
+@mutation("what the user retains goes when the pipeline is cancelled", (controls, "choose_given_up"))
+def _(original):
+    return lambda retained, keep: original(retained, False)
+
+
+@mutation("savepoints go when the pipeline is cancelled", (controls, "choose_given_up"))
+def _(original):
+    return lambda retained, keep: [] if keep else [record.checkpoint_id for record in retained]

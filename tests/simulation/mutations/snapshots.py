@@ -1,0 +1,138 @@
+"""Planted mistakes in attempts, acknowledgements and what a checkpoint starts from."""
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from memory_store import MemoryTransaction
+from simulator.region import SimulatedRegion
+
+from mutations.planting import MUTATIONS, Replacement, mutation
+from tidegate import coordinator as coordinators
+from tidegate.coordinator import CheckpointCoordinator
+from tidegate.protocol import restore as restores
+from tidegate.protocol.records import AcknowledgeResult, HandleKind, Snapshot, StateHandle
+from tidegate.spark import cut as cuts
+
+
+@mutation("a retry takes a new cut instead of replaying the one on record", (cuts, "take_cut"))
+def _(original):
+    def take_cut(graph, task, storage, acknowledge, now):
+        on_record = set(task.acknowledged)
+        attempts = dict.fromkeys(task.acknowledged, 1) | dict(task.attempts)
+
+        def report(acks):
+            fresh = [ack for ack in acks if ack.subtask not in on_record]
+            return acknowledge(fresh) if fresh else {}
+
+        return original(graph, replace(task, attempts=attempts, acknowledged={}), storage, report, now)
+
+    return take_cut
+
+
+class LateSources:
+    """Operators run on a cut that nobody has recorded yet."""
+
+    held: ClassVar[dict[SimulatedRegion, list[Any]]] = {}
+
+    @classmethod
+    def take_cut(cls, original):
+        def take_cut(graph, task, storage, acknowledge, now):
+            def hold(acks):
+                cls.held[acknowledge.__self__] = list(acks)
+                return {ack.subtask: AcknowledgeResult.SUCCESS for ack in acks}
+
+            return original(graph, task, storage, hold, now)
+
+        return take_cut
+
+    @classmethod
+    def snapshot(cls, original):
+        def snapshot(self, task, acknowledge):
+            original(self, task, acknowledge)
+            if held := cls.held.pop(self, None):
+                cuts.confirm(self.graph, task, self._report, held)
+
+        return snapshot
+
+
+MUTATIONS["sources acknowledge after the operators that read the cut"] = (
+    Replacement(cuts, "take_cut", LateSources.take_cut),
+    Replacement(SimulatedRegion, "snapshot", LateSources.snapshot),
+)
+
+
+@mutation("attempts are not told apart", (MemoryTransaction, "begin_attempt"))
+def _(original):
+    def begin_attempt(self, checkpoint_id):
+        fresh = all(known.attempt == 0 for known in self.state.subtasks[checkpoint_id].values())
+        return original(self, checkpoint_id) if fresh else 1
+
+    return begin_attempt
+
+
+@mutation("a report of a stale attempt counts", (CheckpointCoordinator, "record_acknowledgements"))
+def _(original):
+    def record(self, checkpoint_id, acks):
+        known = self._store.subtasks(self.pipeline_id, checkpoint_id)
+        return original(self, checkpoint_id, [replace(ack, attempt=known[ack.subtask].attempt) for ack in acks])
+
+    return record
+
+
+def _answering(mistaken, instead):
+    """Acknowledgements that are answered otherwise."""
+
+    def make(original):
+        return lambda *facts: [instead if result is mistaken else result for result in original(*facts)]
+
+    return make
+
+
+for _mistaken in AcknowledgeResult.DUPLICATE, AcknowledgeResult.UNKNOWN, AcknowledgeResult.DISCARDED:
+    MUTATIONS[f"a report that should be {_mistaken} is counted"] = (
+        Replacement(coordinators, "decide_acknowledgements", _answering(_mistaken, AcknowledgeResult.SUCCESS)),
+    )
+
+
+@mutation("the first report moves a checkpoint on", (MemoryTransaction, "record_acknowledgements"))
+def _(original):
+    def record(self, *args):
+        original(self, *args)
+        return 0
+
+    return record
+
+
+@mutation("a checkpoint starts from the oldest one retained", (MemoryTransaction, "latest_completed"))
+def _(original):
+    return lambda self: next(iter(self.retained()), None)
+
+
+@mutation("after a rescale a shared run is read in all of its key groups", (restores, "_narrowed"))
+def _(original):
+    return lambda run, *ranges: run if original(run, *ranges) else None
+
+
+@mutation("a rescaled subtask keeps what the old one of its index has staged", (restores, "_rescaled"))
+def _(original):
+    def rescaled(before, plan, snapshots):
+        result = original(before, plan, snapshots)
+        for subtask, snapshot in result.items():
+            old = snapshots.get(subtask, Snapshot()).handles
+            staged = tuple(handle for handle in old if handle.kind is HandleKind.STAGED)
+            result[subtask] = replace(snapshot, handles=snapshot.handles + staged)
+        return result
+
+    return rescaled
+
+
+@mutation("what a compaction replaces is named without its key groups", (StateHandle, "view"))
+def _(original):
+    return property(lambda self: self.path)
+
+
+@mutation(
+    "a checkpoint goes on with another parallelism than it was triggered for", (coordinators, "require_same_plan")
+)
+def _(original):
+    return lambda record, plan: None

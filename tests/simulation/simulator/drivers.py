@@ -1,0 +1,229 @@
+"""Whoever drives checkpoints: DAG runs whose tasks are processes of their own, retried, given up or taken for dead; a
+command line that does all steps in one process; people who look, abort and clean at any time.
+"""
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from simulator.region import SimulatedRegion
+from simulator.requests import Request, trigger
+from simulator.scheduler import Process, Violation
+from tidegate.airflow.outcome import cause_of, is_deterministic
+from tidegate.coordinator import CheckpointCoordinator
+from tidegate.protocol.errors import (
+    CheckpointDeclinedError,
+    CheckpointError,
+    CheckpointExpiredError,
+    CheckpointNotInProgressError,
+    FinalizeError,
+    PipelineDefinitionError,
+    PipelineFailedError,
+    PipelineStatusError,
+    SinkError,
+    StateIntegrityError,
+    StorageError,
+    StoreUnavailableError,
+    SupersededAttemptError,
+    UnknownOutcomeError,
+    ValidationFailedError,
+)
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.trigger import Dropped, Queued, TriggerOutcome
+
+if TYPE_CHECKING:
+    from simulator.world import World
+
+#: What may befall a step in a world like this one. Anything else, a refusal of the store included, is a defect.
+EXPECTED = (
+    CheckpointDeclinedError,
+    CheckpointExpiredError,
+    CheckpointNotInProgressError,
+    FinalizeError,
+    PipelineDefinitionError,  # the checkpoint was triggered before a rescale
+    PipelineFailedError,
+    PipelineStatusError,
+    SinkError,
+    StateIntegrityError,
+    StorageError,
+    StoreUnavailableError,
+    SupersededAttemptError,
+    UnknownOutcomeError,
+    ValidationFailedError,
+)
+STEPS = ("snapshot", "validate", "finalize", "notify")
+POLL_INTERVAL = 5.0  # seconds
+MOST_POLLS = 40
+DagRun = Iterator[None]
+Task = Generator[None, None, Process | None]
+
+
+@dataclass
+class Judge:
+    """`ports.Validator`: good, bad, broken or silent."""
+
+    world: "World"
+    targets: tuple[str, ...]
+
+    def validate(self, checkpoint: CheckpointRecord, subtasks: dict[SubtaskId, SubtaskRecord]) -> list[Verdict]:
+        self.world.point(f"judges chk-{checkpoint.checkpoint_id}")
+        verdicts = [Verdict(target, "s", True, 1, 0) for target in self.targets]
+        if not self.world.strikes("rejection"):
+            self.world.observer.judges(checkpoint.checkpoint_id, subtasks)
+            return verdicts
+        worst = self.world.random.randrange(len(verdicts))
+        match self.world.random.choice(["failed", "broken", "missing"]):
+            case "failed":
+                verdicts[worst] = Verdict(self.targets[worst], "s", False, 1, 1)
+            case "broken":
+                verdicts[worst] = Verdict(self.targets[worst], "s", None, 1, 1, error="it broke")
+            case _:
+                del verdicts[worst]
+        return verdicts
+
+
+def take_step(world: "World", coordinator: CheckpointCoordinator, step: str, checkpoint_id: int) -> None:
+    match step:
+        case "snapshot":
+            coordinator.snapshot(checkpoint_id, SimulatedRegion(world, coordinator.graph))
+        case "validate":
+            coordinator.validate(checkpoint_id, Judge(world, coordinator.graph.targets))
+        case "finalize":
+            record = coordinator.finalize(checkpoint_id)
+            world.observer.repeats(step, checkpoint_id, (record.completed_at, record.metadata_path, record.state_size))
+        case "notify":
+            world.observer.repeats(step, checkpoint_id, coordinator.notify(checkpoint_id))
+        case "abort":
+            coordinator.abort(checkpoint_id, FailureReason.TASK_FAILURE, "a task failed for good")
+        case "suspend":
+            coordinator.suspend()
+        case "resume":
+            coordinator.resume()
+        case "acknowledge":
+            coordinator.acknowledge(checkpoint_id)
+        case _:
+            raise Violation(f"there is no step {step}")
+
+
+def attempt(world: "World", step: str, checkpoint_id: int, is_last: bool) -> None:
+    """A task of Airflow: one step in a process that knows nothing from before, as `tidegate.airflow.step` takes it."""
+    coordinator = world.open_coordinator()
+    try:
+        take_step(world, coordinator, step, checkpoint_id)
+    except EXPECTED as error:
+        if is_deterministic(error) or is_last:
+            give_up(world, coordinator, checkpoint_id, step, error)
+        raise
+
+
+def give_up(
+    world: "World", coordinator: CheckpointCoordinator, checkpoint_id: int, step: str, error: CheckpointError
+) -> None:
+    if isinstance(error, StoreUnavailableError | SupersededAttemptError):
+        return
+    try:
+        coordinator.abort(checkpoint_id, *cause_of(step, error))
+    except EXPECTED as second:
+        world.note(f"cannot record why: {second}")
+
+
+def command_line(world: "World", request: Request) -> None:
+    """All steps in one process, which aborts what fails: `tidegate run`."""
+    coordinator = world.open_coordinator()
+    outcome = trigger(world, coordinator, request)
+    if isinstance(outcome, Dropped | Queued):
+        return
+    try:
+        for step in STEPS:
+            take_step(world, coordinator, step, outcome.checkpoint_id)
+    except EXPECTED as error:
+        if not isinstance(error, UnknownOutcomeError):
+            give_up(world, coordinator, outcome.checkpoint_id, "run", error)
+        raise
+
+
+def command_run(world: "World", request: Request) -> DagRun:
+    """Somebody who starts the command again when it failed."""
+    for _ in range(world.random.randint(1, 3)):
+        process = world.spawn(f"{request.request_id}:run", lambda: command_line(world, request))
+        while not process.ended and not _gives_up_on(world, process):
+            yield
+        if process.ended and process.error is None and not process.crashed:
+            return
+
+
+def dag_run(world: "World", request: Request) -> DagRun:
+    """A DAG run of `tidegate.airflow.dag`, advanced by the scheduler now and then; each `yield` is a look at its tasks."""
+    tries, name = world.random.randint(1, 4), request.request_id
+
+    def ask() -> TriggerOutcome:
+        return trigger(world, world.open_coordinator(), request)
+
+    outcome: TriggerOutcome = Queued("not asked yet")
+    for _ in range(MOST_POLLS):  # the triggerer looks whether its turn has come
+        if not isinstance(outcome, Queued):
+            break
+        process = yield from _task(world, f"{name}:trigger", tries, lambda last: ask)
+        if process is None:
+            return
+        outcome = process.result
+        world.clock.advance(POLL_INTERVAL)
+    if isinstance(outcome, Dropped | Queued):
+        return
+    id_ = outcome.checkpoint_id
+    for step in STEPS:
+        make = lambda last, step=step: lambda: attempt(world, step, id_, last)  # noqa: E731
+        if (yield from _task(world, f"{name}:{step}", tries, make)) is None:
+            if step != "notify":
+                make = lambda last: lambda: attempt(world, "abort", id_, last)  # noqa: E731
+                yield from _task(world, f"{name}:abort", tries, make)
+            return
+
+
+def _task(world: "World", name: str, tries: int, make: Callable[[bool], Callable[[], Any]]) -> Task:
+    """Try a task until it succeeds; returns its process, or None if it failed for good. A try that is taken for dead
+    lives on beside the next one."""
+    for number in range(1, tries + 1):
+        process = world.spawn(f"{name}#{number}", make(number == tries))
+        while not process.ended and not _gives_up_on(world, process):
+            yield
+        if not process.ended:
+            world.tell(f"{process.name} is taken for dead")
+            process.killed = world.random.random() < 0.3
+        elif process.error is None and not process.crashed:
+            return process
+        elif process.error is not None and is_deterministic(process.error):
+            return None
+    return None
+
+
+def _gives_up_on(world: "World", process: Process) -> bool:
+    """Whether somebody takes a process for dead: mostly one that does not move, now and then one that does."""
+    return world.strikes("impatience") or (process.stalled and world.random.random() < 0.3)
+
+
+def meddle(world: "World") -> None:
+    """Somebody looks, cleans or aborts by hand, or an old report comes in after all."""
+    ids = list(world.store.state.checkpoints)
+    deeds = ["clean", "suspend", "resume", "resume"]
+    if ids:
+        deeds += ["acknowledge", "acknowledge", "abort", "notify", "finalize"]
+    if world.late_reports:
+        deeds += ["report", "report", "report"]
+    deed = world.random.choice(deeds)
+    if deed == "clean":
+        world.spawn("somebody:clean", lambda: world.open_coordinator().clean())
+    elif deed in ("suspend", "resume"):
+        world.spawn(f"somebody:{deed}", lambda: take_step(world, world.open_coordinator(), deed, 0))
+    elif deed == "report":
+        id_, acks = world.late_reports.pop(world.random.randrange(len(world.late_reports)))
+
+        def report() -> None:
+            results = world.open_coordinator().record_acknowledgements(id_, acks)
+            world.observer.answers(id_, acks, results)
+
+        world.spawn(f"late:report of chk-{id_}", report)
+    else:
+        id_ = ids[-1] if world.random.random() < 0.7 else world.random.choice(ids)
+        world.spawn(f"somebody:{deed} chk-{id_}", lambda: take_step(world, world.open_coordinator(), deed, id_))

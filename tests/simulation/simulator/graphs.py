@@ -1,0 +1,132 @@
+"""Random pipelines: chains, fan-in and fan-out of keyed operators, whose functions are plain Python over (key, value).
+
+An operator's function sees all rows of a checkpoint for a key at once and must not depend on their order, as on Spark.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from random import Random
+from typing import TYPE_CHECKING
+
+from simulator.sinks import SimulatedSink
+from simulator.sources import DirectorySource, LogSource, Row, SimulatedSource
+from tidegate.config import CheckpointConfig, CheckpointRetention
+from tidegate.expectations import expect, suite
+from tidegate.pipeline import KeyedVertex, Pipeline, SinkVertex, Stream
+from tidegate.ports import SinkInput
+
+if TYPE_CHECKING:
+    from simulator.world import World
+
+PIPELINE_ID = "simulated"
+STATE = "k bigint, v bigint"
+KEYS = 12
+MODULUS = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedFunction:
+    """What an operator does with the rows of a key. `digest` depends on which rows came together, and on the order of
+    checkpoints: it notices what a sum would forgive."""
+
+    kind: str
+    factor: int
+    shift: int
+
+    def key_of(self, row: Row) -> int:
+        return (row[0] * self.factor + self.shift) % KEYS
+
+    def update(self, old: int | None, rows: Iterable[Row]) -> int:
+        values = [value for _, value in rows]
+        match self.kind:
+            case "count":
+                return (old or 0) + len(values)
+            case "sum":
+                return ((old or 0) + sum(values)) % MODULUS
+            case "largest":
+                return max(values) if old is None else max(old, *values)
+            case _:
+                return ((old or 1) * 31 + sum(value * value + 7 for value in values)) % MODULUS
+
+
+def draw_pipeline(world: "World", random: Random) -> Pipeline:
+    """One or two sources, one to four operators, at least one sink."""
+    config = CheckpointConfig(
+        timeout=timedelta(seconds=random.choice([30, 120, 600])),
+        min_pause=timedelta(seconds=random.choice([0, 0, 20, 300])),
+        retained=random.choice([1, 1, 2, 3]),
+        retention=random.choice(list(CheckpointRetention)),
+        tolerable_failed_checkpoints=random.choice([None, None, 0, 2]),
+    )
+    pipeline = Pipeline(PIPELINE_ID, random.choice([1, 1, 2, 3]), random.choice([4, 8, 11]), config)
+    streams = [
+        pipeline.source(f"source{number}", _draw_source(world, random, number))
+        for number in range(random.choice([1, 1, 2]))
+    ]
+    for number in range(random.choice([1, 1, 2, 2, 3, 4])):
+        inputs = random.sample(streams, min(len(streams), random.choice([1, 1, 2, 3])))
+        function = KeyedFunction(
+            random.choice(["count", "sum", "largest", "digest"]), random.choice([1, 5, 7]), random.randrange(KEYS)
+        )
+        declare = pipeline.keyed(f"operator{number}", inputs=inputs, key=["k"], state=STATE)
+        streams.append(declare(function))
+        if random.random() < 0.5:
+            _draw_sink(world, random, streams[-1])
+    if not world.sinks or random.random() < 0.2:
+        _draw_sink(world, random, random.choice(streams))
+    return pipeline
+
+
+def rescaled(pipeline: Pipeline, parallelism: int) -> Pipeline:
+    """The same pipeline with another number of subtasks."""
+    result = Pipeline(pipeline.name, parallelism, pipeline.max_parallelism, pipeline.checkpoints)
+    for vertex in pipeline.vertices:
+        match vertex:
+            case KeyedVertex():
+                result.add(replace(vertex, inputs=tuple(replace(s, pipeline=result) for s in vertex.inputs)))
+            case SinkVertex():
+                result.add(replace(vertex, input=replace(vertex.input, pipeline=result)))
+            case _:
+                result.add(vertex)
+    return result
+
+
+def _draw_source(world: "World", random: Random, number: int) -> SimulatedSource:
+    pieces = [
+        [
+            [(random.randrange(KEYS), random.randrange(1000)) for _ in range(random.randint(1, 4))]
+            for _ in range(random.randint(2, 10))
+        ]
+        for _ in range(random.choice([1, 2, 2, 3]))
+    ]
+    kind = random.choice([LogSource, DirectorySource])
+    source = kind(world, f"source{number}", pieces, random.choice([None, None, 3]))
+    world.sources[f"source{number}"] = source
+    return source
+
+
+def _draw_sink(world: "World", random: Random, stream: Stream) -> None:
+    current = stream.origin.startswith("operator") and random.random() < 0.5
+    name = f"sink{len(world.sinks)}"
+    sink = SimulatedSink(world, name, SinkInput.CURRENT if current else SinkInput.CHANGES)
+    world.sinks[name] = sink
+    stream.sink(name, sink, suite("s", expect("column_to_exist", column="k")) if random.random() < 0.6 else None)
+
+
+def describe(world: "World") -> list[str]:
+    """The pipeline in a few lines."""
+    pipeline, config = world.pipeline, world.pipeline.checkpoints
+    return [
+        f"Pipeline: parallelism {pipeline.parallelism} of {pipeline.max_parallelism} key groups, timeout {config.timeout}, "
+        f"min pause {config.min_pause}, {config.retained} retained",
+        *(f"  {name}: {type(source).__name__}, {source.num_splits()} splits" for name, source in world.sources.items()),
+        *(
+            f"  {vertex.name}: {vertex.update.kind} of {', '.join(stream.origin for stream in vertex.inputs)}"
+            for vertex in world.graph.keyed
+        ),
+        *(
+            f"  {vertex.name}: {vertex.sink.input} of {vertex.input.origin}{', judged' if vertex.expect else ''}"
+            for vertex in world.graph.sinks
+        ),
+    ]

@@ -1,0 +1,73 @@
+"""Requests for checkpoints, and whether each is answered as what was on record at that moment demands."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from simulator.observer import completions_of
+from simulator.scheduler import Process, require
+from tidegate.coordinator import CheckpointCoordinator
+from tidegate.protocol.lifecycle import COMMITTED, Status
+from tidegate.protocol.pipelines import PipelineStatus
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered, TriggerOutcome
+
+if TYPE_CHECKING:
+    from simulator.world import World
+
+STANDING = {FailureReason.PERIODIC_SCHEDULER_SHUTDOWN, FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING}
+TAKES = {PipelineStatus.CREATED, PipelineStatus.RUNNING}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What somebody asks for, again and again if need be."""
+
+    request_id: str
+    periodic: bool = False
+    kind: CheckpointKind = CheckpointKind.CHECKPOINT
+    wait: bool = False
+
+
+def trigger(world: "World", coordinator: CheckpointCoordinator, request: Request) -> TriggerOutcome:
+    """Ask for a checkpoint, and see that the answer is right."""
+    outcome = coordinator.trigger(request.request_id, request.periodic, request.kind, request.wait)
+    if (process := world.scheduler.current) is not None:
+        right = _is_right(world, process, request, outcome)
+        require(right, f"{request.request_id} asked for a checkpoint and was wrongly answered {outcome}")
+    match outcome:
+        case Dropped():
+            world.note(f"is dropped: {outcome.reason.name}")
+        case Queued():
+            world.note(f"has to wait: {outcome.message}")
+        case _:
+            world.note(f"gets chk-{outcome.checkpoint_id} ({type(outcome).__name__})")
+    return outcome
+
+
+def _is_right(world: "World", process: Process, request: Request, outcome: TriggerOutcome) -> bool:
+    found, records, now = process.found, process.left.checkpoints, process.read_clock_at
+    known = found.requests.get(request.request_id)
+    others = [other for other in found.requests.values() if other.dropped is None and other is not known]
+    busy = bool(others) or any(record.status is Status.IN_PROGRESS for record in records.values())
+    mine = [record for record in records.values() if record.request_id == request.request_id]
+    if any(record.status is not Status.FAILED for record in mine) and isinstance(outcome, Queued | Dropped):
+        return False  # its checkpoint is there
+    match outcome:
+        case Triggered() | Resumed():
+            record = records[outcome.checkpoint_id]
+            return record.request_id == request.request_id and record.status is Status.IN_PROGRESS
+        case AlreadyCompleted():
+            record = records[outcome.checkpoint_id]
+            return record.request_id == request.request_id and record.status in COMMITTED
+        case Queued():
+            return request.wait and busy
+        case Dropped() if known is not None and known.dropped is outcome.reason:
+            return True  # somebody else's transaction decided so, and the observer saw it
+        case Dropped(reason=FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS):
+            pause, completions = world.pipeline.checkpoints.min_pause, completions_of(found)
+            return request.periodic and bool(completions) and completions[-1] + pause > now
+        case Dropped(reason=reason) if reason in STANDING:
+            return found.pipeline is not None and found.pipeline.status not in TAKES
+        case Dropped():
+            return not request.wait and busy

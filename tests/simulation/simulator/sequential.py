@@ -1,0 +1,38 @@
+"""What the pipeline means: a plain execution, checkpoint by checkpoint, without subtasks, barriers, retries or files."""
+
+from collections.abc import Mapping, Sequence
+
+from simulator.sources import Row
+from tidegate.graph import Graph
+from tidegate.ports import SinkInput
+
+
+class SequentialExecution:
+    """The obviously right twin of everything between the sources and the sinks."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self.states: dict[str, dict[int, int]] = {vertex.name: {} for vertex in graph.keyed}
+        self.outputs: dict[str, list[Row]] = {vertex.name: [] for vertex in graph.sinks}
+
+    def step(self, cut: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
+        """Process one checkpoint's rows by source name; returns what each sink gets of it."""
+        produced: dict[str, list[Row]] = {name: list(rows) for name, rows in cut.items()}
+        for vertex in self._graph.keyed:
+            function, state = vertex.update, self.states[vertex.name]
+            rows = [row for stream in vertex.inputs for row in produced[stream.origin]]
+            by_key: dict[int, list[Row]] = {}
+            for row in rows:
+                by_key.setdefault(function.key_of(row), []).append(row)
+            changed = {key: function.update(state.get(key), group) for key, group in by_key.items()}
+            state.update(changed)
+            produced[vertex.name] = sorted(changed.items())
+        given = {}
+        for vertex in self._graph.sinks:
+            origin = vertex.input.origin
+            if vertex.sink.input is SinkInput.CURRENT:
+                given[vertex.name] = self.outputs[vertex.name] = sorted(self.states[origin].items())
+            else:
+                given[vertex.name] = sorted(produced[origin])
+                self.outputs[vertex.name] = sorted(self.outputs[vertex.name] + given[vertex.name])
+        return given

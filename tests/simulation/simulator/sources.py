@@ -1,0 +1,129 @@
+"""Replayable input in pieces that arrive over time: a log read by offset, or a directory whose files come in any order."""
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from simulator.scheduler import Violation
+from tidegate.ports import CheckpointStorage, Segment, SourceContext
+from tidegate.protocol.records import HandleKind, Snapshot, StateHandle
+
+if TYPE_CHECKING:
+    from simulator.world import World
+
+Row = tuple[int, int]  # key and value
+
+
+class SimulatedSource:
+    """`ports.Source`. Each split has numbered pieces of rows; `arrived` lists the numbers in the order they came."""
+
+    schema = "k bigint, v bigint"
+
+    def __init__(self, world: "World", name: str, pieces: Sequence[Sequence[Sequence[Row]]], limit: int | None) -> None:
+        self.world = world
+        self.name = name
+        self.pieces = pieces
+        self.limit = limit
+        self.arrived: list[list[int]] = [[] for _ in pieces]
+
+    def num_splits(self) -> int:
+        return len(self.pieces)
+
+    def describe(self) -> dict[str, Any]:
+        return {"type": type(self).__name__}
+
+    def missing(self, split: int) -> list[int]:
+        """Pieces that have not arrived yet."""
+        return sorted(set(range(len(self.pieces[split]))) - set(self.arrived[split]))
+
+    def arrive(self, split: int) -> None:
+        """Some piece comes in."""
+        raise NotImplementedError
+
+    def pieces_read(self, split: int, snapshot: Snapshot, files: Mapping[str, bytes]) -> set[int]:
+        """What a recorded position says was read, for the observer."""
+        raise NotImplementedError
+
+    def rows(self, segment: Segment) -> list[Row]:
+        return [row for piece in segment.reference["pieces"] for row in self.pieces[segment.split][piece]]
+
+    def segment(self, split: int, pieces: Sequence[int]) -> Segment | None:
+        return Segment(split, {"source": self.name, "pieces": list(pieces)}, 10 * len(pieces)) if pieces else None
+
+    def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
+        raise NotImplementedError
+
+    def replay(
+        self, split: int, restored: Snapshot | None, taken: Snapshot, storage: CheckpointStorage
+    ) -> Segment | None:
+        raise NotImplementedError
+
+    def behind(self, segment: Segment | None, split: int) -> Segment | None:
+        """What a reader that does not stop would emit after the barrier."""
+        read = set() if segment is None else set(segment.reference["pieces"])
+        return self.segment(split, [piece for piece in self.arrived[split] if piece not in read][-1:])
+
+    def read(self, spark: Any, segments: Sequence[Segment], output: str = "rows") -> Any:
+        raise Violation("there is no Spark here")
+
+    def explain(self, error: BaseException, segments: Sequence[Segment]) -> None:
+        return None
+
+
+class LogSource(SimulatedSource):
+    """Read by offset: the position is a number."""
+
+    def arrive(self, split: int) -> None:
+        self.arrived[split].append(len(self.arrived[split]))
+
+    def pieces_read(self, split: int, snapshot: Snapshot, files: Mapping[str, bytes]) -> set[int]:
+        return set(range(_offset(snapshot)))
+
+    def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
+        self.world.point(f"polls {self.name}/{split}")
+        begin, end = _offset(restored), len(self.arrived[split])
+        end = end if self.limit is None else min(end, begin + self.limit)
+        return self.segment(split, range(begin, end)), Snapshot((), {"offset": end})
+
+    def replay(
+        self, split: int, restored: Snapshot | None, taken: Snapshot, storage: CheckpointStorage
+    ) -> Segment | None:
+        self.world.point(f"replays {self.name}/{split}")
+        return self.segment(split, range(_offset(restored), _offset(taken)))
+
+
+class DirectorySource(SimulatedSource):
+    """Files that arrive late and in any order: the position is a list of manifests on checkpoint storage."""
+
+    def arrive(self, split: int) -> None:
+        self.arrived[split].append(self.world.random.choice(self.missing(split)))
+
+    def pieces_read(self, split: int, snapshot: Snapshot, files: Mapping[str, bytes]) -> set[int]:
+        return {piece for handle in snapshot.handles for piece in json.loads(files[handle.path])}
+
+    def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
+        self.world.point(f"lists {self.name}/{split}")
+        before = () if restored is None else restored.handles
+        known = {piece for handle in before for piece in json.loads(context.storage.read(handle.path))}
+        fresh = sorted(set(self.arrived[split]) - known)[: self.limit]
+        if not fresh:
+            return None, Snapshot(before, {"files": len(known)})
+        content = json.dumps(fresh).encode()
+        path = f"{context.prefix}.json"
+        context.storage.write(path, content)
+        checksum = sha256(content).hexdigest()
+        manifest = StateHandle(path, HandleKind.POSITION, len(fresh), len(content), checksum, context.checkpoint_id)
+        return self.segment(split, fresh), Snapshot((*before, manifest), {"files": len(known) + len(fresh)})
+
+    def replay(
+        self, split: int, restored: Snapshot | None, taken: Snapshot, storage: CheckpointStorage
+    ) -> Segment | None:
+        self.world.point(f"replays {self.name}/{split}")
+        before = set() if restored is None else {handle.path for handle in restored.handles}
+        added = [handle for handle in taken.handles if handle.path not in before]
+        return self.segment(split, [piece for handle in added for piece in json.loads(storage.read(handle.path))])
+
+
+def _offset(snapshot: Snapshot | None) -> int:
+    return 0 if snapshot is None or snapshot.position is None else int(snapshot.position["offset"])

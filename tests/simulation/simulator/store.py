@@ -1,0 +1,95 @@
+"""The in-memory store behind a connection that breaks, and a process that may die around every commit."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from memory_store import MemoryCheckpointStore, MemoryTransaction
+
+from simulator.graphs import PIPELINE_ID
+from tidegate.protocol.errors import StoreUnavailableError, UnknownOutcomeError
+from tidegate.protocol.lifecycle import Status
+
+if TYPE_CHECKING:
+    from memory_state import PipelineState
+
+    from simulator.world import World
+
+
+def changes_between(before: "PipelineState", after: "PipelineState") -> str:
+    """What a transaction did, in a few words."""
+    told = []
+    for id_, record in after.checkpoints.items():
+        known = before.checkpoints.get(id_)
+        if known is None:
+            told.append(f"chk-{id_} TRIGGERED for {record.request_id}")
+        elif (known.status, known.phase) != (record.status, record.phase):
+            what = record.phase if record.status is Status.IN_PROGRESS else record.status
+            told.append(f"chk-{id_} {what}" + (f" {record.failure_reason.name}" if record.failure_reason else ""))
+        elif known.num_acknowledged != record.num_acknowledged:
+            told.append(f"chk-{id_} {record.num_acknowledged}/{record.num_subtasks} acknowledged")
+        elif known.notified_at != record.notified_at:
+            told.append(f"chk-{id_} notified")
+        elif after.subtasks[id_] is not before.subtasks[id_]:
+            told.append(f"chk-{id_} attempt {max(known.attempt for known in after.subtasks[id_].values())}")
+    if after.pipeline is not None and after.pipeline != before.pipeline:
+        told.append(f"pipeline {after.pipeline.status}")
+    if after.deletions.keys() - before.deletions.keys():
+        told.append(f"{len(after.deletions.keys() - before.deletions.keys())} files to delete")
+    return ", ".join(told) or "housekeeping"
+
+
+class SimulatedStore:
+    """`ports.CheckpointStore`. Nobody else has a turn inside a transaction: they are serialised in the real one too."""
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+        self._store = MemoryCheckpointStore()
+
+    @property
+    def state(self) -> "PipelineState":
+        """What is committed; never changed in place."""
+        return self._store._state(PIPELINE_ID)
+
+    @contextmanager
+    def transaction(self, pipeline_id: str) -> Iterator[MemoryTransaction]:
+        self._connect("begins a transaction")
+        process, before = self.world.scheduler.current, self.state
+        fate = next((kind for kind in ("crash", "commit_unknown") if self.world.strikes(kind)), None)
+        when = self.world.random.choice(["before commit", "after commit"])
+        with self._store.transaction(pipeline_id) as tx:
+            yield tx
+            changes = fate is not None and tx.state != before
+            if changes and when == "before commit":
+                self._end(fate, when)
+        after = self.state
+        if process is not None:
+            process.found, process.left = before, after
+        if after is not before:
+            self.world.observer.committed(before, after)
+            if changes and when == "after commit":
+                self._end(fate, when)
+            self.world.point(f"has committed: {changes_between(before, after)}")
+
+    def _end(self, fate: str, when: str) -> None:
+        """The process dies, or the connection is lost and nobody knows what became of the commit."""
+        if fate == "crash":
+            self.world.die(when)
+        self.world.note(f"loses its connection {when}")
+        raise UnknownOutcomeError(f"the connection was lost {when}")
+
+    def _connect(self, what: str) -> None:
+        self.world.point(what)
+        if self.world.strikes("store_unavailable"):
+            self.world.note("cannot reach the database")
+            raise StoreUnavailableError("the database cannot be reached")
+
+    def __getattr__(self, name: str) -> Any:
+        """Reads outside a transaction."""
+        found = getattr(self._store, name)
+
+        def read(*args: Any) -> Any:
+            self._connect(f"reads {name}")
+            return found(*args)
+
+        return read

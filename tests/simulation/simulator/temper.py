@@ -1,0 +1,60 @@
+"""What kind of trouble a seed brings: each kind is absent in about half of all runs, so that others are met in peace."""
+
+from dataclasses import dataclass, fields, replace
+from random import Random
+
+#: The most that is drawn for each; probabilities are per effect unless the name says otherwise.
+WORST = {
+    "crash": 0.03,
+    "stall": 0.06,  # it stops for a long time and then goes on as if nothing had happened
+    "store_unavailable": 0.02,
+    "commit_unknown": 0.1,  # per transaction that changes something
+    "storage_error": 0.03,
+    "sink_error": 0.2,  # per commit of a sink
+    "impatience": 0.2,  # per look at a running task: it is taken for dead and lives on
+    "lost_report": 0.2,  # per report of a region
+    "repeated_report": 0.3,  # the same
+    "late_report": 0.3,  # the same
+    "decline": 0.3,  # per attempt
+    "rejection": 0.4,  # per judgement
+    "skew": 0.5,  # per process: its machine's clock is wrong by some seconds
+    "leap": 0.02,  # per step: minutes pass at once
+    "meddling": 0.1,  # per event: somebody looks, aborts or cleans by hand
+    "rescale": 0.2,  # the same: the pipeline is deployed with another parallelism
+    "clearing": 0.5,  # per DAG run that ended: it is cleared and runs again
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Temper:
+    """Probabilities of everything that can go wrong, and how long a process keeps its turn."""
+
+    crash: float = 0.0
+    stall: float = 0.0
+    store_unavailable: float = 0.0
+    commit_unknown: float = 0.0
+    storage_error: float = 0.0
+    sink_error: float = 0.0
+    impatience: float = 0.0
+    lost_report: float = 0.0
+    repeated_report: float = 0.0
+    late_report: float = 0.0
+    decline: float = 0.0
+    rejection: float = 0.0
+    skew: float = 0.0
+    leap: float = 0.0
+    meddling: float = 0.0
+    rescale: float = 0.0
+    clearing: float = 0.0
+    stickiness: float = 0.5  # probability that whoever has the turn keeps it
+
+    def __str__(self) -> str:
+        return ", ".join(f"{f.name} {value:.2g}" for f in fields(self) if (value := getattr(self, f.name)))
+
+
+CALM = Temper()
+
+
+def draw_temper(random: Random) -> Temper:
+    drawn = {kind: random.uniform(0, worst) for kind, worst in WORST.items() if random.random() < 0.5}
+    return replace(CALM, stickiness=random.choice([0.0, 0.5, 0.8, 0.95]), **drawn)

@@ -1,0 +1,250 @@
+"""One simulated run: a random pipeline, its input, whoever works on it, and a seed that decides everything.
+
+First trouble, as much as the seed's temper brings; then everybody finishes in peace, the rest of the input is read, and
+what is visible and what lies on storage must be exactly what a plain execution gives.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from records import T0
+from worlds import Crash
+
+from simulator.drivers import EXPECTED, command_run, dag_run, meddle
+from simulator.ending import finish
+from simulator.graphs import describe, draw_pipeline, rescaled
+from simulator.observer import Observer
+from simulator.requests import Request
+from simulator.scheduler import Process, Scheduler, Violation
+from simulator.sinks import SimulatedSink
+from simulator.sources import SimulatedSource
+from simulator.storage import SimulatedStorage
+from simulator.store import SimulatedStore
+from simulator.temper import CALM, draw_temper
+from tidegate.coordinator import CheckpointCoordinator
+from tidegate.graph import compile_graph
+from tidegate.protocol.records import CheckpointKind
+from tidegate.spark import cut
+
+#: Leftovers of ended checkpoints are looked for during an hour: nobody may live longer than that.
+LONGEST_LIFE = timedelta(minutes=50)
+
+
+class SimulatedClock:
+    """Time passes between steps, and only there. Machines do not quite agree on it."""
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+        self.time = T0
+
+    def now(self) -> datetime:
+        process = self.world.scheduler.current
+        if process is None:
+            return self.time
+        process.read_clock_at = self.time + timedelta(seconds=process.skew)
+        return process.read_clock_at
+
+    def advance(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+
+
+class World:
+    """Everything outside the code under test."""
+
+    def __init__(self, seed: int, trace: int | None = 40) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.temper = self.drawn = draw_temper(self.random)
+        self.clock = SimulatedClock(self)
+        self.scheduler = Scheduler(self.random, self.choose, lambda: self.clock.time, trace)
+        self.met: Counter[str] = Counter()  # the trouble there was
+        self.storage = SimulatedStorage(self)
+        self.store = SimulatedStore(self)
+        self.sources: dict[str, SimulatedSource] = {}
+        self.sinks: dict[str, SimulatedSink] = {}
+        self.pipeline = draw_pipeline(self, self.random)
+        self.graph = compile_graph(self.pipeline)
+        self.observer = Observer(self, self.graph)
+        self.late_reports: list = []
+        self.births: dict[Process, datetime] = {}
+        self.dag_runs: list[tuple[Request, Iterator[None]]] = []
+        self.length = self.random.choice([200, 400, 400, 600, 1000])  # steps until it calms down
+        self.clearings = 3
+        self._asked = 0
+        self._unique = 0
+        self._ending = False
+
+    def describe(self) -> list[str]:
+        """This run for somebody who looks for a mistake."""
+        return [
+            *describe(self),
+            f"Trouble: {self.drawn}",
+            f"The last of {self.scheduler.steps} steps, by seconds:",
+            *(f"  {(at - T0).total_seconds():9.3f}  {who:24} {what}" for at, who, what in self.scheduler.trace),
+        ]
+
+    # -- what everybody uses
+
+    def open_coordinator(self) -> CheckpointCoordinator:
+        return CheckpointCoordinator(self.pipeline, self.store, self.storage, self.clock)
+
+    def point(self, what: str) -> None:
+        if self.scheduler.current is not None and self.strikes("stall"):
+            self.note("stalls")
+            self.scheduler.current.stalled = True
+        self.scheduler.point(what, lambda: self.strikes("crash"))
+
+    def note(self, what: str) -> None:
+        self.scheduler.note(what)
+
+    def tell(self, what: str) -> None:
+        """Something that is no process's doing."""
+        self.scheduler.note(what, "*")
+
+    def strikes(self, trouble: str) -> bool:
+        """Whether this kind of trouble comes now."""
+        probability = getattr(self.temper, trouble)
+        if probability == 0 or self.random.random() >= probability:
+            return False
+        self.met[trouble] += 1
+        return True
+
+    def die(self, what: str) -> None:
+        assert self.scheduler.current is not None
+        self.scheduler.current.killed = True
+        self.note(f"dies {what}")
+        raise Crash(what)
+
+    def unique(self) -> int:
+        """Differs for every execution."""
+        self._unique += 1
+        return self._unique
+
+    def spawn(self, name: str, body: Callable[[], Any]) -> Process:
+        def guarded() -> Any:
+            try:
+                return body()
+            except EXPECTED as error:
+                self.note(f"{type(error).__name__}: {error}")
+                raise
+            except Exception as error:
+                raise Violation(f"{name} met {type(error).__name__}: {error}") from error
+
+        process = self.scheduler.spawn(name, guarded)
+        self.births[process] = self.clock.time
+        process.skew = self.random.uniform(-20, 20) if self.strikes("skew") else 0.0
+        return process
+
+    # -- who is next
+
+    def choose(self) -> Process | None:
+        """Let time pass and things happen, then name the process that goes on; None when all is done."""
+        scheduler, random = self.scheduler, self.random
+        while True:
+            self.clock.advance(random.expovariate(10))
+            if self.strikes("leap"):
+                self.clock.advance(random.choice([20, 60, 300, 700]))
+                self.tell("time passes")
+            self._reap()
+            if not self._ending and scheduler.steps > self.length:
+                self._calm_down()
+            current = scheduler.current
+            if (
+                current is not None
+                and not (current.ended or current.stalled)
+                and random.random() < self.temper.stickiness
+            ):
+                return current
+            moving = [process for process in scheduler.processes if not process.stalled]
+            if random.random() < (0.15 if moving else 0.95):
+                self._let_something_happen()
+                if not scheduler.processes and not self.dag_runs and self._ending:
+                    return None
+                continue
+            candidates = moving if moving and random.random() < 0.997 else scheduler.processes
+            if len(candidates) == 1:
+                return candidates[0]
+            if candidates:
+                return random.choices(candidates, [process.weight for process in candidates])[0]
+
+    def _reap(self) -> None:
+        for process in self.scheduler.processes:
+            if self.clock.time - self.births[process] > LONGEST_LIFE:
+                process.killed = True
+
+    def _let_something_happen(self) -> None:
+        if self.random.random() < 0.3:
+            self.arrive()
+        if not self._ending:
+            if self.strikes("meddling"):
+                meddle(self)
+            if self.strikes("rescale"):
+                self.pipeline = rescaled(self.pipeline, self.random.choice([1, 2, 3, 4]))
+                self.tell(f"from now on the pipeline has parallelism {self.pipeline.parallelism}")
+            if not self.dag_runs:
+                self.clock.advance(self.random.choice([1, 10, 100, 700]))
+            if not self.dag_runs or self.random.random() < 0.05:
+                self._ask()
+        if self.dag_runs:
+            self._look_at(self.random.randrange(len(self.dag_runs)))
+
+    def _ask(self) -> None:
+        self._asked += 1
+        if self.dag_runs and self.random.random() < 0.2:  # the same once more: two drivers of one request
+            request, _ = self.random.choice(self.dag_runs)
+            self.dag_runs.append((request, dag_run(self, request)))
+        elif self.random.random() < 0.25:
+            request = Request(f"cli:{self._asked}")
+            self.dag_runs.append((request, command_run(self, request)))
+        else:
+            savepoint = self.random.random() < 0.1
+            request = Request(
+                f"run-{self._asked}",
+                periodic=not savepoint and self.random.random() < 0.6,
+                kind=CheckpointKind.SAVEPOINT if savepoint else CheckpointKind.CHECKPOINT,
+                wait=self.random.random() < 0.7,
+            )
+            self.dag_runs.append((request, dag_run(self, request)))
+        self.tell(f"{request.request_id} begins")
+
+    def _look_at(self, number: int) -> None:
+        request, run = self.dag_runs[number]
+        try:
+            next(run)
+        except StopIteration:
+            del self.dag_runs[number]
+            self.tell(f"{request.request_id} is over")
+            if not self._ending and self.clearings and self.strikes("clearing"):
+                self.clearings -= 1
+                self.tell(f"{request.request_id} is cleared")
+                self.dag_runs.append((request, dag_run(self, request)))
+
+    def arrive(self) -> bool:
+        """Something comes in at a source, if anything is left to come."""
+        splits = [(source, split) for source in self.sources.values() for split in range(source.num_splits())]
+        waiting = [(source, split) for source, split in splits if source.missing(split)]
+        if waiting:
+            source, split = self.random.choice(waiting)
+            source.arrive(split)
+        return bool(waiting)
+
+    def _calm_down(self) -> None:
+        """No more trouble: everybody finishes what they are doing."""
+        self._ending = True
+        self.temper = CALM
+        for process in self.scheduler.processes:
+            process.stalled = False
+        self.tell("everything calms down")
+
+    def run(self) -> "World":
+        """Raises `Violation`, or whatever else should not have happened."""
+        names = (SimpleNamespace(hex=f"{number:x}") for number in range(10**9))
+        with patch.object(cut, "uuid4", lambda: next(names)):
+            self.scheduler.run()
+            finish(self)
+        return self

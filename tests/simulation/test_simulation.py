@@ -1,0 +1,81 @@
+"""Whatever goes wrong, in whatever order: every row counts once, and the eight invariants hold at every commit."""
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from simulator.__main__ import run_seed
+from simulator.observer import Observer
+from simulator.scheduler import Violation
+from simulator.temper import WORST, Temper
+from simulator.world import World
+
+SEEDS = 250
+BLOCK = 50
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
+def test_whatever_goes_wrong_the_outcome_is_that_of_a_plain_execution(first):
+    for seed in range(first, first + BLOCK):
+        assert (found := run_seed(seed)) is None, found
+
+
+def test_every_kind_of_trouble_is_met():
+    met, ends = Counter(), Counter()
+    for seed in range(60):
+        world = World(seed).run()
+        met += world.met
+        ends.update(
+            record.failure_reason and record.failure_reason.name for record in world.store.state.checkpoints.values()
+        )
+    assert set(met) == set(WORST) == {field.name for field in fields(Temper)} - {"stickiness"}
+    assert min(met.values()) > 3, met
+    assert ends.keys() >= {
+        None,
+        "CHECKPOINT_EXPIRED",
+        "VALIDATION_FAILED",
+        "TASK_FAILURE",
+        "FINALIZE_CHECKPOINT_FAILURE",
+    }
+    assert ends[None] > 200, "hardly anything completes"
+
+
+def trace_of(seed, hash_seed):
+    script = f"from simulator.world import World; print(*World({seed}, trace=None).run().scheduler.trace, sep='\\n')"
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
+    return subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_a_seed_gives_the_same_run_in_every_process():
+    first = trace_of(5, "1")
+    assert first.count("\n") > 200
+    assert first == trace_of(5, "2")
+
+
+def test_a_failure_says_who_did_what_and_how_to_see_it_again(monkeypatch):
+    def finds_fault(self, id_, snapshots):
+        raise Violation(f"checkpoint {id_} is not to somebody's taste")
+
+    monkeypatch.setattr(Observer, "_compare", finds_fault)
+    found = run_seed(3)
+    assert found == run_seed(3)
+    assert re.match(r"Seed 3: Violation: checkpoint \d+ is not to somebody's taste", found)
+    assert "make simulate SEED=3" in found
+    assert re.search(r"\d+\.\d{3}  .*has written simulated/chk-\d+/_metadata", found)
+    assert "parallelism" in found
+    assert found.count("\n") < 60
+
+
+def test_replaying_one_seed_from_the_command_line():
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
+    command = [sys.executable, "-m", "simulator", "--seed", "7"]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert result.stdout == "Seed 7: nothing went wrong.\n"
