@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from simulator.__main__ import run_seed
+from simulator.dataflow import Dataflow
 from simulator.observer import Observer
 from simulator.scheduler import Violation
 from simulator.temper import WORST, Temper
@@ -44,6 +45,18 @@ def test_every_kind_of_trouble_is_met():
         "FINALIZE_CHECKPOINT_FAILURE",
     }
     assert ends[None] > 200, "hardly anything completes"
+
+
+def test_at_least_once_shows_some_rows_twice_and_exactly_once_none():
+    repeated = Counter()
+    for seed in range(150):
+        flow = Dataflow(seed).run()
+        for operator in flow.operators:
+            shown = flow.shown(operator)
+            ways = flow.ways_to(operator.name)
+            repeated[flow.exactly_once] += sum(times > ways[source] for (source, _), times in shown.items())
+    assert repeated[True] == 0
+    assert repeated[False] > 0
 
 
 def trace_of(seed, hash_seed):
