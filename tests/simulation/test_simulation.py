@@ -61,10 +61,21 @@ def test_at_least_once_shows_some_rows_twice_and_exactly_once_none():
 
 def trace_of(seed, hash_seed):
     script = f"from simulator.world import World; print(*World({seed}, trace=None).run().scheduler.trace, sep='\\n')"
-    environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
-    return subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
-    ).stdout
+    return in_a_process("-c", script, PYTHONHASHSEED=hash_seed)
+
+
+def in_a_process(*arguments, **environment):
+    """What a new interpreter prints, of which nothing is known to what other tests did to this one."""
+    path = os.pathsep.join([str(HERE), str(HERE.parent / "support"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    ran = subprocess.run(
+        [sys.executable, *arguments],
+        env=os.environ | environment | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
 
 
 def test_a_seed_gives_the_same_run_in_every_process():
@@ -88,7 +99,4 @@ def test_a_failure_says_who_did_what_and_how_to_see_it_again(monkeypatch):
 
 
 def test_replaying_one_seed_from_the_command_line():
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
-    command = [sys.executable, "-m", "simulator", "--seed", "7"]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert result.stdout == "Seed 7: nothing went wrong.\n"
+    assert in_a_process("-m", "simulator", "--seed", "7") == "Seed 7: nothing went wrong.\n"
