@@ -47,8 +47,7 @@ class AdmissionDesk:
         """
         requests = self._remembered(tx, request.seen_at)
         known = requests.get(request.request_id)
-        if known is not None:  # asked from another machine before, whose clock may be ahead
-            request = replace(request, asked_at=min(known.asked_at, request.asked_at))
+        request = request if known is None else replace(request, asked_at=known.asked_at)
         outcome: TriggerOutcome = (
             decide_repeated(tx.latest_by_request(request.request_id))
             or decide_standing(tx.pipeline(), request.periodic)
@@ -56,7 +55,8 @@ class AdmissionDesk:
             or self._join(tx, requests, request)
         )
         if isinstance(outcome, Queued) and wait:
-            tx.put_request(request)
+            # It may have been asked first from a machine whose clock is ahead; its place in the queue stays.
+            tx.put_request(replace(request, seen_at=max(request.seen_at, request.asked_at)))
             return outcome
         if known is not None:
             tx.remove_requests([request.request_id])
