@@ -47,6 +47,7 @@ OPERATORS = 10  # the source is one of them
 #: The first has nothing to restore; the second restores, compacts, pushes the first out and deletes what it wrote.
 CHECKPOINTS = 2
 THREADS = 4  # of a process: a store keeps as many connections open
+NOT_ASKED: Any = None  # a port that the steps at hand do not use
 _PATIENCE = 600.0  # seconds until something that never comes is an error
 
 spawning = multiprocessing.get_context("spawn")
@@ -71,7 +72,8 @@ def pipeline_of(name: str, subtasks: int) -> Pipeline:
     """A source and operators in a row that have `subtasks` together, each of them as many."""
     parallelism = subtasks // OPERATORS
     pipeline = Pipeline(name, parallelism, MAX_PARALLELISM_LIMIT, CheckpointConfig("1 h"))
-    stream = pipeline.source("source", Splits(parallelism))  # type: ignore[arg-type]
+    source: Any = Splits(parallelism)
+    stream = pipeline.source("source", source)
     for number in range(1, OPERATORS):
         stream = stream.key_by("key").aggregate(f"totals_{number}", events=count())
     return pipeline
@@ -209,7 +211,7 @@ def measure_wide(
     coordinator = CheckpointCoordinator(pipeline, store, ArrowCheckpointStorage(str(storage)), SystemClock())
     decisions = []
     with Steps(found.process) as steps:
-        reporter = Reporter(pipeline.parallelism, batch, steps.end)
+        region: Any = (reporter := Reporter(pipeline.parallelism, batch, steps.end))
         for number in range(1, CHECKPOINTS + 1):
             progress(f"checkpoint {number} of {subtasks:,} subtasks")
             steps.begin(number)
@@ -217,11 +219,11 @@ def measure_wide(
             steps.end("trigger")
             with watching(found.url, pipeline.name, checkpoint_id) as watcher:
                 steps.begin(number)
-                coordinator.snapshot(checkpoint_id, reporter)  # type: ignore[arg-type]
+                coordinator.snapshot(checkpoint_id, region)
                 steps.end("end of the snapshot")
                 decisions.append(received(watcher) - reporter.sent)
             steps.begin(number)
-            validated = coordinator.validate(checkpoint_id, None)  # type: ignore[arg-type]
+            validated = coordinator.validate(checkpoint_id, NOT_ASKED)
             steps.end("validate")
             coordinator.finalize_validated(validated)
             steps.end("finalize")
@@ -259,7 +261,7 @@ def report_one_by_one(
     """A process of one thread a share, each on a connection of its own; answers the seconds of every acknowledgement."""
     pipeline = pipeline_of("at_once", subtasks)
     store = PostgresCheckpointStore(connect(url))
-    coordinator = CheckpointCoordinator(pipeline, store, None, SystemClock())  # type: ignore[arg-type]
+    coordinator = CheckpointCoordinator(pipeline, store, NOT_ASKED, SystemClock())
     seconds: list[float] = []
 
     def report(share: Sequence[SubtaskId]) -> None:
@@ -284,7 +286,7 @@ def measure_at_once(found: Database, subtasks: int, connections: int) -> tuple[f
     progress(f"{subtasks:,} acknowledgements, one by one, over {connections} connections")
     pipeline = pipeline_of("at_once", subtasks)
     store = PostgresCheckpointStore(connect(found.url))
-    coordinator = CheckpointCoordinator(pipeline, store, None, SystemClock())  # type: ignore[arg-type]
+    coordinator = CheckpointCoordinator(pipeline, store, NOT_ASKED, SystemClock())
     checkpoint_id = triggered(coordinator, "at once")
     with store.transaction(pipeline.name) as tx:
         tx.begin_attempt(checkpoint_id)

@@ -84,11 +84,12 @@ class AdmissionDesk:
     def _choose(
         self, tx: StoreTransaction, requests: dict[str, CheckpointRequest], request: CheckpointRequest
     ) -> TriggerOutcome:
+        in_progress, latest_completed = tx.in_progress(), tx.latest_completed()
         while True:
             decision = choose_request(
                 choose_waiting(list(requests.values()), request.seen_at),
-                in_progress=tx.in_progress(),
-                latest_completed=tx.latest_completed(),
+                in_progress=in_progress,
+                latest_completed=latest_completed,
                 max_concurrent=self._config.max_concurrent,
                 min_pause=self._config.min_pause,
                 now=request.seen_at,
@@ -112,7 +113,7 @@ class AdmissionDesk:
         return dropped
 
     def _start(self, tx: StoreTransaction, request: CheckpointRequest) -> Triggered:
-        now: datetime = request.seen_at
+        now = request.seen_at
         if tx.pipeline().status is PipelineStatus.CREATED:
             tx.move_pipeline(PipelineStatus.RUNNING, now)
         record = pending_checkpoint(

@@ -60,8 +60,7 @@ class PipelineControl:
         now = self._clock.now()
         with self._store.transaction(self._pipeline_id) as tx:
             if tx.pipeline().status is not after:
-                forgiven = max((r.checkpoint_id for r in tx.failed_after(0)), default=0)
-                tx.move_pipeline(after, now, forgiven_until=forgiven if after is PipelineStatus.RUNNING else None)
+                tx.move_pipeline(after, now, forgiven_until=_forgiven(tx) if after is PipelineStatus.RUNNING else None)
                 meanwhile(tx, now)
             return tx.pipeline()
 
@@ -72,6 +71,12 @@ class PipelineControl:
             tx.remove_compactions([run.handle.path for run in runs])
         if leaving := choose_given_up(tx.retained(), keep):
             tx.subsume(leaving)
+
+
+def _forgiven(tx: StoreTransaction) -> int:
+    """The newest failure so far: whoever resumes a pipeline has seen to it."""
+    before = tx.pipeline().forgiven_until
+    return max((record.checkpoint_id for record in tx.failed_after(before)), default=before)
 
 
 def _give_up_all(tx: StoreTransaction, reason: FailureReason, now: datetime) -> None:

@@ -63,7 +63,7 @@ class _WatchedTransaction:
 def test_threads_that_report_the_same_subtasks_count_each_once_and_decide_once(store: CheckpointStore) -> None:
     """Every subtask is reported by two threads, in the same attempt, in another order and in other company."""
     watched = Watched(store)
-    coordinator = CheckpointCoordinator(_wide(), watched, MemoryStorage(), ManualClock())  # type: ignore[arg-type]
+    coordinator = CheckpointCoordinator(_wide(), watched, MemoryStorage(), ManualClock())
     subtasks = coordinator.graph.subtasks
     checkpoint_id = _asked(coordinator, watched)
     together = threading.Barrier(THREADS)
@@ -100,7 +100,7 @@ def test_threads_that_report_the_same_subtasks_count_each_once_and_decide_once(s
 def test_a_later_attempt_among_them_makes_the_older_reports_garbage_and_loses_none(store: CheckpointStore) -> None:
     """Half of the threads report for an attempt that is given up in the middle, the others for the one after it."""
     watched = Watched(store)
-    coordinator = CheckpointCoordinator(_wide(), watched, MemoryStorage(), ManualClock())  # type: ignore[arg-type]
+    coordinator = CheckpointCoordinator(_wide(), watched, MemoryStorage(), ManualClock())
     subtasks = coordinator.graph.subtasks
     checkpoint_id = _asked(coordinator, watched)
     superseded = threading.Event()
@@ -145,7 +145,7 @@ def test_a_later_attempt_among_them_makes_the_older_reports_garbage_and_loses_no
 def test_much_garbage_is_judged_at_once_and_its_deletion_recorded_in_batches(store: CheckpointStore) -> None:
     """What is live is found out by looking at all there is: once for the whole queue, not for each batch."""
     watched, storage = Watched(store), MemoryStorage()
-    coordinator = CheckpointCoordinator(_wide(), watched, storage, ManualClock())  # type: ignore[arg-type]
+    coordinator = CheckpointCoordinator(_wide(), watched, storage, ManualClock())
     garbage = [Deletion("storage", f"wide/old/{number}") for number in range(2 * sweeper.BATCH + 1)]
     storage.files = {deletion.path: b"" for deletion in garbage}
     with watched.transaction("wide") as tx:
@@ -161,7 +161,7 @@ def test_much_garbage_is_judged_at_once_and_its_deletion_recorded_in_batches(sto
 
 def _wide() -> Pipeline:
     pipeline = Pipeline("wide", parallelism=PARALLELISM, max_parallelism=2048)
-    stream = pipeline.source("source", SplitSource(PARALLELISM))  # type: ignore[arg-type]
+    stream = pipeline.source("source", SplitSource(PARALLELISM))
     stream.key_by("k").aggregate("totals", n=count())
     return pipeline
 

@@ -189,13 +189,13 @@ def test_garbage_of_too_many_checkpoints_is_cleared_away_before_another_starts(d
     def refuse(paths: object) -> None:
         raise CheckpointError("the storage is away")
 
-    world.storage.delete = refuse  # type: ignore[assignment]
+    world.storage.delete = refuse
     for number in range(1, 5):
         assert world.ask(f"r{number}") == Triggered(number)
         world.complete(number)
     with world.store.transaction("p") as tx:
         assert tx.cleaning() == 3
-    world.storage.delete = delete  # type: ignore[method-assign]
+    world.storage.delete = delete
     assert world.ask("r5") == Triggered(5)
     with world.store.transaction("p") as tx:
         assert tx.cleaning() == 0

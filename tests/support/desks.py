@@ -16,7 +16,7 @@ class Desk:
     def __init__(self, store: CheckpointStore, **config: object) -> None:
         self.store, self.clock, self.sink, self.storage = store, ManualClock(), MemorySink(), MemoryStorage()
         self.pipeline = small_pipeline(self.sink)
-        self.pipeline.checkpoints = CheckpointConfig(**config)  # type: ignore[arg-type]
+        self.pipeline.checkpoints = CheckpointConfig(**config)
         self.coordinator = CheckpointCoordinator(self.pipeline, store, self.storage, self.clock)
 
     def ask(

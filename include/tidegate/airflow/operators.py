@@ -37,7 +37,7 @@ class TriggerCheckpointOperator(CheckpointTask):
     The DAG run is the request. Repeated, it gets the same checkpoint while that is in progress or once it completed,
     and a new one after it failed. Only scheduled runs are periodic and must respect the minimum pause; a DAG run with
     the parameter `kind` SAVEPOINT comes before all others. A request that cannot start yet waits in the triggerer;
-    without `wait` it is dropped.
+    without `wait` it is dropped. `poll_interval` (seconds) must be shorter than `admission.LEASE`, or it loses its place.
     """
 
     def __init__(self, *, wait: bool = True, poll_interval: float = 5.0, **kwargs: Any) -> None:

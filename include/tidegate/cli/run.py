@@ -28,7 +28,7 @@ from tidegate.protocol.records import (
     SubtaskId,
 )
 from tidegate.protocol.snapshot import SnapshotTask
-from tidegate.protocol.trigger import Dropped, Queued, TriggerOutcome
+from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered, TriggerOutcome
 
 #: After these nobody knows enough to give a checkpoint up: the next run resumes it or finds it completed.
 _LEAVE_ALONE = (StoreUnavailableError, UnknownOutcomeError, SupersededAttemptError)
@@ -60,11 +60,7 @@ def run_checkpoint(
     console: Console,
 ) -> RunOutcome:
     """Trigger to notify. An error aborts the checkpoint with its reason and is raised again."""
-    decision = request()
-    while isinstance(decision, Queued):
-        console.print(decision.message, highlight=False)
-        assembly.open_store().wait_for_change(pipeline.name, _LOOK_EVERY)
-        decision = request()
+    decision = _waited_for(request, pipeline.name, console)
     if isinstance(decision, Dropped):
         return RunOutcome(None, dropped=decision)
     checkpoint_id = decision.checkpoint_id
@@ -84,6 +80,18 @@ def run_checkpoint(
         with contextlib.suppress(StoreUnavailableError):
             coordinator.abort(checkpoint_id, error.reason, str(error))
         raise
+
+
+def _waited_for(
+    request: Callable[[], TriggerOutcome], pipeline_id: str, console: Console
+) -> Triggered | Resumed | AlreadyCompleted | Dropped:
+    """Repeat a request until it need not wait any more, and say what it waits for."""
+    store, told = assembly.open_store(), ""
+    while isinstance(decision := request(), Queued):
+        if decision.message != told:
+            console.print(told := decision.message, highlight=False)
+        store.wait_for_change(pipeline_id, _LOOK_EVERY)
+    return decision
 
 
 def _steps(

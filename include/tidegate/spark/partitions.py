@@ -30,6 +30,9 @@ Program = Callable[[Iterable[Any], SubtaskSpec], Changed]
 #: A sink gets its rows in pieces of about this many bytes, so that memory does not grow with the output.
 _PIECE = 128 << 20
 
+#: Subtasks that one Spark task works on at a time, where it has the rows of all.
+_SIDE_BY_SIDE = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Staging:
@@ -67,7 +70,7 @@ class KeyedPlan:
         if len(owned) == 1:
             yield self._report(*owned[0])
         elif owned:  # side by side: each waits for the disk, and for Arrow, which needs no interpreter
-            with ThreadPoolExecutor(len(owned)) as pool:
+            with ThreadPoolExecutor(min(len(owned), _SIDE_BY_SIDE)) as pool:
                 yield from pool.map(lambda each: self._report(*each), owned)
 
     def _by_subtask(self, rows: Iterator[Any]) -> list[tuple[int, Iterable[Any]]]:
