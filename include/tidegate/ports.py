@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
+from tidegate.protocol.barriers import BarrierOptions
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.lifecycle import Phase
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
@@ -332,6 +333,48 @@ class Region(Protocol):
 
     def frame(self, target: str, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
         """What a verdict's `target` is about, as a DataFrame: staged rows, state, or a check's own query over them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """A part of a continuous region gave a checkpoint up, or could not write its snapshot."""
+
+    checkpoint_id: int
+    reason: FailureReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What came of one round of a continuous region. `idle`: nothing had arrived and nothing was left to do."""
+
+    acknowledgements: Sequence[Acknowledgement]
+    declined: Sequence[Declined]
+    idle: bool
+
+
+class ContinuousRegion(Protocol):
+    """Executes a pipeline's operators on and on, and takes part in checkpoints in between; one at a time.
+
+    Whatever a method raises: this attempt at running the pipeline is over, and the next one goes on from the latest
+    completed checkpoint.
+    """
+
+    def advance(self) -> Round:
+        """Take in what has arrived, within limits, and process it."""
+        ...
+
+    def begin(self, task: SnapshotTask, options: BarrierOptions, last: bool) -> None:
+        """Put the barrier of a checkpoint at the sources' positions. `last`: a savepoint to stop with."""
+        ...
+
+    def completed(self, checkpoint_id: int) -> None:
+        """The checkpoint that was begun last has completed."""
+        ...
+
+    def aborted(self, checkpoint_id: int, latest_completed: int) -> None:
+        """The checkpoint that was begun last was given up; `latest_completed` is -1 if there is none."""
         ...
 
 

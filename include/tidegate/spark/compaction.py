@@ -7,7 +7,6 @@ the coordinator.
 from collections.abc import Mapping
 
 from tidegate.graph import Graph
-from tidegate.protocol.finalize import directory
 from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, SubtaskId
 from tidegate.spark.failures import as_checkpoint_error
 from tidegate.spark.jobs import run_job
@@ -19,10 +18,15 @@ from tidegate.state.compaction import plan_compaction
 
 
 def compact_runs(
-    graph: Graph, streams: Streams, place: Place, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]
+    graph: Graph,
+    streams: Streams,
+    place: Place,
+    checkpoint_id: int,
+    snapshots: Mapping[SubtaskId, Snapshot],
+    below: str,
 ) -> list[CompactedRun]:
-    """See `ports.Region.compact`. Raises `CheckpointError`s; the runs that were there stay as they are."""
-    merges = _plan(graph, streams, place, checkpoint_id, snapshots)
+    """See `ports.Region.compact`; writes `below` a directory on checkpoint storage. Raises `CheckpointError`s; the runs that were there stay as they are."""
+    merges = _plan(graph, streams, place, checkpoint_id, snapshots, below)
     if not merges:
         return []
     reports: list[Report] = []
@@ -41,7 +45,12 @@ def compact_runs(
 
 
 def _plan(
-    graph: Graph, streams: Streams, place: Place, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]
+    graph: Graph,
+    streams: Streams,
+    place: Place,
+    checkpoint_id: int,
+    snapshots: Mapping[SubtaskId, Snapshot],
+    below: str,
 ) -> list[Merge]:
     merges = []
     for vertex in graph.keyed:
@@ -49,8 +58,7 @@ def _plan(
             handles = snapshots.get(SubtaskId(vertex.operator_id, index), Snapshot()).handles
             runs = [handle for handle in handles if handle.kind is HandleKind.RUN]
             if len(runs) > 1:
-                chk = directory(graph.pipeline.name, checkpoint_id)
-                prefix = f"{chk}/{vertex.operator_id}/{index}-compacted"
+                prefix = f"{below}/{vertex.operator_id}/{index}-compacted"
                 spec = place.spec(vertex, streams.layout(vertex), index, runs, checkpoint_id, prefix)
                 if chosen := plan_compaction(spec):
                     merges.append(Merge(index, spec, chosen))

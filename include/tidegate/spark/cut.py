@@ -74,7 +74,7 @@ def _poll(
 ) -> tuple[Segment | None, Acknowledgement]:
     started = perf_counter()
     attempt = task.attempts[subtask]
-    prefix = f"{write_prefix(graph, task, subtask, attempt)}-{uuid4().hex}"
+    prefix = f"{write_prefix(directory(graph.pipeline.name, task.checkpoint_id), subtask, attempt)}-{uuid4().hex}"
     segment, snapshot = vertex.source.poll(
         subtask.subtask_index, task.restored.get(subtask), SourceContext(storage, task.checkpoint_id, prefix)
     )
@@ -89,10 +89,9 @@ def _poll(
     return segment, Acknowledgement(subtask, attempt, snapshot, metrics)
 
 
-def write_prefix(graph: Graph, task: SnapshotTask, subtask: SubtaskId, attempt: int) -> str:
-    """What a subtask's files of this checkpoint and attempt begin with, before each execution's own part."""
-    chk = directory(graph.pipeline.name, task.checkpoint_id)
-    return f"{chk}/{subtask.operator_id}/{subtask.subtask_index}-{attempt}"
+def write_prefix(below: str, subtask: SubtaskId, attempt: int) -> str:
+    """What the files of a subtask's attempt begin with, below a directory and before each execution's own part."""
+    return f"{below}/{subtask.operator_id}/{subtask.subtask_index}-{attempt}"
 
 
 def milliseconds_between(before: datetime, after: datetime) -> int:

@@ -200,6 +200,15 @@ class InputGate:
         """When the gate must be drained even if nothing arrives, in milliseconds since the epoch."""
         return None if self._timer is None else self._timer.at
 
+    def queued_bytes(self, channel: int) -> int:
+        """Of data that waits in a channel, held back or not."""
+        return self._channels[channel].bytes
+
+    def waiting(self) -> list[Data]:
+        """Everything that is queued or captured: what it refers to is still needed."""
+        queued = [element for channel in self._channels for element in (*channel.queue, *channel.captured)]
+        return [element for element in queued if isinstance(element, Segment | Exchange)]
+
     def offer(self, channel: int, data: Data) -> None:
         """Put data at the end of a channel."""
         self._channels[channel].put(data)

@@ -19,7 +19,7 @@ from tidegate.spark.hashing import key_expressions, quoted, subtask_expression
 from tidegate.spark.jobs import Emit, run_job
 from tidegate.spark.partitions import KeyedPlan, LookupPlan, RestagingPlan, StagingPlan
 from tidegate.spark.reports import REPORT_TYPE, Report
-from tidegate.spark.stations import Answers, Station, needs_exchange
+from tidegate.spark.stations import Answers, Station
 from tidegate.spark.streams import Streams, arrow_schema, ddl
 from tidegate.state.layout import DELETE, StateLayout, plain_type, type_name
 
@@ -28,7 +28,6 @@ class Operators:
     """Executes stations of one snapshot. Its methods may run in several threads at once."""
 
     def __init__(self, graph: Graph, streams: Streams, answers: Answers) -> None:
-        self._graph = graph
         self._streams = streams
         self._answers = answers
         self._parallelism = graph.pipeline.parallelism
@@ -63,7 +62,7 @@ class Operators:
             operator_id=vertex.operator_id,
             specs=self._answers.specs(vertex, layout, self._answers.pending(station)),
             stagings=tuple(self._answers.staging(sink) for sink in station.fused),
-            exchange=needs_exchange(self._graph, vertex),
+            exchange=station.exchanges,
             together=together,
         )
         placed = rows.coalesce(1) if together else self._by_subtask(rows)
@@ -127,7 +126,7 @@ class Operators:
 
     def _sink(self, station: Station, vertex: SinkVertex) -> DataFrame:
         plan = StagingPlan(self._answers.staging(vertex), self._answers.checkpoint_id)
-        rows = self._streams.frame(vertex.input, station.arrived)
+        rows = self._streams.frame(vertex.input, station.arrived, newest=True)
         return rows.coalesce(self._parallelism).mapInArrow(plan.run, REPORT_TYPE)
 
     def _restage(

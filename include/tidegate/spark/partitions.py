@@ -20,7 +20,7 @@ from tidegate.protocol.records import StateHandle
 from tidegate.spark.exchange import read_exchange, write_exchange
 from tidegate.spark.failures import carried_to_driver
 from tidegate.spark.reports import Report, encode_reports
-from tidegate.state.arrivals import owned_rows
+from tidegate.state.arrivals import by_owner, owned_rows
 from tidegate.state.compaction import compact
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.subtask import Changed, aggregate, lookup, scan, upsert
@@ -29,6 +29,9 @@ Program = Callable[[Iterable[Any], SubtaskSpec], Changed]
 
 #: A sink gets its rows in pieces of about this many bytes, so that memory does not grow with the output.
 _PIECE = 128 << 20
+
+#: The column that says which of several rows of a key came last.
+PLACE = "_place"
 
 #: Subtasks that one Spark task works on at a time, where it has the rows of all.
 _SIDE_BY_SIDE = 4
@@ -133,19 +136,18 @@ class StagingPlan:
 
 @dataclass(frozen=True, slots=True)
 class RestagingPlan:
-    """Sinks that must hold all current rows of subtasks nothing arrived for; Spark partition i does `indexes[i]`."""
+    """Sinks that must hold all current rows of subtasks nothing arrived for. Row i in, what `indexes[i]` staged out."""
 
     indexes: tuple[int, ...]
     specs: Mapping[int, SubtaskSpec]
     staging: Staging
 
     def run(self, batches: Iterator[Any]) -> Iterator[Any]:
-        _drain(batches)
-        index = self.indexes[_partition_id()]
-        spec = self.specs[index]
-        with carried_to_driver():
-            report = _staged_state(self.staging, index, spec, uuid4().hex)
-        yield encode_reports(index, [report])
+        for place in _places(batches):
+            index = self.indexes[place]
+            with carried_to_driver():
+                report = _staged_state(self.staging, index, self.specs[index], uuid4().hex)
+            yield encode_reports(index, [report])
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,20 +161,20 @@ class LookupPlan:
         if rows is None:
             return
         with carried_to_driver():
-            found = lookup(rows, self.specs[_partition_id()])
-        yield from found.to_batches()
+            for spec, own in by_owner(pa.Table.from_batches(rows), self.specs, _partition_id()):
+                yield from lookup(own.to_batches(), spec).to_batches()
 
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
-    """All rows of state; Spark partition i reads `specs[i]`."""
+    """Row i in, all rows of state of `specs[i]` out."""
 
     specs: tuple[SubtaskSpec, ...]
 
     def run(self, batches: Iterator[Any]) -> Iterator[Any]:
-        _drain(batches)
-        with carried_to_driver():
-            yield from scan(self.specs[_partition_id()])
+        for place in _places(batches):
+            with carried_to_driver():
+                yield from scan(self.specs[place])
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,31 +188,33 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """Runs in, fewer runs out; Spark partition i does `merges[i]`."""
+    """Row i in, the run that `merges[i]` leads to out."""
 
     merges: tuple[Merge, ...]
 
     def run(self, batches: Iterator[Any]) -> Iterator[Any]:
-        _drain(batches)
-        merge = self.merges[_partition_id()]
-        spec = replace(merge.spec, prefix=f"{merge.spec.prefix}-{uuid4().hex}")
-        with carried_to_driver():
-            handle = compact(spec, merge.chosen)
-        yield encode_reports(merge.index, [Report(spec.operator, merge.index, (handle,), {})])
+        for place in _places(batches):
+            merge = self.merges[place]
+            spec = replace(merge.spec, prefix=f"{merge.spec.prefix}-{uuid4().hex}")
+            with carried_to_driver():
+                handle = compact(spec, merge.chosen)
+            yield encode_reports(merge.index, [Report(spec.operator, merge.index, (handle,), {})])
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangePlan:
-    """What an upstream operator produced; Spark partition i reads `handles[i]`."""
+    """What an upstream operator produced: row i in, the rows of `handles[i]` out, with `order[i]` as `PLACE` if given."""
 
     handles: tuple[StateHandle, ...]
     storage_url: str
     schema: Any
+    order: tuple[int, ...] | None = None
 
     def run(self, batches: Iterator[Any]) -> Iterator[Any]:
-        _drain(batches)
-        with carried_to_driver():
-            yield from read_exchange(self.handles[_partition_id()], self.storage_url, self.schema)
+        for place in _places(batches):
+            with carried_to_driver():
+                for batch in read_exchange(self.handles[place], self.storage_url, self.schema):
+                    yield batch if self.order is None else _with_place(batch, self.order[place])
 
 
 PROGRAMS: dict[str, Program] = {"aggregate": aggregate, "upsert": upsert}
@@ -255,9 +259,14 @@ def _not_empty(batches: Iterator[Any]) -> Iterator[Any] | None:
     return None if first is None else chain([first], filled)
 
 
-def _drain(batches: Iterator[Any]) -> None:
-    for _ in batches:
-        pass
+def _with_place(batch: Any, place: int) -> Any:
+    return batch.append_column(PLACE, pa.repeat(pa.scalar(place, pa.int64()), batch.num_rows))
+
+
+def _places(batches: Iterator[Any]) -> Iterator[int]:
+    """The ids of a `range`. Not the number of the Spark partition, which changes where somebody coalesces."""
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
 
 
 def _partition_id() -> int:

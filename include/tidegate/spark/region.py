@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from tidegate.graph import Graph
 from tidegate.ports import Acknowledge, CheckpointStorage
+from tidegate.protocol.finalize import directory
 from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId, SubtaskRecord
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.settings import Settings
@@ -37,22 +38,23 @@ class SparkRegion:
     ) -> None:
         self.graph = graph
         self.session = adopt_session(session)
-        self._storage = storage
-        self._place = Place(graph, storage.url, (settings or Settings.from_environment()).cache)
-        self._streams = Streams(graph, session, storage.url)
+        self.storage = storage
+        self.place = Place(graph, storage.url, (settings or Settings.from_environment()).cache)
+        self.streams = Streams(graph, session, storage.url)
         travel_by_value(_modules_of(graph))
 
     def snapshot(self, task: SnapshotTask, acknowledge: Acknowledge) -> None:
         """See `ports.Region`. Raises `CheckpointError`s only; whatever it raises, repeating the step is safe."""
-        SnapshotRun(self.graph, self._streams, self._storage, self._place, task, acknowledge).execute()
+        SnapshotRun(self.graph, self.streams, self.storage, self.place, task, acknowledge).execute()
 
     def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> list[CompactedRun]:
         """See `ports.Region`: one Spark job for all subtasks that have too many runs, none if there are none."""
-        return compact_runs(self.graph, self._streams, self._place, checkpoint_id, snapshots)
+        chk = directory(self.graph.pipeline.name, checkpoint_id)
+        return compact_runs(self.graph, self.streams, self.place, checkpoint_id, snapshots, chk)
 
     def frame(self, target: str, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
         """See `ports.Region`: `sink:NAME`, `state:NAME` or `check:NAME`."""
-        return Frames(self.graph, self._streams, self._place, subtasks).of(target)
+        return Frames(self.graph, self.streams, self.place, subtasks).of(target)
 
 
 def _modules_of(graph: Graph) -> set[ModuleType]:

@@ -35,7 +35,7 @@ def encode_reports(subtask_index: int, reports: Sequence[Report]) -> Any:
     content = [
         {
             "operator_id": report.operator_id,
-            "handles": [_handle_to_json(handle) for handle in report.handles],
+            "handles": [handle_to_json(handle) for handle in report.handles],
             "metrics": dict(report.metrics),
         }
         for report in reports
@@ -54,18 +54,20 @@ def decode_reports(subtask_index: int, reports: str) -> list[Report]:
         Report(
             report["operator_id"],
             subtask_index,
-            tuple(_handle_from_json(handle) for handle in report["handles"]),
+            tuple(handle_from_json(handle) for handle in report["handles"]),
             report["metrics"],
         )
         for report in json.loads(reports)
     ]
 
 
-def _handle_to_json(handle: StateHandle) -> dict[str, Any]:
+def handle_to_json(handle: StateHandle) -> dict[str, Any]:
+    """A handle as JSON, as it travels from executors and lies in snapshots."""
     return {**asdict(handle), "details": dict(handle.details)}
 
 
-def _handle_from_json(handle: dict[str, Any]) -> StateHandle:
+def handle_from_json(handle: dict[str, Any]) -> StateHandle:
+    """The handle that `handle_to_json` wrote."""
     groups = handle.pop("key_groups")
     kind = HandleKind(handle.pop("kind"))
     return StateHandle(**handle, kind=kind, key_groups=None if groups is None else KeyGroupRange(**groups))

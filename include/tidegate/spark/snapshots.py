@@ -15,6 +15,7 @@ from tidegate.clock import SystemClock
 from tidegate.graph import Graph
 from tidegate.pipeline import KeyedVertex
 from tidegate.ports import Acknowledge, CheckpointStorage, Segment
+from tidegate.protocol.barrier_options import GateOptions
 from tidegate.protocol.barriers import Barrier
 from tidegate.protocol.errors import CheckpointDeclinedError
 from tidegate.protocol.records import Acknowledgement, SubtaskId
@@ -27,7 +28,7 @@ from tidegate.spark.operators import Operators
 from tidegate.spark.place import Place
 from tidegate.spark.reports import Report
 from tidegate.spark.session import is_connect
-from tidegate.spark.stations import Answers, Station, build_stations, channel_of
+from tidegate.spark.stations import Answers, Station, build_stations, channel_of, put_back
 from tidegate.spark.streams import Streams
 
 
@@ -63,7 +64,7 @@ class SnapshotRun:
         self._answers = Answers(graph, task, place)
         self._streams = streams
         self._operators = Operators(graph, streams, self._answers)
-        self._stations = build_stations(graph)
+        self._stations = build_stations(graph, GateOptions())
         self._events: SimpleQueue[_Reported | _Ended] = SimpleQueue()
         self._running = 0
         self._threads: list[Future[None]] = []
@@ -78,6 +79,7 @@ class SnapshotRun:
         cut = take_cut(self._graph, self._task, self._storage, self._acknowledge, self._began)
         with ThreadPoolExecutor(max(len(self._stations), 1), thread_name_prefix="tidegate") as pool:
             try:
+                self._put_back()
                 self._feed_sources(cut.segments)
                 self._advance(pool)
                 while self._running:
@@ -94,6 +96,11 @@ class SnapshotRun:
             wait(self._threads, timeout=0.5)
 
     # -- into the gates
+
+    def _put_back(self) -> None:
+        """What the latest checkpoint, if it was an unaligned one, had captured on its way, before anything else."""
+        for station in self._stations:
+            put_back(station, self._task.restored, self._graph.pipeline.name)
 
     def _feed_sources(self, segments: Mapping[SubtaskId, Segment | None]) -> None:
         sources = {vertex.operator_id: vertex.name for vertex in self._graph.sources}

@@ -5,7 +5,7 @@ reports that come back.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
@@ -13,6 +13,8 @@ from tidegate.graph import Graph, inputs_of
 from tidegate.pipeline import KeyedVertex, SinkVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.barrier_options import GateOptions, make_handler
+from tidegate.protocol.errors import StateSchemaError
+from tidegate.protocol.finalize import directory
 from tidegate.protocol.records import (
     Acknowledgement,
     HandleKind,
@@ -24,6 +26,7 @@ from tidegate.protocol.records import (
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.spark.cut import write_prefix
 from tidegate.spark.gate import Aligned, Data, Exchange, InputGate
+from tidegate.spark.in_flight import in_flight_of
 from tidegate.spark.partitions import Staging
 from tidegate.spark.place import Place
 from tidegate.spark.reports import Report
@@ -38,6 +41,7 @@ class Station:
     vertex: KeyedVertex | SinkVertex
     fused: tuple[SinkVertex, ...]
     gate: InputGate
+    exchanges: bool = False  # whether somebody downstream runs in a job of its own
     arrived: dict[str, list[Data]] = field(default_factory=dict)
     aligned: Aligned | None = None
     reports: dict[SubtaskId, Report] = field(default_factory=dict)
@@ -48,29 +52,42 @@ class Station:
         return (self.vertex.operator_id, *(sink.operator_id for sink in self.fused))
 
 
-def build_stations(graph: Graph) -> list[Station]:
-    """One station per keyed operator and per sink that follows no operator directly; upstream before downstream."""
+def build_stations(graph: Graph, options: GateOptions, apart: Container[SinkVertex] = ()) -> list[Station]:
+    """One station per keyed operator and per sink that follows no operator directly; upstream before downstream.
+
+    Sinks that are `apart` get a station of their own in any case.
+    """
     stations = []
-    vertices: list[KeyedVertex | SinkVertex] = [
-        *graph.keyed,
-        *(sink for sink in graph.sinks if not is_fused(graph, sink)),
-    ]
+    fused = {sink for sink in graph.sinks if is_fused(graph, sink) and sink not in apart}
+    vertices: list[KeyedVertex | SinkVertex] = [*graph.keyed, *(sink for sink in graph.sinks if sink not in fused)]
     for vertex in vertices:
-        fused = tuple(s for s in graph.sinks if s.input.origin == vertex.name and is_fused(graph, s))
-        fused = fused if isinstance(vertex, KeyedVertex) else ()
+        downstream = graph.downstream(vertex.name) if isinstance(vertex, KeyedVertex) else ()
+        mine = tuple(sink for sink in graph.sinks if sink in downstream and sink in fused)
         channels = _channels(graph, vertex)
-        stations.append(Station(vertex, fused, InputGate(channels, make_handler(GateOptions(), len(channels)))))
+        gate = InputGate(channels, make_handler(options, len(channels)))
+        stations.append(Station(vertex, mine, gate, any(follower not in fused for follower in downstream)))
     return stations
+
+
+def put_back(station: Station, restored: Mapping[SubtaskId, Snapshot], pipeline_id: str) -> None:
+    """Put the in-flight data of an unaligned checkpoint into its channels again, where it comes before anything else.
+
+    Raises `StateSchemaError` if a channel is no longer there.
+    """
+    channels = station.gate.channels
+    for channel, data in in_flight_of(restored.get(SubtaskId(station.vertex.operator_id, 0))):
+        if channel not in channels:
+            raise StateSchemaError(
+                f"The latest checkpoint of pipeline {pipeline_id} holds data on its way from {channel} to "
+                f"{station.vertex.name}, which no longer reads that. It would be lost, so nothing was run. Put the input "
+                "back and take a savepoint, which holds no data on its way; then change the pipeline."
+            )
+        station.gate.offer(channels.index(channel), data)
 
 
 def is_fused(graph: Graph, sink: SinkVertex) -> bool:
     """Whether a sink takes an operator's rows as they are, so that they are staged in the operator's own tasks."""
     return not sink.input.transforms and any(vertex.name == sink.input.origin for vertex in graph.keyed)
-
-
-def needs_exchange(graph: Graph, vertex: KeyedVertex) -> bool:
-    """Whether somebody downstream runs in a job of its own."""
-    return any(not (isinstance(v, SinkVertex) and is_fused(graph, v)) for v in graph.downstream(vertex.name))
 
 
 def channel_of(origin: str, split: int | None = None) -> str:
@@ -91,10 +108,11 @@ def _channels(graph: Graph, vertex: KeyedVertex | SinkVertex) -> list[str]:
 class Answers:
     """Turns reports into acknowledgements for one attempt at one checkpoint."""
 
-    def __init__(self, graph: Graph, task: SnapshotTask, place: Place) -> None:
-        self._graph = graph
+    def __init__(self, graph: Graph, task: SnapshotTask, place: Place, below: str | None = None) -> None:
+        """Runs are written `below` a directory on checkpoint storage, by default the checkpoint's own."""
         self._task = task
         self._place = place
+        self._below = below or directory(graph.pipeline.name, task.checkpoint_id)
         self._parallelism = graph.pipeline.parallelism
 
     @property
@@ -109,7 +127,7 @@ class Answers:
 
     def specs(self, vertex: KeyedVertex, layout: StateLayout, indexes: Iterable[int]) -> dict[int, SubtaskSpec]:
         """What subtasks need to find their state as of the latest completed checkpoint and to write their run."""
-        graph, task = self._graph, self._task
+        task = self._task
         attempt = max(task.attempts.values(), default=0)
         return {
             index: self._place.spec(
@@ -118,7 +136,7 @@ class Answers:
                 index,
                 self.runs(vertex, index),
                 task.checkpoint_id,
-                write_prefix(graph, task, SubtaskId(vertex.operator_id, index), attempt),
+                write_prefix(self._below, SubtaskId(vertex.operator_id, index), attempt),
             )
             for index in indexes
         }

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -16,7 +17,7 @@ from tidegate.ports import Segment
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
 from tidegate.spark.gate import Data, Exchange
 from tidegate.spark.hashing import quoted
-from tidegate.spark.partitions import ExchangePlan
+from tidegate.spark.partitions import PLACE, ExchangePlan
 from tidegate.state.layout import StateLayout, type_name
 
 Arrived = Mapping[str, Sequence[Data]]
@@ -34,8 +35,11 @@ class Streams:
         self._declared: dict[str, StateLayout] = {}
         self._computed: dict[str, StateLayout] = {}
 
-    def frame(self, stream: Stream, arrived: Arrived) -> DataFrame:
-        """What arrived from the stream's origin, by vertex name; an empty frame of the same columns if nothing did."""
+    def frame(self, stream: Stream, arrived: Arrived, newest: bool = False) -> DataFrame:
+        """What arrived from the stream's origin, by vertex name; an empty frame of the same columns if nothing did.
+
+        `newest`: where an operator sent the row of a key several times, only the last of them.
+        """
         data = arrived.get(stream.origin, ())
         frame: DataFrame
         if stream.origin in self._sources:
@@ -43,7 +47,8 @@ class Streams:
             frame = self._sources[stream.origin].source.read(self.session, segments, stream.output)
         else:
             exchanges = [item for item in data if isinstance(item, Exchange)]
-            frame = self._exchanged(self._keyed[stream.origin], exchanges)
+            newest = newest and len(exchanges) > 1
+            frame = self._exchanged(self._keyed[stream.origin], exchanges, newest)
         for transform in stream.transforms:
             frame = self._transformed(stream, transform, frame)
         return frame
@@ -88,13 +93,20 @@ class Streams:
     def where(self, vertex: KeyedVertex) -> str:
         return f"operator {vertex.name!r} of pipeline {self._graph.pipeline.name!r}"
 
-    def _exchanged(self, origin: KeyedVertex, exchanges: Sequence[Exchange]) -> DataFrame:
-        schema = self.layout(origin).rows
+    def _exchanged(self, origin: KeyedVertex, exchanges: Sequence[Exchange], newest: bool) -> DataFrame:
+        layout = self.layout(origin)
         handles = tuple(handle for exchange in exchanges for handle in exchange.handles)
         if not handles:
-            return self.empty(schema)
-        plan = ExchangePlan(handles, self._storage_url, schema)
-        return self.session.range(0, len(handles), 1, len(handles)).mapInArrow(plan.run, ddl(schema))
+            return self.empty(layout.rows)
+        order = tuple(at for at, exchange in enumerate(exchanges) for _ in exchange.handles) if newest else None
+        plan = ExchangePlan(handles, self._storage_url, layout.rows, order)
+        schema = ddl(layout.rows) + (f", {PLACE} bigint" if newest else "")
+        frame = self.session.range(0, len(handles), 1, len(handles)).mapInArrow(plan.run, schema)
+        if not newest:
+            return frame
+        columns = ", ".join(quoted(field.name) for field in layout.rows)
+        last = F.expr(f"max_by(struct({columns}), {PLACE}) as row")
+        return frame.groupBy(*map(quoted, layout.key_names)).agg(last).select("row.*")
 
     def _transformed(self, stream: Stream, transform: Any, frame: DataFrame) -> DataFrame:
         where = f"A transform after {stream.origin!r} of pipeline {self._graph.pipeline.name!r}"

@@ -1,6 +1,6 @@
 """What a subtask receives: batches gathered, checked against the layout, sorted by hash and grouped by key."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -100,6 +100,17 @@ def owned_rows(table: Any, spec: SubtaskSpec) -> Any:
     hashes = hashes_of_column(table.column(HASH))
     low, high = spec.hashes()
     return table.filter(booleans((hashes >= low) & (hashes <= high)))
+
+
+def by_owner(table: Any, specs: Mapping[int, SubtaskSpec], likely: int) -> list[tuple[SubtaskSpec, Any]]:
+    """Rows of any subtasks of `specs` by subtask; without looking through all if they are all those of the `likely` one."""
+    hashes = hashes_of_column(table.column(HASH))
+    if likely in specs:
+        low, high = specs[likely].hashes()
+        if low <= int(hashes.min()) and int(hashes.max()) <= high:
+            return [(specs[likely], table)]
+    owned = [(spec, owned_rows(table, spec)) for spec in specs.values()]
+    return [(spec, own) for spec, own in owned if own.num_rows]
 
 
 def arrange(table: Any, spec: SubtaskSpec) -> Arrivals:

@@ -1,0 +1,340 @@
+"""`SparkContinuousRegion`: a pipeline's operators as they run on and on, micro-batch by micro-batch, on one Spark session.
+
+Each round polls the sources, lets the gates release what may be processed, runs it, and carries out what the barriers in
+between ask for. Segments and barriers, gates, stations and Spark jobs are those of a scheduled run; what differs is that
+much follows behind a barrier, so that how barriers are handled matters (protocol.md sections 10 to 12).
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from time import monotonic
+from typing import assert_never
+from uuid import uuid4
+
+from tidegate.clock import SystemClock
+from tidegate.pipeline import KeyedVertex
+from tidegate.ports import Declined, Round, SourceContext
+from tidegate.protocol import subtask_messages as steps
+from tidegate.protocol.barrier_options import GateOptions
+from tidegate.protocol.barriers import Barrier, BarrierOptions, Cancel
+from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError
+from tidegate.protocol.records import Acknowledgement, CompactedRun, HandleKind, Snapshot, SubtaskId, SubtaskMetrics
+from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.spark.compaction import compact_runs
+from tidegate.spark.cut import milliseconds_between, write_prefix
+from tidegate.spark.failures import as_checkpoint_error
+from tidegate.spark.gate import Aborted, Aligned, Data, Exchange, Released, SnapshotDue, milliseconds
+from tidegate.spark.in_flight import exchanged, with_in_flight
+from tidegate.spark.live_state import LiveState
+from tidegate.spark.operators import Operators
+from tidegate.spark.posts import Batch, OperatorPost, Post, SourcePost, append, is_appending
+from tidegate.spark.region import SparkRegion
+from tidegate.spark.reports import Report
+from tidegate.spark.stations import Answers, Station, build_stations, channel_of, put_back
+
+#: Bytes of input that one operator takes at a time, unless a single segment is larger.
+MAX_BATCH_BYTES = 64 << 20
+
+#: As many batches may wait in a channel before its split is polled again.
+_BATCHES_AHEAD = 4
+
+
+class SparkContinuousRegion:
+    """Implements `ports.ContinuousRegion`: one attempt at running a pipeline continuously. Not thread-safe, but for `SparkRegion.frame`.
+
+    `attempt` must be the pipeline's alone, and `restored` as of its latest completed checkpoint. Whatever a method raises:
+    this attempt is over, and the next one goes on from the latest completed checkpoint.
+    """
+
+    def __init__(
+        self,
+        region: SparkRegion,
+        directory: str,
+        attempt: int,
+        restored: Mapping[SubtaskId, Snapshot],
+        options: GateOptions,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+    ) -> None:
+        graph = region.graph
+        self._region = region
+        self._graph = graph
+        self._attempt = attempt
+        self._max_batch_bytes = max_batch_bytes
+        self._state = LiveState(region.storage, directory, restored)
+        self._sources = [SourcePost(vertex) for vertex in graph.sources]
+        stations = build_stations(graph, options, [sink for sink in graph.sinks if is_appending(sink)])
+        self._operators = [OperatorPost(station) for station in stations]
+        self._task: SnapshotTask | None = None  # of the checkpoint that was begun last
+        self._last = False
+        self._last_begun = max((h.created_by for snapshot in restored.values() for h in snapshot.handles), default=0)
+        self._acknowledgements: list[Acknowledgement] = []
+        self._declined: list[Declined] = []
+        self._clock = SystemClock()
+        self._since = self._clock.now(), monotonic()
+        self._posts: tuple[Post, ...] = (*self._sources, *self._operators)
+        for post in self._posts:
+            post.steps.step(steps.Started())
+        self._put_back()
+
+    def _put_back(self) -> None:
+        """In-flight data of an unaligned checkpoint, before anything else; from here on it is in a channel again."""
+        for post in self._operators:
+            put_back(post.station, self._state.snapshots, self._graph.pipeline.name)
+            first = SubtaskId(post.vertex.operator_id, 0)
+            if first in self._state.snapshots:
+                self._state.snapshots[first] = Snapshot(self._state.snapshots[first].handles)
+
+    # -- from the coordinator
+
+    def begin(self, task: SnapshotTask, options: BarrierOptions, last: bool = False) -> None:
+        """See `ports.ContinuousRegion`."""
+        self._task, self._last = task, last
+        self._last_begun = task.checkpoint_id
+        for post in self._sources:
+            self._step(post, steps.Begin(task.checkpoint_id, options, last))
+
+    def completed(self, checkpoint_id: int) -> None:
+        """See `ports.ContinuousRegion`; what was merged or consumed by now is deleted."""
+        for post in self._posts:
+            self._step(post, steps.NotifyComplete(checkpoint_id))
+        self._compact(checkpoint_id)
+        self._delete_unused()
+
+    def aborted(self, checkpoint_id: int, latest_completed: int) -> None:
+        """See `ports.ContinuousRegion`."""
+        for post in self._posts:
+            self._step(post, steps.NotifyAborted(checkpoint_id, latest_completed))
+        self._delete_unused()
+
+    # -- one round
+
+    def advance(self) -> Round:
+        """Poll, process, and take the steps that barriers ask for. Raises `CheckpointError`s."""
+        idle = not self._poll()
+        for post in self._operators:
+            idle = not self._drain(post) and idle
+        result = Round(self._acknowledgements, self._declined, idle and not self._acknowledgements)
+        self._acknowledgements, self._declined = [], []
+        return result
+
+    def _poll(self) -> bool:
+        arrived = False
+        for post in self._sources:
+            for split in post.channels():
+                if self._has_room(channel_of(post.name, split)):
+                    arrived = self._poll_split(post, split) or arrived
+        return arrived
+
+    def _poll_split(self, post: SourcePost, split: int) -> bool:
+        subtask = SubtaskId(post.vertex.operator_id, split)
+        prefix = f"{write_prefix(self._state.directory, subtask, self._attempt)}-{uuid4().hex}"
+        context = SourceContext(self._region.storage, self._last_begun + 1, prefix)
+        segment, snapshot = post.vertex.source.poll(split, self._state.snapshots.get(subtask), context)
+        self._state.moved(subtask, snapshot)
+        if segment is not None:
+            self._feed(channel_of(post.name, split), segment)
+        return segment is not None
+
+    def _has_room(self, channel: str) -> bool:
+        limit = _BATCHES_AHEAD * self._max_batch_bytes
+        gates = [post.station.gate for post in self._operators if channel in post.station.gate.channels]
+        return all(gate.queued_bytes(gate.channels.index(channel)) < limit for gate in gates)
+
+    def _feed(self, channel: str, data: Data) -> None:
+        for post in self._operators:
+            gate = post.station.gate
+            if channel in gate.channels:
+                gate.offer(gate.channels.index(channel), data)
+
+    def _drain(self, post: OperatorPost) -> bool:
+        """Whether anything happened."""
+        gate, batch, outputs = post.station.gate, Batch(), post.station.gate.drain(self._max_batch_bytes)
+        for output in outputs:
+            match output:
+                case Released():
+                    append(batch, gate.channels[output.channel].partition("/")[0], [output.data])
+                case SnapshotDue():
+                    self._process(post, batch)
+                    batch = Batch()
+                    self._step(post, steps.Begin(output.checkpoint_id, output.options, self._last))
+                case Aligned():
+                    post.aligned = output
+                    self._step(post, steps.CaptureEnded(output.checkpoint_id))
+                case Aborted():
+                    self._step(post, steps.AlignmentAborted(output.abort.checkpoint_id, output.abort.reason))
+                case _:
+                    assert_never(output)
+        self._process(post, batch)
+        return bool(outputs)
+
+    # -- micro-batches
+
+    def _process(self, post: OperatorPost, batch: Batch) -> None:
+        if not batch:
+            return
+        if not isinstance(post.vertex, KeyedVertex):
+            post.hold(batch)
+            return
+        everybody = {
+            SubtaskId(post.vertex.operator_id, i): self._attempt for i in range(self._graph.pipeline.parallelism)
+        }
+        now = self._clock.now()
+        task = SnapshotTask(self._last_begun + 1, now, everybody, self._state.snapshots, {})
+        answers = Answers(self._graph, task, self._region.place, self._state.directory)
+        station = Station(post.vertex, (), post.station.gate, post.station.exchanges, batch)
+        reports = self._run(station, answers)
+        self._state.ran(reports)
+        post.changed(report.subtask_index for report in reports)
+        handles = [h for r in sorted(reports, key=lambda r: r.subtask_index) for h in r.handles]
+        if sent := tuple(handle for handle in handles if handle.kind is HandleKind.EXCHANGE):
+            self._feed(channel_of(post.name), Exchange(sent))
+
+    def _run(self, station: Station, answers: Answers) -> list[Report]:
+        reports: list[Report] = []
+        streams = self._region.streams
+        try:
+            Operators(self._graph, streams, answers).run(station, reports.extend)
+        except Exception as error:
+            kind = "operator" if isinstance(station.vertex, KeyedVertex) else "sink"
+            where = f"{kind} {station.vertex.name!r} of pipeline {self._graph.pipeline.name!r}"
+            raise (streams.explain(error, station.arrived) or as_checkpoint_error(error, where)) from error
+        return reports
+
+    # -- steps of a snapshot
+
+    def _step(self, post: Post, event: steps.Event) -> None:
+        effects = deque(post.steps.step(event))
+        while effects:
+            effects.extendleft(reversed(self._carry_out(post, effects.popleft())))
+
+    def _carry_out(self, post: Post, effect: steps.Effect) -> list[steps.Effect]:
+        match effect:
+            case steps.Prepare():  # nothing is held back in front of a barrier
+                return post.steps.step(steps.StepDone(effect.checkpoint_id))
+            case steps.BroadcastBarrier():
+                self._broadcast(post, effect)
+                return post.steps.step(steps.StepDone(effect.checkpoint_id))
+            case steps.SnapshotOperators():
+                return self._snapshot(post, effect.checkpoint_id)
+            case steps.Acknowledge():
+                self._acknowledge(post, effect.checkpoint_id)
+            case steps.Decline():
+                self._declined.append(Declined(effect.checkpoint_id, effect.reason, self._why(post, effect)))
+            case steps.BroadcastCancel():
+                self._broadcast(post, effect)
+            case steps.AbortCapture() | steps.DiscardSnapshot():
+                if isinstance(post, OperatorPost):
+                    post.discard()
+            case steps.TellComplete():
+                self._tell_complete(post)
+            case steps.TellAborted() | steps.TellSubsumed():
+                pass  # what was staged goes with the next checkpoint (protocol.md section 16)
+            case steps.Finish():
+                pass
+            case steps.Fail():
+                raise CheckpointDeclinedError(
+                    f"{post.name} of pipeline {self._graph.pipeline.name} was to stop with savepoint {effect.checkpoint_id}, "
+                    "which was aborted; it cannot go on without it. Committed data and the latest completed checkpoint are "
+                    "untouched; start the pipeline again."
+                )
+            case _:
+                assert_never(effect)
+        return []
+
+    def _broadcast(self, post: Post, effect: steps.BroadcastBarrier | steps.BroadcastCancel) -> None:
+        names = [post.name]
+        if isinstance(post, SourcePost):
+            names = [channel_of(post.name, split) for split in post.channels()]
+        assert self._task is not None
+        triggered_at = milliseconds(self._task.triggered_at)
+        for gate in (operator.station.gate for operator in self._operators):
+            for index in (gate.channels.index(name) for name in names if name in gate.channels):
+                if isinstance(effect, steps.BroadcastCancel):
+                    gate.signal(Cancel(effect.checkpoint_id, index))
+                else:
+                    gate.signal(Barrier(effect.checkpoint_id, index, effect.options, triggered_at))
+
+    def _snapshot(self, post: Post, checkpoint_id: int) -> list[steps.Effect]:
+        """Fix what belongs to it, then stage what sinks show of it."""
+        if isinstance(post, SourcePost):
+            post.taken = self._positions(post)
+            return [*post.steps.step(steps.StepDone(checkpoint_id)), *post.steps.step(steps.WriteEnded(checkpoint_id))]
+        assert self._task is not None
+        task = replace(self._task, restored=post.as_of_barrier(self._state.snapshots))
+        post.take(task, Answers(self._graph, task, self._region.place))
+        assert post.taking is not None
+        effects = post.steps.step(steps.StepDone(checkpoint_id))
+        try:
+            for report in self._run(post.taking.station, post.taking.answers):
+                post.taking.station.reports[SubtaskId(report.operator_id, report.subtask_index)] = report
+        except CheckpointError as error:
+            post.trouble = str(error)
+            return [*effects, *post.steps.step(steps.WriteFailed(checkpoint_id, error.reason))]
+        return [*effects, *post.steps.step(steps.WriteEnded(checkpoint_id))]
+
+    def _why(self, post: Post, decline: steps.Decline) -> str:
+        trouble = post.trouble if isinstance(post, OperatorPost) else ""
+        what = f"{post.name} of pipeline {self._graph.pipeline.name} declined checkpoint {decline.checkpoint_id}"
+        return f"{what}. {trouble or decline.reason.sentence} Committed data and the latest checkpoint are untouched."
+
+    def _positions(self, post: SourcePost) -> list[Acknowledgement]:
+        assert self._task is not None
+        task, result = self._task, []
+        delay = milliseconds_between(task.triggered_at, self._clock.now())
+        metrics = SubtaskMetrics(delay, 0, 0, 0, 0, 0)
+        for split in post.channels():
+            subtask = SubtaskId(post.vertex.operator_id, split)
+            if subtask in task.attempts:
+                snapshot = self._state.snapshots.get(subtask, Snapshot())
+                result.append(Acknowledgement(subtask, task.attempts[subtask], snapshot, metrics))
+        return result
+
+    def _acknowledge(self, post: Post, checkpoint_id: int) -> None:
+        if isinstance(post, OperatorPost):
+            post.taken = self._answers_of(post)
+        post.taken = [self._state.acknowledged(checkpoint_id, acknowledgement) for acknowledgement in post.taken]
+        self._acknowledgements += post.taken
+
+    def _answers_of(self, post: OperatorPost) -> list[Acknowledgement]:
+        assert post.taking is not None
+        assert post.aligned is not None
+        answers, station = post.taking.answers, post.taking.station
+        station.aligned = post.aligned
+        wall, began = self._since
+        first_barrier = wall + timedelta(seconds=post.aligned.first_barrier - began)
+        assert self._task is not None
+        delay = milliseconds_between(self._task.triggered_at, first_barrier)
+        taken = answers.acknowledgements(station, answers.pending(station), delay)
+        first = SubtaskId(post.vertex.operator_id, 0)
+        channels, captured = station.gate.channels, post.aligned.captured
+        return [
+            replace(ack, snapshot=with_in_flight(ack.snapshot, channels, captured)) if ack.subtask == first else ack
+            for ack in taken
+        ]
+
+    def _tell_complete(self, post: Post) -> None:
+        self._state.completed(post.taken)
+        if not isinstance(post, OperatorPost):
+            return
+        tables = {sink.operator_id for sink in post.station.fused}
+        for acknowledgement in post.taken:
+            if acknowledgement.subtask.operator_id in tables:
+                self._state.snapshots[acknowledgement.subtask] = acknowledgement.snapshot
+        post.completed()
+
+    # -- housekeeping
+
+    def _compact(self, checkpoint_id: int) -> None:
+        """Merge runs, where there are too many."""
+        region, state = self._region, self._state
+        compacted: list[CompactedRun] = compact_runs(
+            self._graph, region.streams, region.place, checkpoint_id + 1, state.snapshots, state.directory
+        )
+        state.compacted(compacted)
+
+    def _delete_unused(self) -> None:
+        waiting = [data for post in self._operators for data in post.station.gate.waiting()]
+        held = [data for post in self._operators for batch in post.held.values() for data in batch]
+        self._state.delete_unused(exchanged([*waiting, *held]))

@@ -1,0 +1,119 @@
+"""The vertices of a continuous region as they run on: what has reached each, and its part of the checkpoint under way.
+
+Pure bookkeeping, no Spark. A post takes its steps as `protocol.subtask_steps` says, for all subtasks of its vertex together:
+they run in the same Spark jobs.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tidegate.pipeline import KeyedVertex, SinkVertex, SourceVertex
+from tidegate.ports import SinkInput
+from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, SubtaskId
+from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.subtask_steps import SubtaskSteps
+from tidegate.spark.gate import Aligned, Data
+from tidegate.spark.stations import Answers, Station
+
+Batch = dict[str, list[Data]]  # by vertex name of the origin
+
+
+def append(batch: Batch, origin: str, data: Iterable[Data]) -> None:
+    batch.setdefault(origin, []).extend(data)
+
+
+@dataclass(eq=False)
+class SourcePost:
+    """All splits of a source."""
+
+    vertex: SourceVertex
+    steps: SubtaskSteps = field(default_factory=SubtaskSteps)
+    taken: list[Acknowledgement] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.vertex.name
+
+    def channels(self) -> range:
+        return range(self.vertex.source.num_splits())
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """The snapshot under way: what the subtasks hold as of the barrier, and the station that stages what follows it."""
+
+    answers: Answers
+    station: Station
+
+
+@dataclass(eq=False)
+class OperatorPost:
+    """A keyed operator with the tables of its current rows, or a sink of its own.
+
+    An appending sink holds on to what reached it until a checkpoint has completed with it; of a table, those subtasks are
+    `stale` whose state has changed since the latest completed checkpoint.
+    """
+
+    station: Station
+    steps: SubtaskSteps = field(default_factory=SubtaskSteps)
+    taking: Taking | None = None
+    aligned: Aligned | None = None
+    trouble: str = ""  # why the latest snapshot could not be written
+    taken: list[Acknowledgement] = field(default_factory=list)
+    held: Batch = field(default_factory=dict)
+    held_since: Batch = field(default_factory=dict)
+    stale: set[int] = field(default_factory=set)
+    stale_since: set[int] = field(default_factory=set)
+
+    @property
+    def vertex(self) -> KeyedVertex | SinkVertex:
+        return self.station.vertex
+
+    @property
+    def name(self) -> str:
+        return self.vertex.name
+
+    def hold(self, batch: Batch) -> None:
+        """Keep what reached a sink for the next checkpoint."""
+        for origin, data in batch.items():
+            append(self.held, origin, data)
+            append(self.held_since, origin, data)
+
+    def changed(self, subtasks: Iterable[int]) -> None:
+        subtasks = set(subtasks)
+        self.stale |= subtasks
+        self.stale_since |= subtasks
+
+    def take(self, task: SnapshotTask, answers: Answers) -> None:
+        """Fix what belongs to the snapshot. What comes from now on belongs to a later one."""
+        arrived = {origin: list(data) for origin, data in self.held.items()}
+        station = Station(self.vertex, self.station.fused, self.station.gate, arrived=arrived)
+        self.taking = Taking(answers, station)
+        self.held_since, self.stale_since, self.taken, self.trouble = {}, set(), [], ""
+
+    def as_of_barrier(self, snapshots: dict[SubtaskId, Snapshot]) -> dict[SubtaskId, Snapshot]:
+        """What the subtasks restart from, without the staged rows that no longer are the current ones."""
+        result = dict(snapshots)
+        for sink in self.station.fused:
+            for index in self.stale:
+                if known := result.get(SubtaskId(sink.operator_id, index)):
+                    rest = tuple(handle for handle in known.handles if handle.kind is not HandleKind.STAGED)
+                    result[SubtaskId(sink.operator_id, index)] = Snapshot(rest, known.position)
+        return result
+
+    def discard(self) -> None:
+        """The snapshot does not count: what it held goes with the next one."""
+        self.taking, self.taken = None, []
+
+    def completed(self) -> None:
+        """The latest snapshot is part of a completed checkpoint."""
+        self.held, self.stale = self.held_since, self.stale_since
+        self.held_since, self.stale_since = {}, set()
+        self.discard()
+
+
+Post = SourcePost | OperatorPost
+
+
+def is_appending(sink: SinkVertex) -> bool:
+    return sink.sink.input is SinkInput.CHANGES

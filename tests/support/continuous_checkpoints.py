@@ -1,0 +1,114 @@
+"""Plays the coordinator to a continuous region: keeps in memory what a store would keep, and can kill and restart it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tidegate.graph import compile_graph
+from tidegate.pipeline import Pipeline
+from tidegate.protocol.barrier_options import GateOptions, choose_barrier_options
+from tidegate.protocol.notify import committables
+from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, SubtaskId, SubtaskRecord
+from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.settings import Settings
+from tidegate.spark.continuous import SparkContinuousRegion
+from tidegate.spark.region import SparkRegion
+from tidegate.state.storage import ArrowCheckpointStorage
+
+
+@dataclass
+class Running:
+    """A pipeline that runs continuously on a session."""
+
+    pipeline: Pipeline
+    session: SparkSession
+    root: Path
+    options: GateOptions = field(default_factory=GateOptions)
+    max_batch_bytes: int = 1
+    completed: dict[SubtaskId, Snapshot] = field(default_factory=dict)
+    acknowledged: dict[SubtaskId, Acknowledgement] = field(default_factory=dict)
+    declined: list[Any] = field(default_factory=list)
+    latest: int = -1
+    checkpoint_id: int = 0
+    attempt: int = 0
+
+    def __post_init__(self) -> None:
+        self.graph = compile_graph(self.pipeline)
+        self.storage = ArrowCheckpointStorage(str(self.root / "checkpoints"))
+        settings = Settings(self.root, self.storage.url, str(self.root / "cache"), self.root / "docs")
+        self.region = SparkRegion(self.graph, self.session, self.storage, settings)
+        self.restart()
+
+    def restart(self) -> None:
+        """What was running is gone without a word; the next attempt goes on from the latest completed checkpoint."""
+        self.attempt += 1
+        directory = f"{self.pipeline.name}/shared/{self.attempt}"
+        self.running = SparkContinuousRegion(
+            self.region, directory, self.attempt, self.completed, self.options, self.max_batch_bytes
+        )
+
+    def round(self) -> bool:
+        """Whether anything happened."""
+        result = self.running.advance()
+        for acknowledgement in result.acknowledgements:
+            assert acknowledgement.subtask not in self.acknowledged
+            self.acknowledged[acknowledgement.subtask] = acknowledgement
+        self.declined += result.declined
+        return not result.idle
+
+    def until_idle(self) -> None:
+        while self.round():
+            pass
+
+    def begin(self, savepoint: bool = False) -> None:
+        self.checkpoint_id += 1
+        self.acknowledged = {}
+        attempts = dict.fromkeys(self.graph.subtasks, 1)
+        task = SnapshotTask(self.checkpoint_id, datetime.now(UTC), attempts, {}, {})
+        self.running.begin(task, choose_barrier_options(self.options, savepoint))
+
+    def until_acknowledged(self, rounds: int = 100) -> None:
+        for _ in range(rounds):
+            if self.acknowledged.keys() == set(self.graph.subtasks):
+                return
+            self.round()
+        raise AssertionError(f"only {sorted(self.acknowledged)} acknowledged")
+
+    def complete(self) -> None:
+        """The checkpoint is recorded as the latest, its sinks commit, and the region hears of it."""
+        self.latest = self.checkpoint_id
+        self.completed = {key: _carried(ack.snapshot) for key, ack in self.acknowledged.items()}
+        for sink in self.graph.sinks:
+            sink.sink.commit(self.checkpoint_id, committables(self.records(), sink.operator_id))
+        self.running.completed(self.checkpoint_id)
+
+    def abort(self) -> None:
+        self.running.aborted(self.checkpoint_id, self.latest)
+
+    def take(self, savepoint: bool = False) -> None:
+        """A whole checkpoint."""
+        self.begin(savepoint)
+        self.until_acknowledged()
+        self.complete()
+
+    def records(self) -> Mapping[SubtaskId, SubtaskRecord]:
+        return {
+            key: SubtaskRecord(key, ack.attempt, datetime.now(UTC), ack.snapshot, ack.metrics)
+            for key, ack in self.acknowledged.items()
+        }
+
+    def rows(self, target: str) -> list[tuple[Any, ...]]:
+        """What a verdict on `target` would be about, sorted."""
+        frame = self.region.frame(target, self.records())
+        return [] if frame is None else sorted((tuple(row) for row in frame.collect()), key=repr)
+
+
+def _carried(snapshot: Snapshot) -> Snapshot:
+    """As it comes back from a database."""
+    handles = tuple(handle for handle in snapshot.handles if handle.kind is not HandleKind.EXCHANGE)
+    return Snapshot(handles, json.loads(json.dumps(snapshot.position)))
