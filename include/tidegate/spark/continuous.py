@@ -260,7 +260,8 @@ class SparkContinuousRegion:
         """Fix what belongs to it, then stage what sinks show of it."""
         if isinstance(post, SourcePost):
             post.taken = self._positions(post)
-            return [*post.steps.step(steps.StepDone(checkpoint_id)), *post.steps.step(steps.WriteEnded(checkpoint_id))]
+            events = steps.StepDone(checkpoint_id), steps.CaptureEnded(checkpoint_id), steps.WriteEnded(checkpoint_id)
+            return [effect for event in events for effect in post.steps.step(event)]
         assert self._task is not None
         task = replace(self._task, restored=post.as_of_barrier(self._state.snapshots))
         post.take(task, Answers(self._graph, task, self._region.place))
