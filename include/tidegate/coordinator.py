@@ -36,13 +36,14 @@ from tidegate.protocol.records import (
     CheckpointRecord,
     CheckpointRequest,
     CompactedRun,
-    Snapshot,
     SubtaskId,
 )
-from tidegate.protocol.restore import restore_snapshots
+from tidegate.protocol.regions import RegionStart
 from tidegate.protocol.snapshot import SnapshotTask, ended_error, needs_attempt, plan_attempt, require_same_plan
 from tidegate.protocol.trigger import TriggerOutcome
 from tidegate.protocol.validate import ValidatedCheckpoint, decide_rejection, needs_validation, permit
+from tidegate.region_control import RegionControl
+from tidegate.restoring import restore_latest
 from tidegate.sweeper import Sweeper
 
 log = logging.getLogger("tidegate")
@@ -61,6 +62,7 @@ class CheckpointCoordinator:
         self._control = PipelineControl(self.pipeline_id, self.config, store, clock)
         self._commit_point = CommitPoint(self.graph, self.config, store, storage, clock)
         self._delivery = Delivery(self.graph, store, clock)
+        self._regions = RegionControl(self.graph, self.config, store, self._delivery, clock)
         self._sweeper = Sweeper(self.graph, store, storage, clock)
 
     # -- trigger
@@ -99,18 +101,14 @@ class CheckpointCoordinator:
     # -- snapshot and acknowledge
 
     def snapshot(self, checkpoint_id: int, region: Region) -> CheckpointRecord:
-        """Let a region take its part, as a new attempt at whatever is not acknowledged yet; nothing if all is.
+        """Let a region take its part, as a new attempt at whatever is not acknowledged yet; nothing if all is, or while a
+        continuous region lives, which takes it instead: the record says whether it has.
 
         Raises what the region raises; the checkpoint then stays in progress, and a repeated call resumes it.
         """
-        with self._store.transaction(self.pipeline_id) as tx:
-            record = self._found(tx, checkpoint_id)
-            if not needs_attempt(record):
-                return record
-            require_same_plan(record, self.graph.plan)
-            tx.begin_attempt(checkpoint_id)
-            restored = self._restored(tx)
-            task = plan_attempt(record, tx.subtasks(checkpoint_id), restored)
+        task = self._begin_snapshot(checkpoint_id)
+        if isinstance(task, CheckpointRecord):
+            return task
         region.snapshot(task, lambda acks: self.record_acknowledgements(checkpoint_id, acks))
         record = self.acknowledge(checkpoint_id)
         if record.phase is Phase.TRIGGERED:
@@ -120,6 +118,22 @@ class CheckpointCoordinator:
             )
         self._compact(task, region)
         return record
+
+    def _begin_snapshot(self, checkpoint_id: int) -> SnapshotTask | CheckpointRecord:
+        """The next attempt's task, or the checkpoint as it is where there is nothing to do."""
+        with self._store.transaction(self.pipeline_id) as tx:
+            record = self._found(tx, checkpoint_id)
+            if not needs_attempt(record) or not self._regions.make_way(tx, checkpoint_id):
+                return record
+            record = self._found(tx, checkpoint_id)
+            if record.status is Status.IN_PROGRESS:  # a dead region may just have taken it with it
+                require_same_plan(record, self.graph.plan)
+                attempt = tx.begin_attempt(checkpoint_id)
+                latest, restored = restore_latest(tx, self.graph, self.config)
+                if attempt > 1 and latest is not None:  # a restart, to Flink
+                    tx.record_restore(latest.checkpoint_id, self._clock.now())
+                return plan_attempt(record, tx.subtasks(checkpoint_id), restored)
+        raise ended_error(record)
 
     def record_acknowledgements(
         self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement]
@@ -142,7 +156,7 @@ class CheckpointCoordinator:
             if successes and tx.record_acknowledgements(checkpoint_id, successes, now) == 0:
                 tx.advance(checkpoint_id, Phase.TRIGGERED, Phase.ACKNOWLEDGED, now)
             if garbage := garbage_of(checkpoint_id, acknowledgements, results):
-                tx.enqueue_deletions(garbage)
+                tx.enqueue_deletions(garbage, checkpoint_id)
         return {
             acknowledgement.subtask: result for acknowledgement, result in zip(acknowledgements, results, strict=True)
         }
@@ -239,6 +253,29 @@ class CheckpointCoordinator:
             unnotified = choose_unnotified(tx.retained())
         self._delivery.deliver(unnotified)
 
+    # -- a continuous region
+
+    def start_region(self) -> RegionStart:
+        """See `RegionControl.start`: the caller is the pipeline's region from here on, and whoever was is no more."""
+        return self._regions.start()
+
+    def begin_snapshot(self, attempt: int, checkpoint_id: int) -> SnapshotTask | None:
+        """See `RegionControl.begin_snapshot`. `restored` is empty: a region has its own state."""
+        return self._regions.begin_snapshot(attempt, checkpoint_id)
+
+    def keep_region(self, attempt: int) -> PipelineRecord:
+        """See `RegionControl.keep`. To be called well within `regions.REGION_LEASE`."""
+        return self._regions.keep(attempt)
+
+    def end_region(self, attempt: int) -> None:
+        """See `RegionControl.end`. Idempotent; what the region leaves behind is deleted."""
+        self._regions.end(attempt)
+        self.clean()
+
+    def has_live_region(self) -> bool:
+        """Whether a continuous region takes this pipeline's snapshots now."""
+        return self._regions.is_live()
+
     # -- the pipeline as a whole
 
     def suspend(self) -> PipelineRecord:
@@ -293,14 +330,6 @@ class CheckpointCoordinator:
         with self._store.transaction(self.pipeline_id) as tx:
             if self._found(tx, checkpoint_id).status is Status.IN_PROGRESS:
                 tx.add_compactions(compactions)
-
-    def _restored(self, tx: StoreTransaction) -> dict[SubtaskId, Snapshot]:
-        latest = tx.latest_completed()
-        known = {} if latest is None else tx.subtasks(latest.checkpoint_id)
-        snapshots = {key: subtask.snapshot for key, subtask in known.items()}
-        return restore_snapshots(
-            latest, snapshots, self.graph.plan, tx.compactions(), self.config.allow_non_restored_state
-        )
 
     def _expire(self, tx: StoreTransaction, record: CheckpointRecord) -> None:
         message = (

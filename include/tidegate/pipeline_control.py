@@ -66,6 +66,7 @@ class PipelineControl:
 
     def _give_up_state(self, tx: StoreTransaction, now: datetime) -> None:
         _give_up_all(tx, FailureReason.COORDINATOR_SHUTDOWN, now)
+        tx.end_region(tx.region().attempt, now)  # nobody else will: there is no other region to come
         keep = self._config.retention is CheckpointRetention.RETAIN_ON_CANCELLATION
         if not keep and (runs := tx.compactions()):
             tx.remove_compactions([run.handle.path for run in runs])

@@ -29,6 +29,7 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
+from tidegate.protocol.regions import RegionRecord
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.protocol.statistics import Statistics
 
@@ -78,6 +79,8 @@ class StoreTransaction(Protocol):
         """How many checkpoints are SUBSUMED, and so wait for their files to be deleted."""
         ...
 
+    def region(self) -> RegionRecord: ...
+
     # -- writes
     def move_pipeline(
         self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None
@@ -90,6 +93,22 @@ class StoreTransaction(Protocol):
         ...
 
     def remove_requests(self, request_ids: Sequence[str]) -> None: ...
+    def begin_region(self, at: datetime) -> int:
+        """Register the next attempt of a region, seen now, and return it; an older one is overtaken."""
+        ...
+
+    def touch_region(self, attempt: int, at: datetime) -> bool:
+        """Record a sign of life. False if another attempt has taken over or it was ended."""
+        ...
+
+    def end_region(self, attempt: int, at: datetime) -> bool:
+        """False if another attempt has taken over or it was ended before."""
+        ...
+
+    def record_restore(self, checkpoint_id: int, at: datetime) -> None:
+        """Count that somebody went on from this completed checkpoint after a failure or as a new region."""
+        ...
+
     def next_checkpoint_id(self) -> int:
         """Strictly increasing per pipeline, starting at 1, never given twice even if this transaction rolls back is
         not required: an id counts only once its checkpoint is recorded."""
@@ -124,7 +143,8 @@ class StoreTransaction(Protocol):
         ...
 
     def fail(self, checkpoint_id: int, reason: FailureReason, message: str, at: datetime) -> bool:
-        """IN_PROGRESS -> FAILED, and enqueue for deletion what only this checkpoint refers to (see `release`)."""
+        """IN_PROGRESS -> FAILED, and enqueue for deletion what only this checkpoint refers to (see `subsume`), as given
+        up by it."""
         ...
 
     def subsume(self, checkpoint_ids: Sequence[int]) -> None:
@@ -144,9 +164,17 @@ class StoreTransaction(Protocol):
         ...
 
     # -- garbage
-    def enqueue_deletions(self, deletions: Sequence[Deletion]) -> None: ...
+    def enqueue_deletions(self, deletions: Sequence[Deletion], given_up_by: int | None = None) -> None:
+        """Queue files, in the order given; one that is in the queue stays as it is. `given_up_by` is the checkpoint whose
+        reports named them and did not count: see `pending_deletions`."""
+        ...
+
     def pending_deletions(self, limit: int) -> list[Deletion]:
-        """Oldest first; none that something live refers to."""
+        """Oldest first; none that something live refers to, and none that the region which runs may still refer to.
+
+        Those are files below its directory that a checkpoint has given up (by failing, or see `enqueue_deletions`) while
+        no checkpoint with a higher id has completed.
+        """
         ...
 
     def remove_deletions(self, deletions: Sequence[Deletion]) -> None: ...
@@ -164,6 +192,14 @@ class StoreTransaction(Protocol):
         """(owner, path) of everything live that this checkpoint created, its metadata included."""
         ...
 
+    def live_below(self, directory: str) -> set[Deletion]:
+        """Everything live on checkpoint storage below a directory."""
+        ...
+
+    def mark_regions_swept(self, attempt: int) -> None:
+        """Nothing of this attempt of a region, or an older one, need be looked for any more."""
+        ...
+
 
 class CheckpointStore(Protocol):
     """Durable record of checkpoints. After `transaction` exits normally, everything in it is durable; after it raises,
@@ -177,6 +213,7 @@ class CheckpointStore(Protocol):
         """None for one that never was asked for anything."""
         ...
 
+    def region(self, pipeline_id: str) -> RegionRecord: ...
     def checkpoint(self, pipeline_id: str, checkpoint_id: int) -> CheckpointRecord | None: ...
     def history(self, pipeline_id: str, limit: int) -> list[CheckpointRecord]:
         """Newest first."""

@@ -12,8 +12,8 @@ from tidegate.protocol.statistics import PERCENTILE_WINDOW, Counts, Summary, cou
 
 def test_what_was_subsumed_or_discarded_has_completed():
     by_status = {Status.IN_PROGRESS: 1, Status.COMPLETED: 2, Status.SUBSUMED: 3, Status.DISCARDED: 4, Status.FAILED: 5}
-    assert count_checkpoints(by_status) == Counts(total=15, in_progress=1, completed=9, failed=5)
-    assert count_checkpoints({}) == Counts(0, 0, 0, 0)
+    assert count_checkpoints(by_status, 6) == Counts(restored=6, total=15, in_progress=1, completed=9, failed=5)
+    assert count_checkpoints({}) == Counts(0, 0, 0, 0, 0)
 
 
 def test_without_a_completed_checkpoint_every_figure_is_unset():

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from tidegate.protocol.lifecycle import Status
@@ -18,6 +19,7 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
+from tidegate.protocol.regions import RegionRecord
 
 
 @dataclass(slots=True)
@@ -29,10 +31,12 @@ class PipelineState:
     subtasks: dict[int, dict[SubtaskId, SubtaskRecord]] = field(default_factory=dict)
     verdicts: dict[int, list[Verdict]] = field(default_factory=dict)
     compactions: dict[str, CompactedRun] = field(default_factory=dict)
-    deletions: dict[Deletion, None] = field(default_factory=dict)
+    deletions: dict[Deletion, int | None] = field(default_factory=dict)  # and the checkpoint that gave it up
     swept: frozenset[int] = frozenset()
     pipeline: PipelineRecord | None = None
     requests: dict[str, CheckpointRequest] = field(default_factory=dict)
+    region: RegionRecord = field(default_factory=RegionRecord)
+    restores: tuple[tuple[int, datetime], ...] = ()  # each checkpoint gone on from, and when
 
     def copy(self) -> "PipelineState":
         return PipelineState(
@@ -45,6 +49,8 @@ class PipelineState:
             self.swept,
             self.pipeline,
             dict(self.requests),
+            self.region,
+            self.restores,
         )
 
     def handles(self, checkpoint_id: int) -> Iterator[tuple[Deletion, StateHandle]]:

@@ -30,7 +30,8 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.statistics import Measurement, Statistics
+from tidegate.protocol.regions import RegionRecord, begun, directory_in_use, ended, is_current
+from tidegate.protocol.statistics import LatestRestore, Measurement, Statistics
 
 LOCK_TIMEOUT = 60.0  # seconds, as in `tidegate.postgres.engine`
 
@@ -84,6 +85,9 @@ class MemoryTransaction:
     def cleaning(self) -> int:
         return sum(c.status is Status.SUBSUMED for c in self._in_order())
 
+    def region(self) -> RegionRecord:
+        return self.state.region
+
     # -- writes
 
     def move_pipeline(
@@ -103,6 +107,24 @@ class MemoryTransaction:
     def remove_requests(self, request_ids: Sequence[str]) -> None:
         for request_id in request_ids:
             self.state.requests.pop(request_id, None)
+
+    def begin_region(self, at: datetime) -> int:
+        self.state.region = begun(self.state.region, at)
+        return self.state.region.attempt
+
+    def touch_region(self, attempt: int, at: datetime) -> bool:
+        if current := is_current(self.state.region, attempt):
+            self.state.region = replace(self.state.region, seen_at=at)
+        return current
+
+    def end_region(self, attempt: int, at: datetime) -> bool:
+        if current := is_current(self.state.region, attempt):
+            self.state.region = ended(self.state.region, at)
+        return current
+
+    def record_restore(self, checkpoint_id: int, at: datetime) -> None:
+        self._require(1 <= checkpoint_id <= self.state.last_checkpoint_id, "a checkpoint to come is restored")
+        self.state.restores = (*self.state.restores, (checkpoint_id, at))
 
     def next_checkpoint_id(self) -> int:
         self._next += 1
@@ -198,7 +220,7 @@ class MemoryTransaction:
             return False
         failed = (Status.FAILED, checkpoint.phase)
         self._move(checkpoint, failed, failed_at=at, failure_reason=reason, failure_message=message)
-        self._release({checkpoint_id})
+        self._release({checkpoint_id}, given_up_by=checkpoint_id)
         return True
 
     def subsume(self, checkpoint_ids: Sequence[int]) -> None:
@@ -228,16 +250,24 @@ class MemoryTransaction:
 
     # -- garbage
 
-    def enqueue_deletions(self, deletions: Sequence[Deletion]) -> None:
+    def enqueue_deletions(self, deletions: Sequence[Deletion], given_up_by: int | None = None) -> None:
+        self._require(given_up_by is None or given_up_by >= 1, "no checkpoint has that id")
         for deletion in deletions:
             self._confined(deletion.path)
             known = deletion.owner == "storage" or (deletion.owner.startswith("sink:") and deletion.owner != "sink:")
             self._require(known, "nobody owns the file")
-        self._enqueue(deletions)
+        self._enqueue(deletions, given_up_by)
 
     def pending_deletions(self, limit: int) -> list[Deletion]:
         live = {file for _, _, file in self.state.live()}
-        return [deletion for deletion in self.state.deletions if deletion not in live][:limit]
+        free = [deletion for deletion, by in self.state.deletions.items() if not self._may_be_wanted(deletion, by)]
+        return [deletion for deletion in free if deletion not in live][:limit]
+
+    def _may_be_wanted(self, deletion: Deletion, given_up_by: int | None) -> bool:
+        in_use, latest = directory_in_use(self.pipeline_id, self.state.region), self.latest_completed()
+        if given_up_by is None or in_use is None or deletion.owner != "storage":
+            return False
+        return deletion.path.startswith(in_use + "/") and (latest is None or given_up_by >= latest.checkpoint_id)
 
     def remove_deletions(self, deletions: Sequence[Deletion]) -> None:
         for deletion in deletions:
@@ -263,6 +293,14 @@ class MemoryTransaction:
     def live_paths(self, checkpoint_id: int) -> set[Deletion]:
         return {file for _, creator, file in self.state.live() if creator == checkpoint_id}
 
+    def live_below(self, directory: str) -> set[Deletion]:
+        live = {file for _, _, file in self.state.live()}
+        return {file for file in live if file.owner == "storage" and file.path.startswith(directory + "/")}
+
+    def mark_regions_swept(self, attempt: int) -> None:
+        self._require(0 <= attempt <= self.state.region.attempt, "there was no such region")
+        self.state.region = replace(self.state.region, swept=attempt)
+
     # -- inside
 
     def _in_order(self) -> list[CheckpointRecord]:
@@ -279,16 +317,16 @@ class MemoryTransaction:
         moved = checkpoint.moved(status=after[0], phase=after[1], **changes)
         self.state.checkpoints[checkpoint.checkpoint_id] = moved
 
-    def _release(self, leaving: set[int]) -> None:
+    def _release(self, leaving: set[int], given_up_by: int | None = None) -> None:
         released = {file for id_ in leaving for file, _ in self.state.handles(id_)}
         paths = [self.state.checkpoints[id_].metadata_path for id_ in leaving]
         released |= {Deletion("storage", path) for path in paths if path is not None}
         live = {file for id_, _, file in self.state.live() if id_ not in leaving}
-        self._enqueue(sorted(released - live, key=lambda deletion: (deletion.owner, deletion.path)))
+        self._enqueue(sorted(released - live, key=lambda deletion: (deletion.owner, deletion.path)), given_up_by)
 
-    def _enqueue(self, deletions: Iterable[Deletion]) -> None:
+    def _enqueue(self, deletions: Iterable[Deletion], given_up_by: int | None = None) -> None:
         for deletion in deletions:
-            self.state.deletions.setdefault(deletion)
+            self.state.deletions.setdefault(deletion, given_up_by)
 
     def _stored(self, checkpoint_id: int, snapshot: Snapshot) -> Snapshot:
         for handle in snapshot.handles:
@@ -352,6 +390,9 @@ class MemoryCheckpointStore:
             MemoryTransaction(pipeline_id, self._state(pipeline_id)).pipeline() if pipeline_id in self._states else None
         )
 
+    def region(self, pipeline_id: str) -> RegionRecord:
+        return self._state(pipeline_id).region
+
     def checkpoint(self, pipeline_id: str, checkpoint_id: int) -> CheckpointRecord | None:
         return self._state(pipeline_id).checkpoints.get(checkpoint_id)
 
@@ -367,6 +408,13 @@ class MemoryCheckpointStore:
             [self._measured(record) for record in newest_first if record.completed_at],
             latest.get(Status.COMPLETED),
             latest.get(Status.FAILED),
+            len(self._state(pipeline_id).restores),
+            self._latest_restore(self._state(pipeline_id)),
+        )
+
+    def _latest_restore(self, state: PipelineState) -> LatestRestore | None:
+        return (
+            LatestRestore(state.checkpoints[state.restores[-1][0]], state.restores[-1][1]) if state.restores else None
         )
 
     def _measured(self, record: CheckpointRecord) -> Measurement:

@@ -18,7 +18,7 @@ from rich.text import Text
 from tidegate.cli.run import RunOutcome
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
-from tidegate.protocol.statistics import Statistics, count_checkpoints, summarize
+from tidegate.protocol.statistics import LatestRestore, Statistics, count_checkpoints, summarize
 
 
 def to_json(document: Any) -> str:
@@ -116,7 +116,7 @@ def statistics_document(pipeline: PipelineRecord | None, statistics: Statistics)
     known = pipeline or PipelineRecord("")
     return {
         "pipeline": {"status": known.status, "since_timestamp": _ms(known.since), "message": known.message},
-        "counts": asdict(count_checkpoints(statistics.by_status)),
+        "counts": asdict(count_checkpoints(statistics.by_status, statistics.restores)),
         "summary": {
             figure: asdict(summarize([getattr(measured, figure) for measured in statistics.measurements]))
             for figure in _FIGURES
@@ -124,7 +124,19 @@ def statistics_document(pipeline: PipelineRecord | None, statistics: Statistics)
         "latest": {
             "completed": None if completed is None else checkpoint_document(completed),
             "failed": None if failed is None else checkpoint_document(failed),
+            "restored": _restored(statistics.latest_restore),
         },
+    }
+
+
+def _restored(latest: LatestRestore | None) -> dict[str, Any] | None:
+    if latest is None:
+        return None
+    return {
+        "id": latest.checkpoint.checkpoint_id,
+        "checkpoint_type": latest.checkpoint.kind.value,
+        "restore_timestamp": _ms(latest.at),
+        "external_path": latest.checkpoint.metadata_path,
     }
 
 
@@ -137,9 +149,15 @@ def statistics_tables(document: dict[str, Any]) -> Group:
         shown = _duration if figure.endswith("duration") else _size
         order = ("min", "avg", "p50", "p90", "p95", "p99", "p999", "max")
         summary.add_row(label, *(shown(round(values[name])) for name in order))
-    latest = history_table([found for found in document["latest"].values() if found])
+    latest = history_table([found for end in ("completed", "failed") if (found := document["latest"][end])])
     latest.title = "Latest"
-    return Group(_standing(document["pipeline"]), counts, summary, latest)
+    parts: list[Any] = [_standing(document["pipeline"]), counts, summary, latest]
+    if restored := document["latest"]["restored"]:
+        parts.append(
+            f"Latest restore: {restored['checkpoint_type'].lower()} {restored['id']} at "
+            f"{_time(restored['restore_timestamp'])}, {restored['external_path']}"
+        )
+    return Group(*parts)
 
 
 def _standing(pipeline: dict[str, Any]) -> str:

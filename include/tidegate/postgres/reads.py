@@ -32,6 +32,7 @@ from tidegate.postgres.rows import (
     checkpoint_record,
     compaction_record,
     pipeline_record,
+    region_record,
     request_record,
     subtask_records,
     verdict_record,
@@ -47,7 +48,8 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.statistics import Measurement, Statistics
+from tidegate.protocol.regions import RegionRecord
+from tidegate.protocol.statistics import LatestRestore, Measurement, Statistics
 
 
 def pipeline_ids(connection: Connection) -> list[str]:
@@ -80,6 +82,11 @@ def pipeline(connection: Connection, pipeline_id: str) -> PipelineRecord | None:
     return None if known is None else pipeline_record(known)
 
 
+def region(connection: Connection, pipeline_id: str) -> RegionRecord:
+    known = connection.execute(select(pipelines).where(pipelines.c.pipeline_id == pipeline_id)).mappings().first()
+    return RegionRecord() if known is None else region_record(known)
+
+
 def requests_of(connection: Connection, pipeline_id: str) -> list[CheckpointRequest]:
     found = connection.execute(select(requests).where(requests.c.pipeline_id == pipeline_id))
     return [request_record(row) for row in found.mappings()]
@@ -106,12 +113,25 @@ def statistics(connection: Connection, pipeline_id: str) -> Statistics:
     """The statements are of moments that follow each other closely; each figure is right for its own."""
     counted = connection.execute(_BY_STATUS, {"pipeline_id": pipeline_id})
     measured = connection.execute(_MEASUREMENTS, {"pipeline_id": pipeline_id})
+    restores, latest_restore = _restores(connection, pipeline_id)
     return Statistics(
         {Status(row.status): row.number for row in counted},
         [Measurement(**row) for row in measured.mappings()],
         _latest(connection, pipeline_id, Status.COMPLETED),
         _latest(connection, pipeline_id, Status.FAILED),
+        restores,
+        latest_restore,
     )
+
+
+def _restores(connection: Connection, pipeline_id: str) -> tuple[int, LatestRestore | None]:
+    columns = (pipelines.c.restores, pipelines.c.restored_checkpoint, pipelines.c.restored_at)
+    known = connection.execute(select(*columns).where(pipelines.c.pipeline_id == pipeline_id)).first()
+    if known is None or known.restores == 0:
+        return 0, None
+    record = checkpoint(connection, pipeline_id, known.restored_checkpoint)
+    assert record is not None  # rows of checkpoints are never deleted
+    return known.restores, LatestRestore(record, known.restored_at.astimezone(UTC))
 
 
 _BY_STATUS = text("""

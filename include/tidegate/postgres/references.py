@@ -24,8 +24,8 @@ WITH released AS (
     WHERE c.pipeline_id = :pipeline_id AND c.checkpoint_id = ANY (CAST(:checkpoint_ids AS bigint[]))
       AND c.metadata_path IS NOT NULL
 )
-INSERT INTO tidegate.deletion_queue (pipeline_id, owner, path)
-SELECT :pipeline_id, owner, path FROM (
+INSERT INTO tidegate.deletion_queue (pipeline_id, owner, path, given_up_by)
+SELECT :pipeline_id, owner, path, :given_up_by FROM (
     SELECT owner, path FROM released
   EXCEPT
     SELECT owner, path FROM tidegate.live_references
@@ -50,20 +50,24 @@ ON CONFLICT DO NOTHING
 """)
 
 _ENQUEUE = text("""
-INSERT INTO tidegate.deletion_queue (pipeline_id, owner, path)
-SELECT :pipeline_id, d.owner, d.path
+INSERT INTO tidegate.deletion_queue (pipeline_id, owner, path, given_up_by)
+SELECT :pipeline_id, d.owner, d.path, :given_up_by
 FROM unnest(CAST(:owners AS text[]), CAST(:paths AS text[])) WITH ORDINALITY AS d (owner, path, place)
 ORDER BY d.place
 ON CONFLICT DO NOTHING
 """)
 
+# What checkpoints have given up the region that runs may still refer to, until a later one completes without it.
 _PENDING = text("""
 SELECT q.owner, q.path
 FROM tidegate.deletion_queue q JOIN (
     SELECT owner, path FROM tidegate.deletion_queue WHERE pipeline_id = :pipeline_id
   EXCEPT
     SELECT owner, path FROM tidegate.live_references WHERE pipeline_id = :pipeline_id) garbage USING (owner, path)
-WHERE q.pipeline_id = :pipeline_id
+WHERE q.pipeline_id = :pipeline_id AND NOT coalesce(
+    q.owner = 'storage' AND starts_with(q.path, :in_use || '/') AND q.given_up_by >= (
+        SELECT coalesce(max(c.checkpoint_id), 0) FROM tidegate.checkpoints c
+        WHERE c.pipeline_id = :pipeline_id AND c.status = 'COMPLETED'), false)
 ORDER BY q.position
 LIMIT :limit
 """)
@@ -98,10 +102,18 @@ SELECT DISTINCT owner, path FROM tidegate.live_references
 WHERE pipeline_id = :pipeline_id AND created_by = :checkpoint_id
 """)
 
+_LIVE_BELOW = text("""
+SELECT DISTINCT owner, path FROM tidegate.live_references
+WHERE pipeline_id = :pipeline_id AND owner = 'storage' AND starts_with(path, :directory || '/')
+""")
 
-def release(connection: Connection, pipeline_id: str, checkpoint_ids: Sequence[int]) -> None:
+
+def release(
+    connection: Connection, pipeline_id: str, checkpoint_ids: Sequence[int], given_up_by: int | None = None
+) -> None:
     """Enqueue what checkpoints that have just ended refer to and nothing live does."""
-    connection.execute(_RELEASE, {"pipeline_id": pipeline_id, "checkpoint_ids": list(checkpoint_ids)})
+    ended = {"pipeline_id": pipeline_id, "checkpoint_ids": list(checkpoint_ids), "given_up_by": given_up_by}
+    connection.execute(_RELEASE, ended)
 
 
 def forget_compactions(connection: Connection, pipeline_id: str, paths: Sequence[str]) -> None:
@@ -112,12 +124,13 @@ def forget_compactions(connection: Connection, pipeline_id: str, paths: Sequence
         connection.execute(_RELEASE_PATHS, {"pipeline_id": pipeline_id, "paths": removed})
 
 
-def enqueue(connection: Connection, pipeline_id: str, deletions: Sequence[Deletion]) -> None:
-    connection.execute(_ENQUEUE, _named(pipeline_id, deletions))
+def enqueue(connection: Connection, pipeline_id: str, deletions: Sequence[Deletion], given_up_by: int | None) -> None:
+    connection.execute(_ENQUEUE, {**_named(pipeline_id, deletions), "given_up_by": given_up_by})
 
 
-def pending(connection: Connection, pipeline_id: str, limit: int) -> list[Deletion]:
-    rows = connection.execute(_PENDING, {"pipeline_id": pipeline_id, "limit": limit})
+def pending(connection: Connection, pipeline_id: str, limit: int, in_use: str | None) -> list[Deletion]:
+    """`in_use` is the directory of the region that runs."""
+    rows = connection.execute(_PENDING, {"pipeline_id": pipeline_id, "limit": limit, "in_use": in_use})
     return [Deletion(owner, path) for owner, path in rows]
 
 
@@ -133,6 +146,11 @@ def discard_subsumed(connection: Connection, pipeline_id: str) -> int:
 def live_paths(connection: Connection, pipeline_id: str, checkpoint_id: int) -> set[Deletion]:
     named = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id}
     return {Deletion(owner, path) for owner, path in connection.execute(_LIVE_OF_CREATOR, named)}
+
+
+def live_below(connection: Connection, pipeline_id: str, directory: str) -> set[Deletion]:
+    named = {"pipeline_id": pipeline_id, "directory": directory}
+    return {Deletion(owner, path) for owner, path in connection.execute(_LIVE_BELOW, named)}
 
 
 def _named(pipeline_id: str, deletions: Sequence[Deletion]) -> dict[str, object]:

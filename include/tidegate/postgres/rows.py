@@ -27,6 +27,7 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
+from tidegate.protocol.regions import RegionRecord
 
 
 def checkpoint_values(record: CheckpointRecord) -> dict[str, Any]:
@@ -67,6 +68,21 @@ _CHECKPOINT_TIMES = (
 def pipeline_record(row: RowMapping) -> PipelineRecord:
     return PipelineRecord(
         row["pipeline_id"], PipelineStatus(row["status"]), _utc(row["since"]), row["message"], row["forgiven_until"]
+    )
+
+
+def region_values(region: RegionRecord) -> dict[str, Any]:
+    """The columns of a pipeline's row that are about its region."""
+    return {f"region_{name}": getattr(region, name) for name in region.__slots__}
+
+
+def region_record(row: RowMapping) -> RegionRecord:
+    return RegionRecord(
+        row["region_attempt"],
+        _utc(row["region_started_at"]),
+        _utc(row["region_seen_at"]),
+        _utc(row["region_ended_at"]),
+        row["region_swept"],
     )
 
 

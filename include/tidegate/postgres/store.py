@@ -15,10 +15,11 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from tidegate.postgres import reads
 from tidegate.postgres.listening import ChangeListener
 from tidegate.postgres.outcomes import explain, explain_commit, is_disconnect
-from tidegate.postgres.rows import pipeline_record
+from tidegate.postgres.rows import pipeline_record, region_record
 from tidegate.postgres.transaction import PostgresTransaction
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.regions import RegionRecord
 from tidegate.protocol.statistics import Statistics
 
 # Two statements, one round trip. The row is the lock that serialises all transactions on the pipeline.
@@ -50,7 +51,9 @@ class PostgresCheckpointStore:
         try:
             try:
                 row = connection.execute(_LOCK_PIPELINE, {"pipeline_id": pipeline_id}).mappings().one()
-                transaction = PostgresTransaction(connection, pipeline_record(row), row["last_checkpoint_id"])
+                transaction = PostgresTransaction(
+                    connection, pipeline_record(row), row["last_checkpoint_id"], region_record(row)
+                )
                 yield transaction
                 if transaction.wrote:
                     connection.execute(_NOTIFY, {"pipeline_id": pipeline_id})
@@ -73,6 +76,9 @@ class PostgresCheckpointStore:
 
     def pipeline(self, pipeline_id: str) -> PipelineRecord | None:
         return self._read("reading a pipeline", lambda c: reads.pipeline(c, pipeline_id))
+
+    def region(self, pipeline_id: str) -> RegionRecord:
+        return self._read("reading the region", lambda c: reads.region(c, pipeline_id))
 
     def checkpoint(self, pipeline_id: str, checkpoint_id: int) -> CheckpointRecord | None:
         return self._read("reading a checkpoint", lambda c: reads.checkpoint(c, pipeline_id, checkpoint_id))

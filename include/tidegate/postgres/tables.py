@@ -72,10 +72,31 @@ pipelines = Table(
     Column("since", _TIMESTAMP),
     Column("message", Text),
     Column("forgiven_until", BigInteger, nullable=False, server_default=text("0")),
+    # The newest region, see `protocol.regions.RegionRecord`.
+    Column("region_attempt", Integer, nullable=False, server_default=text("0")),
+    Column("region_started_at", _TIMESTAMP),
+    Column("region_seen_at", _TIMESTAMP),
+    Column("region_ended_at", _TIMESTAMP),
+    Column("region_swept", Integer, nullable=False, server_default=text("0")),
+    # How often somebody went on from a checkpoint after a failure or as a new region, and the latest time.
+    Column("restores", Integer, nullable=False, server_default=text("0")),
+    Column("restored_checkpoint", BigInteger),
+    Column("restored_at", _TIMESTAMP),
     CheckConstraint("pipeline_id <> ''", name="pipelines_named"),
     CheckConstraint("last_checkpoint_id >= 0", name="pipelines_counter"),
     CheckConstraint(f"status IN ({_members(PipelineStatus)})", name="pipelines_status"),
     CheckConstraint("forgiven_until >= 0 AND forgiven_until <= last_checkpoint_id", name="pipelines_forgiven"),
+    CheckConstraint(
+        "region_attempt >= 0 AND (region_attempt > 0) = (region_started_at IS NOT NULL)"
+        " AND num_nonnulls(region_seen_at, region_ended_at) = least(region_attempt, 1)",
+        name="pipelines_region",
+    ),
+    CheckConstraint("region_swept >= 0 AND region_swept <= region_attempt", name="pipelines_region_swept"),
+    CheckConstraint(
+        "restores >= 0 AND num_nonnulls(restored_checkpoint, restored_at) = 2 * least(restores, 1)"
+        " AND (restored_checkpoint IS NULL OR restored_checkpoint BETWEEN 1 AND last_checkpoint_id)",
+        name="pipelines_restored",
+    ),
 )
 
 #: Requests that wait, and those dropped whose owners have not heard of it yet.
@@ -304,9 +325,11 @@ deletion_queue = Table(
     Column("position", BigInteger, Identity(always=True), nullable=False),
     Column("owner", Text, nullable=False),
     Column("path", Text, nullable=False),
+    Column("given_up_by", BigInteger),
     PrimaryKeyConstraint("pipeline_id", "owner", "path", name="deletion_queue_pkey"),
     CheckConstraint(f"owner = '{STORAGE}' OR owner ~ '^sink:.'", name="deletion_queue_owner"),
     CheckConstraint(_confined("path"), name="deletion_queue_path_confined"),
+    CheckConstraint("given_up_by >= 1", name="deletion_queue_given_up_by"),
     Index("deletion_queue_oldest", "pipeline_id", "position"),
 )
 

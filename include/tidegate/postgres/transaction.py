@@ -5,6 +5,7 @@ are `store`'s.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +14,13 @@ from sqlalchemy.dialects import postgresql
 
 from tidegate.postgres import acknowledgements as acknowledging
 from tidegate.postgres import reads, references
-from tidegate.postgres.rows import checkpoint_values, compaction_values, request_values, verdict_values
+from tidegate.postgres.rows import (
+    checkpoint_values,
+    compaction_values,
+    region_values,
+    request_values,
+    verdict_values,
+)
 from tidegate.postgres.tables import checkpoints, compactions, pipelines, requests, verdicts
 from tidegate.protocol.errors import CheckpointNotFoundError
 from tidegate.protocol.lifecycle import Phase, Status, is_legal
@@ -29,6 +36,7 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
+from tidegate.protocol.regions import RegionRecord, begun, directory_in_use, ended, is_current
 
 _ADD_SUBTASKS = text("""
 WITH counter AS (
@@ -58,11 +66,14 @@ SELECT latest.attempt + CASE WHEN EXISTS (SELECT FROM asked) THEN 1 ELSE 0 END F
 class PostgresTransaction:
     """`ports.StoreTransaction` for Postgres. `wrote` says whether anything was changed."""
 
-    def __init__(self, connection: Connection, pipeline: PipelineRecord, last_checkpoint_id: int) -> None:
+    def __init__(
+        self, connection: Connection, pipeline: PipelineRecord, last_checkpoint_id: int, region: RegionRecord
+    ) -> None:
         self._connection = connection
         self._pipeline = pipeline
         self._pipeline_id = pipeline.pipeline_id
         self._last_checkpoint_id = last_checkpoint_id
+        self._region = region
         self.wrote = False
 
     # -- facts
@@ -103,21 +114,19 @@ class PostgresTransaction:
     def cleaning(self) -> int:
         return reads.count_with_status(self._connection, self._pipeline_id, Status.SUBSUMED)
 
+    def region(self) -> RegionRecord:
+        return self._region
+
     # -- writes
 
     def move_pipeline(
         self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None
     ) -> None:
         require_move(self._pipeline, after)
-        self.wrote = True
         self._pipeline = moved(self._pipeline, after, at, message, forgiven_until)
-        values = {
-            "status": after.value,
-            "since": at,
-            "message": message,
-            "forgiven_until": self._pipeline.forgiven_until,
-        }
-        self._connection.execute(update(pipelines).where(pipelines.c.pipeline_id == self._pipeline_id).values(**values))
+        self._update_pipeline(
+            status=after.value, since=at, message=message, forgiven_until=self._pipeline.forgiven_until
+        )
 
     def put_request(self, request: CheckpointRequest) -> None:
         self.wrote = True
@@ -130,6 +139,28 @@ class PostgresTransaction:
             requests.c.pipeline_id == self._pipeline_id, requests.c.request_id.in_(request_ids)
         )
         self.wrote = self._connection.execute(removed).rowcount > 0 or self.wrote
+
+    def begin_region(self, at: datetime) -> int:
+        self._put_region(begun(self._region, at))
+        return self._region.attempt
+
+    def touch_region(self, attempt: int, at: datetime) -> bool:
+        return is_current(self._region, attempt) and self._put_region(replace(self._region, seen_at=at))
+
+    def end_region(self, attempt: int, at: datetime) -> bool:
+        return is_current(self._region, attempt) and self._put_region(ended(self._region, at))
+
+    def _put_region(self, region: RegionRecord) -> bool:
+        self._region = region
+        return self._update_pipeline(**region_values(region))
+
+    def record_restore(self, checkpoint_id: int, at: datetime) -> None:
+        self._update_pipeline(restores=pipelines.c.restores + 1, restored_checkpoint=checkpoint_id, restored_at=at)
+
+    def _update_pipeline(self, **values: Any) -> bool:
+        self.wrote = True
+        self._connection.execute(update(pipelines).where(pipelines.c.pipeline_id == self._pipeline_id).values(**values))
+        return True
 
     def next_checkpoint_id(self) -> int:
         self._last_checkpoint_id += 1
@@ -202,7 +233,7 @@ class PostgresTransaction:
         }
         if not self._move(checkpoint_id, Status.IN_PROGRESS, None, failed):
             return False
-        references.release(self._connection, self._pipeline_id, [checkpoint_id])
+        references.release(self._connection, self._pipeline_id, [checkpoint_id], given_up_by=checkpoint_id)
         return True
 
     def subsume(self, checkpoint_ids: Sequence[int]) -> None:
@@ -246,13 +277,14 @@ class PostgresTransaction:
 
     # -- garbage
 
-    def enqueue_deletions(self, deletions: Sequence[Deletion]) -> None:
+    def enqueue_deletions(self, deletions: Sequence[Deletion], given_up_by: int | None = None) -> None:
         if deletions:
             self.wrote = True
-            references.enqueue(self._connection, self._pipeline_id, deletions)
+            references.enqueue(self._connection, self._pipeline_id, deletions, given_up_by)
 
     def pending_deletions(self, limit: int) -> list[Deletion]:
-        return references.pending(self._connection, self._pipeline_id, limit)
+        in_use = directory_in_use(self._pipeline_id, self._region)
+        return references.pending(self._connection, self._pipeline_id, limit, in_use)
 
     def remove_deletions(self, deletions: Sequence[Deletion]) -> None:
         if deletions:
@@ -279,6 +311,12 @@ class PostgresTransaction:
 
     def live_paths(self, checkpoint_id: int) -> set[Deletion]:
         return references.live_paths(self._connection, self._pipeline_id, checkpoint_id)
+
+    def live_below(self, directory: str) -> set[Deletion]:
+        return references.live_below(self._connection, self._pipeline_id, directory)
+
+    def mark_regions_swept(self, attempt: int) -> None:
+        self._put_region(replace(self._region, swept=attempt))
 
     # -- inside
 

@@ -5,6 +5,7 @@ Sizes are bytes, durations milliseconds; -1 means that there is nothing to speak
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.records import CheckpointRecord
@@ -26,17 +27,29 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True)
+class LatestRestore:
+    """The checkpoint that a pipeline went on from after a failure, or that its region began with, and when."""
+
+    checkpoint: CheckpointRecord
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Statistics:
-    """The facts: how many checkpoints have each status, every completed one newest first, and the latest of each end."""
+    """The facts: how many checkpoints have each status, every completed one newest first, the latest of each end, and how
+    often the pipeline went on from a checkpoint."""
 
     by_status: Mapping[Status, int]
     measurements: Sequence[Measurement]
     latest_completed: CheckpointRecord | None
     latest_failed: CheckpointRecord | None
+    restores: int = 0
+    latest_restore: LatestRestore | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
+    restored: int
     total: int
     in_progress: int
     completed: int
@@ -55,9 +68,10 @@ class Summary:
     p999: float
 
 
-def count_checkpoints(by_status: Mapping[Status, int]) -> Counts:
+def count_checkpoints(by_status: Mapping[Status, int], restores: int = 0) -> Counts:
     """A checkpoint that was subsumed or discarded since has completed all the same. Performs no I/O."""
     return Counts(
+        restored=restores,
         total=sum(by_status.values()),
         in_progress=by_status.get(Status.IN_PROGRESS, 0),
         completed=sum(number for status, number in by_status.items() if status in COMMITTED),

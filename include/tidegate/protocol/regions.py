@@ -1,0 +1,125 @@
+"""A continuous region as the protocol sees it: who may act as one, whether it is alive, and which files are its own.
+
+A region writes state and positions between checkpoints, before it knows any checkpoint's id, below a directory of its
+attempt. Attempts fence: only the newest one that was not ended may begin snapshots, and only below its directory may
+files lie that no checkpoint refers to yet.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from tidegate.protocol.errors import PipelineFailedError, PipelineStatusError
+from tidegate.protocol.pipelines import ACTIVE, PipelineRecord, PipelineStatus
+from tidegate.protocol.records import Deletion, Snapshot, SubtaskId
+
+#: A region that was not seen for so long is taken for dead: others may take its place, and need not wait for it.
+REGION_LEASE = timedelta(minutes=1)
+#: How often its sign of life is written: each one wakes everybody who waits for a change of the pipeline.
+SIGN_EVERY = REGION_LEASE / 4
+
+
+@dataclass(frozen=True, slots=True)
+class RegionRecord:
+    """The newest region of a pipeline. `attempt` 0: there never was one. `seen_at` None: none runs.
+
+    `ended_at` is when it was ended, None while it runs. Of attempts up to `swept`, nothing is looked for any more.
+    """
+
+    attempt: int = 0
+    started_at: datetime | None = None
+    seen_at: datetime | None = None
+    ended_at: datetime | None = None
+    swept: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RegionStart:
+    """What a region that has just been registered begins with: the latest completed checkpoint and its snapshots, with
+    compactions applied, or None and nothing."""
+
+    attempt: int
+    checkpoint_id: int | None
+    restored: Mapping[SubtaskId, Snapshot]
+
+
+def is_live(region: RegionRecord, now: datetime) -> bool:
+    """Whether a region runs and was seen within its lease. Performs no I/O."""
+    return region.seen_at is not None and now - region.seen_at <= REGION_LEASE
+
+
+def is_current(region: RegionRecord, attempt: int) -> bool:
+    """Whether this attempt is the newest and was not ended, alive or not. Performs no I/O."""
+    return region.seen_at is not None and region.attempt == attempt
+
+
+def begun(region: RegionRecord, at: datetime) -> RegionRecord:
+    """The next attempt, whatever became of the one before. Performs no I/O."""
+    return RegionRecord(region.attempt + 1, at, at, None, region.swept)
+
+
+def ended(region: RegionRecord, at: datetime) -> RegionRecord:
+    """The same attempt, which may do nothing any more. Performs no I/O."""
+    return replace(region, seen_at=None, ended_at=at)
+
+
+def needs_sign(region: RegionRecord, now: datetime) -> bool:
+    """Whether it is time to write a sign of life. Performs no I/O."""
+    return region.seen_at is None or now - region.seen_at >= SIGN_EVERY
+
+
+def require_startable(pipeline: PipelineRecord) -> None:
+    """Only a running pipeline, or one that nobody ever asked for anything, may have a region. Performs no I/O.
+
+    Raises `PipelineFailedError`, `PipelineStatusError`.
+    """
+    if pipeline.status in ACTIVE:
+        return
+    resume = f"`tidegate resume {pipeline.pipeline_id}` lets it go on."
+    if pipeline.status is PipelineStatus.FAILED:
+        raise PipelineFailedError(f"{pipeline.message} {resume}")
+    since = "" if pipeline.since is None else f" since {pipeline.since:%Y-%m-%d %H:%M:%S} UTC"
+    raise PipelineStatusError(
+        f"Pipeline {pipeline.pipeline_id} is {pipeline.status}{since}, so no region of it was started. Nothing was "
+        "changed." + (f" {resume}" if pipeline.status is PipelineStatus.SUSPENDED else "")
+    )
+
+
+def shared_root(pipeline_id: str) -> str:
+    """Below it lies what regions write, relative to the checkpoint storage."""
+    return f"{pipeline_id}/shared"
+
+
+def shared_directory(pipeline_id: str, attempt: int) -> str:
+    """Where one attempt of a region writes, relative to the checkpoint storage."""
+    return f"{shared_root(pipeline_id)}/{attempt}"
+
+
+def directory_in_use(pipeline_id: str, region: RegionRecord) -> str | None:
+    """Where the region that runs may have files that no checkpoint refers to yet. Performs no I/O."""
+    return None if region.seen_at is None else shared_directory(pipeline_id, region.attempt)
+
+
+def last_ended(region: RegionRecord) -> int:
+    """The newest attempt that can add no file which counts: it was ended or overtaken. Performs no I/O."""
+    return region.attempt if region.seen_at is None else region.attempt - 1
+
+
+def left_since(region: RegionRecord) -> datetime | None:
+    """When the newest of the ended attempts ended, at the latest, as long as something of theirs is looked for; None when
+    nothing is. Performs no I/O.
+    """
+    if last_ended(region) <= region.swept:
+        return None
+    return region.started_at if region.ended_at is None else region.ended_at
+
+
+def choose_left_behind(pipeline_id: str, paths: Iterable[str], up_to: int) -> list[Deletion]:
+    """Of files below `shared_root`, those in the directories of attempts up to this one. Performs no I/O."""
+    return [Deletion("storage", path) for path in paths if 0 < _attempt_of(pipeline_id, path) <= up_to]
+
+
+def _attempt_of(pipeline_id: str, path: str) -> int:
+    """0 for a file that lies in no attempt's directory."""
+    name = path.removeprefix(f"{shared_root(pipeline_id)}/").partition("/")[0]
+    return int(name) if name.isdecimal() else 0

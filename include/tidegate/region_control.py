@@ -1,0 +1,142 @@
+"""Registers the continuous region of a pipeline, fences off older ones, and keeps the two ways to run apart.
+
+While a region is registered, nobody else begins a checkpoint: what is in progress and begun is the region's. So whoever
+ends it, itself, its successor or a scheduled attempt that finds it dead, knows what to give up.
+"""
+
+from tidegate.config import CheckpointConfig
+from tidegate.delivery import Delivery
+from tidegate.graph import Graph
+from tidegate.ports import CheckpointStore, Clock, StoreTransaction
+from tidegate.protocol.errors import SupersededAttemptError
+from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.notify import choose_unnotified
+from tidegate.protocol.pipelines import ACTIVE, PipelineRecord, PipelineStatus
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.regions import RegionStart, is_current, is_live, needs_sign, require_startable
+from tidegate.protocol.snapshot import SnapshotTask, plan_attempt, require_same_plan
+from tidegate.restoring import restore_latest
+
+
+class RegionControl:
+    """The region of one pipeline. `start` makes a new attempt each time; everything else may be repeated."""
+
+    def __init__(
+        self, graph: Graph, config: CheckpointConfig, store: CheckpointStore, delivery: Delivery, clock: Clock
+    ) -> None:
+        self._graph = graph
+        self._pipeline_id = graph.pipeline.name
+        self._config = config
+        self._store = store
+        self._delivery = delivery
+        self._clock = clock
+
+    def start(self) -> RegionStart:
+        """Take over from whoever was the region, dead or alive. Everything in progress is given up, savepoints included
+        (protocol.md section 7); what completed is made visible first.
+
+        Raises `PipelineStatusError`, `PipelineFailedError`, `StateSchemaError`, and what sinks raise.
+        """
+        while True:
+            with self._store.transaction(self._pipeline_id) as tx:
+                require_startable(tx.pipeline())
+                unnotified = choose_unnotified(tx.retained())
+                if not unnotified:
+                    return self._start(tx)
+            self._delivery.deliver(unnotified)
+
+    def _start(self, tx: StoreTransaction) -> RegionStart:
+        now = self._clock.now()
+        if tx.pipeline().status is PipelineStatus.CREATED:
+            tx.move_pipeline(PipelineStatus.RUNNING, now)
+        for record in tx.in_progress():
+            self._give_up(tx, record, "A region of the pipeline was started")
+        attempt = tx.begin_region(now)
+        latest, restored = restore_latest(tx, self._graph, self._config)
+        if latest is None:
+            return RegionStart(attempt, None, restored)
+        tx.record_restore(latest.checkpoint_id, now)
+        return RegionStart(attempt, latest.checkpoint_id, restored)
+
+    def begin_snapshot(self, attempt: int, checkpoint_id: int) -> SnapshotTask | None:
+        """The task of the region's next attempt at a checkpoint; None if that has all its snapshots or has ended.
+
+        Raises `SupersededAttemptError`, `PipelineDefinitionError`.
+        """
+        with self._store.transaction(self._pipeline_id) as tx:
+            if not is_current(tx.region(), attempt):
+                raise self._superseded(attempt)
+            record = tx.checkpoint(checkpoint_id)
+            if record is None or (record.status, record.phase) != (Status.IN_PROGRESS, Phase.TRIGGERED):
+                return None
+            require_same_plan(record, self._graph.plan)
+            tx.begin_attempt(checkpoint_id)
+            return plan_attempt(record, tx.subtasks(checkpoint_id), {})
+
+    def keep(self, attempt: int) -> PipelineRecord:
+        """Say that the region is alive. One that finds its pipeline no longer running is to stop.
+
+        Raises `SupersededAttemptError`.
+        """
+        with self._store.transaction(self._pipeline_id) as tx:
+            now, pipeline, region = self._clock.now(), tx.pipeline(), tx.region()
+            if pipeline.status not in ACTIVE:  # which may have ended the region; that is no news beside this
+                return pipeline
+            if not is_current(region, attempt):
+                raise self._superseded(attempt)
+            if needs_sign(region, now):
+                tx.touch_region(attempt, now)
+            return pipeline
+
+    def end(self, attempt: int) -> None:
+        """The region stops. What still waits for its snapshots is given up; what has all of them goes on without it."""
+        with self._store.transaction(self._pipeline_id) as tx:
+            if tx.end_region(attempt, self._clock.now()):
+                for record in tx.in_progress():
+                    if record.phase is Phase.TRIGGERED:
+                        self._give_up(tx, record, "The continuous region ended")
+
+    # -- the scheduled way, beside a region
+
+    def is_live(self) -> bool:
+        """Whether a region runs, which then takes the pipeline's snapshots."""
+        return is_live(self._store.region(self._pipeline_id), self._clock.now())
+
+    def make_way(self, tx: StoreTransaction, checkpoint_id: int) -> bool:
+        """Whether a scheduled attempt may begin this checkpoint: not while a region lives. One that is dead is ended, so
+        that it can begin nothing should it come back, and with it everything in progress but this checkpoint, and
+        this one too if the region had begun it: its cut is not one that somebody else can go on with.
+        """
+        region, now = tx.region(), self._clock.now()
+        if region.seen_at is None:
+            return True
+        if is_live(region, now):
+            return False
+        tx.end_region(region.attempt, now)
+        for record in tx.in_progress():
+            if record.checkpoint_id != checkpoint_id or _is_begun(tx, record):
+                self._give_up(tx, record, f"The continuous region was last seen at {region.seen_at:%H:%M:%S} UTC")
+        return True
+
+    # -- inside
+
+    def _give_up(self, tx: StoreTransaction, record: CheckpointRecord, what: str) -> None:
+        """Not a failure that counts (protocol.md section 8), so it cannot fail the pipeline."""
+        message = (
+            f"{what} while checkpoint {record.checkpoint_id} was in progress ({record.num_acknowledged} of "
+            f"{record.num_subtasks} subtasks had acknowledged). Committed data and the latest completed checkpoint are "
+            "untouched, and the next checkpoint takes the same data."
+        )
+        tx.fail(record.checkpoint_id, FailureReason.JOB_FAILOVER_REGION, message, self._clock.now())
+
+    def _superseded(self, attempt: int) -> SupersededAttemptError:
+        return SupersededAttemptError(
+            f"Region attempt {attempt} of pipeline {self._pipeline_id} was ended or overtaken by another: it was not seen "
+            "for too long, or somebody started a new one. Nothing it does counts any more. Committed data and the latest "
+            "completed checkpoint are untouched. Stop this process; a new region starts from that checkpoint."
+        )
+
+
+def _is_begun(tx: StoreTransaction, record: CheckpointRecord) -> bool:
+    return any(subtask.attempt > 0 for subtask in tx.subtasks(record.checkpoint_id).values())

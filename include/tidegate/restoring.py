@@ -1,0 +1,24 @@
+"""Reads what a pipeline goes on from: the snapshots of its latest completed checkpoint, compactions applied.
+
+What each subtask makes of them is decided in `protocol.restore`.
+"""
+
+from tidegate.config import CheckpointConfig
+from tidegate.graph import Graph
+from tidegate.ports import StoreTransaction
+from tidegate.protocol.records import CheckpointRecord, Snapshot, SubtaskId
+from tidegate.protocol.restore import restore_snapshots
+
+
+def restore_latest(
+    tx: StoreTransaction, graph: Graph, config: CheckpointConfig
+) -> tuple[CheckpointRecord | None, dict[SubtaskId, Snapshot]]:
+    """The latest completed checkpoint and what each subtask starts from; None and nothing where there is none.
+
+    Raises `StateSchemaError`.
+    """
+    latest = tx.latest_completed()
+    known = {} if latest is None else tx.subtasks(latest.checkpoint_id)
+    snapshots = {key: subtask.snapshot for key, subtask in known.items()}
+    restored = restore_snapshots(latest, snapshots, graph.plan, tx.compactions(), config.allow_non_restored_state)
+    return latest, restored
