@@ -14,6 +14,7 @@ from typing import Any
 _PUBLIC = {
     "Pipeline": "tidegate.pipeline",
     "CheckpointConfig": "tidegate.config",
+    "CheckpointingMode": "tidegate.config",
     "count": "tidegate.aggregates",
     "sum_": "tidegate.aggregates",
     "min_": "tidegate.aggregates",

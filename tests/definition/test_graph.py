@@ -5,7 +5,7 @@ import re
 import pytest
 from worlds import MemorySink, SplitSource
 
-from tidegate import CheckpointConfig, Pipeline, count, expect, max_, suite, sum_
+from tidegate import Pipeline, count, expect, max_, suite, sum_
 from tidegate.graph import compile_graph
 from tidegate.pipeline import KeyedVertex, SinkVertex, Stream
 from tidegate.ports import SinkInput
@@ -187,24 +187,3 @@ def test_parallelism_must_fit_the_number_of_key_groups(parallelism, max_parallel
 def test_an_empty_suite_is_refused():
     with pytest.raises(PipelineDefinitionError, match="would pass anything"):
         suite("s")
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"timeout": "soon"}, "'soon' is not a duration"),
-        ({"timeout": "5 ms"}, "at least 10 ms"),
-        ({"timeout": "10 min or so"}, "is not a duration"),
-        ({"max_concurrent": 2}, "must be 1"),
-    ],
-)
-def test_a_wrong_option_says_what_is_accepted(options, words):
-    with pytest.raises(PipelineDefinitionError, match=words):
-        CheckpointConfig(**options)
-
-
-def test_options_are_normalised_as_flink_does():
-    config = CheckpointConfig(timeout="1 h 30 min", min_pause="400 d", retained=-3)
-    assert config.timeout.total_seconds() == 5400
-    assert config.min_pause.days == 365
-    assert config.retained == 1

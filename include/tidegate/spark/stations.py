@@ -12,7 +12,7 @@ from hashlib import sha256
 from tidegate.graph import Graph, inputs_of
 from tidegate.pipeline import KeyedVertex, SinkVertex
 from tidegate.ports import SinkInput
-from tidegate.protocol.barrier_options import GateOptions, make_handler
+from tidegate.protocol.barrier_options import make_handler
 from tidegate.protocol.records import (
     Acknowledgement,
     HandleKind,
@@ -51,6 +51,7 @@ class Station:
 def build_stations(graph: Graph) -> list[Station]:
     """One station per keyed operator and per sink that follows no operator directly; upstream before downstream."""
     stations = []
+    options = graph.pipeline.checkpoints.gate_options()
     vertices: list[KeyedVertex | SinkVertex] = [
         *graph.keyed,
         *(sink for sink in graph.sinks if not is_fused(graph, sink)),
@@ -59,7 +60,7 @@ def build_stations(graph: Graph) -> list[Station]:
         fused = tuple(s for s in graph.sinks if s.input.origin == vertex.name and is_fused(graph, s))
         fused = fused if isinstance(vertex, KeyedVertex) else ()
         channels = _channels(graph, vertex)
-        stations.append(Station(vertex, fused, InputGate(channels, make_handler(GateOptions(), len(channels)))))
+        stations.append(Station(vertex, fused, InputGate(channels, make_handler(options, len(channels)))))
     return stations
 
 
