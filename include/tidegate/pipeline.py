@@ -11,7 +11,7 @@ from typing import Any
 from tidegate.aggregates import Aggregate
 from tidegate.config import CheckpointConfig
 from tidegate.expectations import ExpectationSuite
-from tidegate.ports import Sink, Source
+from tidegate.ports import Segment, Sink, Source
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.keygroups import MAX_PARALLELISM_LIMIT
 
@@ -62,6 +62,11 @@ class SourceVertex:
     @property
     def operator_id(self) -> str:
         return self.name
+
+    def is_behind(self, split: int, polled: Segment | None) -> bool:
+        """Whether more has arrived than a poll took. A source that cannot say is never behind."""
+        asked: Callable[[int, Segment | None], bool] | None = getattr(self.source, "is_behind", None)
+        return asked is not None and asked(split, polled)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -233,7 +233,11 @@ class SourceContext:
 
 
 class Source(Protocol):
-    """A replayable input. It keeps nothing in memory between calls: its position is in the snapshots."""
+    """A replayable input. It keeps nothing in memory between calls: its position is in the snapshots.
+
+    It may have more: `quarantine`, a `Sink` for malformed rows, and `is_behind(split, segment) -> bool`, whether more has
+    arrived than the poll that gave this segment took.
+    """
 
     schema: str  # Spark DDL of the rows
 

@@ -7,7 +7,7 @@ from worlds import MemorySink, SplitSource
 
 from tidegate import Pipeline, count, expect, max_, suite, sum_
 from tidegate.graph import compile_graph
-from tidegate.pipeline import KeyedVertex, SinkVertex, Stream
+from tidegate.pipeline import KeyedVertex, SinkVertex, SourceVertex, Stream
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.records import SubtaskId
@@ -187,3 +187,7 @@ def test_parallelism_must_fit_the_number_of_key_groups(parallelism, max_parallel
 def test_an_empty_suite_is_refused():
     with pytest.raises(PipelineDefinitionError, match="would pass anything"):
         suite("s")
+
+
+def test_a_source_that_cannot_say_whether_it_is_behind_never_is():
+    assert not SourceVertex("src", SplitSource()).is_behind(0, None)
