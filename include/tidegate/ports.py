@@ -77,6 +77,10 @@ class StoreTransaction(Protocol):
         """How many checkpoints are SUBSUMED, and so wait for their files to be deleted."""
         ...
 
+    def latest_subsumed(self) -> int | None:
+        """The newest checkpoint that is SUBSUMED or DISCARDED."""
+        ...
+
     # -- writes
     def move_pipeline(
         self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None
@@ -337,6 +341,25 @@ class Region(Protocol):
     def frame(self, target: str, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
         """What a verdict's `target` is about, as a DataFrame: staged rows, state, or a check's own query over them."""
         ...
+
+
+class CheckpointListener(Protocol):
+    """Hears what became of a pipeline's checkpoints; see `Pipeline.listen`. Inherit from it to leave methods out.
+
+    Called in whichever process takes the step (in Airflow, mostly the `notify` task), so be quick. Notices may repeat,
+    and may come from another process than the last one: go by the ids. What a listener raises is logged, and that is all:
+    the checkpoint stands as it is.
+    """
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """The checkpoint completed and every sink has committed it. At least once: a crash right after is told again."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed: int | None) -> None:
+        """The checkpoint failed, whatever the cause; what it staged is garbage. Best effort: a crash right after the
+        failure is not made up for. `latest_completed` has been told as complete before."""
+
+    def notify_checkpoint_subsumed(self, checkpoint_id: int) -> None:
+        """Newer checkpoints have pushed out this one and those before it. Best effort, after the complete of a newer one."""
 
 
 class Validator(Protocol):

@@ -103,6 +103,9 @@ class PostgresTransaction:
     def cleaning(self) -> int:
         return reads.count_with_status(self._connection, self._pipeline_id, Status.SUBSUMED)
 
+    def latest_subsumed(self) -> int | None:
+        return reads.latest_subsumed(self._connection, self._pipeline_id)
+
     # -- writes
 
     def move_pipeline(
