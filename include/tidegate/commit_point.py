@@ -63,7 +63,7 @@ class CommitPoint:
             subtasks, verdicts = tx.subtasks(record.checkpoint_id), tx.verdicts(record.checkpoint_id)
         vertices = {v.operator_id: v.source.describe() for v in self._graph.sources}
         vertices |= {v.operator_id: v.sink.describe() for v in self._graph.sinks}
-        document = metadata_document(record, subtasks, verdicts, vertices, self._clock.now())
+        document = metadata_document(record, subtasks, verdicts, vertices, self._config.describe(), self._clock.now())
         path = metadata_path(self._pipeline_id, record.checkpoint_id)
         self._storage.write(path, json.dumps(document).encode())
         return path

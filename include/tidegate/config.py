@@ -1,14 +1,26 @@
 """How a pipeline's checkpoints behave: Flink's options that make sense here (protocol.md section 21)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from enum import StrEnum
+from typing import Any, TypeVar
 
 from tidegate.durations import duration
+from tidegate.protocol.barrier_options import GateOptions
 from tidegate.protocol.errors import PipelineDefinitionError
 
 MAX_MIN_PAUSE = timedelta(days=365)
-MIN_TIMEOUT = timedelta(milliseconds=10)
+MIN_TIMEOUT = MIN_INTERVAL = timedelta(milliseconds=10)
+NEVER = timedelta(0)  # as `interval_during_backlog`: no periodic checkpoints meanwhile
+
+_Option = TypeVar("_Option", bound=StrEnum)
+
+
+class CheckpointingMode(StrEnum):
+    """How often a row counts in state after a failure (protocol.md section 17)."""
+
+    EXACTLY_ONCE = "EXACTLY_ONCE"
+    AT_LEAST_ONCE = "AT_LEAST_ONCE"  # nothing is held back at a barrier, so what follows it may count twice
 
 
 class CheckpointRetention(StrEnum):
@@ -29,6 +41,12 @@ class CheckpointConfig:
     a row before the pipeline fails and waits for `tidegate resume`; None: any number, because the next DAG run is a restart
     anyway. `validation_failures_count`: whether failed expectations are among those. `allow_non_restored_state`: state and
     positions of operators that the pipeline no longer has are given up, instead of being an error.
+
+    `interval`: between the periodic checkpoints of a continuous run, None for none; a scheduled pipeline's interval is its
+    DAG's schedule. `interval_during_backlog`: the same while a source is behind, "0 s" for none meanwhile. Both are never
+    shorter than `min_pause`. `mode`: how often a row counts. `unaligned`: barriers overtake the data before them, which
+    becomes part of the checkpoint; with an `aligned_checkpoint_timeout` only where waiting takes longer than that.
+    `alignment_limit`: how many bytes may queue behind the barriers of an operator before its checkpoint is given up.
     """
 
     timeout: timedelta
@@ -39,6 +57,12 @@ class CheckpointConfig:
     tolerable_failed_checkpoints: int | None
     validation_failures_count: bool
     allow_non_restored_state: bool
+    mode: CheckpointingMode
+    interval: timedelta | None
+    interval_during_backlog: timedelta | None
+    unaligned: bool
+    aligned_checkpoint_timeout: timedelta
+    alignment_limit: int | None
 
     def __init__(
         self,
@@ -50,16 +74,26 @@ class CheckpointConfig:
         tolerable_failed_checkpoints: int | None = None,
         validation_failures_count: bool = True,
         allow_non_restored_state: bool = False,
+        mode: CheckpointingMode | str = CheckpointingMode.EXACTLY_ONCE,
+        interval: str | timedelta | None = None,
+        interval_during_backlog: str | timedelta | None = None,
+        unaligned: bool = False,
+        aligned_checkpoint_timeout: str | timedelta = "0 s",
+        alignment_limit: int | None = None,
     ) -> None:
         set_ = object.__setattr__
         set_(self, "timeout", duration(timeout))
         set_(self, "min_pause", min(duration(min_pause), MAX_MIN_PAUSE))
         set_(self, "max_concurrent", max_concurrent)
         set_(self, "retained", max(retained, 1))  # values <= 0 fall back to 1 (protocol.md section 9)
-        set_(self, "retention", _retention(retention))
+        set_(self, "retention", _one_of(CheckpointRetention, "retention", retention))
         set_(self, "tolerable_failed_checkpoints", tolerable_failed_checkpoints)
         set_(self, "validation_failures_count", validation_failures_count)
         set_(self, "allow_non_restored_state", allow_non_restored_state)
+        set_(self, "mode", _one_of(CheckpointingMode, "mode", mode))
+        set_(self, "unaligned", unaligned)
+        set_(self, "aligned_checkpoint_timeout", duration(aligned_checkpoint_timeout))
+        set_(self, "alignment_limit", alignment_limit)
         if self.timeout < MIN_TIMEOUT:
             raise PipelineDefinitionError("CheckpointConfig.timeout must be at least 10 ms.")
         if self.min_pause < timedelta(0):
@@ -71,11 +105,58 @@ class CheckpointConfig:
             )
         if tolerable_failed_checkpoints is not None and tolerable_failed_checkpoints < 0:
             raise PipelineDefinitionError("CheckpointConfig.tolerable_failed_checkpoints must be 0 or more, or None.")
+        base, during_backlog = _intervals(interval, interval_during_backlog, self.min_pause)
+        set_(self, "interval", base)
+        set_(self, "interval_during_backlog", during_backlog)
+        self.gate_options()  # raises where these contradict each other
+
+    def gate_options(self) -> GateOptions:
+        """What the pipeline's input gates and barriers go by."""
+        return GateOptions(
+            exactly_once=self.mode is CheckpointingMode.EXACTLY_ONCE,
+            unaligned=self.unaligned,
+            aligned_timeout=self.aligned_checkpoint_timeout // timedelta(milliseconds=1),
+            alignment_limit=self.alignment_limit,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """The options as they hold, as JSON for people and for the checkpoint's metadata; durations in milliseconds."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: _milliseconds(v) if isinstance(v, timedelta) else v for name, v in values.items()}
 
 
-def _retention(retention: CheckpointRetention | str) -> CheckpointRetention:
+def _intervals(
+    interval: str | timedelta | None, during_backlog: str | timedelta | None, min_pause: timedelta
+) -> tuple[timedelta | None, timedelta | None]:
+    """The periodic intervals as they hold: without a backlog, and with one."""
+    if interval is None:
+        if during_backlog is not None:
+            raise PipelineDefinitionError(
+                "CheckpointConfig.interval_during_backlog has no effect without an interval. Set interval too."
+            )
+        return None, None
+    asked = duration(interval)
+    if asked < MIN_INTERVAL:
+        raise PipelineDefinitionError("CheckpointConfig.interval must be at least 10 ms, or None for no periodic ones.")
+    base = max(asked, min_pause)
+    if during_backlog is None:
+        return base, base
+    slower = duration(during_backlog)
+    if slower != NEVER and slower < asked:
+        raise PipelineDefinitionError(
+            "CheckpointConfig.interval_during_backlog must be at least the interval, or '0 s' for no periodic "
+            "checkpoints while a source is behind."
+        )
+    return base, slower if slower == NEVER else max(slower, base)
+
+
+def _milliseconds(value: timedelta) -> int:
+    return value // timedelta(milliseconds=1)
+
+
+def _one_of(kind: type[_Option], option: str, value: str) -> _Option:
     try:
-        return CheckpointRetention(retention)
+        return kind(value)
     except ValueError:
-        known = ", ".join(CheckpointRetention)
-        raise PipelineDefinitionError(f"CheckpointConfig.retention is one of {known}, not {retention!r}.") from None
+        known = ", ".join(kind)
+        raise PipelineDefinitionError(f"CheckpointConfig.{option} is one of {known}, not {value!r}.") from None

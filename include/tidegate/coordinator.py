@@ -11,6 +11,7 @@ from tidegate.admission_desk import AdmissionDesk
 from tidegate.commit_point import CommitPoint
 from tidegate.delivery import Delivered, Delivery
 from tidegate.graph import Graph, compile_graph
+from tidegate.listeners import Listeners, watch_failures
 from tidegate.pipeline import Pipeline
 from tidegate.pipeline_control import PipelineControl
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Region, StoreTransaction, Validator
@@ -56,12 +57,13 @@ class CheckpointCoordinator:
         self.graph: Graph = compile_graph(pipeline)
         self.pipeline_id = pipeline.name
         self.config = pipeline.checkpoints
-        self._store = store
+        listeners = Listeners(pipeline.name, pipeline.listeners)
+        self._store = store = watch_failures(store, listeners)
         self._clock = clock
         self._desk = AdmissionDesk(self.graph, self.config)
         self._control = PipelineControl(self.pipeline_id, self.config, store, clock)
         self._commit_point = CommitPoint(self.graph, self.config, store, storage, clock)
-        self._delivery = Delivery(self.graph, store, clock)
+        self._delivery = Delivery(self.graph, store, clock, listeners)
         self._regions = RegionControl(self.graph, self.config, store, self._delivery, clock)
         self._sweeper = Sweeper(self.graph, store, storage, clock)
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegate.graph import Graph
-from tidegate.ports import CheckpointStore, Clock
+from tidegate.listeners import Listeners
+from tidegate.ports import CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.errors import SinkError
 from tidegate.protocol.notify import committables
 from tidegate.protocol.records import CheckpointRecord
@@ -26,18 +27,29 @@ class Delivered:
 class Delivery:
     """Commits the sinks of one pipeline. Safe to run in several processes at once: committing twice is fine."""
 
-    def __init__(self, graph: Graph, store: CheckpointStore, clock: Clock) -> None:
+    def __init__(self, graph: Graph, store: CheckpointStore, clock: Clock, listeners: Listeners) -> None:
         self._pipeline_id = graph.pipeline.name
         self._sinks = {vertex.operator_id: vertex for vertex in graph.sinks}
         self._store = store
         self._clock = clock
+        self._listeners = listeners
 
     def deliver(self, records: Sequence[CheckpointRecord]) -> None:
-        """Commit the sinks of completed checkpoints, oldest first. Raises what sinks raise, and `SinkError`."""
+        """Commit the sinks of completed checkpoints, oldest first, and tell listeners. Raises what sinks raise, and
+        `SinkError`."""
         for record in records:
             self._commit(record)
+            self._listeners.completed(record.checkpoint_id)
             with self._store.transaction(self._pipeline_id) as tx:
                 tx.mark_notified(record.checkpoint_id, self._clock.now())
+                subsumed = self._pushed_out(tx, record)
+            if subsumed is not None:
+                self._listeners.subsumed(subsumed)
+
+    def _pushed_out(self, tx: StoreTransaction, record: CheckpointRecord) -> int | None:
+        """What to tell after a completion: only after the latest, as an older one has not pushed out what is gone by now."""
+        latest = tx.latest_completed() if self._listeners else None
+        return tx.latest_subsumed() if latest is not None and latest.checkpoint_id == record.checkpoint_id else None
 
     def delivered(self, checkpoint_id: int) -> list[Delivered]:
         """What each sink has of a checkpoint."""

@@ -11,7 +11,8 @@ from typing import Any
 from tidegate.aggregates import Aggregate
 from tidegate.config import CheckpointConfig
 from tidegate.expectations import ExpectationSuite
-from tidegate.ports import Sink, Source
+from tidegate.listeners import InOrder
+from tidegate.ports import CheckpointListener, Segment, Sink, Source
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.keygroups import MAX_PARALLELISM_LIMIT
 
@@ -62,6 +63,11 @@ class SourceVertex:
     @property
     def operator_id(self) -> str:
         return self.name
+
+    def is_behind(self, split: int, polled: Segment | None) -> bool:
+        """Whether more has arrived than a poll took. A source that cannot say is never behind."""
+        asked: Callable[[int, Segment | None], bool] | None = getattr(self.source, "is_behind", None)
+        return asked is not None and asked(split, polled)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,6 +137,7 @@ class Pipeline:
         self.max_parallelism = max_parallelism
         self.checkpoints = checkpoints or CheckpointConfig()
         self.vertices: list[Vertex] = []
+        self.listeners: list[InOrder] = []
 
     def add(self, vertex: Vertex) -> Stream:
         """Add a vertex and return the stream that leaves it. The other methods are the convenient way."""
@@ -167,6 +174,10 @@ class Pipeline:
             return self.add(vertex)
 
         return decorate
+
+    def listen(self, listener: CheckpointListener) -> None:
+        """Tell a listener when checkpoints complete (after their sinks committed), fail and are subsumed."""
+        self.listeners.append(InOrder(listener))
 
     def check(
         self, name: str, *, sinks: Sequence[str], expect: ExpectationSuite

@@ -11,7 +11,6 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
-from tidegate.protocol.barriers import BarrierOptions
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.lifecycle import Phase
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
@@ -80,6 +79,9 @@ class StoreTransaction(Protocol):
         ...
 
     def region(self) -> RegionRecord: ...
+    def latest_subsumed(self) -> int | None:
+        """The newest checkpoint that is SUBSUMED or DISCARDED."""
+        ...
 
     # -- writes
     def move_pipeline(
@@ -271,7 +273,11 @@ class SourceContext:
 
 
 class Source(Protocol):
-    """A replayable input. It keeps nothing in memory between calls: its position is in the snapshots."""
+    """A replayable input. It keeps nothing in memory between calls: its position is in the snapshots.
+
+    It may have more: `quarantine`, a `Sink` for malformed rows, and `is_behind(split, segment) -> bool`, whether more has
+    arrived than the poll that gave this segment took.
+    """
 
     schema: str  # Spark DDL of the rows
 
@@ -402,8 +408,8 @@ class ContinuousRegion(Protocol):
         """Take in what has arrived, within limits, and process it."""
         ...
 
-    def begin(self, task: SnapshotTask, options: BarrierOptions, last: bool) -> None:
-        """Put the barrier of a checkpoint at the sources' positions. `last`: a savepoint to stop with."""
+    def begin(self, task: SnapshotTask) -> None:
+        """Put the barrier of a checkpoint at the sources' positions. The one before it must have ended."""
         ...
 
     def completed(self, checkpoint_id: int) -> None:
@@ -413,6 +419,25 @@ class ContinuousRegion(Protocol):
     def aborted(self, checkpoint_id: int, latest_completed: int) -> None:
         """The checkpoint that was begun last was given up; `latest_completed` is -1 if there is none."""
         ...
+
+
+class CheckpointListener(Protocol):
+    """Hears what became of a pipeline's checkpoints; see `Pipeline.listen`. Inherit from it to leave methods out.
+
+    Called in whichever process takes the step (in Airflow, mostly the `notify` task), so be quick. Notices may repeat,
+    and may come from another process than the last one: go by the ids. What a listener raises is logged, and that is all:
+    the checkpoint stands as it is.
+    """
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """The checkpoint completed and every sink has committed it. At least once: a crash right after is told again."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed: int | None) -> None:
+        """The checkpoint failed, whatever the cause; what it staged is garbage. Best effort: a crash right after the
+        failure is not made up for. `latest_completed` has been told as complete before."""
+
+    def notify_checkpoint_subsumed(self, checkpoint_id: int) -> None:
+        """Newer checkpoints have pushed out this one and those before it. Best effort, after the complete of a newer one."""
 
 
 class Validator(Protocol):

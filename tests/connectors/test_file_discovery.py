@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidegate.pipeline import SourceVertex
 from tidegate.ports import Segment, SourceContext
 from tidegate.protocol.errors import (
     ConfigurationError,
@@ -123,6 +124,19 @@ def test_the_limit_bounds_a_checkpoint_and_loses_nothing(landing: Path, context:
         segment, snapshot = source.poll(0, snapshot, context(checkpoint_id))
         batches.append(paths(segment))
     assert batches == [["0.csv", "1.csv"], ["2.csv", "3.csv"], ["4.csv"], []]
+
+
+def test_a_split_is_behind_while_its_polls_take_all_they_may(landing: Path, context: Any) -> None:
+    for number in range(5):
+        put(landing, f"{number}.csv", mtime=number + 1)
+    vertex = SourceVertex("in", FileSource("landing", schema=SCHEMA, max_files_per_checkpoint=2))
+    snapshot, behind = None, []
+    for checkpoint_id in range(1, 5):
+        segment, snapshot = vertex.source.poll(0, snapshot, context(checkpoint_id))
+        behind.append(vertex.is_behind(0, segment))
+    assert behind == [True, True, False, False]
+    unlimited = SourceVertex("in", FileSource("landing", schema=SCHEMA))
+    assert not unlimited.is_behind(0, unlimited.source.poll(0, None, context(9))[0])
 
 
 def test_the_limit_is_shared_between_splits() -> None:

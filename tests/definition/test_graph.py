@@ -5,9 +5,9 @@ import re
 import pytest
 from worlds import MemorySink, SplitSource
 
-from tidegate import CheckpointConfig, Pipeline, count, expect, max_, suite, sum_
+from tidegate import Pipeline, count, expect, max_, suite, sum_
 from tidegate.graph import compile_graph
-from tidegate.pipeline import KeyedVertex, SinkVertex, Stream
+from tidegate.pipeline import KeyedVertex, SinkVertex, SourceVertex, Stream
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.records import SubtaskId
@@ -189,22 +189,5 @@ def test_an_empty_suite_is_refused():
         suite("s")
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"timeout": "soon"}, "'soon' is not a duration"),
-        ({"timeout": "5 ms"}, "at least 10 ms"),
-        ({"timeout": "10 min or so"}, "is not a duration"),
-        ({"max_concurrent": 2}, "must be 1"),
-    ],
-)
-def test_a_wrong_option_says_what_is_accepted(options, words):
-    with pytest.raises(PipelineDefinitionError, match=words):
-        CheckpointConfig(**options)
-
-
-def test_options_are_normalised_as_flink_does():
-    config = CheckpointConfig(timeout="1 h 30 min", min_pause="400 d", retained=-3)
-    assert config.timeout.total_seconds() == 5400
-    assert config.min_pause.days == 365
-    assert config.retained == 1
+def test_a_source_that_cannot_say_whether_it_is_behind_never_is():
+    assert not SourceVertex("src", SplitSource()).is_behind(0, None)

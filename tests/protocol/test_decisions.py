@@ -179,7 +179,7 @@ def test_the_metadata_is_plain_json_and_names_every_file():
         )
         for index in range(2)
     }
-    document = metadata_document(VALIDATED, subtasks, [GOOD], {"op": {"type": "x"}}, at(5))
+    document = metadata_document(VALIDATED, subtasks, [GOOD], {"op": {"type": "x"}}, {"mode": "EXACTLY_ONCE"}, at(5))
     again = json.loads(json.dumps(document))
     assert again["version"] == 1
     operator = again["operators"][0]

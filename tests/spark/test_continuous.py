@@ -8,19 +8,18 @@ from offsets import Offsets
 from orders import newest, rows_of
 from pyspark.sql import SparkSession
 
-from tidegate import ParquetSink, Pipeline, count, max_
-from tidegate.protocol.barrier_options import GateOptions
+from tidegate import CheckpointConfig, ParquetSink, Pipeline, count, max_
 
 pytestmark = pytest.mark.spark
 
-EXACTLY_ONCE = GateOptions()
-AT_LEAST_ONCE = GateOptions(exactly_once=False)
-UNALIGNED = GateOptions(unaligned=True)
+EXACTLY_ONCE = CheckpointConfig()
+AT_LEAST_ONCE = CheckpointConfig(mode="AT_LEAST_ONCE")
+UNALIGNED = CheckpointConfig(unaligned=True)
 
 
-def counted(source: Offsets, tables: Path) -> Pipeline:
+def counted(source: Offsets, tables: Path, checkpoints: CheckpointConfig = EXACTLY_ONCE) -> Pipeline:
     """Rows a split, in a log and a table; how many splits have as many; and the rows as they came."""
-    pipeline = Pipeline("counted", parallelism=2)
+    pipeline = Pipeline("counted", parallelism=2, checkpoints=checkpoints)
     rows = pipeline.source("rows", source)
     splits = rows.key_by("split").aggregate("splits", n=count(), newest=max_("at"))
     splits.sink("log", ParquetSink(str(tables / "log")))
@@ -30,16 +29,16 @@ def counted(source: Offsets, tables: Path) -> Pipeline:
 
 
 @pytest.mark.parametrize(
-    ("options", "counts"),
+    ("checkpoints", "counts"),
     [(EXACTLY_ONCE, [105, 105]), (AT_LEAST_ONCE, [110, 105]), (UNALIGNED, [105, 105])],
     ids=["exactly_once", "at_least_once", "unaligned"],
 )
 def test_two_splits_at_100_and_105_of_which_one_ran_ahead_of_its_barrier(
-    options: GateOptions, counts: list[int], spark: SparkSession, tmp_path: Path
+    checkpoints: CheckpointConfig, counts: list[int], spark: SparkSession, tmp_path: Path
 ) -> None:
     """The example of the articles (protocol.md section 17): what ran ahead is counted twice after a kill, unless it waited."""
     source = Offsets(ends=[100, 105], steps=[20, 5])
-    running = Running(counted(source, tmp_path / "tables"), spark, tmp_path, options, max_batch_bytes=5)
+    running = Running(counted(source, tmp_path / "tables", checkpoints), spark, tmp_path, max_batch_bytes=5)
     while source.polled != {0: 100, 1: 105}:
         running.round()
     running.begin()

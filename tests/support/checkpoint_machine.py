@@ -6,7 +6,7 @@ invariants after every step.
 
 import contextlib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ from worlds import (
 )
 
 from tidegate.coordinator import CheckpointCoordinator
-from tidegate.ports import CheckpointStore
+from tidegate.ports import CheckpointListener, CheckpointStore
 from tidegate.protocol.errors import (
     CheckpointDeclinedError,
     CheckpointError,
@@ -100,6 +100,27 @@ class WorkingRegion:
         return compactions
 
 
+class ListeningMachine(CheckpointListener):
+    """A listener that looks what is so when it is told."""
+
+    def __init__(self, machine: "CheckpointMachine") -> None:
+        self._machine = machine
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self._hear(checkpoint_id, COMMITTED)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed: int | None) -> None:
+        self._hear(checkpoint_id, {Status.FAILED})
+
+    def notify_checkpoint_subsumed(self, checkpoint_id: int) -> None:
+        self._hear(checkpoint_id, {Status.SUBSUMED, Status.DISCARDED})
+
+    def _hear(self, checkpoint_id: int, told: Collection[Status]) -> None:
+        record = self._machine.store.checkpoint(self._machine.name, checkpoint_id)
+        if record is None or record.status not in told:
+            self._machine.untrue.append((checkpoint_id, told, record))
+
+
 class CheckpointMachine(RuleBasedStateMachine):
     """Subclasses say which store."""
 
@@ -116,11 +137,13 @@ class CheckpointMachine(RuleBasedStateMachine):
         self.sink.before_commit = self.check_told_after_commit
         self.mortals = [MortalStore(self.store) for _ in range(2)]
         pipeline = small_pipeline(self.sink, self.name)
+        pipeline.listen(ListeningMachine(self))
         self.coordinators = [
             CheckpointCoordinator(pipeline, mortal, self.storage, self.clock) for mortal in self.mortals
         ]
         self.tasks: list[SnapshotTask] = []
         self.files = itertools.count()
+        self.untrue: list[Any] = []  # what listeners were told too early
         self.stages: dict[int, Stage] = {}
         self.acknowledged: dict[tuple[int, SubtaskId], Snapshot] = {}
 
@@ -263,6 +286,10 @@ class CheckpointMachine(RuleBasedStateMachine):
         known = self.store.pipeline(self.name)
         if known is not None and known.status is PipelineStatus.SUSPENDED:
             assert all(record.status is not Status.IN_PROGRESS for record in self.history())
+
+    @invariant()
+    def listeners_are_told_what_is_committed(self) -> None:
+        assert not self.untrue
 
     @invariant()
     def a_request_completes_at_most_once(self) -> None:

@@ -11,9 +11,8 @@ from pyspark.sql import SparkSession
 
 from tidegate.graph import compile_graph
 from tidegate.pipeline import Pipeline
-from tidegate.protocol.barrier_options import GateOptions, choose_barrier_options
 from tidegate.protocol.notify import committables
-from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, SubtaskId, SubtaskRecord
+from tidegate.protocol.records import Acknowledgement, CheckpointKind, HandleKind, Snapshot, SubtaskId, SubtaskRecord
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.settings import Settings
 from tidegate.spark.continuous import SparkContinuousRegion
@@ -28,7 +27,6 @@ class Running:
     pipeline: Pipeline
     session: SparkSession
     root: Path
-    options: GateOptions = field(default_factory=GateOptions)
     max_batch_bytes: int = 1
     completed: dict[SubtaskId, Snapshot] = field(default_factory=dict)
     acknowledged: dict[SubtaskId, Acknowledgement] = field(default_factory=dict)
@@ -48,9 +46,7 @@ class Running:
         """What was running is gone without a word; the next attempt goes on from the latest completed checkpoint."""
         self.attempt += 1
         directory = f"{self.pipeline.name}/shared/{self.attempt}"
-        self.running = SparkContinuousRegion(
-            self.region, directory, self.attempt, self.completed, self.options, self.max_batch_bytes
-        )
+        self.running = SparkContinuousRegion(self.region, directory, self.attempt, self.completed, self.max_batch_bytes)
 
     def round(self) -> bool:
         """Whether anything happened."""
@@ -69,8 +65,8 @@ class Running:
         self.checkpoint_id += 1
         self.acknowledged = {}
         attempts = dict.fromkeys(self.graph.subtasks, 1)
-        task = SnapshotTask(self.checkpoint_id, datetime.now(UTC), attempts, {}, {})
-        self.running.begin(task, choose_barrier_options(self.options, savepoint))
+        kind = CheckpointKind.SAVEPOINT if savepoint else CheckpointKind.CHECKPOINT
+        self.running.begin(SnapshotTask(self.checkpoint_id, datetime.now(UTC), attempts, {}, {}, kind))
 
     def until_acknowledged(self, rounds: int = 100) -> None:
         for _ in range(rounds):

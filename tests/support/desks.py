@@ -17,6 +17,10 @@ class Desk:
         self.store, self.clock, self.sink, self.storage = store, ManualClock(), MemorySink(), MemoryStorage()
         self.pipeline = small_pipeline(self.sink)
         self.pipeline.checkpoints = CheckpointConfig(**config)
+        self.reopen(store)
+
+    def reopen(self, store: CheckpointStore) -> None:
+        """Another process, which may see the store in its own way."""
         self.coordinator = CheckpointCoordinator(self.pipeline, store, self.storage, self.clock)
 
     def ask(

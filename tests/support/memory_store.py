@@ -88,6 +88,10 @@ class MemoryTransaction:
     def region(self) -> RegionRecord:
         return self.state.region
 
+    def latest_subsumed(self) -> int | None:
+        gone = [c.checkpoint_id for c in self._in_order() if c.status in {Status.SUBSUMED, Status.DISCARDED}]
+        return gone[-1] if gone else None
+
     # -- writes
 
     def move_pipeline(

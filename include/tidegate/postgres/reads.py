@@ -105,6 +105,15 @@ def count_with_status(connection: Connection, pipeline_id: str, status: Status) 
     return int(connection.execute(held).scalar_one())
 
 
+def latest_subsumed(connection: Connection, pipeline_id: str) -> int | None:
+    gone = select(func.max(checkpoints.c.checkpoint_id)).where(
+        checkpoints.c.pipeline_id == pipeline_id,
+        checkpoints.c.status.in_([Status.SUBSUMED.value, Status.DISCARDED.value]),
+    )
+    newest: int | None = connection.execute(gone).scalar_one()
+    return newest
+
+
 def latest_completed(connection: Connection, pipeline_id: str) -> CheckpointRecord | None:
     return _latest(connection, pipeline_id, Status.COMPLETED)
 

@@ -117,6 +117,9 @@ class PostgresTransaction:
     def region(self) -> RegionRecord:
         return self._region
 
+    def latest_subsumed(self) -> int | None:
+        return reads.latest_subsumed(self._connection, self._pipeline_id)
+
     # -- writes
 
     def move_pipeline(

@@ -28,21 +28,24 @@ class GateOptions:
     checkpoints_after_tasks_finish: bool = True
 
     def __post_init__(self) -> None:
+        # Said in the words of `CheckpointConfig`, where a pipeline sets them.
         if self.unaligned and not self.exactly_once:
             raise PipelineDefinitionError(
-                "Unaligned checkpoints are exactly-once: at-least-once has no alignment to do without. "
-                "Turn one of the two off."
+                "CheckpointConfig.unaligned needs mode EXACTLY_ONCE: AT_LEAST_ONCE has no alignment to do without. "
+                "Change one of the two."
             )
         if self.aligned_timeout is not None and self.aligned_timeout < 0:
-            raise PipelineDefinitionError(f"The aligned timeout must not be negative: {self.aligned_timeout} ms.")
+            raise PipelineDefinitionError("CheckpointConfig.aligned_checkpoint_timeout must not be negative.")
         if self.alignment_limit is None:
             return
         if self.alignment_limit <= 0:
-            raise PipelineDefinitionError(f"The alignment limit must be positive: {self.alignment_limit} bytes.")
+            raise PipelineDefinitionError(
+                f"CheckpointConfig.alignment_limit must be a positive number of bytes, or None: {self.alignment_limit}."
+            )
         if self.unaligned or not self.exactly_once:
             raise PipelineDefinitionError(
-                "An alignment limit bounds what queues behind aligned, exactly-once barriers. With unaligned or "
-                "at-least-once checkpoints nothing queues for long: remove the limit."
+                "CheckpointConfig.alignment_limit bounds what queues behind aligned barriers of mode EXACTLY_ONCE. With "
+                "unaligned or AT_LEAST_ONCE nothing queues for long: leave the limit out."
             )
 
 

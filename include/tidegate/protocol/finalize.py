@@ -24,11 +24,13 @@ def metadata_document(
     subtasks: Mapping[SubtaskId, SubtaskRecord],
     verdicts: Sequence[Verdict],
     vertices: Mapping[str, Mapping[str, Any]],
+    options: Mapping[str, Any],
     at: datetime,
 ) -> dict[str, Any]:
     """Everything a restore needs, as JSON: per operator its parallelism and per subtask position and handles.
 
-    `vertices` describes sources and sinks (class, options, no secrets). Performs no I/O.
+    `vertices` describes sources and sinks (class, options, no secrets), `options` are the pipeline's `CheckpointConfig` as
+    it held. Performs no I/O.
     """
     return {
         "format": METADATA_FORMAT,
@@ -37,6 +39,7 @@ def metadata_document(
         "checkpoint_id": record.checkpoint_id,
         "triggered_at": record.triggered_at.isoformat(),
         "finalized_at": at.isoformat(),
+        "options": dict(options),
         "operators": [
             {
                 "operator_id": plan.operator_id,

@@ -10,7 +10,14 @@ from datetime import datetime
 
 from tidegate.protocol.errors import CheckpointNotInProgressError, PipelineDefinitionError
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
-from tidegate.protocol.records import CheckpointRecord, OperatorPlan, Snapshot, SubtaskId, SubtaskRecord
+from tidegate.protocol.records import (
+    CheckpointKind,
+    CheckpointRecord,
+    OperatorPlan,
+    Snapshot,
+    SubtaskId,
+    SubtaskRecord,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +33,7 @@ class SnapshotTask:
     attempts: Mapping[SubtaskId, int]
     restored: Mapping[SubtaskId, Snapshot]
     acknowledged: Mapping[SubtaskId, Snapshot]
+    kind: CheckpointKind = CheckpointKind.CHECKPOINT
 
 
 def needs_attempt(record: CheckpointRecord) -> bool:
@@ -79,6 +87,7 @@ def plan_attempt(
         attempts={key: known.attempt for key, known in subtasks.items() if known.acknowledged_at is None},
         restored=restored,
         acknowledged={key: known.snapshot for key, known in subtasks.items() if known.acknowledged_at is not None},
+        kind=record.kind,
     )
 
 

@@ -106,6 +106,11 @@ class FileSource:
         position = {"splits": self.splits, "files": len(known) + len(fresh)}
         return _segment(split, fresh), Snapshot(handles, position)
 
+    def is_behind(self, split: int, polled: Segment | None) -> bool:
+        """Whether the poll took as many files as it may, so that more of them probably wait."""
+        limit = self._limit(split)
+        return polled is not None and limit is not None and len(polled.reference["files"]) >= limit
+
     def replay(
         self, split: int, restored: Snapshot | None, taken: Snapshot, storage: CheckpointStorage
     ) -> Segment | None:

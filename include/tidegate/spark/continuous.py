@@ -17,10 +17,18 @@ from tidegate.clock import SystemClock
 from tidegate.pipeline import KeyedVertex
 from tidegate.ports import Declined, Round, SourceContext
 from tidegate.protocol import subtask_messages as steps
-from tidegate.protocol.barrier_options import GateOptions
-from tidegate.protocol.barriers import Barrier, BarrierOptions, Cancel
+from tidegate.protocol.barrier_options import choose_barrier_options
+from tidegate.protocol.barriers import Barrier, Cancel
 from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError
-from tidegate.protocol.records import Acknowledgement, CompactedRun, HandleKind, Snapshot, SubtaskId, SubtaskMetrics
+from tidegate.protocol.records import (
+    Acknowledgement,
+    CheckpointKind,
+    CompactedRun,
+    HandleKind,
+    Snapshot,
+    SubtaskId,
+    SubtaskMetrics,
+)
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.spark.compaction import compact_runs
 from tidegate.spark.cut import milliseconds_between, write_prefix
@@ -54,7 +62,6 @@ class SparkContinuousRegion:
         directory: str,
         attempt: int,
         restored: Mapping[SubtaskId, Snapshot],
-        options: GateOptions,
         max_batch_bytes: int = MAX_BATCH_BYTES,
     ) -> None:
         graph = region.graph
@@ -64,10 +71,9 @@ class SparkContinuousRegion:
         self._max_batch_bytes = max_batch_bytes
         self._state = LiveState(region.storage, directory, restored)
         self._sources = [SourcePost(vertex) for vertex in graph.sources]
-        stations = build_stations(graph, options, [sink for sink in graph.sinks if is_appending(sink)])
+        stations = build_stations(graph, [sink for sink in graph.sinks if is_appending(sink)])
         self._operators = [OperatorPost(station) for station in stations]
         self._task: SnapshotTask | None = None  # of the checkpoint that was begun last
-        self._last = False
         self._last_begun = max((h.created_by for snapshot in restored.values() for h in snapshot.handles), default=0)
         self._acknowledgements: list[Acknowledgement] = []
         self._declined: list[Declined] = []
@@ -88,12 +94,13 @@ class SparkContinuousRegion:
 
     # -- from the coordinator
 
-    def begin(self, task: SnapshotTask, options: BarrierOptions, last: bool = False) -> None:
+    def begin(self, task: SnapshotTask) -> None:
         """See `ports.ContinuousRegion`."""
-        self._task, self._last = task, last
-        self._last_begun = task.checkpoint_id
+        self._task, self._last_begun = task, task.checkpoint_id
+        gates = self._graph.pipeline.checkpoints.gate_options()
+        options = choose_barrier_options(gates, task.kind is CheckpointKind.SAVEPOINT)
         for post in self._sources:
-            self._step(post, steps.Begin(task.checkpoint_id, options, last))
+            self._step(post, steps.Begin(task.checkpoint_id, options))
 
     def completed(self, checkpoint_id: int) -> None:
         """See `ports.ContinuousRegion`; what was merged or consumed by now is deleted."""
@@ -158,7 +165,7 @@ class SparkContinuousRegion:
                 case SnapshotDue():
                     self._process(post, batch)
                     batch = Batch()
-                    self._step(post, steps.Begin(output.checkpoint_id, output.options, self._last))
+                    self._step(post, steps.Begin(output.checkpoint_id, output.options))
                 case Aligned():
                     post.aligned = output
                     self._step(post, steps.CaptureEnded(output.checkpoint_id))

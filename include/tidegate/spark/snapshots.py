@@ -15,10 +15,10 @@ from tidegate.clock import SystemClock
 from tidegate.graph import Graph
 from tidegate.pipeline import KeyedVertex
 from tidegate.ports import Acknowledge, CheckpointStorage, Segment
-from tidegate.protocol.barrier_options import GateOptions
+from tidegate.protocol.barrier_options import choose_barrier_options
 from tidegate.protocol.barriers import Barrier
 from tidegate.protocol.errors import CheckpointDeclinedError
-from tidegate.protocol.records import Acknowledgement, SubtaskId
+from tidegate.protocol.records import Acknowledgement, CheckpointKind, SubtaskId
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.spark.cut import confirm, milliseconds_between, take_cut
 from tidegate.spark.failures import as_checkpoint_error
@@ -64,7 +64,11 @@ class SnapshotRun:
         self._answers = Answers(graph, task, place)
         self._streams = streams
         self._operators = Operators(graph, streams, self._answers)
-        self._stations = build_stations(graph, GateOptions())
+        self._stations = build_stations(graph)
+        # Nothing of this run outlives its one checkpoint, so there is no place to put data in flight back into: an
+        # unaligned checkpoint is forced to align (protocol.md section 11.5), and waits for nothing longer by it.
+        options = graph.pipeline.checkpoints.gate_options()
+        self._sent = choose_barrier_options(options, task.kind is CheckpointKind.SAVEPOINT).forced_aligned()
         self._events: SimpleQueue[_Reported | _Ended] = SimpleQueue()
         self._running = 0
         self._threads: list[Future[None]] = []
@@ -115,7 +119,7 @@ class SnapshotRun:
                 index = station.gate.channels.index(channel)
                 if data is not None:
                     station.gate.offer(index, data)
-                station.gate.signal(Barrier(self._task.checkpoint_id, index, triggered_at=triggered_at))
+                station.gate.signal(Barrier(self._task.checkpoint_id, index, self._sent, triggered_at))
 
     # -- out of the gates
 

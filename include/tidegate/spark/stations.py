@@ -12,7 +12,7 @@ from hashlib import sha256
 from tidegate.graph import Graph, inputs_of
 from tidegate.pipeline import KeyedVertex, SinkVertex
 from tidegate.ports import SinkInput
-from tidegate.protocol.barrier_options import GateOptions, make_handler
+from tidegate.protocol.barrier_options import make_handler
 from tidegate.protocol.errors import StateSchemaError
 from tidegate.protocol.finalize import directory
 from tidegate.protocol.records import (
@@ -52,12 +52,13 @@ class Station:
         return (self.vertex.operator_id, *(sink.operator_id for sink in self.fused))
 
 
-def build_stations(graph: Graph, options: GateOptions, apart: Container[SinkVertex] = ()) -> list[Station]:
+def build_stations(graph: Graph, apart: Container[SinkVertex] = ()) -> list[Station]:
     """One station per keyed operator and per sink that follows no operator directly; upstream before downstream.
 
     Sinks that are `apart` get a station of their own in any case.
     """
     stations = []
+    options = graph.pipeline.checkpoints.gate_options()
     fused = {sink for sink in graph.sinks if is_fused(graph, sink) and sink not in apart}
     vertices: list[KeyedVertex | SinkVertex] = [*graph.keyed, *(sink for sink in graph.sinks if sink not in fused)]
     for vertex in vertices:

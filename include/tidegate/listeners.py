@@ -1,0 +1,128 @@
+"""Tells a pipeline's listeners what became of its checkpoints (protocol.md section 10). Decides nothing.
+
+Completions are told by `delivery`, which knows when sinks have committed. Failures have many causes and one place: the
+transaction in which a checkpoint is failed, here watched for all of them, and told once it is committed.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any, cast
+
+from tidegate.ports import CheckpointListener, CheckpointStore, StoreTransaction
+
+log = logging.getLogger("tidegate")
+
+
+class InOrder:
+    """One listener, told of completions in the order of their ids and of each once, as far as this process knows.
+
+    A failure carries the latest completed checkpoint: if that was not heard of, it is told first, which makes up for a
+    completion that another process told, or that was lost with one.
+    """
+
+    def __init__(self, listener: CheckpointListener) -> None:
+        self.name = type(listener).__name__
+        self._listener = listener
+        self._completed = self._subsumed = 0  # the newest told so far; ids begin at 1
+        self._lock = RLock()  # a listener may itself take a step that tells it something
+
+    def completed(self, checkpoint_id: int) -> None:
+        with self._lock:
+            if checkpoint_id > self._completed:
+                self._listener.notify_checkpoint_complete(checkpoint_id)
+                self._completed = max(self._completed, checkpoint_id)
+
+    def aborted(self, checkpoint_id: int, latest_completed: int | None) -> None:
+        with self._lock:
+            self._listener.notify_checkpoint_aborted(checkpoint_id, latest_completed)
+
+    def subsumed(self, checkpoint_id: int) -> None:
+        with self._lock:
+            if checkpoint_id > self._subsumed:
+                self._listener.notify_checkpoint_subsumed(checkpoint_id)
+                self._subsumed = max(self._subsumed, checkpoint_id)
+
+
+class Listeners:
+    """All of a pipeline, one after the other. What one raises is logged and keeps nothing from the others."""
+
+    def __init__(self, pipeline_id: str, listeners: Sequence[InOrder]) -> None:
+        self._pipeline_id = pipeline_id
+        self._listeners = listeners
+
+    def __bool__(self) -> bool:
+        return bool(self._listeners)
+
+    def completed(self, checkpoint_id: int) -> None:
+        """Call after its sinks have committed, and before that is recorded: what a crash cuts short is told again."""
+        for listener in self._listeners:
+            self._tell(listener, checkpoint_id, "completed", lambda one: one.completed(checkpoint_id))
+
+    def aborted(self, checkpoint_id: int, latest_completed: int | None) -> None:
+        for listener in self._listeners:
+            if latest_completed is not None:
+                self._tell(listener, latest_completed, "completed", lambda one: one.completed(latest_completed))
+            self._tell(listener, checkpoint_id, "failed", lambda one: one.aborted(checkpoint_id, latest_completed))
+
+    def subsumed(self, checkpoint_id: int) -> None:
+        for listener in self._listeners:
+            self._tell(listener, checkpoint_id, "was subsumed", lambda one: one.subsumed(checkpoint_id))
+
+    def _tell(self, listener: InOrder, checkpoint_id: int, what: str, call: Callable[[InOrder], None]) -> None:
+        try:
+            call(listener)
+        except Exception:
+            log.exception(
+                "Listener %s of pipeline %s raised when it was told that checkpoint %s %s. The checkpoint is as it is; "
+                "the other listeners are told.",
+                listener.name,
+                self._pipeline_id,
+                checkpoint_id,
+                what,
+            )
+
+
+def watch_failures(store: CheckpointStore, listeners: Listeners) -> CheckpointStore:
+    """The same store; listeners hear of every checkpoint that one of its transactions fails, after the commit."""
+    return cast(CheckpointStore, _WatchedStore(store, listeners))
+
+
+class _WatchedStore:
+    def __init__(self, store: CheckpointStore, listeners: Listeners) -> None:
+        self._store = store
+        self._listeners = listeners
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    @contextmanager
+    def transaction(self, pipeline_id: str) -> Iterator[StoreTransaction]:
+        with self._store.transaction(pipeline_id) as tx:
+            watched = _WatchedTransaction(tx)
+            yield cast(StoreTransaction, watched)
+            latest = _latest_told(tx) if watched.failed and self._listeners else None
+        for checkpoint_id in watched.failed:
+            self._listeners.aborted(checkpoint_id, latest)
+
+
+class _WatchedTransaction:
+    def __init__(self, tx: StoreTransaction) -> None:
+        self._tx = tx
+        self.failed: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tx, name)
+
+    def fail(self, checkpoint_id: int, *reason: Any, **more: Any) -> bool:
+        moved = self._tx.fail(checkpoint_id, *reason, **more)
+        if moved:
+            self.failed.append(checkpoint_id)
+        return moved
+
+
+def _latest_told(tx: StoreTransaction) -> int | None:
+    """The latest completed checkpoint, if its sinks have committed: nobody is told of it before that."""
+    latest = tx.latest_completed()
+    return None if latest is None or latest.notified_at is None else latest.checkpoint_id

@@ -1,0 +1,63 @@
+"""When a continuous run asks for its periodic checkpoints (protocol.md section 2).
+
+Scheduled pipelines have their DAG's schedule instead. Whether what is asked for may start is decided in `admission`.
+"""
+
+from datetime import datetime, timedelta
+
+OFF = timedelta(0)  # as the interval during a backlog
+
+
+class PeriodicSchedule:
+    """Ticks of one resident process, on a grid that does not drift. Reads no clock: whoever asks says what time it is.
+
+    `interval` None: there are none. `during_backlog` holds while a source is behind, zero for none meanwhile; neither is
+    shorter than `min_pause`. The first tick comes at `started_at` plus a part, `fraction` (0 to 1, random), of the way
+    from `min_pause` to `interval`, so that pipelines that started together do not checkpoint together.
+    """
+
+    def __init__(
+        self,
+        interval: timedelta | None,
+        during_backlog: timedelta | None,
+        min_pause: timedelta,
+        *,
+        started_at: datetime,
+        fraction: float,
+    ) -> None:
+        self._interval = OFF if interval is None else interval
+        self._during_backlog = self._interval if during_backlog is None else during_backlog
+        self._is_backlog = False
+        self._armed = started_at + min_pause + fraction * (self._interval - min_pause)
+
+    @property
+    def _current(self) -> timedelta:
+        return self._during_backlog if self._is_backlog else self._interval
+
+    @property
+    def next_at(self) -> datetime | None:
+        """When to ask for the next checkpoint, at once if that has passed; None while there are none."""
+        return None if self._current == OFF else self._armed
+
+    def fired(self, now: datetime) -> None:
+        """The tick at `next_at` was seen to; call before asking for its checkpoint, whose answer may be `dropped`.
+
+        A tick so late that others should have come meanwhile stands for them too: what it takes is all that has arrived.
+        """
+        if self._current != OFF:
+            missed = max((now - self._armed) // self._current, 0)
+            self._armed += (missed + 1) * self._current
+
+    def dropped(self, remaining: timedelta, now: datetime) -> None:
+        """The checkpoint asked for was refused because the minimum pause has `remaining` to go: ask again right then."""
+        self._armed = now + remaining
+
+    def backlog(self, is_backlog: bool, now: datetime) -> None:
+        """Some source is behind, or none is. May be repeated; only a change matters."""
+        was_off = self._current == OFF
+        self._is_backlog = is_backlog
+        if self._current == OFF:
+            return
+        earliest = now + self._current
+        if earliest < self._armed or (was_off and self._armed <= now):  # a tick that came while off is gone
+            self._armed = earliest

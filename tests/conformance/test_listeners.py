@@ -1,0 +1,244 @@
+"""What listeners hear (protocol.md section 10): completions after the commit, failures of every kind, what was pushed out."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Collection
+from typing import Any
+
+import pytest
+from desks import Desk
+from records import at
+from store_steps import PIPELINE, completed, triggered
+from worlds import DEATHS, Crash, Judge, MortalStore
+
+from tidegate.ports import CheckpointListener, CheckpointStore
+from tidegate.protocol.errors import CheckpointError, CheckpointExpiredError, ValidationFailedError
+from tidegate.protocol.lifecycle import COMMITTED, Status
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.trigger import AlreadyCompleted
+
+MakeDesk = Callable[..., Desk]
+
+
+class Untrue(BaseException):
+    """Not an Exception: of those that a listener raises, nobody would hear."""
+
+
+class Ears(CheckpointListener):
+    """Remembers what it heard, and looks whether it is so."""
+
+    def __init__(self, world: Desk, raises: bool = False) -> None:
+        self.heard: list[tuple[Any, ...]] = []
+        self._world = world
+        self._raises = raises
+
+    def _hear(self, told: Collection[Status], *what: Any) -> None:
+        record = self._world.store.checkpoint("p", what[1])
+        if record is None or record.status not in told:
+            raise Untrue(f"{what}: {record}")
+        self.heard.append(what)
+        if self._raises:
+            raise RuntimeError("no patience")
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        if checkpoint_id not in self._world.sink.visible:
+            raise Untrue(f"the sink has not committed checkpoint {checkpoint_id}")
+        self._hear(COMMITTED, "complete", checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed: int | None) -> None:
+        self._hear({Status.FAILED}, "aborted", checkpoint_id, latest_completed)
+
+    def notify_checkpoint_subsumed(self, checkpoint_id: int) -> None:
+        self._hear({Status.SUBSUMED, Status.DISCARDED}, "subsumed", checkpoint_id)
+
+
+def listening(world: Desk) -> Ears:
+    ears = Ears(world)
+    world.pipeline.listen(ears)
+    return ears
+
+
+def take(world: Desk, *requests: str) -> None:
+    for request in requests:
+        outcome: Any = world.ask(request)
+        world.complete(outcome.checkpoint_id)
+
+
+def test_the_newest_that_was_subsumed_is_found(store: CheckpointStore) -> None:
+    with store.transaction(PIPELINE) as tx:
+        assert tx.latest_subsumed() is None
+    for subsume in ([], [1], [2]):
+        completed(store, subsume=subsume)
+    triggered(store)
+    with store.transaction(PIPELINE) as tx:
+        assert tx.latest_subsumed() == 2
+        tx.remove_deletions(tx.pending_deletions(100))
+        tx.mark_discarded()
+        assert tx.latest_subsumed() == 2
+
+
+def test_a_completion_is_told_after_the_sinks_and_then_what_it_pushed_out(desk: MakeDesk) -> None:
+    world = desk(retained=2)
+    ears = listening(world)
+    take(world, "a", "b", "c", "d")
+    complete = [("complete", number) for number in (1, 2, 3, 4)]
+    assert ears.heard == [*complete[:3], ("subsumed", 1), complete[3], ("subsumed", 2)]
+
+
+def test_nothing_is_told_before_the_notify_step(desk: MakeDesk) -> None:
+    world = desk()
+    ears = listening(world)
+    world.ask("a")
+    world.acknowledge(1)
+    world.coordinator.validate(1, Judge(True))
+    world.coordinator.finalize(1)
+    assert ears.heard == []
+    world.ask("b")  # makes up for it
+    assert ears.heard == [("complete", 1)]
+    world.coordinator.notify(1)
+    assert ears.heard == [("complete", 1)]
+
+
+def give_up(world: Desk) -> None:
+    world.coordinator.abort(2, FailureReason.TASK_FAILURE, "gone")
+
+
+def expire_while_looking(world: Desk) -> None:
+    world.clock.advance(3600)
+    with pytest.raises(CheckpointExpiredError):
+        world.coordinator.acknowledge(2)
+
+
+def expire_while_reporting(world: Desk) -> None:
+    world.clock.advance(3600)
+    world.coordinator.record_acknowledgements(2, [])
+
+
+def expire_for_the_next(world: Desk) -> None:
+    world.clock.advance(3600)
+    world.ask("next")
+
+
+def fail_validation(world: Desk) -> None:
+    world.acknowledge(2)
+    with pytest.raises(ValidationFailedError):
+        world.coordinator.validate(2, Judge(False))
+
+
+WAYS_TO_FAIL: list[Callable[[Desk], object]] = [
+    give_up,
+    expire_while_looking,
+    expire_while_reporting,
+    expire_for_the_next,
+    fail_validation,
+    lambda world: world.coordinator.suspend(),
+    lambda world: world.coordinator.cancel(),
+]
+NAMES = ["abort", "expired", "expired at a report", "expired at a request", "validation", "suspend", "cancel"]
+
+
+@pytest.mark.parametrize("fail", WAYS_TO_FAIL, ids=NAMES)
+def test_every_failure_is_told_once_with_the_latest_completed(desk: MakeDesk, fail: Callable[[Desk], object]) -> None:
+    world = desk(retention="RETAIN_ON_CANCELLATION")
+    ears = listening(world)
+    take(world, "a")
+    world.ask("b")
+    fail(world)
+    world.coordinator.abort(2, FailureReason.TASK_FAILURE, "again")
+    assert ears.heard == [("complete", 1), ("aborted", 2, 1)]
+
+
+def test_a_failure_before_anything_completed_has_no_latest(desk: MakeDesk) -> None:
+    world = desk()
+    ears = listening(world)
+    world.ask("a")
+    world.coordinator.suspend()
+    assert ears.heard == [("aborted", 1, None)]
+
+
+def test_a_failure_makes_up_for_a_completion_that_was_told_elsewhere(desk: MakeDesk) -> None:
+    world = desk()
+    take(world, "a", "b")
+    ears = listening(world)
+    world.ask("c")
+    world.coordinator.abort(3, FailureReason.TASK_FAILURE, "gone")
+    world.ask("d")
+    world.coordinator.abort(4, FailureReason.TASK_FAILURE, "gone")
+    assert ears.heard == [("complete", 2), ("aborted", 3, 2), ("aborted", 4, 2)]
+
+
+def test_a_failure_that_is_rolled_back_is_not_told(desk: MakeDesk, store: CheckpointStore) -> None:
+    world = desk()
+    ears = listening(world)
+    world.ask("a")
+    mortal = MortalStore(store)
+    world.reopen(mortal)
+    mortal.plan = (0, "crash before commit")
+    with pytest.raises(Crash):
+        world.coordinator.suspend()
+    assert ears.heard == []
+
+
+def test_a_listener_that_raises_harms_nobody(desk: MakeDesk, caplog: pytest.LogCaptureFixture) -> None:
+    world = desk(retained=1)
+    rude = Ears(world, raises=True)
+    world.pipeline.listen(rude)
+    polite = listening(world)
+    with caplog.at_level(logging.ERROR, "tidegate"):
+        take(world, "a", "b")
+        world.ask("c")
+        world.coordinator.abort(3, FailureReason.TASK_FAILURE, "gone")
+    assert polite.heard == [("complete", 1), ("complete", 2), ("subsumed", 1), ("aborted", 3, 2)]
+    assert [what for what in rude.heard if what != ("complete", 2)] == [x for x in polite.heard if x != ("complete", 2)]
+    assert rude.heard.count(("complete", 2)) == 2, "what it did not take in is told again"
+    assert "Listener Ears of pipeline p raised when it was told that checkpoint 2 completed" in caplog.text
+    record = world.store.checkpoint("p", 2)
+    assert record is not None
+    assert (record.status, record.notified_at) == (Status.COMPLETED, at(0))
+
+
+def test_a_listener_may_leave_methods_out(desk: MakeDesk) -> None:
+    class OnlyFailures(CheckpointListener):
+        heard: tuple[int, int | None] | None = None
+
+        def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed: int | None) -> None:
+            self.heard = checkpoint_id, latest_completed
+
+    world, listener = desk(retained=1), OnlyFailures()
+    world.pipeline.listen(listener)
+    take(world, "a", "b")
+    world.ask("c")
+    world.coordinator.suspend()
+    assert listener.heard == (3, 2)
+
+
+@pytest.mark.parametrize("how", DEATHS)
+def test_a_crash_at_any_commit_never_tells_too_early_and_never_forgets(
+    desk: MakeDesk, store: CheckpointStore, how: str
+) -> None:
+    """A process dies at each of its transactions in turn; the next one, with listeners of its own, goes on."""
+    world = desk(retained=1)
+    told: set[int] = set()
+    mortal = MortalStore(store)
+    number, died = 0, True
+    while died:
+        for plan in ((number, how), None):  # the process that dies, and the next one
+            ears = Ears(world)
+            world.pipeline.listeners.clear()
+            world.pipeline.listen(ears)
+            world.reopen(mortal)
+            mortal.plan = plan
+            with contextlib.suppress(*([Crash, CheckpointError] if plan else [])):
+                outcome: Any = world.ask(f"r{number}")
+                if not isinstance(outcome, AlreadyCompleted):
+                    world.acknowledge(outcome.checkpoint_id)
+                    world.coordinator.validate(outcome.checkpoint_id, Judge(True))
+                    world.coordinator.finalize(outcome.checkpoint_id)
+                world.coordinator.notify(outcome.checkpoint_id)
+            if plan is not None:
+                died = mortal.plan is None
+            told |= {what[1] for what in ears.heard if what[0] == "complete"}
+        number += 1
+    done = {record.checkpoint_id for record in store.history("p", 1000) if record.status in COMMITTED}
+    assert told == done
+    assert number > 8

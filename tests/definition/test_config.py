@@ -1,0 +1,92 @@
+"""`CheckpointConfig`: the options of protocol.md section 21, the normalisations of section 2, and what is refused."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from tidegate import CheckpointConfig
+from tidegate.protocol.barrier_options import GateOptions
+from tidegate.protocol.errors import PipelineDefinitionError
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"timeout": "soon"}, "'soon' is not a duration"),
+        ({"timeout": "5 ms"}, "at least 10 ms"),
+        ({"timeout": "10 min or so"}, "is not a duration"),
+        ({"timeout": 600}, "'600' is not a duration"),
+        ({"max_concurrent": 2}, "must be 1"),
+        ({"retention": "FOREVER"}, "retention is one of NO_EXTERNALIZED_CHECKPOINTS, .*, not 'FOREVER'"),
+        ({"mode": "AT_MOST_ONCE"}, "mode is one of EXACTLY_ONCE, AT_LEAST_ONCE, not 'AT_MOST_ONCE'"),
+        ({"interval": "9 ms"}, "interval must be at least 10 ms"),
+        ({"interval": "0 s"}, "interval must be at least 10 ms, or None for no periodic ones"),
+        ({"interval_during_backlog": "1 min"}, "has no effect without an interval"),
+        ({"interval": "1 min", "interval_during_backlog": "59 s"}, "must be at least the interval, or '0 s'"),
+        ({"mode": "AT_LEAST_ONCE", "unaligned": True}, "CheckpointConfig.unaligned needs mode EXACTLY_ONCE"),
+        ({"aligned_checkpoint_timeout": timedelta(seconds=-1)}, "aligned_checkpoint_timeout must not be negative"),
+        ({"alignment_limit": 0}, "CheckpointConfig.alignment_limit must be a positive number of bytes"),
+        ({"alignment_limit": 1, "unaligned": True}, "CheckpointConfig.alignment_limit bounds"),
+        ({"alignment_limit": 1, "mode": "AT_LEAST_ONCE"}, "CheckpointConfig.alignment_limit bounds"),
+    ],
+)
+def test_a_wrong_option_says_what_is_accepted(options, words):
+    with pytest.raises(PipelineDefinitionError, match=words):
+        CheckpointConfig(**options)
+
+
+def test_options_are_normalised_as_flink_does():
+    config = CheckpointConfig(timeout="1 h 30 min", min_pause="400 d", retained=-3)
+    assert config.timeout.total_seconds() == 5400
+    assert config.min_pause.days == 365
+    assert config.retained == 1
+
+
+def seconds(interval):
+    return None if interval is None else interval.total_seconds()
+
+
+@pytest.mark.parametrize(
+    ("options", "interval", "during_backlog"),
+    [
+        ({}, None, None),
+        ({"interval": "10 s"}, 10, 10),
+        ({"interval": "10 ms"}, 0.01, 0.01),
+        ({"interval": timedelta(seconds=10), "min_pause": "1 min"}, 60, 60),
+        ({"interval": "10 s", "interval_during_backlog": "10 s"}, 10, 10),
+        ({"interval": "10 s", "interval_during_backlog": "1 h"}, 10, 3600),
+        ({"interval": "10 s", "interval_during_backlog": "0 s"}, 10, 0),
+        ({"interval": "10 s", "interval_during_backlog": "30 s", "min_pause": "1 min"}, 60, 60),
+        ({"interval": "10 s", "interval_during_backlog": "0 s", "min_pause": "1 min"}, 60, 0),
+    ],
+)
+def test_section_2_the_effective_intervals_are_no_shorter_than_the_pause(options, interval, during_backlog):
+    config = CheckpointConfig(**options)
+    assert (seconds(config.interval), seconds(config.interval_during_backlog)) == (interval, during_backlog)
+
+
+@pytest.mark.parametrize(
+    ("options", "gate"),
+    [
+        ({}, GateOptions()),
+        ({"mode": "AT_LEAST_ONCE"}, GateOptions(exactly_once=False)),
+        ({"unaligned": True}, GateOptions(unaligned=True, aligned_timeout=0)),
+        (
+            {"unaligned": True, "aligned_checkpoint_timeout": "1 s 500 ms"},
+            GateOptions(unaligned=True, aligned_timeout=1500),
+        ),
+        ({"aligned_checkpoint_timeout": "30 s"}, GateOptions(aligned_timeout=30_000)),
+        ({"alignment_limit": 4096}, GateOptions(alignment_limit=4096)),
+    ],
+)
+def test_the_gates_go_by_the_options(options, gate):
+    assert CheckpointConfig(**options).gate_options() == gate
+
+
+def test_the_options_are_told_as_they_hold():
+    told = CheckpointConfig(interval="10 s", min_pause="1 min", mode="AT_LEAST_ONCE").describe()
+    assert json.loads(json.dumps(told)) == told
+    assert told["interval"] == told["interval_during_backlog"] == told["min_pause"] == 60_000
+    assert (told["mode"], told["timeout"], told["unaligned"]) == ("AT_LEAST_ONCE", 600_000, False)
+    assert told["alignment_limit"] is told["tolerable_failed_checkpoints"] is None
