@@ -96,7 +96,7 @@ class AdmissionDesk:
             )
             match decision:
                 case Drop() if decision.request == request:
-                    return Dropped(decision.reason, decision.message)
+                    return Dropped(decision.reason, decision.message, decision.again_in)
                 case Drop():
                     requests[decision.request.request_id] = self._drop(tx, decision)
                 case Start() if decision.request == request:

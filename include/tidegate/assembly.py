@@ -5,13 +5,16 @@ import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 from tidegate.clock import SystemClock
+from tidegate.continuous import ContinuousRun
 from tidegate.coordinator import CheckpointCoordinator
 from tidegate.graph import compile_graph
 from tidegate.pipeline import Pipeline
 from tidegate.protocol.errors import ConfigurationError, PipelineNotFoundError
+from tidegate.protocol.regions import RegionStart, shared_directory
 from tidegate.settings import Settings
 
 if TYPE_CHECKING:  # heavy: imported where they are used, so that DAG files can import this module
@@ -57,6 +60,26 @@ def open_region(
     settings = settings or Settings.from_environment()
     session = open_session(spark or SparkSettings.from_environment())
     return SparkRegion(compile_graph(pipeline), session, ArrowCheckpointStorage(settings.storage), settings)
+
+
+def open_continuous(
+    pipeline: Pipeline,
+    spark: "SparkSettings | None" = None,
+    settings: Settings | None = None,
+    database_url: str | None = None,
+) -> ContinuousRun:
+    """A continuous run of the pipeline, on a Spark session of its own or the one that `spark` describes."""
+    from tidegate.spark.continuous import SparkContinuousRegion
+
+    region = open_region(pipeline, spark, settings)
+
+    def start(begin: RegionStart) -> SparkContinuousRegion:
+        directory = shared_directory(pipeline.name, begin.attempt)
+        return SparkContinuousRegion(region, directory, begin.attempt, begin.restored)
+
+    coordinator = open_coordinator(pipeline, settings, database_url)
+    validator = open_validator(region, settings)
+    return ContinuousRun(coordinator, open_store(database_url), start, validator, SystemClock(), Random())
 
 
 def open_validator(region: "SparkRegion", settings: Settings | None = None) -> "GreatExpectationsValidator":

@@ -390,11 +390,13 @@ class Declined:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What came of one round of a continuous region. `idle`: nothing had arrived and nothing was left to do."""
+    """What came of one round of a continuous region. `idle`: nothing had arrived and nothing was left to do. `behind`:
+    more has arrived than was taken in."""
 
     acknowledgements: Sequence[Acknowledgement]
     declined: Sequence[Declined]
     idle: bool
+    behind: bool
 
 
 class ContinuousRegion(Protocol):

@@ -10,6 +10,7 @@ from rich.console import Console
 from tidegate import assembly
 from tidegate.cli import run as running
 from tidegate.cli import views
+from tidegate.cli.continuous import run_continuously
 from tidegate.cli.exit_codes import ExitCode, exit_code_of
 from tidegate.pipeline import Pipeline
 from tidegate.ports import CheckpointStore
@@ -45,11 +46,18 @@ OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table or j
 @app.command(epilog=EPILOG)
 def run(
     pipeline: PipelineArgument,
+    continuous: Annotated[
+        bool,
+        typer.Option("--continuous", help="Go on and on, and take checkpoints whenever they are due or asked for."),
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Take one checkpoint, without Airflow: trigger, snapshot, validate, finalize, notify. An earlier run of this
     command that was cut short is resumed."""
     defined = assembly.load_pipeline(pipeline)
+    if continuous:
+        _tell(run_continuously(defined, _stderr()))
+        return
     request_id = running.unfinished_request(assembly.open_store(), defined.name) or f"cli:{uuid.uuid4()}"
     _take(defined, request_id, CheckpointKind.CHECKPOINT, False, output)
 

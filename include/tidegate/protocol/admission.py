@@ -31,6 +31,7 @@ class Drop:
     request: CheckpointRequest
     reason: FailureReason
     message: str
+    again_in: timedelta | None = None  # when asking again makes sense, if that is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,8 @@ def choose_request(
         assert latest_completed.completed_at is not None
         remaining = latest_completed.completed_at + min_pause - now
         if remaining > timedelta(0):
-            return Drop(best, FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS, _pause(latest_completed, min_pause, now))
+            message = _pause(latest_completed, min_pause, now)
+            return Drop(best, FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS, message, remaining)
     return Start(best)
 
 

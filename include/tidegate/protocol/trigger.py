@@ -45,10 +45,12 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """It was not admitted; nothing was recorded, no failure is counted, and asking again later is fine."""
+    """It was not admitted; nothing was recorded, no failure is counted, and asking again later is fine: `again_in` that
+    long, where it is known."""
 
     reason: FailureReason
     message: str
+    again_in: timedelta | None = None
 
 
 TriggerOutcome = Triggered | Resumed | AlreadyCompleted | Queued | Dropped

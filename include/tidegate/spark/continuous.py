@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from tidegate.clock import SystemClock
 from tidegate.pipeline import KeyedVertex
-from tidegate.ports import Declined, Round, SourceContext
+from tidegate.ports import Declined, Round, Segment, SourceContext
 from tidegate.protocol import subtask_messages as steps
 from tidegate.protocol.barrier_options import choose_barrier_options
 from tidegate.protocol.barriers import Barrier, Cancel
@@ -118,23 +118,30 @@ class SparkContinuousRegion:
     # -- one round
 
     def advance(self) -> Round:
-        """Poll, process, and take the steps that barriers ask for. Raises `CheckpointError`s."""
-        idle = not self._poll()
+        """See `ports.ContinuousRegion`. Raises `CheckpointError`s."""
+        arrived, behind = self._poll()
+        idle = not arrived
         for post in self._operators:
             idle = not self._drain(post) and idle
-        result = Round(self._acknowledgements, self._declined, idle and not self._acknowledgements)
+        result = Round(self._acknowledgements, self._declined, idle and not self._acknowledgements, behind)
         self._acknowledgements, self._declined = [], []
         return result
 
-    def _poll(self) -> bool:
-        arrived = False
+    def _poll(self) -> tuple[bool, bool]:
+        """Whether anything has arrived, and whether some split is behind: it has more, or its channels are full."""
+        arrived = behind = False
         for post in self._sources:
+            is_behind = getattr(post.vertex.source, "is_behind", None)
             for split in post.channels():
-                if self._has_room(channel_of(post.name, split)):
-                    arrived = self._poll_split(post, split) or arrived
-        return arrived
+                if not self._has_room(channel_of(post.name, split)):
+                    behind = True
+                    continue
+                segment = self._poll_split(post, split)
+                arrived = arrived or segment is not None
+                behind = behind or (is_behind is not None and is_behind(split, segment))
+        return arrived, behind
 
-    def _poll_split(self, post: SourcePost, split: int) -> bool:
+    def _poll_split(self, post: SourcePost, split: int) -> Segment | None:
         subtask = SubtaskId(post.vertex.operator_id, split)
         prefix = f"{write_prefix(self._state.directory, subtask, self._attempt)}-{uuid4().hex}"
         context = SourceContext(self._region.storage, self._last_begun + 1, prefix)
@@ -142,7 +149,7 @@ class SparkContinuousRegion:
         self._state.moved(subtask, snapshot)
         if segment is not None:
             self._feed(channel_of(post.name, split), segment)
-        return segment is not None
+        return segment
 
     def _has_room(self, channel: str) -> bool:
         limit = _BATCHES_AHEAD * self._max_batch_bytes

@@ -1,0 +1,51 @@
+"""A continuous run from the command line: on and on until a signal, or until somebody suspends or cancels the pipeline."""
+
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event
+from types import FrameType
+
+from rich.console import Console
+from rich.logging import RichHandler
+
+from tidegate import assembly
+from tidegate.pipeline import Pipeline
+from tidegate.protocol.errors import PipelineFailedError
+from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
+
+
+def run_continuously(defined: Pipeline, console: Console) -> PipelineRecord:
+    """Returns the pipeline as it was when the run ended. Raises `CheckpointError`s, `PipelineFailedError` among them."""
+    log = logging.getLogger("tidegate")
+    log.setLevel(logging.INFO)
+    log.addHandler(RichHandler(console=console, show_path=False, markup=False, log_time_format="%H:%M:%S"))
+    run = assembly.open_continuous(defined)
+    with _signals() as stopping:
+        console.print(
+            f"Pipeline {defined.name} runs. Ctrl-C ends the run; a new one goes on from the latest checkpoint."
+        )
+        record = run.run(stopping.is_set)
+    if record.status is PipelineStatus.FAILED:
+        raise PipelineFailedError(f"{record.message} `tidegate resume {record.pipeline_id}` lets it go on.")
+    return record
+
+
+@contextmanager
+def _signals() -> Iterator[Event]:
+    """Set once the process is asked to end, so that it does so between two micro-batches; asked again, it is killed."""
+    stopping = Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if stopping.is_set():
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        stopping.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
