@@ -1,23 +1,27 @@
-"""A continuous run in a process of its own, to be killed: the pipeline that a test module's function makes of its home."""
+"""A continuous run of the orders pipeline in a process of its own, to be killed."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 
-def main(module: str, function: str, home: str, database_url: str) -> None:
+def main(home: str, database_url: str, config: str) -> None:
+    from orders import orders_pipeline
+
     from tidegate import assembly
     from tidegate.protocol.errors import CheckpointError
     from tidegate.settings import Settings
 
     root = Path(home)
     settings = Settings(root, str(root / "checkpoints"), str(root / "cache"), root / "docs")
-    pipeline = getattr(import_module(module), function)(root)
-    run = assembly.open_continuous(pipeline, settings=settings, database_url=database_url)
+    run = assembly.open_continuous(
+        orders_pipeline(root, **json.loads(config)), settings=settings, database_url=database_url
+    )
     print("ready", flush=True)
     try:
         run.run(lambda: False)
@@ -29,15 +33,16 @@ def main(module: str, function: str, home: str, database_url: str) -> None:
 class RegionDriver:
     """The process, with its JVM in the same process group."""
 
-    def __init__(self, module: str, function: str, home: Path, database_url: str) -> None:
+    def __init__(self, home: Path, database_url: str, **config: Any) -> None:
         self.errors = (home / f"region-{time.monotonic_ns()}.log").open("w+")
+        places = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
         self._process = subprocess.Popen(
-            [sys.executable, __file__, module, function, str(home), database_url],
+            [sys.executable, __file__, str(home), database_url, json.dumps(config)],
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,
             start_new_session=True,
-            env={**os.environ, "TIDEGATE_SPARK_MASTER": "local[2]", "PYTHONPATH": os.pathsep.join(sys.path)},
+            env={**os.environ, "TIDEGATE_SPARK_MASTER": "local[2]", "PYTHONPATH": os.pathsep.join(places)},
         )
 
     def wait_ready(self) -> None:
