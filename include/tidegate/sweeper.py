@@ -1,15 +1,18 @@
 """Works off garbage: files of crashed and superseded attempts, and files whose last reference went.
 
 Always in this order: list what is there, then ask in a transaction what is live, then delete the rest. An ended
-checkpoint can gain no reference any more, so nothing that was listed can become live in between.
+checkpoint can gain no reference any more, so nothing that was listed can become live in between. Nor can what an ended
+region wrote: its checkpoints were given up with it, and its successor knows only files of completed ones.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 
 from tidegate.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
 from tidegate.protocol.finalize import directory
 from tidegate.protocol.records import Deletion
+from tidegate.protocol.regions import RegionRecord, choose_left_behind, last_ended, left_since, shared_root
 from tidegate.protocol.retention import choose_unreferenced, is_due, is_settled
 
 BATCH = 1000  # files between two moments at which their deletion is recorded
@@ -26,13 +29,19 @@ class Sweeper:
         self._storage = storage
         self._clock = clock
         self._looked: dict[int, datetime] = {}  # when this process last looked through a checkpoint's directories
+        self._looked_after: dict[int, datetime] = {}  # when it last looked for what attempts up to one left
         self._sinks = {f"sink:{vertex.operator_id}": vertex.sink for vertex in graph.sinks}
 
     def sweep(self) -> None:
-        """Delete what ended checkpoints left in their directories and staging areas and nothing live refers to."""
-        now = self._clock.now()
+        """Delete what ended checkpoints left in their directories and staging areas, and ended regions in theirs, and
+        nothing live refers to."""
         with self._store.transaction(self._pipeline_id) as tx:
-            unswept = tx.unswept()
+            unswept, region = tx.unswept(), tx.region()
+        self._sweep_checkpoints(unswept)
+        self._sweep_regions(region)
+
+    def _sweep_checkpoints(self, unswept: Mapping[int, datetime]) -> None:
+        now = self._clock.now()
         due = [key for key, ended_at in unswept.items() if is_due(ended_at, self._looked.get(key), now)]
         found = {checkpoint_id: self._found(checkpoint_id) for checkpoint_id in due}
         if any(found.values()):
@@ -44,6 +53,21 @@ class Sweeper:
         if settled := [key for key in due if is_settled(unswept[key], now)]:
             with self._store.transaction(self._pipeline_id) as tx:
                 tx.mark_swept(settled)
+
+    def _sweep_regions(self, region: RegionRecord) -> None:
+        """The directories of all ended attempts at once, for a while after the last of them ended."""
+        now, since, up_to = self._clock.now(), left_since(region), last_ended(region)
+        if since is None or not is_due(since, self._looked_after.get(up_to), now):
+            return
+        root = shared_root(self._pipeline_id)
+        if found := choose_left_behind(self._pipeline_id, self._storage.list(root), up_to):
+            with self._store.transaction(self._pipeline_id) as tx:
+                live = tx.live_below(root)
+            self._delete(choose_unreferenced(found, live))
+        self._looked_after = {up_to: now}
+        if is_settled(since, now):
+            with self._store.transaction(self._pipeline_id) as tx:
+                tx.mark_regions_swept(up_to)
 
     def delete_queued(self) -> None:
         """Delete what the queue holds; an entry leaves the queue after its file is gone."""

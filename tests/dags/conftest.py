@@ -97,9 +97,12 @@ class Regions:
     before: Callable[[], None] = lambda: None
     opened: list[InProcessRegion] = field(default_factory=list)
 
+    def region(self) -> InProcessRegion:
+        return InProcessRegion(self.sink, self.before)
+
     @contextmanager
     def running(self, pipeline: Pipeline, spark_conn_id: str) -> Iterator[InProcessRegion]:
-        self.opened.append(InProcessRegion(self.sink, self.before))
+        self.opened.append(self.region())
         yield self.opened[-1]
 
 

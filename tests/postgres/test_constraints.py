@@ -164,6 +164,10 @@ def test_a_completed_checkpoint_stays_whole(
         ("handles_key_groups", "UPDATE tidegate.handles SET first_key_group = NULL"),
         ("handles_key_groups", "UPDATE tidegate.handles SET first_key_group = 64"),
         ("deletion_queue_owner", "INSERT INTO tidegate.deletion_queue VALUES ('flights', DEFAULT, 'x', 'y')"),
+        (
+            "deletion_queue_given_up_by",
+            "INSERT INTO tidegate.deletion_queue VALUES ('flights', DEFAULT, 'storage', 'y', 0)",
+        ),
         ("compactions_replaces", f"{COMPACTION} VALUES ('flights', 'carriers', 0, 'p', 'RUN', 1, 1, '', 1, '{{}}')"),
         ("compactions_path_confined", f"{COMPACTION} VALUES ('flights', 'o', 0, '/p', 'RUN', 1, 1, '', 1, '{{a}}')"),
     ],
@@ -173,6 +177,32 @@ def test_illegal_parts_of_a_checkpoint_are_refused(
 ) -> None:
     acknowledged(store, {FIRST: [handle("run", 1)]})
     assert rule_broken_by(connection, statement) == rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        ("pipelines_region", "region_attempt = -1"),
+        ("pipelines_region", "region_started_at = now()"),
+        ("pipelines_region", "region_attempt = 1, region_started_at = now()"),
+        ("pipelines_region", "region_attempt = 1, region_seen_at = now()"),
+        (
+            "pipelines_region",
+            "region_attempt = 2, region_started_at = now(), region_seen_at = now(), region_ended_at = now()",
+        ),
+        ("pipelines_region_swept", "region_swept = 1"),
+        ("pipelines_region_swept", "region_swept = -1"),
+        ("pipelines_restored", "restores = 1"),
+        ("pipelines_restored", "restored_checkpoint = 1, restored_at = now()"),
+        ("pipelines_restored", "restores = 1, restored_checkpoint = 2, restored_at = now()"),
+        ("pipelines_restored", "restores = 1, restored_checkpoint = 1"),
+    ],
+)
+def test_an_illegal_region_or_restore_is_refused(
+    store: PostgresCheckpointStore, connection: Connection, rule: str, change: str
+) -> None:
+    triggered(store)
+    assert rule_broken_by(connection, "UPDATE tidegate.pipelines SET " + change) == rule
 
 
 def rule_broken_by(connection: Connection, statement: str) -> str | None:

@@ -59,7 +59,7 @@ class PipelineState:
                 yield file_of(record.subtask, handle), handle
 
     def live(self) -> Iterator[tuple[int, int, Deletion]]:
-        """Who refers to it (0: a compacted run), who created it, and what: see `tables.LIVE_REFERENCES`."""
+        """Who refers to it (0: a compacted run), who created it, and what: see `rules.LIVE_REFERENCES`."""
         for id_, checkpoint in self.checkpoints.items():
             for file, handle in self.handles(id_):
                 if _keeps(checkpoint, handle.kind):

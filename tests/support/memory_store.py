@@ -30,7 +30,7 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.regions import RegionRecord, begun, directory_in_use, ended, is_current
+from tidegate.protocol.regions import RegionRecord, begun, directory_in_use, ended, is_current, swept
 from tidegate.protocol.statistics import LatestRestore, Measurement, Statistics
 
 LOCK_TIMEOUT = 60.0  # seconds, as in `tidegate.postgres.engine`
@@ -303,7 +303,7 @@ class MemoryTransaction:
 
     def mark_regions_swept(self, attempt: int) -> None:
         self._require(0 <= attempt <= self.state.region.attempt, "there was no such region")
-        self.state.region = replace(self.state.region, swept=attempt)
+        self.state.region = swept(self.state.region, attempt)
 
     # -- inside
 

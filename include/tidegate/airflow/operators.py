@@ -109,11 +109,19 @@ class SparkStep(CheckpointStep):
 
 
 class SnapshotOperator(SparkStep):
-    """Lets the region take its part of the checkpoint on Spark. A retry resumes the same checkpoint, as a new attempt."""
+    """Lets the region take its part of the checkpoint on Spark. A retry resumes the same checkpoint, as a new attempt.
+
+    While a continuous region lives it takes the snapshot, and this task has nothing to do: `acknowledge` waits for it.
+    """
 
     def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> None:
         if coordinator.acknowledge(checkpoint_id).phase is not Phase.TRIGGERED:
             self.log.info("Every subtask has acknowledged checkpoint %s; no need for Spark.", checkpoint_id)
+            return
+        if coordinator.has_live_region():
+            self.log.info(
+                "The continuous region takes its snapshot of checkpoint %s; no need for Spark.", checkpoint_id
+            )
             return
         with self.region() as region, only_while_wanted(coordinator, checkpoint_id, region.session):
             record = coordinator.snapshot(checkpoint_id, region)

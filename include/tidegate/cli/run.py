@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -18,7 +19,7 @@ from tidegate.protocol.errors import (
     SupersededAttemptError,
     UnknownOutcomeError,
 )
-from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.records import (
     Acknowledgement,
     AcknowledgeResult,
@@ -26,9 +27,14 @@ from tidegate.protocol.records import (
     CompactedRun,
     Snapshot,
     SubtaskId,
+    SubtaskRecord,
+    Verdict,
 )
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered, TriggerOutcome
+
+if TYPE_CHECKING:
+    from tidegate.spark.region import SparkRegion
 
 #: After these nobody knows enough to give a checkpoint up: the next run resumes it or finds it completed.
 _LEAVE_ALONE = (StoreUnavailableError, UnknownOutcomeError, SupersededAttemptError)
@@ -60,10 +66,10 @@ def run_checkpoint(
     console: Console,
 ) -> RunOutcome:
     """Trigger to notify. An error aborts the checkpoint with its reason and is raised again."""
-    decision = _waited_for(request, pipeline.name, console)
+    store = assembly.open_store()
+    decision = _waited_for(request, store, pipeline.name, console)
     if isinstance(decision, Dropped):
         return RunOutcome(None, dropped=decision)
-    checkpoint_id = decision.checkpoint_id
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -73,20 +79,20 @@ def run_checkpoint(
     )
     try:
         with Progress(*columns, console=console, transient=True) as progress:
-            return _steps(coordinator, pipeline, checkpoint_id, progress)
+            return _Steps(coordinator, pipeline, store, decision.checkpoint_id, progress).take()
     except _LEAVE_ALONE:
         raise
     except CheckpointError as error:
         with contextlib.suppress(StoreUnavailableError):
-            coordinator.abort(checkpoint_id, error.reason, str(error))
+            coordinator.abort(decision.checkpoint_id, error.reason, str(error))
         raise
 
 
 def _waited_for(
-    request: Callable[[], TriggerOutcome], pipeline_id: str, console: Console
+    request: Callable[[], TriggerOutcome], store: CheckpointStore, pipeline_id: str, console: Console
 ) -> Triggered | Resumed | AlreadyCompleted | Dropped:
     """Repeat a request until it need not wait any more, and say what it waits for."""
-    store, told = assembly.open_store(), ""
+    told = ""
     while isinstance(decision := request(), Queued):
         if decision.message != told:
             console.print(told := decision.message, highlight=False)
@@ -94,20 +100,61 @@ def _waited_for(
     return decision
 
 
-def _steps(
-    coordinator: CheckpointCoordinator, pipeline: Pipeline, checkpoint_id: int, progress: Progress
-) -> RunOutcome:
-    total = len(coordinator.graph.subtasks)
-    bar = progress.add_task(f"checkpoint {checkpoint_id}: starting Spark", total=total)
-    region = assembly.open_region(pipeline)
-    progress.update(bar, description=f"checkpoint {checkpoint_id}: snapshot")
-    coordinator.snapshot(checkpoint_id, _Watched(region, lambda count: progress.advance(bar, count)))
-    progress.update(bar, description=f"checkpoint {checkpoint_id}: validate", completed=total)
-    validated = coordinator.validate(checkpoint_id, assembly.open_validator(region))
-    progress.update(bar, description=f"checkpoint {checkpoint_id}: finalize")
-    record = coordinator.finalize_validated(validated)
-    progress.update(bar, description=f"checkpoint {checkpoint_id}: notify")
-    return RunOutcome(record, coordinator.notify(checkpoint_id))
+class _Steps:
+    """The steps of one checkpoint after its trigger. Spark is started when something needs it: a continuous region takes
+    the snapshot itself, and may judge it as well."""
+
+    def __init__(
+        self,
+        coordinator: CheckpointCoordinator,
+        pipeline: Pipeline,
+        store: CheckpointStore,
+        checkpoint_id: int,
+        progress: Progress,
+    ) -> None:
+        self._coordinator = coordinator
+        self._pipeline = pipeline
+        self._store = store
+        self._id = checkpoint_id
+        self._progress = progress
+        self._total = len(coordinator.graph.subtasks)
+        self._bar = progress.add_task("", total=self._total)
+        self._opened: SparkRegion | None = None
+
+    def take(self) -> RunOutcome:
+        self._snapshot()
+        self._tell("validate", self._total)
+        validated = self._coordinator.validate(self._id, self)
+        self._tell("finalize")
+        record = self._coordinator.finalize_validated(validated)
+        self._tell("notify")
+        return RunOutcome(record, self._coordinator.notify(self._id))
+
+    def _snapshot(self) -> None:
+        record = self._coordinator.acknowledge(self._id)
+        while record.phase is Phase.TRIGGERED:
+            if self._coordinator.has_live_region():
+                self._tell("waiting for the continuous region", record.num_acknowledged)
+                self._store.wait_for_change(self._pipeline.name, _LOOK_EVERY)
+                record = self._coordinator.acknowledge(self._id)
+            else:
+                region = self._region()
+                self._tell("snapshot", 0)
+                watched = _Watched(region, lambda count: self._progress.advance(self._bar, count))
+                record = self._coordinator.snapshot(self._id, watched)
+
+    def validate(self, checkpoint: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Sequence[Verdict]:
+        """See `ports.Validator`: asked only if nobody has judged the checkpoint before."""
+        return assembly.open_validator(self._region()).validate(checkpoint, subtasks)
+
+    def _region(self) -> "SparkRegion":
+        if self._opened is None:
+            self._tell("starting Spark")
+            self._opened = assembly.open_region(self._pipeline)
+        return self._opened
+
+    def _tell(self, step: str, completed: int | None = None) -> None:
+        self._progress.update(self._bar, description=f"checkpoint {self._id}: {step}", completed=completed)
 
 
 class _Watched:

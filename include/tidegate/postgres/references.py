@@ -1,6 +1,6 @@
 """Which files are garbage: derived from references, never from counters.
 
-What is live is the view `tidegate.live_references` (see `tables.LIVE_REFERENCES`). A file leaves in two steps: when its
+What is live is the view `tidegate.live_references` (see `rules.LIVE_REFERENCES`). A file leaves in two steps: when its
 last reference ends it is queued, and what is queued is given out for deletion only while nothing live refers to it.
 
 The statements compare sets (EXCEPT) where NOT EXISTS would say the same: right after a large checkpoint the planner has

@@ -1,9 +1,9 @@
 """The tables of the store, in a schema of their own, and the rules the database itself enforces.
 
 Constraints and the transition trigger are generated from `protocol.lifecycle` and the closed lists of the records, so
-the database refuses what the protocol does not know. This file decides shapes and what a live reference is; `migrations/` brings a database
-there, and a test proves that both say the same. The schema does not limit how many checkpoints are in progress: that
-is admission's decision.
+the database refuses what the protocol does not know. This file decides shapes, `rules` what is live; `migrations/`
+brings a database there, and a test proves that both say the same. The schema does not limit how many checkpoints are in
+progress: that is admission's decision.
 """
 
 from enum import StrEnum
@@ -31,6 +31,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
+from tidegate.postgres.rules import (
+    HANDLES_FUNCTION,
+    HANDLES_TRIGGERS,
+    LIVE_REFERENCES,
+    TRANSITION_FUNCTION,
+    TRANSITION_TRIGGER,
+)
 from tidegate.protocol.lifecycle import COMMITTED, TRANSITIONS, Phase, Stage, Status
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
@@ -333,88 +340,6 @@ deletion_queue = Table(
     Index("deletion_queue_oldest", "pipeline_id", "position"),
 )
 
-
-def _transitions() -> str:
-    moves = [
-        f"('{before[0]}', '{before[1]}', '{after[0]}', '{after[1]}')"
-        for before, followers in TRANSITIONS.items()
-        for after in sorted(followers)
-    ]
-    return ",\n        ".join(moves)
-
-
-#: A checkpoint starts TRIGGERED, then moves as `lifecycle.TRANSITIONS` says. An update that keeps the stage is free.
-TRANSITION_FUNCTION = f"""\
-CREATE FUNCTION tidegate.refuse_illegal_transition() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    IF TG_OP = 'INSERT' THEN
-        IF (NEW.status, NEW.phase) = ('{Status.IN_PROGRESS}', '{Phase.TRIGGERED}') THEN
-            RETURN NEW;
-        END IF;
-        RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = 'checkpoints_legal_transition',
-            MESSAGE = format('a checkpoint cannot begin as %s/%s', NEW.status, NEW.phase);
-    END IF;
-    IF (OLD.status, OLD.phase) = (NEW.status, NEW.phase) OR (OLD.status, OLD.phase, NEW.status, NEW.phase) IN (
-        {_transitions()}
-    ) THEN
-        RETURN NEW;
-    END IF;
-    RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = 'checkpoints_legal_transition',
-        MESSAGE = format('a checkpoint cannot go from %s/%s to %s/%s', OLD.status, OLD.phase, NEW.status, NEW.phase);
-END $$"""
-
-TRANSITION_TRIGGER = """\
-CREATE TRIGGER checkpoints_legal_transition BEFORE INSERT OR UPDATE OF status, phase ON tidegate.checkpoints
-FOR EACH ROW EXECUTE FUNCTION tidegate.refuse_illegal_transition()"""
-
-#: The foreign key of handles, checked once a statement: row by row it took a third of the time of a large batch of
-#: acknowledgements. Rows of subtasks are never deleted before their handles.
-HANDLES_FUNCTION = """\
-CREATE FUNCTION tidegate.refuse_handles_without_subtask() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    IF EXISTS (
-        SELECT FROM written w
-        WHERE NOT EXISTS (
-            SELECT FROM tidegate.subtasks s
-            WHERE s.pipeline_id = w.pipeline_id AND s.checkpoint_id = w.checkpoint_id
-              AND s.operator_id = w.operator_id AND s.subtask_index = w.subtask_index)
-    ) THEN
-        RAISE EXCEPTION USING ERRCODE = 'foreign_key_violation', CONSTRAINT = 'handles_of_subtask',
-            MESSAGE = 'a handle belongs to no subtask that is recorded';
-    END IF;
-    RETURN NULL;
-END $$"""
-
-HANDLES_TRIGGERS = (
-    """\
-CREATE TRIGGER handles_of_subtask_inserted AFTER INSERT ON tidegate.handles REFERENCING NEW TABLE AS written
-FOR EACH STATEMENT EXECUTE FUNCTION tidegate.refuse_handles_without_subtask()""",
-    """\
-CREATE TRIGGER handles_of_subtask_updated AFTER UPDATE ON tidegate.handles REFERENCING NEW TABLE AS written
-FOR EACH STATEMENT EXECUTE FUNCTION tidegate.refuse_handles_without_subtask()""",
-)
-
-#: What must not be deleted, as (owner, path), and the checkpoint that refers to it, 0 for a compacted run. Live are
-#: (protocol.md section 10, design.md section 3):
-#: - the handles of checkpoints IN_PROGRESS, and those of COMPLETED ones but for EXCHANGE, which outlives nothing;
-#: - the metadata of COMPLETED checkpoints;
-#: - the handles of compacted runs;
-#: - the STAGED handles of a checkpoint that was subsumed before its sinks were notified: until the notification is
-#:   recorded they are the only copy of committed rows.
-LIVE_REFERENCES = """\
-CREATE VIEW tidegate.live_references AS
-    SELECT h.pipeline_id, h.owner, h.path, h.created_by, h.checkpoint_id
-    FROM tidegate.handles h JOIN tidegate.checkpoints c USING (pipeline_id, checkpoint_id)
-    WHERE c.status = 'IN_PROGRESS'
-        OR c.status = 'COMPLETED' AND h.kind <> 'EXCHANGE'
-        OR c.status = 'SUBSUMED' AND c.notified_at IS NULL AND h.kind = 'STAGED'
-  UNION ALL
-    SELECT c.pipeline_id, 'storage', c.metadata_path, c.checkpoint_id, c.checkpoint_id
-    FROM tidegate.checkpoints c
-    WHERE c.status = 'COMPLETED'
-  UNION ALL
-    SELECT k.pipeline_id, 'storage', k.path, k.created_by, 0
-    FROM tidegate.compactions k"""
 
 # DDL() formats its text with `%`.
 event.listen(checkpoints, "after_create", DDL(TRANSITION_FUNCTION.replace("%", "%%")))  # type: ignore[no-untyped-call]

@@ -36,7 +36,7 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.regions import RegionRecord, begun, directory_in_use, ended, is_current
+from tidegate.protocol.regions import RegionRecord, begun, directory_in_use, ended, is_current, swept
 
 _ADD_SUBTASKS = text("""
 WITH counter AS (
@@ -319,7 +319,7 @@ class PostgresTransaction:
         return references.live_below(self._connection, self._pipeline_id, directory)
 
     def mark_regions_swept(self, attempt: int) -> None:
-        self._put_region(replace(self._region, swept=attempt))
+        self._put_region(swept(self._region, attempt))
 
     # -- inside
 

@@ -63,6 +63,11 @@ def ended(region: RegionRecord, at: datetime) -> RegionRecord:
     return replace(region, seen_at=None, ended_at=at)
 
 
+def swept(region: RegionRecord, attempt: int) -> RegionRecord:
+    """Looked through up to this attempt, or further before. Performs no I/O."""
+    return replace(region, swept=max(region.swept, attempt))
+
+
 def needs_sign(region: RegionRecord, now: datetime) -> bool:
     """Whether it is time to write a sign of life. Performs no I/O."""
     return region.seen_at is None or now - region.seen_at >= SIGN_EVERY
