@@ -16,6 +16,7 @@ _PUBLIC = {
     "CheckpointConfig": "tidegate.config",
     "CheckpointingMode": "tidegate.config",
     "CheckpointListener": "tidegate.ports",
+    "DeliveryGuarantee": "tidegate.ports",
     "count": "tidegate.aggregates",
     "sum_": "tidegate.aggregates",
     "min_": "tidegate.aggregates",

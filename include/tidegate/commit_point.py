@@ -8,6 +8,7 @@ import logging
 
 from tidegate.config import CheckpointConfig
 from tidegate.graph import Graph
+from tidegate.guarantees import guarantee_of
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
 from tidegate.protocol.errors import FinalizeError, UnknownOutcomeError
 from tidegate.protocol.finalize import metadata_document, metadata_path, sizes
@@ -62,7 +63,10 @@ class CommitPoint:
         with self._store.transaction(self._pipeline_id) as tx:
             subtasks, verdicts = tx.subtasks(record.checkpoint_id), tx.verdicts(record.checkpoint_id)
         vertices = {v.operator_id: v.source.describe() for v in self._graph.sources}
-        vertices |= {v.operator_id: v.sink.describe() for v in self._graph.sinks}
+        pipeline = self._graph.pipeline
+        vertices |= {
+            v.operator_id: {**v.sink.describe(), "guarantee": guarantee_of(pipeline, v)} for v in self._graph.sinks
+        }
         document = metadata_document(record, subtasks, verdicts, vertices, self._config.describe(), self._clock.now())
         path = metadata_path(self._pipeline_id, record.checkpoint_id)
         self._storage.write(path, json.dumps(document).encode())

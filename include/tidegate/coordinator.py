@@ -11,6 +11,7 @@ from tidegate.admission_desk import AdmissionDesk
 from tidegate.commit_point import CommitPoint
 from tidegate.delivery import Delivered, Delivery
 from tidegate.graph import Graph, compile_graph
+from tidegate.guarantees import reservations
 from tidegate.listeners import Listeners, watch_failures
 from tidegate.pipeline import Pipeline
 from tidegate.pipeline_control import PipelineControl
@@ -41,7 +42,7 @@ from tidegate.protocol.records import (
 )
 from tidegate.protocol.regions import RegionStart
 from tidegate.protocol.snapshot import SnapshotTask, ended_error, needs_attempt, plan_attempt, require_same_plan
-from tidegate.protocol.trigger import TriggerOutcome
+from tidegate.protocol.trigger import Triggered, TriggerOutcome
 from tidegate.protocol.validate import ValidatedCheckpoint, decide_rejection, needs_validation, permit
 from tidegate.region_control import RegionControl
 from tidegate.restoring import restore_latest
@@ -60,6 +61,7 @@ class CheckpointCoordinator:
         listeners = Listeners(pipeline.name, pipeline.listeners)
         self._store = store = watch_failures(store, listeners)
         self._clock = clock
+        self._unsaid = reservations(pipeline, self.graph.sinks)
         self._desk = AdmissionDesk(self.graph, self.config)
         self._control = PipelineControl(self.pipeline_id, self.config, store, clock)
         self._commit_point = CommitPoint(self.graph, self.config, store, storage, clock)
@@ -92,13 +94,23 @@ class CheckpointCoordinator:
                 if not unnotified and not abandoned and not must_clean:
                     # Never forced: a scheduled checkpoint starts from the state of the one before, which must have ended.
                     request = CheckpointRequest(request_id, kind, periodic, False, now, now)
-                    return self._desk.admit(tx, request, wait)
+                    outcome = self._desk.admit(tx, request, wait)
+                    break
                 for record in abandoned:
                     self._expire(tx, record)
             self._delivery.deliver(unnotified)
             if must_clean:
                 self.clean()
                 cleaned = True
+        if isinstance(outcome, Triggered):
+            self._say_reservations()
+        return outcome
+
+    def _say_reservations(self) -> None:
+        """Once a process: who reads the log of a long one has read it."""
+        for reservation in self._unsaid:
+            log.warning("%s", reservation)
+        self._unsaid = []
 
     # -- snapshot and acknowledge
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegate.graph import Graph
+from tidegate.guarantees import guarantee_of
 from tidegate.listeners import Listeners
-from tidegate.ports import CheckpointStore, Clock, StoreTransaction
+from tidegate.ports import CheckpointStore, Clock, DeliveryGuarantee, StoreTransaction
 from tidegate.protocol.errors import SinkError
 from tidegate.protocol.notify import committables
 from tidegate.protocol.records import CheckpointRecord
@@ -22,12 +23,14 @@ class Delivered:
     sink: str
     checkpoint_id: int
     rows: int
+    guarantee: DeliveryGuarantee
 
 
 class Delivery:
     """Commits the sinks of one pipeline. Safe to run in several processes at once: committing twice is fine."""
 
     def __init__(self, graph: Graph, store: CheckpointStore, clock: Clock, listeners: Listeners) -> None:
+        self._pipeline = graph.pipeline
         self._pipeline_id = graph.pipeline.name
         self._sinks = {vertex.operator_id: vertex for vertex in graph.sinks}
         self._store = store
@@ -55,7 +58,12 @@ class Delivery:
         """What each sink has of a checkpoint."""
         subtasks = self._store.subtasks(self._pipeline_id, checkpoint_id)
         return [
-            Delivered(vertex.name, checkpoint_id, sum(handle.rows for handle in committables(subtasks, operator_id)))
+            Delivered(
+                vertex.name,
+                checkpoint_id,
+                sum(handle.rows for handle in committables(subtasks, operator_id)),
+                guarantee_of(self._pipeline, vertex),
+            )
             for operator_id, vertex in self._sinks.items()
         ]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
+from tidegate.guarantees import check_guarantee
 from tidegate.pipeline import CheckVertex, KeyedVertex, Pipeline, SinkVertex, SourceVertex, Stream, Vertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import PipelineDefinitionError
@@ -124,6 +125,7 @@ def _check_vertex(pipeline: Pipeline, vertex: Vertex, origins: Mapping[str, Vert
             _check_keyed(where, vertex)
         case SinkVertex():
             _check_sink(where, vertex, origins)
+            check_guarantee(pipeline, vertex)
         case CheckVertex():
             names = {v.name for v in pipeline.vertices if isinstance(v, SinkVertex)}
             if unknown := sorted(set(vertex.sinks) - names):

@@ -28,6 +28,10 @@ class InOrder:
         self._completed = self._subsumed = 0  # the newest told so far; ids begin at 1
         self._lock = RLock()  # a listener may itself take a step that tells it something
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "InOrder":
+        """Airflow copies DAGs with all that is in them; there is still only this one listener to tell."""
+        return self
+
     def completed(self, checkpoint_id: int) -> None:
         with self._lock:
             if checkpoint_id > self._completed:

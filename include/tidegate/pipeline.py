@@ -12,7 +12,7 @@ from tidegate.aggregates import Aggregate
 from tidegate.config import CheckpointConfig
 from tidegate.expectations import ExpectationSuite
 from tidegate.listeners import InOrder
-from tidegate.ports import CheckpointListener, Segment, Sink, Source
+from tidegate.ports import CheckpointListener, DeliveryGuarantee, Segment, Sink, Source
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.keygroups import MAX_PARALLELISM_LIMIT
 
@@ -36,9 +36,19 @@ class Stream:
         """Partition by key; null is a key like any other."""
         return KeyedStream(self, columns)
 
-    def sink(self, name: str, sink: Sink, expect: ExpectationSuite | None = None) -> None:
-        """Deliver the rows exactly once, judged by `expect` on what is staged, before any of it is visible."""
-        self.pipeline.add(SinkVertex(name, self, sink, expect))
+    def sink(
+        self,
+        name: str,
+        sink: Sink,
+        expect: ExpectationSuite | None = None,
+        guarantee: DeliveryGuarantee | str | None = None,
+    ) -> None:
+        """Deliver the rows exactly once, judged by `expect` on what is staged, before any of it is visible.
+
+        `guarantee`: the least that will do for this sink; None for what `CheckpointConfig.mode` says of all. A sink that
+        cannot give EXACTLY_ONCE is refused unless it is declared with "AT_LEAST_ONCE".
+        """
+        self.pipeline.add(SinkVertex(name, self, sink, expect, guarantee))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,6 +103,7 @@ class SinkVertex:
     input: Stream
     sink: Sink
     expect: ExpectationSuite | None = None
+    guarantee: DeliveryGuarantee | str | None = None
 
     @property
     def operator_id(self) -> str:

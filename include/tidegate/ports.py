@@ -317,6 +317,13 @@ class SinkInput(StrEnum):
     CURRENT = "CURRENT"  # every current row of the operator's state, whenever a subtask's part of it changed
 
 
+class DeliveryGuarantee(StrEnum):
+    """How often a row reaches the readers of a sink when something fails on the way (protocol.md section 17)."""
+
+    EXACTLY_ONCE = "EXACTLY_ONCE"
+    AT_LEAST_ONCE = "AT_LEAST_ONCE"  # never lost, but perhaps there twice
+
+
 @dataclass(frozen=True, slots=True)
 class StageContext:
     """Names what one subtask's attempt stages, so that no other attempt, Spark retry or speculation can collide."""
@@ -339,6 +346,7 @@ class Sink(Protocol):
     """A transactional output: staged during the snapshot, made visible by `commit` after the checkpoint completed."""
 
     input: SinkInput
+    guarantee: DeliveryGuarantee  # what it can give; AT_LEAST_ONCE if a repeated `commit` may show rows again
 
     def writer(self) -> SinkWriter: ...
     def read_staged(self, spark: Any, staged: Sequence[StateHandle]) -> Any:

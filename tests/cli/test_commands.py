@@ -64,6 +64,7 @@ def test_a_run_its_history_and_its_details(command, tmp_path):
     document = json.loads(first.stdout)
     assert (document["id"], document["status"]) == (1, "COMPLETED")
     assert {sink["sink"] for sink in document["sinks"]} == {"visits", "totals_log", "totals", "balance_log", "seen"}
+    assert {sink["guarantee"] for sink in document["sinks"]} == {"EXACTLY_ONCE"}
     check_tables(shop)
 
     history = json.loads(command("checkpoints", "orders", "-o", "json").stdout)

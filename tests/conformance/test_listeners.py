@@ -1,6 +1,7 @@
 """What listeners hear (protocol.md section 10): completions after the commit, failures of every kind, what was pushed out."""
 
 import contextlib
+import copy
 import logging
 from collections.abc import Callable, Collection
 from typing import Any
@@ -210,6 +211,15 @@ def test_a_listener_may_leave_methods_out(desk: MakeDesk) -> None:
     world.ask("c")
     world.coordinator.suspend()
     assert listener.heard == (3, 2)
+
+
+def test_a_copied_pipeline_tells_the_same_listener(desk: MakeDesk) -> None:
+    world = desk()
+    ears = listening(world)
+    (copied,) = copy.deepcopy(world.pipeline.listeners)
+    take(world, "a")
+    copied.completed(1)  # heard already, by the same one
+    assert ears.heard == [("complete", 1)]
 
 
 @pytest.mark.parametrize("how", DEATHS)

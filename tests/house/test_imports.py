@@ -73,7 +73,18 @@ def test_adapters_do_not_use_one_anothers_libraries(package):
 
 
 def test_the_coordinator_and_the_definition_know_no_adapter():
-    for name in ["coordinator", "sweeper", "ports", "graph", "pipeline", "config", "aggregates", "expectations"]:
+    for name in [
+        "coordinator",
+        "sweeper",
+        "ports",
+        "graph",
+        "pipeline",
+        "config",
+        "listeners",
+        "guarantees",
+        "aggregates",
+        "expectations",
+    ]:
         for imported in imports(ROOT / f"{name}.py"):
             assert not imported.startswith(tuple(f"tidegate.{adapter}" for adapter in ADAPTERS)), (name, imported)
             assert imported.split(".")[0] not in HEAVY | {"airflow", "sqlalchemy"}, (name, imported)

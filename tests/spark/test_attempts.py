@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from spark_checkpoints import Checkpoints, Landing
 
 from tidegate import FileSource, ParquetSink, Pipeline, count, sum_
-from tidegate.ports import SinkInput, StageContext
+from tidegate.ports import DeliveryGuarantee, SinkInput, StageContext
 from tidegate.protocol.errors import (
     CheckpointError,
     PipelineDefinitionError,
@@ -111,6 +111,7 @@ class StumblingSink:
     marker: str
 
     input = SinkInput.CHANGES
+    guarantee = DeliveryGuarantee.EXACTLY_ONCE
 
     def writer(self) -> StumblingWriter:
         return StumblingWriter(self.inner.writer(), self.marker)

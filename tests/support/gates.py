@@ -6,7 +6,7 @@ from typing import Any
 from tidegate.ports import Segment
 from tidegate.protocol.barrier_options import GateOptions, make_handler
 from tidegate.protocol.barriers import AlignmentType, Barrier, BarrierOptions
-from tidegate.spark.gate import InFlight, InputGate, Released, milliseconds
+from tidegate.spark.gate import Aborted, Aligned, InFlight, InputGate, Output, Released, SnapshotDue, milliseconds
 
 EXACTLY_ONCE = GateOptions()
 AT_LEAST_ONCE = GateOptions(exactly_once=False)
@@ -45,3 +45,23 @@ def timed(checkpoint_id: int, channel: int) -> Barrier:
 def name_of(held: Released | InFlight) -> Any:
     assert isinstance(held.data, Segment)
     return held.data.reference["name"]
+
+
+def shown(outputs: list[Output]) -> list[object]:
+    """Segments by name, snapshots as `("snapshot", id)`, what was captured as `("captured", id, channel and name of each)`."""
+    result: list[object] = []
+    for output in outputs:
+        match output:
+            case Released():
+                result.append(name_of(output))
+            case SnapshotDue():
+                result.append(("snapshot", output.checkpoint_id))
+            case Aligned() if output.captured:
+                result.append(("captured", output.checkpoint_id, captured(output)))
+            case Aborted():
+                result.append(("abort", output.abort.checkpoint_id))
+    return result
+
+
+def captured(aligned: Aligned) -> list[object]:
+    return [(in_flight.channel, name_of(in_flight)) for in_flight in aligned.captured]

@@ -12,7 +12,7 @@ from records import T0
 from tidegate.config import CheckpointConfig
 from tidegate.expectations import expect, suite
 from tidegate.pipeline import Pipeline
-from tidegate.ports import CheckpointStore, SinkInput, StoreTransaction
+from tidegate.ports import CheckpointStore, DeliveryGuarantee, SinkInput, StoreTransaction
 from tidegate.protocol.errors import StateIntegrityError, UnknownOutcomeError
 from tidegate.protocol.records import (
     CheckpointRecord,
@@ -69,6 +69,7 @@ class MemorySink:
     """Remembers what is staged and what is visible; commit moves staged files, as a rename would."""
 
     input = SinkInput.CHANGES
+    guarantee = DeliveryGuarantee.EXACTLY_ONCE
 
     def __init__(self) -> None:
         self.staged: dict[str, int] = {}  # path -> checkpoint

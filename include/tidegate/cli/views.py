@@ -178,16 +178,16 @@ def run_document(outcome: RunOutcome) -> dict[str, Any]:
     if outcome.dropped is not None:
         return {"dropped": outcome.dropped.reason.name, "message": outcome.dropped.message}
     assert outcome.record is not None
-    sinks = [{"sink": delivered.sink, "rows": delivered.rows} for delivered in outcome.delivered]
+    sinks = [{"sink": each.sink, "rows": each.rows, "guarantee": each.guarantee} for each in outcome.delivered]
     return checkpoint_document(outcome.record) | {"sinks": sinks}
 
 
 def run_table(document: dict[str, Any]) -> Any:
     if "dropped" in document:
         return Text(f"{document['dropped']}: {document['message']}")
-    table = Table("Sink", "Rows", title=f"Checkpoint {document['id']} {document['status']}")
+    table = Table("Sink", "Rows", "Guarantee", title=f"Checkpoint {document['id']} {document['status']}")
     for sink in document["sinks"]:
-        table.add_row(sink["sink"], f"{sink['rows']:,}")
+        table.add_row(sink["sink"], f"{sink['rows']:,}", sink["guarantee"])
     return table
 
 

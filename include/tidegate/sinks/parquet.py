@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from tidegate.locations import absolute, spark_path
-from tidegate.ports import SinkInput, StageContext
+from tidegate.ports import DeliveryGuarantee, SinkInput, StageContext
 from tidegate.protocol.errors import PipelineDefinitionError, SinkError, StorageError
 from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.sinks import publish
@@ -48,6 +48,10 @@ class ParquetSink:
                 "checkpoint, and other filesystems are not supported. Use a local or mounted directory, or a table "
                 "format with its own commit."
             )
+
+    @property
+    def guarantee(self) -> DeliveryGuarantee:
+        return DeliveryGuarantee.EXACTLY_ONCE  # a checkpoint's rows appear by one rename, under its id
 
     @property
     def input(self) -> SinkInput:

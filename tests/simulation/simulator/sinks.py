@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulator.scheduler import Violation
 from simulator.sources import Row
-from tidegate.ports import SinkInput
+from tidegate.ports import DeliveryGuarantee, SinkInput
 from tidegate.protocol.errors import SinkError
 from tidegate.protocol.records import HandleKind, StateHandle
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 class SimulatedSink:
     """`ports.Sink`. `visible` is what readers see: the rows of every checkpoint, or of `CURRENT` rows the last one's."""
+
+    guarantee = DeliveryGuarantee.EXACTLY_ONCE
 
     def __init__(self, world: "World", name: str, input: SinkInput) -> None:
         self.world = world

@@ -1,0 +1,68 @@
+"""What a pipeline promises of the rows in its sinks (protocol.md section 17), and what it refuses or says aloud.
+
+Two things can take exactly-once away: the pipeline's mode, and a sink that cannot commit together with the checkpoint.
+"""
+
+from collections.abc import Sequence
+
+from tidegate.config import CheckpointingMode
+from tidegate.pipeline import Pipeline, SinkVertex
+from tidegate.ports import DeliveryGuarantee
+from tidegate.protocol.errors import PipelineDefinitionError
+
+
+def guarantee_of(pipeline: Pipeline, vertex: SinkVertex) -> DeliveryGuarantee:
+    """What the sink really gives in this pipeline."""
+    weak = pipeline.checkpoints.mode is CheckpointingMode.AT_LEAST_ONCE
+    return DeliveryGuarantee.AT_LEAST_ONCE if weak else vertex.sink.guarantee
+
+
+def check_guarantee(pipeline: Pipeline, vertex: SinkVertex) -> None:
+    """Raises `PipelineDefinitionError` where a sink cannot give what the pipeline or its own declaration asks of it."""
+    asked = _asked(pipeline, vertex)
+    if asked is DeliveryGuarantee.AT_LEAST_ONCE or guarantee_of(pipeline, vertex) is asked:
+        return
+    if pipeline.checkpoints.mode is CheckpointingMode.AT_LEAST_ONCE:
+        raise PipelineDefinitionError(
+            f"The sink {vertex.name!r} of pipeline {pipeline.name!r} is declared guarantee='EXACTLY_ONCE', but the pipeline "
+            "is CheckpointConfig(mode='AT_LEAST_ONCE'): rows may reach any sink twice after a failure. Change one of the two."
+        )
+    raise PipelineDefinitionError(
+        f"The sink {vertex.name!r} of pipeline {pipeline.name!r} is a {_kind(vertex)}, which can give AT_LEAST_ONCE only: "
+        "rows may show twice after a failure. The pipeline is EXACTLY_ONCE. If that will do for this sink, declare it with "
+        "stream.sink(…, guarantee='AT_LEAST_ONCE'); if it will for all, use CheckpointConfig(mode='AT_LEAST_ONCE'); "
+        "otherwise take a sink that commits with the checkpoint, such as ParquetSink."
+    )
+
+
+def reservations(pipeline: Pipeline, sinks: Sequence[SinkVertex]) -> list[str]:
+    """What must be said aloud of a pipeline that is accepted although not everything in it is exactly once."""
+    if pipeline.checkpoints.mode is CheckpointingMode.AT_LEAST_ONCE:
+        names = ", ".join(vertex.name for vertex in sinks) or "none"
+        return [
+            f"Pipeline {pipeline.name} is AT_LEAST_ONCE: where it runs continuously, rows that follow a barrier may be in "
+            f"its checkpoint already. After a failure they count again in state, and may show twice in its sinks ({names}), "
+            "also in those that commit exactly once what they are given."
+        ]
+    return [
+        f"Sink {vertex.name} of pipeline {pipeline.name} gives AT_LEAST_ONCE, as it was declared: its rows may show twice "
+        "after a failure. State and the other sinks are exactly once."
+        for vertex in sinks
+        if guarantee_of(pipeline, vertex) is DeliveryGuarantee.AT_LEAST_ONCE
+    ]
+
+
+def _asked(pipeline: Pipeline, vertex: SinkVertex) -> DeliveryGuarantee:
+    """The least that will do: what the sink was declared with, or what the pipeline's mode says of all."""
+    try:
+        return DeliveryGuarantee(vertex.guarantee or pipeline.checkpoints.mode)
+    except ValueError:
+        known = ", ".join(DeliveryGuarantee)
+        raise PipelineDefinitionError(
+            f"The guarantee of sink {vertex.name!r} of pipeline {pipeline.name!r} is one of {known}, not "
+            f"{vertex.guarantee!r}."
+        ) from None
+
+
+def _kind(vertex: SinkVertex) -> str:
+    return type(vertex.sink).__name__
