@@ -29,6 +29,7 @@ class CheckpointConfig:
     a row before the pipeline fails and waits for `tidegate resume`; None: any number, because the next DAG run is a restart
     anyway. `validation_failures_count`: whether failed expectations are among those. `allow_non_restored_state`: state and
     positions of operators that the pipeline no longer has are given up, instead of being an error.
+    `checkpoints_after_tasks_finish`: whether the others go on when a bounded source has been read to its end.
     """
 
     timeout: timedelta
@@ -39,6 +40,7 @@ class CheckpointConfig:
     tolerable_failed_checkpoints: int | None
     validation_failures_count: bool
     allow_non_restored_state: bool
+    checkpoints_after_tasks_finish: bool
 
     def __init__(
         self,
@@ -50,6 +52,7 @@ class CheckpointConfig:
         tolerable_failed_checkpoints: int | None = None,
         validation_failures_count: bool = True,
         allow_non_restored_state: bool = False,
+        checkpoints_after_tasks_finish: bool = True,
     ) -> None:
         set_ = object.__setattr__
         set_(self, "timeout", duration(timeout))
@@ -60,6 +63,7 @@ class CheckpointConfig:
         set_(self, "tolerable_failed_checkpoints", tolerable_failed_checkpoints)
         set_(self, "validation_failures_count", validation_failures_count)
         set_(self, "allow_non_restored_state", allow_non_restored_state)
+        set_(self, "checkpoints_after_tasks_finish", checkpoints_after_tasks_finish)
         if self.timeout < MIN_TIMEOUT:
             raise PipelineDefinitionError("CheckpointConfig.timeout must be at least 10 ms.")
         if self.min_pause < timedelta(0):

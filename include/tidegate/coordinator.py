@@ -36,13 +36,12 @@ from tidegate.protocol.records import (
     CheckpointRecord,
     CheckpointRequest,
     CompactedRun,
-    Snapshot,
     SubtaskId,
 )
-from tidegate.protocol.restore import restore_snapshots
 from tidegate.protocol.snapshot import SnapshotTask, ended_error, needs_attempt, plan_attempt, require_same_plan
 from tidegate.protocol.trigger import TriggerOutcome
 from tidegate.protocol.validate import ValidatedCheckpoint, decide_rejection, needs_validation, permit
+from tidegate.starting_point import restored_snapshots
 from tidegate.sweeper import Sweeper
 
 log = logging.getLogger("tidegate")
@@ -71,11 +70,13 @@ class CheckpointCoordinator:
         periodic: bool = False,
         kind: CheckpointKind = CheckpointKind.CHECKPOINT,
         wait: bool = False,
+        drain: bool = False,
     ) -> TriggerOutcome:
         """Record a checkpoint for a request, before anybody is asked to do anything (protocol.md sections 3 and 4).
 
         First makes up for a notification that a crash cut short, and expires what is overdue. With `wait`, a request that
-        cannot start yet is `Queued` instead of dropped, and is to be repeated. Raises `PipelineFailedError`.
+        cannot start yet is `Queued` instead of dropped, and is to be repeated. A SYNC_SAVEPOINT gives up whatever is in
+        progress and stops the pipeline, with `drain` for ever. Raises `PipelineFailedError`, `IllegalRequestError`.
         """
         cleaned = False
         while True:
@@ -87,7 +88,7 @@ class CheckpointCoordinator:
                 must_clean = not cleaned and must_clean_first(tx.cleaning(), self.config.max_concurrent)
                 if not unnotified and not abandoned and not must_clean:
                     # Never forced: a scheduled checkpoint starts from the state of the one before, which must have ended.
-                    request = CheckpointRequest(request_id, kind, periodic, False, now, now)
+                    request = CheckpointRequest(request_id, kind, periodic, False, now, now, drain=drain)
                     return self._desk.admit(tx, request, wait)
                 for record in abandoned:
                     self._expire(tx, record)
@@ -109,7 +110,7 @@ class CheckpointCoordinator:
                 return record
             require_same_plan(record, self.graph.plan)
             tx.begin_attempt(checkpoint_id)
-            restored = self._restored(tx)
+            restored = restored_snapshots(tx, self.graph, self.config)
             task = plan_attempt(record, tx.subtasks(checkpoint_id), restored)
         region.snapshot(task, lambda acks: self.record_acknowledgements(checkpoint_id, acks))
         record = self.acknowledge(checkpoint_id)
@@ -293,14 +294,6 @@ class CheckpointCoordinator:
         with self._store.transaction(self.pipeline_id) as tx:
             if self._found(tx, checkpoint_id).status is Status.IN_PROGRESS:
                 tx.add_compactions(compactions)
-
-    def _restored(self, tx: StoreTransaction) -> dict[SubtaskId, Snapshot]:
-        latest = tx.latest_completed()
-        known = {} if latest is None else tx.subtasks(latest.checkpoint_id)
-        snapshots = {key: subtask.snapshot for key, subtask in known.items()}
-        return restore_snapshots(
-            latest, snapshots, self.graph.plan, tx.compactions(), self.config.allow_non_restored_state
-        )
 
     def _expire(self, tx: StoreTransaction, record: CheckpointRecord) -> None:
         message = (

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegate.graph import Graph
+from tidegate.pipeline_control import end_if_over
 from tidegate.ports import CheckpointStore, Clock
-from tidegate.protocol.errors import SinkError
+from tidegate.protocol.errors import CheckpointError, SinkError, StopIncompleteError
+from tidegate.protocol.finished import choose_told
 from tidegate.protocol.notify import committables
-from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +35,22 @@ class Delivery:
         self._clock = clock
 
     def deliver(self, records: Sequence[CheckpointRecord]) -> None:
-        """Commit the sinks of completed checkpoints, oldest first. Raises what sinks raise, and `SinkError`."""
-        for record in records:
-            self._commit(record)
-            with self._store.transaction(self._pipeline_id) as tx:
-                tx.mark_notified(record.checkpoint_id, self._clock.now())
+        """Commit the sinks of completed checkpoints, oldest first; after the last one there will be, the pipeline has
+        finished. Raises what sinks raise, `SinkError`, and `StopIncompleteError` where it was to stop."""
+        try:
+            for record in records:
+                self._commit(record)
+                with self._store.transaction(self._pipeline_id) as tx:
+                    tx.mark_notified(record.checkpoint_id, self._clock.now())
+                    end_if_over(tx, self._clock.now())
+        except (CheckpointError, OSError) as error:
+            if (last := next((r for r in records if r.kind is CheckpointKind.SYNC_SAVEPOINT), None)) is None:
+                raise
+            raise StopIncompleteError(
+                f"Savepoint {last.checkpoint_id} of pipeline {self._pipeline_id} is complete at {last.metadata_path} on the "
+                f"checkpoint storage, but the pipeline has not stopped, because not every sink was told: {error} Nothing is "
+                "lost, and nothing else completes meanwhile. Repeat the notify step, or `tidegate stop`."
+            ) from error
 
     def delivered(self, checkpoint_id: int) -> list[Delivered]:
         """What each sink has of a checkpoint."""
@@ -49,8 +62,11 @@ class Delivery:
 
     def _commit(self, record: CheckpointRecord) -> None:
         subtasks = self._store.subtasks(self._pipeline_id, record.checkpoint_id)
+        told = choose_told(subtasks)
         for plan in record.operators:
             staged = committables(subtasks, plan.operator_id)
+            if plan.operator_id not in told:
+                continue
             if plan.operator_id in self._sinks:
                 self._sinks[plan.operator_id].sink.commit(record.checkpoint_id, staged)
             elif staged:

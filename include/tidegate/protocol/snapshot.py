@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from tidegate.protocol.barriers import StopMode
 from tidegate.protocol.errors import CheckpointNotInProgressError, PipelineDefinitionError
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
 from tidegate.protocol.records import CheckpointRecord, OperatorPlan, Snapshot, SubtaskId, SubtaskRecord
+from tidegate.protocol.stopping import stop_mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,8 @@ class SnapshotTask:
     """What a region needs to take its part of a checkpoint.
 
     `attempts` holds the subtasks still to be acknowledged and their current attempt; `restored` the snapshots of the
-    latest completed checkpoint, compactions applied; `acknowledged` what earlier attempts of this one already have.
+    latest completed checkpoint, compactions applied; `acknowledged` what earlier attempts of this one already have, or
+    what had finished before it. `stop`: the pipeline stops with it.
     """
 
     checkpoint_id: int
@@ -26,6 +29,7 @@ class SnapshotTask:
     attempts: Mapping[SubtaskId, int]
     restored: Mapping[SubtaskId, Snapshot]
     acknowledged: Mapping[SubtaskId, Snapshot]
+    stop: StopMode | None = None
 
 
 def needs_attempt(record: CheckpointRecord) -> bool:
@@ -79,6 +83,7 @@ def plan_attempt(
         attempts={key: known.attempt for key, known in subtasks.items() if known.acknowledged_at is None},
         restored=restored,
         acknowledged={key: known.snapshot for key, known in subtasks.items() if known.acknowledged_at is not None},
+        stop=stop_mode(record),
     )
 
 

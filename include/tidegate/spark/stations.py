@@ -13,6 +13,7 @@ from tidegate.graph import Graph, inputs_of
 from tidegate.pipeline import KeyedVertex, SinkVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.barrier_options import GateOptions, make_handler
+from tidegate.protocol.barriers import StopMode
 from tidegate.protocol.records import (
     Acknowledgement,
     HandleKind,
@@ -47,6 +48,11 @@ class Station:
     def operator_ids(self) -> tuple[str, ...]:
         return (self.vertex.operator_id, *(sink.operator_id for sink in self.fused))
 
+    @property
+    def has_finished(self) -> bool:
+        """Whether nothing will ever follow what has arrived."""
+        return self.aligned is not None and self.aligned.ended is StopMode.DRAIN
+
 
 def build_stations(graph: Graph) -> list[Station]:
     """One station per keyed operator and per sink that follows no operator directly; upstream before downstream."""
@@ -59,7 +65,8 @@ def build_stations(graph: Graph) -> list[Station]:
         fused = tuple(s for s in graph.sinks if s.input.origin == vertex.name and is_fused(graph, s))
         fused = fused if isinstance(vertex, KeyedVertex) else ()
         channels = _channels(graph, vertex)
-        stations.append(Station(vertex, fused, InputGate(channels, make_handler(GateOptions(), len(channels)))))
+        options = GateOptions(checkpoints_after_tasks_finish=graph.pipeline.checkpoints.checkpoints_after_tasks_finish)
+        stations.append(Station(vertex, fused, InputGate(channels, make_handler(options, len(channels)))))
     return stations
 
 
@@ -156,7 +163,7 @@ class Answers:
                 subtask = SubtaskId(operator_id, index)
                 if subtask in self._task.attempts:
                     report = station.reports.get(subtask)
-                    snapshot = Snapshot(self._handles(station, subtask, report))
+                    snapshot = Snapshot(self._handles(station, subtask, report), finished=station.has_finished)
                     metrics = _metrics(station, report, start_delay)
                     result.append(Acknowledgement(subtask, self._task.attempts[subtask], snapshot, metrics))
         return result
