@@ -111,6 +111,7 @@ class SnapshotRun:
         for station in self._stations:
             waited_for = [i for i in station.operator_ids if i not in self._finished or i in self._graph.restaged]
             if choose_triggered(waited_for, self._finished, self._graph.upstreams):
+                station.gate.drain()  # so that every end is known before
                 station.gate.signal(self._barrier(0))
 
     def _feed_sources(self, cut: Cut) -> None:
