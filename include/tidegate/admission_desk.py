@@ -9,6 +9,7 @@ from datetime import datetime
 
 from tidegate.config import CheckpointConfig
 from tidegate.graph import Graph
+from tidegate.pipeline_control import end_if_over, give_up_all
 from tidegate.ports import StoreTransaction
 from tidegate.protocol.admission import (
     Drop,
@@ -19,9 +20,11 @@ from tidegate.protocol.admission import (
     choose_waiting,
     decide_place,
 )
+from tidegate.protocol.finished import decide_trigger, plan_checkpoint
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointRequest
+from tidegate.protocol.records import CheckpointKind, CheckpointRequest
+from tidegate.protocol.stopping import require_legal, stopping_message
 from tidegate.protocol.trigger import (
     Dropped,
     Queued,
@@ -31,6 +34,7 @@ from tidegate.protocol.trigger import (
     decide_standing,
     pending_checkpoint,
 )
+from tidegate.restoring import restore_latest
 
 
 class AdmissionDesk:
@@ -43,8 +47,10 @@ class AdmissionDesk:
     def admit(self, tx: StoreTransaction, request: CheckpointRequest, wait: bool) -> TriggerOutcome:
         """What a request leads to now. One that may not `wait` is dropped instead, and leaves no trace.
 
-        Raises `PipelineFailedError`.
+        Raises `PipelineFailedError`, `IllegalRequestError`.
         """
+        require_legal(request.kind, request.drain)
+        end_if_over(tx, request.seen_at)
         requests = self._remembered(tx, request.seen_at)
         known = requests.get(request.request_id)
         request = request if known is None else replace(request, asked_at=known.asked_at)
@@ -52,7 +58,11 @@ class AdmissionDesk:
             decide_repeated(tx.latest_by_request(request.request_id))
             or decide_standing(tx.pipeline(), request.periodic)
             or _told(known)
-            or self._join(tx, requests, request)
+            or (
+                self._stop(tx, request)
+                if request.kind is CheckpointKind.SYNC_SAVEPOINT
+                else self._join(tx, requests, request)
+            )
         )
         if isinstance(outcome, Queued) and wait:
             # It may have been asked first from a machine whose clock is ahead; its place in the queue stays.
@@ -112,8 +122,24 @@ class AdmissionDesk:
         tx.put_request(dropped)
         return dropped
 
-    def _start(self, tx: StoreTransaction, request: CheckpointRequest) -> Triggered:
-        now = request.seen_at
+    def _stop(self, tx: StoreTransaction, request: CheckpointRequest) -> Triggered | Dropped:
+        """Begin the savepoint to stop with, and give up everything else: nothing may complete after it (section 18)."""
+        outcome = self._start(tx, request)
+        if isinstance(outcome, Triggered):
+            give_up_all(tx, FailureReason.COORDINATOR_SUSPEND, request.seen_at, but=outcome.checkpoint_id)
+            record = tx.checkpoint(outcome.checkpoint_id)
+            assert record is not None
+            tx.move_pipeline(PipelineStatus.STOPPING, request.seen_at, stopping_message(record))
+        return outcome
+
+    def _start(self, tx: StoreTransaction, request: CheckpointRequest) -> Triggered | Dropped:
+        """Record the checkpoint. What had finished before counts as acknowledged from the start (section 13)."""
+        now, latest = request.seen_at, tx.latest_completed()
+        some_finished = latest is not None and latest.num_finished > 0
+        restored = restore_latest(tx, self._graph, self._config)[1] if some_finished else {}
+        plan = plan_checkpoint(self._graph.subtasks, restored, self._graph.restaged)
+        if (dropped := decide_trigger(latest, plan, self._config.checkpoints_after_tasks_finish)) is not None:
+            return dropped
         if tx.pipeline().status is PipelineStatus.CREATED:
             tx.move_pipeline(PipelineStatus.RUNNING, now)
         record = pending_checkpoint(
@@ -122,11 +148,14 @@ class AdmissionDesk:
             request_id=request.request_id,
             periodic=request.periodic,
             kind=request.kind,
+            drain=request.drain,
             operators=self._graph.plan,
             timeout=self._config.timeout,
             now=now,
         )
         tx.add_pending(record, self._graph.subtasks)
+        if plan.finished:
+            tx.record_acknowledgements(record.checkpoint_id, plan.acknowledgements(), now)
         return Triggered(record.checkpoint_id)
 
 

@@ -41,6 +41,7 @@ class CheckpointConfig:
     a row before the pipeline fails and waits for `tidegate resume`; None: any number, because the next DAG run is a restart
     anyway. `validation_failures_count`: whether failed expectations are among those. `allow_non_restored_state`: state and
     positions of operators that the pipeline no longer has are given up, instead of being an error.
+    `checkpoints_after_tasks_finish`: whether the others go on when a bounded source has been read to its end.
 
     `interval`: between the periodic checkpoints of a continuous run, None for none; a scheduled pipeline's interval is its
     DAG's schedule. `interval_during_backlog`: the same while a source is behind, "0 s" for none meanwhile. Both are never
@@ -63,6 +64,7 @@ class CheckpointConfig:
     unaligned: bool
     aligned_checkpoint_timeout: timedelta
     alignment_limit: int | None
+    checkpoints_after_tasks_finish: bool
 
     def __init__(
         self,
@@ -80,6 +82,7 @@ class CheckpointConfig:
         unaligned: bool = False,
         aligned_checkpoint_timeout: str | timedelta = "0 s",
         alignment_limit: int | None = None,
+        checkpoints_after_tasks_finish: bool = True,
     ) -> None:
         set_ = object.__setattr__
         set_(self, "timeout", duration(timeout))
@@ -94,6 +97,7 @@ class CheckpointConfig:
         set_(self, "unaligned", unaligned)
         set_(self, "aligned_checkpoint_timeout", duration(aligned_checkpoint_timeout))
         set_(self, "alignment_limit", alignment_limit)
+        set_(self, "checkpoints_after_tasks_finish", checkpoints_after_tasks_finish)
         if self.timeout < MIN_TIMEOUT:
             raise PipelineDefinitionError("CheckpointConfig.timeout must be at least 10 ms.")
         if self.min_pause < timedelta(0):
@@ -117,6 +121,7 @@ class CheckpointConfig:
             unaligned=self.unaligned,
             aligned_timeout=self.aligned_checkpoint_timeout // timedelta(milliseconds=1),
             alignment_limit=self.alignment_limit,
+            checkpoints_after_tasks_finish=self.checkpoints_after_tasks_finish,
         )
 
     def describe(self) -> dict[str, Any]:

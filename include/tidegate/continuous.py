@@ -16,7 +16,7 @@ from tidegate.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore, Clock, ContinuousRegion, Round, Validator
 from tidegate.protocol.errors import CheckpointError, CheckpointExpiredError, StoreUnavailableError, UnknownOutcomeError
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
-from tidegate.protocol.pipelines import ACTIVE, PipelineRecord
+from tidegate.protocol.pipelines import WITH_REGION, PipelineRecord
 from tidegate.protocol.records import CheckpointRecord
 from tidegate.protocol.regions import RegionStart
 from tidegate.protocol.schedule import PeriodicSchedule
@@ -58,6 +58,7 @@ class ContinuousRun:
         self._request: str | None = None  # the periodic one that has not been answered yet
         self._pending: int | None = None  # the checkpoint that the region takes part in
         self._latest = -1
+        self._ended = False  # every source has been read, and no checkpoint says so yet
         self._completing: Future[None] | None = None
 
     def run(self, stopping: Callable[[], bool]) -> PipelineRecord:
@@ -79,7 +80,7 @@ class ContinuousRun:
             if idle or monotonic() - looked >= LOOK_EVERY:
                 looked = monotonic()
                 pipeline = self._coordinator.keep_region(start.attempt)
-                if pipeline.status not in ACTIVE or stopping():
+                if pipeline.status not in WITH_REGION or stopping():
                     return pipeline
                 self._ask_if_due(start.attempt)
                 self._follow(start.attempt, region, pool)
@@ -92,16 +93,18 @@ class ContinuousRun:
     # -- periodic checkpoints
 
     def _ask_if_due(self, attempt: int) -> None:
-        """A request that has to wait is repeated, and keeps its place."""
-        now = self._clock.now()
+        """A request that has to wait is repeated, and keeps its place. Once everything has been read, the last checkpoint
+        is due at once (protocol.md section 13)."""
+        now, due = self._clock.now(), self._schedule.next_at
+        is_due = due is not None and now >= due
+        if self._pending is not None or not (self._request or self._ended or is_due):
+            return
         if self._request is None:
-            due = self._schedule.next_at
-            if due is None or now < due:
-                return
-            self._schedule.fired(now)
+            if is_due:
+                self._schedule.fired(now)
             self._asked += 1
             self._request = f"region:{attempt}:{self._asked}"
-        outcome = self._coordinator.trigger(self._request, periodic=True, wait=True)
+        outcome = self._coordinator.trigger(self._request, periodic=not self._ended, wait=True)
         if isinstance(outcome, Queued):
             return
         self._request = None
@@ -154,6 +157,7 @@ class ContinuousRun:
         for declined in done.declined:
             self._coordinator.abort(declined.checkpoint_id, declined.reason, declined.message)
         self._schedule.backlog(done.behind, self._clock.now())
+        self._ended = done.ended
 
     def _complete(self, checkpoint_id: int) -> None:
         """In a thread of its own. What nobody knows enough to give up is tried again."""

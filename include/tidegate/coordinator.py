@@ -66,7 +66,7 @@ class CheckpointCoordinator:
         self._control = PipelineControl(self.pipeline_id, self.config, store, clock)
         self._commit_point = CommitPoint(self.graph, self.config, store, storage, clock)
         self._delivery = Delivery(self.graph, store, clock, listeners)
-        self._regions = RegionControl(self.graph, self.config, store, self._delivery, clock)
+        self._regions = RegionControl(self.graph, self.config, store, self._control, self._delivery, clock)
         self._sweeper = Sweeper(self.graph, store, storage, clock)
 
     # -- trigger
@@ -77,11 +77,13 @@ class CheckpointCoordinator:
         periodic: bool = False,
         kind: CheckpointKind = CheckpointKind.CHECKPOINT,
         wait: bool = False,
+        drain: bool = False,
     ) -> TriggerOutcome:
         """Record a checkpoint for a request, before anybody is asked to do anything (protocol.md sections 3 and 4).
 
         First makes up for a notification that a crash cut short, and expires what is overdue. With `wait`, a request that
-        cannot start yet is `Queued` instead of dropped, and is to be repeated. Raises `PipelineFailedError`.
+        cannot start yet is `Queued` instead of dropped, and is to be repeated. A SYNC_SAVEPOINT gives up whatever is in
+        progress and stops the pipeline, with `drain` for ever. Raises `PipelineFailedError`, `IllegalRequestError`.
         """
         cleaned = False
         while True:
@@ -93,7 +95,7 @@ class CheckpointCoordinator:
                 must_clean = not cleaned and must_clean_first(tx.cleaning(), self.config.max_concurrent)
                 if not unnotified and not abandoned and not must_clean:
                     # Never forced: a scheduled checkpoint starts from the state of the one before, which must have ended.
-                    request = CheckpointRequest(request_id, kind, periodic, False, now, now)
+                    request = CheckpointRequest(request_id, kind, periodic, False, now, now, drain=drain)
                     outcome = self._desk.admit(tx, request, wait)
                     break
                 for record in abandoned:

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from tidegate.graph import Graph
 from tidegate.guarantees import guarantee_of
 from tidegate.listeners import Listeners
+from tidegate.pipeline_control import end_if_over
 from tidegate.ports import CheckpointStore, Clock, DeliveryGuarantee, StoreTransaction
-from tidegate.protocol.errors import SinkError
+from tidegate.protocol.errors import CheckpointError, SinkError, StopIncompleteError
+from tidegate.protocol.finished import choose_told
 from tidegate.protocol.notify import committables
-from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +40,32 @@ class Delivery:
         self._listeners = listeners
 
     def deliver(self, records: Sequence[CheckpointRecord]) -> None:
-        """Commit the sinks of completed checkpoints, oldest first, and tell listeners. Raises what sinks raise, and
-        `SinkError`."""
-        for record in records:
-            self._commit(record)
-            self._listeners.completed(record.checkpoint_id)
-            with self._store.transaction(self._pipeline_id) as tx:
-                tx.mark_notified(record.checkpoint_id, self._clock.now())
-                subsumed = self._pushed_out(tx, record)
-            if subsumed is not None:
-                self._listeners.subsumed(subsumed)
+        """Commit the sinks of completed checkpoints, oldest first, and tell listeners; after the last one there will be,
+        the pipeline has finished.
+
+        Raises what sinks raise, `SinkError`, and `StopIncompleteError` where the pipeline was to stop.
+        """
+        try:
+            for record in records:
+                self._deliver(record)
+        except (CheckpointError, OSError) as error:
+            if (last := next((r for r in records if r.kind is CheckpointKind.SYNC_SAVEPOINT), None)) is None:
+                raise
+            raise StopIncompleteError(
+                f"Savepoint {last.checkpoint_id} of pipeline {self._pipeline_id} is complete at {last.metadata_path} on the "
+                f"checkpoint storage, but the pipeline has not stopped, because not every sink was told: {error} Nothing is "
+                "lost, and nothing else completes meanwhile. Repeat the notify step, or `tidegate stop`."
+            ) from error
+
+    def _deliver(self, record: CheckpointRecord) -> None:
+        self._commit(record)
+        self._listeners.completed(record.checkpoint_id)
+        with self._store.transaction(self._pipeline_id) as tx:
+            tx.mark_notified(record.checkpoint_id, self._clock.now())
+            subsumed = self._pushed_out(tx, record)
+            end_if_over(tx, self._clock.now())
+        if subsumed is not None:
+            self._listeners.subsumed(subsumed)
 
     def _pushed_out(self, tx: StoreTransaction, record: CheckpointRecord) -> int | None:
         """What to tell after a completion: only after the latest, as an older one has not pushed out what is gone by now."""
@@ -69,8 +87,11 @@ class Delivery:
 
     def _commit(self, record: CheckpointRecord) -> None:
         subtasks = self._store.subtasks(self._pipeline_id, record.checkpoint_id)
+        told = choose_told(subtasks)
         for plan in record.operators:
             staged = committables(subtasks, plan.operator_id)
+            if plan.operator_id not in told:
+                continue
             if plan.operator_id in self._sinks:
                 self._sinks[plan.operator_id].sink.commit(record.checkpoint_id, staged)
             elif staged:

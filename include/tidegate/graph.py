@@ -51,6 +51,16 @@ class Graph:
         sinks = tuple(f"sink:{vertex.name}" for vertex in self.sinks if vertex.expect)
         return states + sinks + tuple(f"check:{vertex.name}" for vertex in self.checks)
 
+    @cached_property
+    def upstreams(self) -> Mapping[str, tuple[str, ...]]:
+        """By operator, those whose rows it takes."""
+        return {v.operator_id: tuple(dict.fromkeys(s.origin for s in inputs_of(v))) for v in self.operators}
+
+    @cached_property
+    def restaged(self) -> frozenset[str]:
+        """The sinks of current rows, which stage what they had before when they are new or write elsewhere."""
+        return frozenset(v.operator_id for v in self.sinks if v.sink.input is SinkInput.CURRENT)
+
     def sink(self, name: str) -> SinkVertex:
         return next(vertex for vertex in self.sinks if vertex.name == name)
 

@@ -1,4 +1,5 @@
-"""Suspends, resumes and cancels a pipeline, and fails it when too many checkpoints failed (protocol.md sections 2, 8, 9).
+"""Suspends, resumes and cancels a pipeline, fails it when too many checkpoints failed, and ends it when it has come to its
+end (protocol.md sections 2, 8, 9, 13, 18).
 
 What is in progress is given up in the same transaction, so that nothing completes after a pipeline was told to stop.
 """
@@ -6,13 +7,16 @@ What is in progress is given up in the same transaction, so that nothing complet
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from typing import assert_never
 
 from tidegate.config import CheckpointConfig, CheckpointRetention
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.failures import TooManyFailures, decide_pipeline_failure
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import CheckpointRecord
 from tidegate.protocol.retention import choose_given_up
+from tidegate.protocol.stopping import Restart, StopFailed, decide_end, decide_stop_failure, require_resumable
 
 
 class PipelineControl:
@@ -27,15 +31,19 @@ class PipelineControl:
     def suspend(self) -> PipelineRecord:
         """No checkpoints until it is resumed. Raises `PipelineStatusError` if it has failed or was cancelled."""
         return self._move(
-            PipelineStatus.SUSPENDED, lambda tx, now: _give_up_all(tx, FailureReason.COORDINATOR_SUSPEND, now)
+            PipelineStatus.SUSPENDED, lambda tx, now: give_up_all(tx, FailureReason.COORDINATOR_SUSPEND, now)
         )
 
     def resume(self) -> PipelineRecord:
         """Checkpoints again, from the latest completed one; earlier failures are forgiven.
 
-        Raises `PipelineStatusError` if it was cancelled.
+        Raises `PipelineStatusError` if it was cancelled, is stopping, or has nothing left to read.
         """
-        return self._move(PipelineStatus.RUNNING, lambda tx, now: None)
+        return self._move(
+            PipelineStatus.RUNNING,
+            lambda tx, now: None,
+            lambda tx: require_resumable(tx.pipeline(), tx.latest_completed()),
+        )
 
     def cancel(self) -> PipelineRecord:
         """Give the pipeline up for ever; what is retained goes unless `CheckpointConfig.retention` keeps it."""
@@ -43,9 +51,12 @@ class PipelineControl:
 
     def fail_checkpoint(self, tx: StoreTransaction, checkpoint_id: int, reason: FailureReason, message: str) -> bool:
         """Fail a checkpoint in progress, and the pipeline if that is one too many. False if it had ended before."""
-        now = self._clock.now()
-        if not tx.fail(checkpoint_id, reason, message, now):
+        now, record = self._clock.now(), tx.checkpoint(checkpoint_id)
+        if record is None or not tx.fail(checkpoint_id, reason, message, now):
             return False
+        if tx.pipeline().status is PipelineStatus.STOPPING:
+            self._stop_failed(tx, record, reason, message, now)
+            return True
         pipeline, latest = tx.pipeline(), tx.latest_completed()
         since = max(pipeline.forgiven_until, 0 if latest is None else latest.checkpoint_id)
         decision = decide_pipeline_failure(
@@ -55,17 +66,34 @@ class PipelineControl:
             tx.move_pipeline(PipelineStatus.FAILED, now, decision.message)
         return True
 
-    def _move(self, after: PipelineStatus, meanwhile: Callable[[StoreTransaction, datetime], None]) -> PipelineRecord:
+    def _stop_failed(
+        self, tx: StoreTransaction, record: CheckpointRecord, reason: FailureReason, message: str, now: datetime
+    ) -> None:
+        match decision := decide_stop_failure(record, reason, message):
+            case Restart():
+                tx.move_pipeline(PipelineStatus.RUNNING, now)
+            case StopFailed():
+                tx.move_pipeline(PipelineStatus.FAILED, now, decision.message)
+            case _:
+                assert_never(decision)
+
+    def _move(
+        self,
+        after: PipelineStatus,
+        meanwhile: Callable[[StoreTransaction, datetime], None],
+        require: Callable[[StoreTransaction], None] = lambda tx: None,
+    ) -> PipelineRecord:
         """Nothing if it is there already."""
         now = self._clock.now()
         with self._store.transaction(self._pipeline_id) as tx:
             if tx.pipeline().status is not after:
+                require(tx)
                 tx.move_pipeline(after, now, forgiven_until=_forgiven(tx) if after is PipelineStatus.RUNNING else None)
                 meanwhile(tx, now)
             return tx.pipeline()
 
     def _give_up_state(self, tx: StoreTransaction, now: datetime) -> None:
-        _give_up_all(tx, FailureReason.COORDINATOR_SHUTDOWN, now)
+        give_up_all(tx, FailureReason.COORDINATOR_SHUTDOWN, now)
         tx.end_region(tx.region().attempt, now)  # nobody else will: there is no other region to come
         keep = self._config.retention is CheckpointRetention.RETAIN_ON_CANCELLATION
         if not keep and (runs := tx.compactions()):
@@ -80,10 +108,18 @@ def _forgiven(tx: StoreTransaction) -> int:
     return max((record.checkpoint_id for record in tx.failed_after(before)), default=before)
 
 
-def _give_up_all(tx: StoreTransaction, reason: FailureReason, now: datetime) -> None:
-    """End what is in progress and what waits."""
+def end_if_over(tx: StoreTransaction, now: datetime) -> None:
+    """Once the sinks were told of a pipeline's last checkpoint, it has finished."""
+    if (end := decide_end(tx.pipeline(), tx.latest_completed(), tx.in_progress())) is not None:
+        tx.move_pipeline(PipelineStatus.FINISHED, now, end.message)
+
+
+def give_up_all(tx: StoreTransaction, reason: FailureReason, now: datetime, but: int | None = None) -> None:
+    """End what is in progress and what waits, `but` for one checkpoint."""
     message = f"{reason.sentence} Committed data and the latest completed checkpoint are untouched."
     for record in tx.in_progress():
+        if record.checkpoint_id == but:
+            continue
         tx.fail(record.checkpoint_id, reason, message, now)
     for request in tx.requests():
         if request.dropped is None:

@@ -7,11 +7,12 @@ ends it, itself, its successor or a scheduled attempt that finds it dead, knows 
 from tidegate.config import CheckpointConfig
 from tidegate.delivery import Delivery
 from tidegate.graph import Graph
+from tidegate.pipeline_control import PipelineControl
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.errors import SupersededAttemptError
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.notify import choose_unnotified
-from tidegate.protocol.pipelines import ACTIVE, PipelineRecord, PipelineStatus
+from tidegate.protocol.pipelines import WITH_REGION, PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointRecord
 from tidegate.protocol.regions import RegionStart, is_current, is_live, needs_sign, require_startable
@@ -23,12 +24,19 @@ class RegionControl:
     """The region of one pipeline. `start` makes a new attempt each time; everything else may be repeated."""
 
     def __init__(
-        self, graph: Graph, config: CheckpointConfig, store: CheckpointStore, delivery: Delivery, clock: Clock
+        self,
+        graph: Graph,
+        config: CheckpointConfig,
+        store: CheckpointStore,
+        control: PipelineControl,
+        delivery: Delivery,
+        clock: Clock,
     ) -> None:
         self._graph = graph
         self._pipeline_id = graph.pipeline.name
         self._config = config
         self._store = store
+        self._control = control
         self._delivery = delivery
         self._clock = clock
 
@@ -40,7 +48,6 @@ class RegionControl:
         """
         while True:
             with self._store.transaction(self._pipeline_id) as tx:
-                require_startable(tx.pipeline())
                 unnotified = choose_unnotified(tx.retained())
                 if not unnotified:
                     return self._start(tx)
@@ -48,10 +55,11 @@ class RegionControl:
 
     def _start(self, tx: StoreTransaction) -> RegionStart:
         now = self._clock.now()
-        if tx.pipeline().status is PipelineStatus.CREATED:
-            tx.move_pipeline(PipelineStatus.RUNNING, now)
         for record in tx.in_progress():
             self._give_up(tx, record, "A region of the pipeline was started")
+        require_startable(tx.pipeline())
+        if tx.pipeline().status is PipelineStatus.CREATED:
+            tx.move_pipeline(PipelineStatus.RUNNING, now)
         attempt = tx.begin_region(now)
         latest, restored = restore_latest(tx, self._graph, self._config)
         if latest is None:
@@ -81,7 +89,7 @@ class RegionControl:
         """
         with self._store.transaction(self._pipeline_id) as tx:
             now, pipeline, region = self._clock.now(), tx.pipeline(), tx.region()
-            if pipeline.status not in ACTIVE:  # which may have ended the region; that is no news beside this
+            if pipeline.status not in WITH_REGION:  # which may have ended the region; that is no news beside this
                 return pipeline
             if not is_current(region, attempt):
                 raise self._superseded(attempt)
@@ -122,13 +130,13 @@ class RegionControl:
     # -- inside
 
     def _give_up(self, tx: StoreTransaction, record: CheckpointRecord, what: str) -> None:
-        """Not a failure that counts (protocol.md section 8), so it cannot fail the pipeline."""
+        """Not a failure that counts (protocol.md section 8), so it cannot fail the pipeline; one that was to stop goes on."""
         message = (
             f"{what} while checkpoint {record.checkpoint_id} was in progress ({record.num_acknowledged} of "
             f"{record.num_subtasks} subtasks had acknowledged). Committed data and the latest completed checkpoint are "
             "untouched, and the next checkpoint takes the same data."
         )
-        tx.fail(record.checkpoint_id, FailureReason.JOB_FAILOVER_REGION, message, self._clock.now())
+        self._control.fail_checkpoint(tx, record.checkpoint_id, FailureReason.JOB_FAILOVER_REGION, message)
 
     def _superseded(self, attempt: int) -> SupersededAttemptError:
         return SupersededAttemptError(

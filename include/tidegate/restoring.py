@@ -6,6 +6,7 @@ What each subtask makes of them is decided in `protocol.restore`.
 from tidegate.config import CheckpointConfig
 from tidegate.graph import Graph
 from tidegate.ports import StoreTransaction
+from tidegate.protocol.finished import require_legal_restore
 from tidegate.protocol.records import CheckpointRecord, Snapshot, SubtaskId
 from tidegate.protocol.restore import restore_snapshots
 
@@ -21,4 +22,6 @@ def restore_latest(
     known = {} if latest is None else tx.subtasks(latest.checkpoint_id)
     snapshots = {key: subtask.snapshot for key, subtask in known.items()}
     restored = restore_snapshots(latest, snapshots, graph.plan, tx.compactions(), config.allow_non_restored_state)
+    if latest is not None:
+        require_legal_restore(latest, graph.plan, restored, graph.upstreams)
     return latest, restored

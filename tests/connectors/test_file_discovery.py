@@ -370,4 +370,5 @@ def test_describe_has_what_a_reader_of_the_metadata_needs(home: Path) -> None:
         "max_files_per_checkpoint": None,
         "malformed": "fail",
         "options": {},
+        "end_marker": None,
     }

@@ -16,11 +16,13 @@ from tidegate.protocol.pipelines import (
     require_move,
 )
 
-CREATED, RUNNING, SUSPENDED, FAILED, CANCELLED = PipelineStatus
+CREATED, RUNNING, STOPPING, SUSPENDED, FAILED, FINISHED, CANCELLED = PipelineStatus
 LEGAL = {
-    (CREATED, RUNNING), (CREATED, SUSPENDED), (CREATED, CANCELLED), (RUNNING, SUSPENDED), (RUNNING, FAILED),
-    (RUNNING, CANCELLED), (SUSPENDED, RUNNING), (SUSPENDED, CANCELLED), (FAILED, RUNNING),
-    (FAILED, CANCELLED),
+    (CREATED, RUNNING), (CREATED, STOPPING), (CREATED, SUSPENDED), (CREATED, CANCELLED),
+    (RUNNING, STOPPING), (RUNNING, SUSPENDED), (RUNNING, FAILED), (RUNNING, FINISHED), (RUNNING, CANCELLED),
+    (STOPPING, RUNNING), (STOPPING, SUSPENDED), (STOPPING, FAILED), (STOPPING, FINISHED), (STOPPING, CANCELLED),
+    (SUSPENDED, RUNNING), (SUSPENDED, FINISHED), (SUSPENDED, CANCELLED), (FAILED, RUNNING), (FAILED, CANCELLED),
+    (FINISHED, RUNNING), (FINISHED, CANCELLED),
 }  # fmt: skip
 
 
@@ -39,13 +41,23 @@ def test_what_has_ended_stays_ended_and_the_error_says_so():
         require_move(PipelineRecord("p", CANCELLED), RUNNING)
 
 
-CAUSES = {RUNNING: "resume", SUSPENDED: "suspend", FAILED: "too many failures", CANCELLED: "cancel"}
+CAUSES = {
+    RUNNING: "resume", STOPPING: "stop", SUSPENDED: "suspend", FAILED: "too many failures",
+    FINISHED: "all is read", CANCELLED: "cancel",
+}  # fmt: skip
+SPECIAL = {
+    (CREATED, RUNNING): "first request",
+    (STOPPING, RUNNING): "savepoint failed",
+    (STOPPING, FAILED): "a subtask failed",
+    (STOPPING, FINISHED): "sinks were told of the savepoint",
+    (FINISHED, RUNNING): "resume, if it was stopped and not drained",
+}
 
 
 def diagram():
     """The table as docs/protocol.md shows it."""
     edges = [
-        f"    {before} --> {after}: {'first request' if before is CREATED and after is RUNNING else CAUSES[after]}"
+        f"    {before} --> {after}: {SPECIAL.get((before, after), CAUSES[after])}"
         for before in PipelineStatus
         for after in PipelineStatus
         if after in PIPELINE_TRANSITIONS[before]

@@ -29,15 +29,24 @@ class Desk:
         kind = CheckpointKind.SAVEPOINT if savepoint else CheckpointKind.CHECKPOINT
         return self.coordinator.trigger(request_id, periodic, kind, wait)
 
-    def acknowledge(self, checkpoint_id: int) -> None:
+    def stop(self, request_id: str, drain: bool = False) -> TriggerOutcome:
+        return self.coordinator.trigger(request_id, kind=CheckpointKind.SYNC_SAVEPOINT, drain=drain)
+
+    def acknowledge(self, checkpoint_id: int, finished: str = "") -> None:
+        """By all who are asked; `finished` names operators, or one of their subtasks, that nothing will follow."""
+
         def report(task: SnapshotTask) -> None:
-            acks = [Acknowledgement(key, attempt, Snapshot()) for key, attempt in task.attempts.items()]
+            ended = finished.split()
+            acks = [
+                Acknowledgement(key, attempt, Snapshot(finished=str(key) in ended or key.operator_id in ended))
+                for key, attempt in task.attempts.items()
+            ]
             self.coordinator.record_acknowledgements(checkpoint_id, acks)
 
         self.coordinator.snapshot(checkpoint_id, CapturingRegion(report))
 
-    def complete(self, checkpoint_id: int) -> None:
-        self.acknowledge(checkpoint_id)
+    def complete(self, checkpoint_id: int, finished: str = "") -> None:
+        self.acknowledge(checkpoint_id, finished)
         self.coordinator.validate(checkpoint_id, Judge(True))
         self.coordinator.finalize(checkpoint_id)
         self.coordinator.notify(checkpoint_id)

@@ -21,6 +21,7 @@ from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus, moved, r
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
+    CheckpointKind,
     CheckpointRecord,
     CheckpointRequest,
     CompactedRun,
@@ -106,6 +107,7 @@ class MemoryTransaction:
         self._require(bool(request.request_id), "the request has no id")
         self._require(request.seen_at >= request.asked_at, "it was seen before it was asked")
         self._require((request.dropped is None) == (request.dropped_message is None), "it does not say why")
+        self._require_drain_to_stop(request)
         self.state.requests[request.request_id] = request
 
     def remove_requests(self, request_ids: Sequence[str]) -> None:
@@ -142,6 +144,7 @@ class MemoryTransaction:
         self._require(record.checkpoint_id >= 1 and bool(record.request_id), "no id or request")
         self._require(len(set(subtasks)) == len(subtasks) >= 1, "subtasks are missing or named twice")
         self._require(record.deadline >= record.triggered_at, "the deadline lies before the trigger")
+        self._require_drain_to_stop(record)
         earlier = self.latest_by_request(record.request_id)
         self._require(earlier is None or earlier.status is Status.FAILED, "the request has a checkpoint")
         self.state.checkpoints[record.checkpoint_id] = record
@@ -172,14 +175,16 @@ class MemoryTransaction:
                 and record.attempt == reported.attempt
             )
             if counts:
-                self._require(reported.attempt >= 1, "nobody asked the subtask yet")
+                asked = reported.attempt >= 1 or reported.snapshot.finished
+                self._require(asked, "nobody asked the subtask yet")
                 snapshot = self._stored(checkpoint_id, reported.snapshot)
                 subtasks[reported.subtask] = SubtaskRecord(
                     reported.subtask, reported.attempt, at, snapshot, reported.metrics
                 )
         acknowledged = sum(record.acknowledged_at is not None for record in subtasks.values())
+        finished = sum(record.snapshot.finished for record in subtasks.values())
         self.state.subtasks[checkpoint_id] = subtasks
-        self.state.checkpoints[checkpoint_id] = checkpoint.moved(num_acknowledged=acknowledged)
+        self.state.checkpoints[checkpoint_id] = checkpoint.moved(num_acknowledged=acknowledged, num_finished=finished)
         return checkpoint.num_subtasks - acknowledged
 
     def advance(self, checkpoint_id: int, before: Phase, after: Phase, at: datetime) -> bool:
@@ -341,7 +346,12 @@ class MemoryTransaction:
         return Snapshot(
             tuple(replace(handle, details=as_json(handle.details)) for handle in snapshot.handles),
             as_json(snapshot.position),
+            snapshot.finished,
         )
+
+    def _require_drain_to_stop(self, asked: CheckpointRecord | CheckpointRequest) -> None:
+        only_to_stop = not asked.drain or asked.kind is CheckpointKind.SYNC_SAVEPOINT
+        self._require(only_to_stop, "only a savepoint to stop with drains")
 
     def _confined(self, path: str) -> None:
         outside = not path or path.startswith("/") or ".." in path.split("/")

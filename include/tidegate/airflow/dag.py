@@ -37,7 +37,11 @@ RETRIES: dict[str, Any] = {
     "max_retry_delay": timedelta(seconds=30),
 }
 
-_KINDS = "A SAVEPOINT comes before other requests, and is kept until you dispose of it."
+_KINDS = (
+    "A SAVEPOINT comes before other requests, and is kept until you dispose of it. A SYNC_SAVEPOINT gives up what is in "
+    "progress, is kept likewise, and stops the pipeline: `tidegate resume` goes on from it."
+)
+_DRAIN = "With a SYNC_SAVEPOINT: all inputs count as ended, and the pipeline stops for ever."
 
 
 def checkpoint_dag(
@@ -53,7 +57,10 @@ def checkpoint_dag(
         "max_active_runs": 1,  # a second run would only wait: the first holds the pipeline
         "catchup": False,  # a run takes whatever has arrived, so missed ones have nothing of their own
         "tags": ["tidegate"],
-        "params": {"kind": Param("CHECKPOINT", enum=list(CheckpointKind), description=_KINDS)},
+        "params": {
+            "kind": Param("CHECKPOINT", enum=list(CheckpointKind), description=_KINDS),
+            "drain": Param(False, type="boolean", description=_DRAIN),
+        },
         "doc_md": f"Checkpoints of the pipeline `{pipeline.name}`. A DAG run is a checkpoint.",
     } | dag_kwargs
     options["default_args"] = RETRIES | (dag_kwargs.get("default_args") or {})

@@ -36,8 +36,8 @@ class TriggerCheckpointOperator(CheckpointTask):
 
     The DAG run is the request. Repeated, it gets the same checkpoint while that is in progress or once it completed,
     and a new one after it failed. Only scheduled runs are periodic and must respect the minimum pause; a DAG run with
-    the parameter `kind` SAVEPOINT comes before all others. A request that cannot start yet waits in the triggerer;
-    without `wait` it is dropped. `poll_interval` (seconds) must be shorter than `admission.LEASE`, or it loses its place.
+    the parameter `kind` SAVEPOINT comes before all others, and one with SYNC_SAVEPOINT stops the pipeline, with `drain` for
+    ever. A request that cannot start yet waits in the triggerer; without `wait` it is dropped. `poll_interval` (seconds) must be shorter than `admission.LEASE`, or it loses its place.
     """
 
     def __init__(self, *, wait: bool = True, poll_interval: float = 5.0, **kwargs: Any) -> None:
@@ -52,7 +52,7 @@ class TriggerCheckpointOperator(CheckpointTask):
         """Ask, again if need be: what the trigger saw is not trusted, only that it is time to ask."""
         with airflow_outcome():
             request = _request_id(context), _is_periodic(context), _kind(context)
-            outcome = self.open_coordinator().trigger(*request, wait=self.wait)
+            outcome = self.open_coordinator().trigger(*request, wait=self.wait, drain=_drain(context))
         match outcome:
             case Queued():
                 self.log.info("Waiting: %s", outcome.message)
@@ -86,6 +86,10 @@ def _kind(context: Context) -> CheckpointKind:
         raise ConfigurationError(
             f"The DAG run's parameter kind is {given!r}; it is one of {', '.join(CheckpointKind)}. Nothing was triggered."
         ) from error
+
+
+def _drain(context: Context) -> bool:
+    return bool((context["params"] or {}).get("drain", False))
 
 
 class SparkStep(CheckpointStep):

@@ -6,10 +6,12 @@ from tidegate.protocol.errors import (
     CheckpointError,
     CheckpointNotFoundError,
     ConfigurationError,
+    IllegalRequestError,
     PipelineDefinitionError,
     PipelineFailedError,
     PipelineNotFoundError,
     PipelineStatusError,
+    StopIncompleteError,
     StoreUnavailableError,
     UnknownOutcomeError,
     ValidationFailedError,
@@ -25,7 +27,7 @@ class ExitCode(IntEnum):
     NOT_FOUND = 5  # no such pipeline or checkpoint
     STORE_UNAVAILABLE = 6  # the database cannot be reached; repeat when it can
     OUTCOME_UNKNOWN = 7  # the connection was lost at the commit point; nothing was deleted; repeat to find out
-    PIPELINE_STOPPED = 8  # the pipeline has failed, or cannot go where it was asked to: resume it or see its status
+    PIPELINE_STOPPED = 8  # the pipeline has failed, or did not get where it was asked to: the error says what to do
 
 
 def exit_code_of(error: CheckpointError) -> ExitCode:
@@ -33,7 +35,7 @@ def exit_code_of(error: CheckpointError) -> ExitCode:
     match error:
         case ValidationFailedError():
             return ExitCode.VALIDATION_FAILED
-        case PipelineFailedError() | PipelineStatusError():
+        case PipelineFailedError() | PipelineStatusError() | StopIncompleteError():
             return ExitCode.PIPELINE_STOPPED
         case UnknownOutcomeError():
             return ExitCode.OUTCOME_UNKNOWN
@@ -41,7 +43,7 @@ def exit_code_of(error: CheckpointError) -> ExitCode:
             return ExitCode.STORE_UNAVAILABLE
         case CheckpointNotFoundError() | PipelineNotFoundError():
             return ExitCode.NOT_FOUND
-        case ConfigurationError() | PipelineDefinitionError():
+        case ConfigurationError() | IllegalRequestError() | PipelineDefinitionError():
             return ExitCode.USAGE
         case _:
             return ExitCode.ABORTED

@@ -62,10 +62,12 @@ def run(
     _take(defined, request_id, CheckpointKind.CHECKPOINT, False, output)
 
 
-def _take(defined: Pipeline, request_id: str, kind: CheckpointKind, wait: bool, output: Output) -> None:
+def _take(
+    defined: Pipeline, request_id: str, kind: CheckpointKind, wait: bool, output: Output, drain: bool = False
+) -> None:
     coordinator = assembly.open_coordinator(defined)
     outcome = running.run_checkpoint(
-        coordinator, defined, lambda: coordinator.trigger(request_id, kind=kind, wait=wait), _stderr()
+        coordinator, defined, lambda: coordinator.trigger(request_id, kind=kind, wait=wait, drain=drain), _stderr()
     )
     _show(views.run_document(outcome), output, views.run_table)
     if outcome.dropped is not None:
@@ -129,6 +131,23 @@ def suspend(pipeline: PipelineArgument) -> None:
 def resume(pipeline: PipelineArgument) -> None:
     """Checkpoints again, from the latest completed one, after `suspend` or after too many failures."""
     _tell(assembly.open_coordinator(assembly.load_pipeline(pipeline)).resume())
+
+
+@app.command(epilog=EPILOG)
+def stop(
+    pipeline: PipelineArgument,
+    drain: Annotated[bool, typer.Option(help="For ever: all inputs count as ended, and it cannot be resumed.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Take a savepoint and stop with it; what is in progress is given up. `resume` goes on from the savepoint. An earlier
+    run of this command that was cut short is gone on with."""
+    defined = assembly.load_pipeline(pipeline)
+    store = assembly.open_store()
+    request_id = running.unfinished_stop(store, defined.name, drain) or f"stop:{uuid.uuid4()}"
+    _take(defined, request_id, CheckpointKind.SYNC_SAVEPOINT, False, output, drain)
+    stopped = store.pipeline(defined.name)
+    assert stopped is not None
+    _stderr().print(f"Pipeline {defined.name} is {stopped.status}. {stopped.message}", highlight=False, soft_wrap=True)
 
 
 @app.command(epilog=EPILOG)

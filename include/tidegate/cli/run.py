@@ -20,9 +20,11 @@ from tidegate.protocol.errors import (
     UnknownOutcomeError,
 )
 from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.records import (
     Acknowledgement,
     AcknowledgeResult,
+    CheckpointKind,
     CheckpointRecord,
     CompactedRun,
     Snapshot,
@@ -55,6 +57,17 @@ def unfinished_request(store: CheckpointStore, pipeline_id: str) -> str | None:
     """The request of an earlier command-line run that was cut short, to be resumed."""
     for record in store.history(pipeline_id, 1):
         if record.status is Status.IN_PROGRESS and record.request_id.startswith("cli:"):
+            return record.request_id
+    return None
+
+
+def unfinished_stop(store: CheckpointStore, pipeline_id: str, drain: bool) -> str | None:
+    """The request of a savepoint to stop with, of the same kind, with which the pipeline has not stopped yet."""
+    pipeline = store.pipeline(pipeline_id)
+    if pipeline is None or pipeline.status is not PipelineStatus.STOPPING:
+        return None
+    for record in store.history(pipeline_id, 1):
+        if record.kind is CheckpointKind.SYNC_SAVEPOINT and record.drain == drain:
             return record.request_id
     return None
 

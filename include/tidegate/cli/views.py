@@ -30,6 +30,7 @@ def checkpoint_document(record: CheckpointRecord) -> dict[str, Any]:
     return {
         "id": record.checkpoint_id,
         "checkpoint_type": record.kind.value,
+        "drain": record.drain,
         "status": record.status.value,
         "phase": record.phase.value,
         "request_id": record.request_id,
@@ -40,6 +41,7 @@ def checkpoint_document(record: CheckpointRecord) -> dict[str, Any]:
         "end_to_end_duration": -1 if latest is None else max(0, _ms(latest) - _ms(record.triggered_at)),
         "num_subtasks": record.num_subtasks,
         "num_acknowledged_subtasks": record.num_acknowledged,
+        "num_finished_subtasks": record.num_finished,
         "checkpointed_size": record.checkpointed_size,
         "state_size": record.state_size,
         "external_path": record.metadata_path,
@@ -74,6 +76,7 @@ def _subtask(known: SubtaskRecord) -> dict[str, Any]:
         "index": known.subtask.subtask_index,
         "attempt": known.attempt,
         "ack_timestamp": _ms(known.acknowledged_at),
+        "finished": known.snapshot.finished,
         "start_delay": metrics.start_delay,
         "alignment": {"duration": metrics.alignment_duration, "processed": metrics.processed_bytes},
         "checkpoint": {"sync": metrics.sync_duration, "async": metrics.async_duration},

@@ -20,19 +20,19 @@ _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _RECORD = text("""
 WITH counted AS (
     UPDATE tidegate.subtasks s SET
-        acknowledged_at = :at, position = nullif(r.position, 'null'),
+        acknowledged_at = :at, position = nullif(r.position, 'null'), finished = r.finished,
         start_delay = r.start_delay, alignment_duration = r.alignment_duration,
         sync_duration = r.sync_duration, async_duration = r.async_duration,
         processed_bytes = r.processed_bytes, persisted_bytes = r.persisted_bytes,
         rows_in = r.rows_in, rows_out = r.rows_out
     FROM unnest(
         CAST(:operator_id AS text[]), CAST(:subtask_index AS integer[]), CAST(:attempt AS integer[]),
-        CAST(:position AS jsonb[]), CAST(:start_delay AS bigint[]), CAST(:alignment_duration AS bigint[]),
-        CAST(:sync_duration AS bigint[]), CAST(:async_duration AS bigint[]), CAST(:processed_bytes AS bigint[]),
+        CAST(:position AS jsonb[]), CAST(:finished AS boolean[]),
+        CAST(:start_delay AS bigint[]), CAST(:alignment_duration AS bigint[]), CAST(:sync_duration AS bigint[]), CAST(:async_duration AS bigint[]), CAST(:processed_bytes AS bigint[]),
         CAST(:persisted_bytes AS bigint[]), CAST(:rows_in AS bigint[]), CAST(:rows_out AS bigint[])
     ) WITH ORDINALITY AS r (
-        operator_id, subtask_index, attempt, position, start_delay, alignment_duration, sync_duration, async_duration,
-        processed_bytes, persisted_bytes, rows_in, rows_out, place)
+        operator_id, subtask_index, attempt, position, finished, start_delay, alignment_duration, sync_duration,
+        async_duration, processed_bytes, persisted_bytes, rows_in, rows_out, place)
     CROSS JOIN LATERAL (
         SELECT k.ctid FROM tidegate.subtasks k
         WHERE k.pipeline_id = :pipeline_id AND k.checkpoint_id = :checkpoint_id
@@ -44,7 +44,7 @@ WITH counted AS (
       AND EXISTS (
         SELECT FROM tidegate.checkpoints c
         WHERE c.pipeline_id = :pipeline_id AND c.checkpoint_id = :checkpoint_id AND c.status = 'IN_PROGRESS')
-    RETURNING r.place, s.operator_id, s.subtask_index
+    RETURNING r.place, s.operator_id, s.subtask_index, s.finished
 ), kept AS (
     INSERT INTO tidegate.handles (
         pipeline_id, checkpoint_id, operator_id, subtask_index, ordinal,
@@ -60,7 +60,8 @@ WITH counted AS (
     ) USING (place)
 )
 UPDATE tidegate.checkpoints
-SET num_acknowledged = num_acknowledged + (SELECT count(*) FROM counted)
+SET num_acknowledged = num_acknowledged + (SELECT count(*) FROM counted),
+    num_finished = num_finished + (SELECT count(*) FROM counted WHERE finished)
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id
 RETURNING num_subtasks - num_acknowledged
 """)
@@ -99,6 +100,7 @@ def _subtask_columns(batch: Sequence[Acknowledgement]) -> dict[str, str]:
         "subtask_index": _numbers(reported.subtask.subtask_index for reported in batch),
         "attempt": _numbers(reported.attempt for reported in batch),
         "position": _objects(reported.snapshot.position for reported in batch),
+        "finished": _booleans(reported.snapshot.finished for reported in batch),
         **{name: _numbers(getattr(reported.metrics, name) for reported in batch) for name in METRICS},
     }
 
@@ -131,6 +133,10 @@ def _handle_columns(batch: Sequence[Acknowledgement]) -> dict[str, str]:
 
 def _numbers(values: Iterable[int | None]) -> str:
     return "{" + ",".join(map(str, values)).replace("None", "NULL") + "}"
+
+
+def _booleans(values: Iterable[bool]) -> str:
+    return "{" + ",".join("t" if value else "f" for value in values) + "}"
 
 
 def _texts(values: Sequence[str]) -> str:

@@ -116,21 +116,23 @@ def subtask_records(
     for operator_id, index, _, *handle in handles:
         held[operator_id, index].append(handle_record(*handle))
     records = {}
-    for operator_id, index, attempt, acknowledged_at, position, *metrics in subtasks:
+    for operator_id, index, attempt, acknowledged_at, position, finished, *metrics in subtasks:
         subtask = SubtaskId(operator_id, index)
         acknowledged = acknowledged_at is not None
         records[subtask] = SubtaskRecord(
             subtask=subtask,
             attempt=attempt,
             acknowledged_at=_utc(acknowledged_at),
-            snapshot=Snapshot(tuple(held.get((operator_id, index), ())), position) if acknowledged else Snapshot(),
+            snapshot=Snapshot(tuple(held.get((operator_id, index), ())), position, finished)
+            if acknowledged
+            else Snapshot(),
             metrics=SubtaskMetrics(*metrics),
         )
     return records
 
 
 IDENTITY_COLUMNS = ("operator_id", "subtask_index")
-SUBTASK_COLUMNS = (*IDENTITY_COLUMNS, "attempt", "acknowledged_at", "position", *METRICS)
+SUBTASK_COLUMNS = (*IDENTITY_COLUMNS, "attempt", "acknowledged_at", "position", "finished", *METRICS)
 HANDLE_COLUMNS = (
     *("path", "kind", "rows", "bytes", "checksum", "created_by"),
     *("first_key_group", "last_key_group", "details"),

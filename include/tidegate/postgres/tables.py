@@ -68,6 +68,7 @@ def _confined(column: str) -> str:
 
 
 _COMMITTED = _listed(sorted(COMMITTED))
+_ONLY_TO_STOP = f"NOT drain OR kind = '{CheckpointKind.SYNC_SAVEPOINT}'"
 _TIMESTAMP = TIMESTAMP(timezone=True)
 
 pipelines = Table(
@@ -119,12 +120,14 @@ requests = Table(
     Column("seen_at", _TIMESTAMP, nullable=False),
     Column("dropped", Text),
     Column("dropped_message", Text),
+    Column("drain", Boolean, nullable=False, server_default=text("false")),
     PrimaryKeyConstraint("pipeline_id", "request_id", name="requests_pkey"),
     CheckConstraint("request_id <> ''", name="requests_named"),
     CheckConstraint(f"kind IN ({_members(CheckpointKind)})", name="requests_kind"),
     CheckConstraint("seen_at >= asked_at", name="requests_seen"),
     CheckConstraint(f"dropped IN ({_listed([reason.name for reason in FailureReason])})", name="requests_dropped"),
     CheckConstraint("(dropped IS NULL) = (dropped_message IS NULL)", name="requests_dropped_message"),
+    CheckConstraint(_ONLY_TO_STOP, name="requests_drain"),
 )
 
 checkpoints = Table(
@@ -153,6 +156,8 @@ checkpoints = Table(
     Column("checkpointed_size", BigInteger, nullable=False, server_default=text("0")),
     Column("swept", Boolean, nullable=False, server_default=text("false")),
     Column("kind", Text, nullable=False, server_default=text(f"'{CheckpointKind.CHECKPOINT}'")),
+    Column("num_finished", Integer, nullable=False, server_default=text("0")),
+    Column("drain", Boolean, nullable=False, server_default=text("false")),
     PrimaryKeyConstraint("pipeline_id", "checkpoint_id", name="checkpoints_pkey"),
     CheckConstraint("checkpoint_id >= 1", name="checkpoints_id"),
     CheckConstraint("request_id <> ''", name="checkpoints_request"),
@@ -183,6 +188,8 @@ checkpoints = Table(
     ),
     CheckConstraint("state_size >= 0 AND checkpointed_size >= 0", name="checkpoints_sizes"),
     CheckConstraint(f"kind IN ({_members(CheckpointKind)})", name="checkpoints_kind"),
+    CheckConstraint("num_finished >= 0 AND num_finished <= num_acknowledged", name="checkpoints_finished"),
+    CheckConstraint(_ONLY_TO_STOP, name="checkpoints_drain"),
     CheckConstraint(f"NOT swept OR status <> '{Status.IN_PROGRESS}'", name="checkpoints_swept"),
     Index(
         "checkpoints_request_once",
@@ -219,6 +226,7 @@ subtasks = Table(
     Column("acknowledged_at", _TIMESTAMP),
     Column("position", JSONB),
     *(Column(name, BigInteger, nullable=False, server_default=text("-1")) for name in METRICS),
+    Column("finished", Boolean, nullable=False, server_default=text("false")),
     PrimaryKeyConstraint("pipeline_id", "checkpoint_id", "operator_id", "subtask_index", name="subtasks_pkey"),
     ForeignKeyConstraint(
         ["pipeline_id", "checkpoint_id"],
@@ -227,7 +235,8 @@ subtasks = Table(
     ),
     CheckConstraint("operator_id <> '' AND subtask_index >= 0", name="subtasks_identity"),
     CheckConstraint("attempt >= 0", name="subtasks_attempt"),
-    CheckConstraint("acknowledged_at IS NULL OR attempt >= 1", name="subtasks_asked_before_acknowledged"),
+    CheckConstraint("acknowledged_at IS NULL OR attempt >= 1 OR finished", name="subtasks_asked_before_acknowledged"),
+    CheckConstraint("NOT finished OR acknowledged_at IS NOT NULL", name="subtasks_finished"),
     CheckConstraint("position IS NULL OR acknowledged_at IS NOT NULL", name="subtasks_position"),
     CheckConstraint(f"least({', '.join(METRICS)}) >= -1", name="subtasks_metrics"),
     # Every row is updated twice, asked and acknowledged: room on its page spares the index both times.

@@ -85,7 +85,7 @@ class BarrierTracker:
             return []  # dropped or completed, or cannot complete any more
         self._highest = checkpoint_id
         start: list[Action] = [StartAlignment(checkpoint_id)]
-        if self._open == 1:
+        if self._open <= 1:  # with none open the subtask is asked directly, through any channel
             return [*start, EndAlignment(checkpoint_id), barrier.snapshot()]
         self._queue.append(_Tracked(checkpoint_id, self._open, barrier, {channel}))
         return start

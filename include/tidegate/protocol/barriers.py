@@ -91,6 +91,21 @@ class Cancel:
     channel: int
 
 
+class StopMode(Enum):
+    """Why no data follows in a channel."""
+
+    DRAIN = auto()  # there will never be any: what comes after it has finished with it
+    SUSPEND = auto()  # the pipeline stops here, and may go on from here
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfData:
+    """No data follows in this channel; a barrier does. The gate's alone: it changes nothing about checkpoints."""
+
+    channel: int
+    mode: StopMode
+
+
 @dataclass(frozen=True, slots=True)
 class EndOfPartition:
     """Nothing will follow in this channel."""
@@ -113,8 +128,8 @@ class Queued:
     bytes: int
 
 
-Marker = Barrier | Cancel | EndOfPartition  # what lies in a channel
-Event = Marker | Announcement | Timeout | Queued
+Marker = Barrier | Cancel | EndOfData | EndOfPartition  # what lies in a channel
+Event = Barrier | Cancel | EndOfPartition | Announcement | Timeout | Queued
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,14 @@ class PipelineFailedError(CheckpointError):
     """More checkpoints failed in a row than the pipeline tolerates; it takes none until it is resumed."""
 
 
+class IllegalRequestError(CheckpointError):
+    """A checkpoint was asked for in a way that is never allowed, whatever the pipeline does."""
+
+
+class StopIncompleteError(CheckpointError):
+    """The savepoint to stop with is complete, but its sinks were not all told, so the pipeline has not finished yet."""
+
+
 class PipelineStatusError(CheckpointError):
     """The pipeline cannot come from where it is to where it was asked to go: a cancelled one cannot be resumed."""
 

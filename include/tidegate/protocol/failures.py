@@ -1,7 +1,8 @@
 """When failed checkpoints fail the whole pipeline (protocol.md section 8).
 
 Counted are those that failed in a row: since the last success, and since the pipeline was last resumed. Each checkpoint
-counts once. Nobody reports which subtask a failure came from, so every failure is one of the whole job.
+counts once. Nobody reports which subtask a failure came from, so every failure is one of the whole job. What follows from
+a failed savepoint to stop with is in `stopping`.
 """
 
 from collections.abc import Sequence
@@ -44,7 +45,7 @@ def decide_pipeline_failure(
 
 def _counts(record: CheckpointRecord, validation_failures_count: bool) -> bool:
     """A savepoint is somebody's own doing: its failure never counts."""
-    if record.kind is CheckpointKind.SAVEPOINT or record.failure_reason is None:
+    if record.kind is not CheckpointKind.CHECKPOINT or record.failure_reason is None:
         return False
     if record.failure_reason is FailureReason.VALIDATION_FAILED:
         return validation_failures_count

@@ -61,6 +61,7 @@ def metadata_document(
 
 def _snapshot(snapshot: Snapshot) -> dict[str, Any]:
     return {
+        "finished": snapshot.finished,
         "position": None if snapshot.position is None else dict(snapshot.position),
         "handles": [_handle(handle) for handle in snapshot.handles],
     }

@@ -1,7 +1,8 @@
 """The life of a pipeline, and what follows from where it is (protocol.md sections 2 and 9).
 
 Only a running pipeline takes checkpoints. `CREATED` becomes `RUNNING` with its first request; the rest is asked for from
-outside, but for `FAILED`, which too many failed checkpoints lead to. The store repeats the list as a CHECK constraint.
+outside, but for `FAILED`, which too many failed checkpoints lead to, and `FINISHED`: there is nothing left to read, or the
+savepoint to stop with is complete. The store repeats the list as a CHECK constraint.
 """
 
 from dataclasses import dataclass
@@ -14,21 +15,46 @@ from tidegate.protocol.errors import PipelineStatusError
 class PipelineStatus(StrEnum):
     CREATED = "CREATED"  # known; nobody has asked for a checkpoint yet
     RUNNING = "RUNNING"  # takes checkpoints
+    STOPPING = "STOPPING"  # takes one more, a savepoint that is in progress, and no others
     SUSPENDED = "SUSPENDED"  # takes none until it is resumed
     FAILED = "FAILED"  # more checkpoints failed in a row than are tolerated; takes none until it is resumed
+    FINISHED = "FINISHED"  # has come to its end; resumed only if it was stopped before there was nothing left to read
     CANCELLED = "CANCELLED"  # given up; final
 
 
 PIPELINE_TRANSITIONS: dict[PipelineStatus, frozenset[PipelineStatus]] = {
-    PipelineStatus.CREATED: frozenset({PipelineStatus.RUNNING, PipelineStatus.SUSPENDED, PipelineStatus.CANCELLED}),
-    PipelineStatus.RUNNING: frozenset({PipelineStatus.SUSPENDED, PipelineStatus.FAILED, PipelineStatus.CANCELLED}),
-    PipelineStatus.SUSPENDED: frozenset({PipelineStatus.RUNNING, PipelineStatus.CANCELLED}),
+    PipelineStatus.CREATED: frozenset(
+        {PipelineStatus.RUNNING, PipelineStatus.STOPPING, PipelineStatus.SUSPENDED, PipelineStatus.CANCELLED}
+    ),
+    PipelineStatus.RUNNING: frozenset(
+        {
+            PipelineStatus.STOPPING,
+            PipelineStatus.SUSPENDED,
+            PipelineStatus.FAILED,
+            PipelineStatus.FINISHED,
+            PipelineStatus.CANCELLED,
+        }
+    ),
+    PipelineStatus.STOPPING: frozenset(
+        {
+            PipelineStatus.RUNNING,
+            PipelineStatus.SUSPENDED,
+            PipelineStatus.FAILED,
+            PipelineStatus.FINISHED,
+            PipelineStatus.CANCELLED,
+        }
+    ),
+    PipelineStatus.SUSPENDED: frozenset({PipelineStatus.RUNNING, PipelineStatus.FINISHED, PipelineStatus.CANCELLED}),
     PipelineStatus.FAILED: frozenset({PipelineStatus.RUNNING, PipelineStatus.CANCELLED}),
+    PipelineStatus.FINISHED: frozenset({PipelineStatus.RUNNING, PipelineStatus.CANCELLED}),
     PipelineStatus.CANCELLED: frozenset(),
 }
 
 #: Whose first request, or whose next one, may lead to a checkpoint.
 ACTIVE = frozenset({PipelineStatus.CREATED, PipelineStatus.RUNNING})
+
+#: Whose continuous region goes on: one that stops has a savepoint to take.
+WITH_REGION = ACTIVE | {PipelineStatus.STOPPING}
 
 
 @dataclass(frozen=True, slots=True)

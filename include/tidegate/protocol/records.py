@@ -73,10 +73,15 @@ class SubtaskMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A subtask's part of a checkpoint: its files, old ones included, and for a source split its position (JSON)."""
+    """A subtask's part of a checkpoint: its files, old ones included, and for a source split its position (JSON).
+
+    `finished`: nothing will ever follow it (protocol.md section 13). An operator that finished keeps its keyed state,
+    which Flink drops: it is the user's data, to be read and judged long after the last row.
+    """
 
     handles: tuple[StateHandle, ...] = ()
     position: Mapping[str, Any] | None = None
+    finished: bool = False
 
     def state_size(self) -> int:
         """Bytes referenced, files of older checkpoints included ("full size")."""
@@ -129,6 +134,7 @@ class SubtaskRecord:
 class CheckpointKind(StrEnum):
     CHECKPOINT = "CHECKPOINT"
     SAVEPOINT = "SAVEPOINT"  # asked for by a person, and kept until that person disposes of it
+    SYNC_SAVEPOINT = "SYNC_SAVEPOINT"  # a savepoint to stop with: the pipeline is FINISHED once its sinks were told
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +142,8 @@ class CheckpointRequest:
     """A request for a checkpoint, which may have to wait (protocol.md section 3).
 
     `forced` ones start although others are in progress. `asked_at` is when it came, `seen_at` when whoever asked last
-    looked after it. `dropped` says why it will never start; whoever asked has not heard of it yet.
+    looked after it. `dropped` says why it will never start; whoever asked has not heard of it yet. `drain`: stop for
+    ever, all inputs count as ended.
     """
 
     request_id: str
@@ -147,11 +154,13 @@ class CheckpointRequest:
     seen_at: datetime
     dropped: FailureReason | None = None
     dropped_message: str | None = None
+    drain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRecord:
-    """A checkpoint's row. `request_id` names who asked (an Airflow `run_id`); a request never completes twice."""
+    """A checkpoint's row. `request_id` names who asked (an Airflow `run_id`); a request never completes twice.
+    `num_finished` of its subtasks acknowledged that nothing will follow; with `drain` it is the last one for ever."""
 
     pipeline_id: str
     checkpoint_id: int
@@ -175,6 +184,8 @@ class CheckpointRecord:
     state_size: int = 0
     checkpointed_size: int = 0
     kind: CheckpointKind = CheckpointKind.CHECKPOINT
+    num_finished: int = 0
+    drain: bool = False
 
     def moved(self, **changes: Any) -> "CheckpointRecord":
         """A copy with some fields changed; the caller answers for the transition being legal."""

@@ -77,8 +77,11 @@ def _require_all_matched(
 
 
 def _same(plan: OperatorPlan, snapshots: Mapping[SubtaskId, Snapshot]) -> dict[SubtaskId, Snapshot]:
-    ids = (SubtaskId(plan.operator_id, index) for index in range(plan.parallelism))
-    return {subtask: _carried(snapshots[subtask]) for subtask in ids if subtask in snapshots}
+    return {subtask: _carried(snapshots[subtask]) for subtask in _subtasks(plan) if subtask in snapshots}
+
+
+def _subtasks(plan: OperatorPlan) -> list[SubtaskId]:
+    return [SubtaskId(plan.operator_id, index) for index in range(plan.parallelism)]
 
 
 def _rescaled(
@@ -98,7 +101,9 @@ def _rescaled(
         old = snapshots.get(subtask, Snapshot())
         positions = _of_kind(old, HandleKind.POSITION)
         sharing = [(theirs, listed) for theirs, listed in zip(owned, runs, strict=True) if theirs.overlaps(groups)]
-        result[subtask] = Snapshot(_views(sharing, groups) + positions, old.position)
+        # An operator's subtasks finish together; that a part of a source's splits had finished is `finished`'s to refuse.
+        finished = any(snapshots[id_].finished for id_ in _subtasks(before) if id_ in snapshots)
+        result[subtask] = Snapshot(_views(sharing, groups) + positions, old.position, finished)
     return result
 
 
@@ -150,9 +155,8 @@ def _groups(run: StateHandle) -> KeyGroupRange:
 
 def _carried(snapshot: Snapshot) -> Snapshot:
     """Rows on their way to a downstream operator were consumed before the barrier and are no part of the state."""
-    return Snapshot(
-        tuple(handle for handle in snapshot.handles if handle.kind is not HandleKind.EXCHANGE), snapshot.position
-    )
+    kept = tuple(handle for handle in snapshot.handles if handle.kind is not HandleKind.EXCHANGE)
+    return replace(snapshot, handles=kept)
 
 
 def apply_compactions(
@@ -176,7 +180,7 @@ def _compacted(snapshot: Snapshot | None, compaction: CompactedRun) -> Snapshot 
     views = tuple(handle.view for handle in handles)
     for at in range(len(views)):
         if views[at : at + count] == compaction.replaces:
-            return Snapshot((*handles[:at], compaction.handle, *handles[at + count :]), snapshot.position)
+            return replace(snapshot, handles=(*handles[:at], compaction.handle, *handles[at + count :]))
     return None
 
 

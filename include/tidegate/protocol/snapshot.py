@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from tidegate.protocol.barriers import StopMode
 from tidegate.protocol.errors import CheckpointNotInProgressError, PipelineDefinitionError
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
 from tidegate.protocol.records import (
@@ -18,6 +19,7 @@ from tidegate.protocol.records import (
     SubtaskId,
     SubtaskRecord,
 )
+from tidegate.protocol.stopping import stop_mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,8 @@ class SnapshotTask:
     """What a region needs to take its part of a checkpoint.
 
     `attempts` holds the subtasks still to be acknowledged and their current attempt; `restored` the snapshots of the
-    latest completed checkpoint, compactions applied; `acknowledged` what earlier attempts of this one already have.
+    latest completed checkpoint, compactions applied; `acknowledged` what earlier attempts of this one already have, or
+    what had finished before it. `stop`: the pipeline stops with it.
     """
 
     checkpoint_id: int
@@ -34,6 +37,7 @@ class SnapshotTask:
     restored: Mapping[SubtaskId, Snapshot]
     acknowledged: Mapping[SubtaskId, Snapshot]
     kind: CheckpointKind = CheckpointKind.CHECKPOINT
+    stop: StopMode | None = None
 
 
 def needs_attempt(record: CheckpointRecord) -> bool:
@@ -88,6 +92,7 @@ def plan_attempt(
         restored=restored,
         acknowledged={key: known.snapshot for key, known in subtasks.items() if known.acknowledged_at is not None},
         kind=record.kind,
+        stop=stop_mode(record),
     )
 
 

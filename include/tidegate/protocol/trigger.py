@@ -81,7 +81,10 @@ def decide_standing(pipeline: PipelineRecord, periodic: bool) -> Dropped | None:
     hint = ""
     if pipeline.status is PipelineStatus.SUSPENDED:
         hint = f" `tidegate resume {pipeline.pipeline_id}` lets it go on."
-    return Dropped(reason, f"Pipeline {pipeline.pipeline_id} is {pipeline.status}{since}. Nothing was changed.{hint}")
+    why = "" if pipeline.message is None else f" {pipeline.message}"
+    return Dropped(
+        reason, f"Pipeline {pipeline.pipeline_id} is {pipeline.status}{since}.{why} Nothing was changed.{hint}"
+    )
 
 
 def pending_checkpoint(
@@ -94,6 +97,7 @@ def pending_checkpoint(
     operators: Sequence[OperatorPlan],
     timeout: timedelta,
     now: datetime,
+    drain: bool = False,
 ) -> CheckpointRecord:
     """The row that makes a checkpoint durable before anybody is asked to do anything. Its deadline runs from here."""
     return CheckpointRecord(
@@ -102,6 +106,7 @@ def pending_checkpoint(
         request_id=request_id,
         periodic=periodic,
         kind=kind,
+        drain=drain,
         status=Status.IN_PROGRESS,
         phase=Phase.TRIGGERED,
         triggered_at=now,

@@ -30,7 +30,12 @@ class FileSource:
 
     Files whose name begins with a dot or underscore or ends in .tmp, .part or .inprogress are left alone until they
     are renamed, and so is everything in directories with such names. A file must not change once it has its final
-    name. Raises `PipelineDefinitionError`.
+    name.
+
+    With an `end_marker`, such as "_SUCCESS", the source is bounded: once a file of that name lies directly in `path` and
+    all others are read, nothing will ever follow, and the source has finished. Write it last. As long as there is something
+    left to read, a file that was modified after the marker is an error; a source that has finished is not looked at again,
+    and what appears there then is ignored. Raises `PipelineDefinitionError`.
     """
 
     path: str
@@ -41,6 +46,7 @@ class FileSource:
     malformed: Literal["fail", "quarantine"] = field(default="fail", kw_only=True)
     quarantine: Sink | None = field(default=None, kw_only=True)
     options: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    end_marker: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         parsing.check_options(self.path, self.format, self.options)
@@ -51,9 +57,12 @@ class FileSource:
         limit = self.max_files_per_checkpoint
         if limit is not None and limit < self.splits:
             raise self._wrong(f"max_files_per_checkpoint is {limit}, but each of {self.splits} splits needs at least 1")
+        if self.end_marker is not None and (self.end_marker in ("", ".", "..") or "/" in self.end_marker):
+            raise self._wrong(f"end_marker is {self.end_marker!r}, but must be a file's name, without a directory")
         self._check_quarantine()
         # Not a position, which is in the snapshots: only spares the other splits of a checkpoint a listing each.
         self._listing: list[FileVersion] = []
+        self._ended = False
         self._listed_for: set[tuple[int, int]] = set()
 
     def _check_quarantine(self) -> None:
@@ -87,13 +96,14 @@ class FileSource:
             "max_files_per_checkpoint": self.max_files_per_checkpoint,
             "malformed": self.malformed,
             "options": dict(self.options),
+            "end_marker": self.end_marker,
         }
 
     def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
         """See `ports.Source`. Files that are gone since they were read are fine: they were archived.
 
-        Raises `SourceChangedError` where a file that was read has another size or modification time,
-        `StateSchemaError` where the number of splits has changed.
+        Raises `SourceChangedError` where a file that was read has another size or modification time, or one came after
+        the end marker; `StateSchemaError` where the number of splits has changed.
         """
         before = restored or Snapshot()
         self._check_position(split, before)
@@ -101,10 +111,11 @@ class FileSource:
         listing = self._list_once(split, context.checkpoint_id)
         mine = [file for file in listing if split_of(file.path, self.splits) == split]
         self._check_unchanged(mine, known)
-        fresh = [file for file in mine if file.path not in known][: self._limit(split)]
+        unread = [file for file in mine if file.path not in known]
+        fresh = unread[: self._limit(split)]
         handles = manifests.extend(before.handles, fresh, context) if fresh else before.handles
         position = {"splits": self.splits, "files": len(known) + len(fresh)}
-        return _segment(split, fresh), Snapshot(handles, position)
+        return _segment(split, fresh), Snapshot(handles, position, finished=self._ended and fresh == unread)
 
     def is_behind(self, split: int, polled: Segment | None) -> bool:
         """Whether the poll took as many files as it may, so that more of them probably wait."""
@@ -134,9 +145,25 @@ class FileSource:
         """One listing for all splits of a checkpoint; a split that asks again gets a new one."""
         asked = {split_ for id_, split_ in self._listed_for if id_ == checkpoint_id}
         if not asked or split in asked:
-            self._listing, asked = Directory(self.location).files(), set()
+            self._list()
+            asked = set()
         self._listed_for = {(checkpoint_id, split_) for split_ in (*asked, split)}
         return self._listing
+
+    def _list(self) -> None:
+        """Looks for the marker before anything else: what was written before it is then in the listing."""
+        directory = Directory(self.location)
+        marker = None if self.end_marker is None else directory.look([self.end_marker])[0]
+        self._listing = [file for file in directory.files() if file.path != self.end_marker]
+        self._ended = marker is not None
+        late = [] if marker is None else [file for file in self._listing if file.mtime_ns > marker.mtime_ns]
+        if marker is not None and late:
+            raise SourceChangedError(
+                f"{self.location}/{late[0].path} was modified {_time(late[0].mtime_ns)}, after the end marker {marker.path} "
+                f"({_time(marker.mtime_ns)}), which says that nothing follows ({len(late)} such files). Nothing was read. If "
+                "the file belongs to the source, write the marker again, after all files; otherwise move the file away. "
+                "Then run again."
+            )
 
     def _limit(self, split: int) -> int | None:
         if self.max_files_per_checkpoint is None:

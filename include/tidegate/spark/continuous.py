@@ -6,7 +6,7 @@ much follows behind a barrier, so that how barriers are handled matters (protoco
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from time import monotonic
@@ -18,8 +18,9 @@ from tidegate.pipeline import KeyedVertex
 from tidegate.ports import Declined, Round, Segment, SourceContext
 from tidegate.protocol import subtask_messages as steps
 from tidegate.protocol.barrier_options import choose_barrier_options
-from tidegate.protocol.barriers import Barrier, Cancel
+from tidegate.protocol.barriers import Barrier, Cancel, EndOfData, EndOfPartition, Marker, StopMode
 from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError
+from tidegate.protocol.finished import choose_triggered, finished_operators
 from tidegate.protocol.records import (
     Acknowledgement,
     CheckpointKind,
@@ -83,6 +84,8 @@ class SparkContinuousRegion:
         for post in self._posts:
             post.steps.step(steps.Started())
         self._put_back()
+        self._finished: set[SubtaskId] = set()  # as of the latest completed checkpoint
+        self._close({subtask for subtask, snapshot in restored.items() if snapshot.finished})
 
     def _put_back(self) -> None:
         """In-flight data of an unaligned checkpoint, before anything else; from here on it is in a channel again."""
@@ -90,7 +93,7 @@ class SparkContinuousRegion:
             put_back(post.station, self._state.snapshots, self._graph.pipeline.name)
             first = SubtaskId(post.vertex.operator_id, 0)
             if first in self._state.snapshots:
-                self._state.snapshots[first] = Snapshot(self._state.snapshots[first].handles)
+                self._state.snapshots[first] = replace(self._state.snapshots[first], position=None)
 
     # -- from the coordinator
 
@@ -98,14 +101,30 @@ class SparkContinuousRegion:
         """See `ports.ContinuousRegion`."""
         self._task, self._last_begun = task, task.checkpoint_id
         gates = self._graph.pipeline.checkpoints.gate_options()
-        options = choose_barrier_options(gates, task.kind is CheckpointKind.SAVEPOINT)
-        for post in self._sources:
-            self._step(post, steps.Begin(task.checkpoint_id, options))
+        options = choose_barrier_options(gates, task.kind is not CheckpointKind.CHECKPOINT)
+        if task.stop is not None:
+            self._end_data(task.stop)
+        for source in self._sources:
+            if any(subtask in task.attempts for subtask in source.subtasks()):
+                self._step(source, steps.Begin(task.checkpoint_id, options, task.stop is not None))
+        for post in self._operators:
+            if post.is_asked(task) and choose_triggered([post.vertex.operator_id], self._done(), self._graph.upstreams):
+                post.station.gate.drain()  # every end that was said is known before (protocol.md section 13)
+                post.station.gate.signal(Barrier(task.checkpoint_id, 0, options, milliseconds(task.triggered_at)))
+
+    def _end_data(self, mode: StopMode) -> None:
+        """No source emits any more: it stops first, then takes its snapshot (protocol.md section 18)."""
+        for source in self._sources:
+            for split in source.channels():
+                if not self._is_read(SubtaskId(source.vertex.operator_id, split)):
+                    self._signal(channel_of(source.name, split), lambda index: EndOfData(index, mode))
 
     def completed(self, checkpoint_id: int) -> None:
         """See `ports.ContinuousRegion`; what was merged or consumed by now is deleted."""
+        taken = [acknowledgement for post in self._posts for acknowledgement in post.taken]
         for post in self._posts:
             self._step(post, steps.NotifyComplete(checkpoint_id))
+        self._close({acknowledgement.subtask for acknowledgement in taken if acknowledgement.snapshot.finished})
         self._compact(checkpoint_id)
         self._delete_unused()
 
@@ -115,6 +134,22 @@ class SparkContinuousRegion:
             self._step(post, steps.NotifyAborted(checkpoint_id, latest_completed))
         self._delete_unused()
 
+    def _close(self, subtasks: set[SubtaskId]) -> None:
+        """What has finished sends no barriers any more."""
+        before = self._done()
+        for source in self._sources:
+            for split in source.channels():
+                if SubtaskId(source.vertex.operator_id, split) in subtasks - self._finished:
+                    self._signal(channel_of(source.name, split), EndOfPartition)
+        self._finished |= subtasks
+        for vertex in self._graph.keyed:
+            if vertex.operator_id in self._done() - before:
+                self._signal(channel_of(vertex.name), EndOfPartition)
+
+    def _done(self) -> frozenset[str]:
+        """The operators and sources that have finished."""
+        return finished_operators(self._graph.plan, {id_: Snapshot(finished=True) for id_ in self._finished})
+
     # -- one round
 
     def advance(self) -> Round:
@@ -123,7 +158,8 @@ class SparkContinuousRegion:
         idle = not arrived
         for post in self._operators:
             idle = not self._drain(post) and idle
-        result = Round(self._acknowledgements, self._declined, idle and not self._acknowledgements, behind)
+        idle = idle and not self._acknowledgements
+        result = Round(self._acknowledgements, self._declined, idle, behind, self._has_ended())
         self._acknowledgements, self._declined = [], []
         return result
 
@@ -133,6 +169,8 @@ class SparkContinuousRegion:
         for post in self._sources:
             is_behind = getattr(post.vertex.source, "is_behind", None)
             for split in post.channels():
+                if self._is_stopping() or self._is_read(SubtaskId(post.vertex.operator_id, split)):
+                    continue
                 if not self._has_room(channel_of(post.name, split)):
                     behind = True
                     continue
@@ -149,7 +187,20 @@ class SparkContinuousRegion:
         self._state.moved(subtask, snapshot)
         if segment is not None:
             self._feed(channel_of(post.name, split), segment)
+        if snapshot.finished:
+            self._signal(channel_of(post.name, split), lambda index: EndOfData(index, StopMode.DRAIN))
         return segment
+
+    def _is_stopping(self) -> bool:
+        return self._task is not None and self._task.stop is not None
+
+    def _is_read(self, split: SubtaskId) -> bool:
+        """Whether a split has been read to its end."""
+        return self._state.snapshots.get(split, Snapshot()).finished
+
+    def _has_ended(self) -> bool:
+        splits = [subtask for source in self._sources for subtask in source.subtasks()]
+        return all(map(self._is_read, splits)) and not set(splits) <= self._finished
 
     def _has_room(self, channel: str) -> bool:
         limit = _BATCHES_AHEAD * self._max_batch_bytes
@@ -162,6 +213,12 @@ class SparkContinuousRegion:
             if channel in gate.channels:
                 gate.offer(gate.channels.index(channel), data)
 
+    def _signal(self, channel: str, make: Callable[[int], Marker]) -> None:
+        for post in self._operators:
+            gate = post.station.gate
+            if channel in gate.channels:
+                gate.signal(make(gate.channels.index(channel)))
+
     def _drain(self, post: OperatorPost) -> bool:
         """Whether anything happened."""
         gate, batch, outputs = post.station.gate, Batch(), post.station.gate.drain(self._max_batch_bytes)
@@ -172,7 +229,7 @@ class SparkContinuousRegion:
                 case SnapshotDue():
                     self._process(post, batch)
                     batch = Batch()
-                    self._step(post, steps.Begin(output.checkpoint_id, output.options))
+                    self._step(post, steps.Begin(output.checkpoint_id, output.options, self._is_stopping()))
                 case Aligned():
                     post.aligned = output
                     self._step(post, steps.CaptureEnded(output.checkpoint_id))
@@ -260,15 +317,18 @@ class SparkContinuousRegion:
     def _broadcast(self, post: Post, effect: steps.BroadcastBarrier | steps.BroadcastCancel) -> None:
         names = [post.name]
         if isinstance(post, SourcePost):
-            names = [channel_of(post.name, split) for split in post.channels()]
+            open_ = [s for s in post.channels() if SubtaskId(post.vertex.operator_id, s) not in self._finished]
+            names = [channel_of(post.name, split) for split in open_]
         assert self._task is not None
         triggered_at = milliseconds(self._task.triggered_at)
-        for gate in (operator.station.gate for operator in self._operators):
-            for index in (gate.channels.index(name) for name in names if name in gate.channels):
-                if isinstance(effect, steps.BroadcastCancel):
-                    gate.signal(Cancel(effect.checkpoint_id, index))
-                else:
-                    gate.signal(Barrier(effect.checkpoint_id, index, effect.options, triggered_at))
+
+        def make(index: int) -> Marker:
+            if isinstance(effect, steps.BroadcastCancel):
+                return Cancel(effect.checkpoint_id, index)
+            return Barrier(effect.checkpoint_id, index, effect.options, triggered_at)
+
+        for name in names:
+            self._signal(name, make)
 
     def _snapshot(self, post: Post, checkpoint_id: int) -> list[steps.Effect]:
         """Fix what belongs to it, then stage what sinks show of it."""
@@ -303,6 +363,8 @@ class SparkContinuousRegion:
             subtask = SubtaskId(post.vertex.operator_id, split)
             if subtask in task.attempts:
                 snapshot = self._state.snapshots.get(subtask, Snapshot())
+                if task.stop is StopMode.DRAIN:  # it stops here for ever, whatever lies behind
+                    snapshot = replace(snapshot, finished=True)
                 result.append(Acknowledgement(subtask, task.attempts[subtask], snapshot, metrics))
         return result
 
@@ -331,7 +393,7 @@ class SparkContinuousRegion:
 
     def _tell_complete(self, post: Post) -> None:
         self._state.completed(post.taken)
-        if not isinstance(post, OperatorPost):
+        if not isinstance(post, OperatorPost) or not post.taken:
             return
         tables = {sink.operator_id for sink in post.station.fused}
         for acknowledgement in post.taken:

@@ -4,7 +4,7 @@ A split that has acknowledged is replayed, so that every attempt of a checkpoint
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from time import perf_counter
 from uuid import uuid4
@@ -12,17 +12,23 @@ from uuid import uuid4
 from tidegate.graph import Graph
 from tidegate.pipeline import SourceVertex
 from tidegate.ports import Acknowledge, CheckpointStorage, Segment, SourceContext
+from tidegate.protocol.barriers import StopMode
 from tidegate.protocol.errors import SupersededAttemptError
 from tidegate.protocol.finalize import directory
-from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, SubtaskId, SubtaskMetrics
+from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, Snapshot, SubtaskId, SubtaskMetrics
 from tidegate.protocol.snapshot import SnapshotTask
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """By source split, the segment before the barrier; None where nothing has arrived."""
+    """By source split, the segment before the barrier; None where nothing has arrived.
+
+    A split that had finished before sends no barrier any more and is not among them. `ends` are those whose data comes
+    to its end here.
+    """
 
     segments: Mapping[SubtaskId, Segment | None]
+    ends: Mapping[SubtaskId, StopMode]
 
 
 def take_cut(
@@ -33,20 +39,26 @@ def take_cut(
     Raises `SupersededAttemptError` when that does not count, and what the sources raise.
     """
     segments: dict[SubtaskId, Segment | None] = {}
+    ends: dict[SubtaskId, StopMode] = {}
     polled: list[Acknowledgement] = []
     for vertex in graph.sources:
         for split in range(vertex.source.num_splits()):
             subtask = SubtaskId(vertex.operator_id, split)
+            restored = task.restored.get(subtask, Snapshot())
+            if restored.finished:
+                continue
             if subtask in task.acknowledged:
-                segments[subtask] = vertex.source.replay(
-                    split, task.restored.get(subtask), task.acknowledged[subtask], storage
-                )
+                taken = task.acknowledged[subtask]
+                segments[subtask] = vertex.source.replay(split, task.restored.get(subtask), taken, storage)
             else:
                 segments[subtask], acknowledgement = _poll(graph, vertex, subtask, task, storage, now)
+                taken = acknowledgement.snapshot
                 polled.append(acknowledgement)
+            if (end := StopMode.DRAIN if taken.finished else task.stop) is not None:
+                ends[subtask] = end
     if polled:
         confirm(graph, task, acknowledge, polled)
-    return Cut(segments)
+    return Cut(segments, ends)
 
 
 def confirm(
@@ -78,6 +90,8 @@ def _poll(
     segment, snapshot = vertex.source.poll(
         subtask.subtask_index, task.restored.get(subtask), SourceContext(storage, task.checkpoint_id, prefix)
     )
+    if task.stop is StopMode.DRAIN:  # it stops here for ever, whatever lies behind
+        snapshot = replace(snapshot, finished=True)
     metrics = SubtaskMetrics(
         start_delay=milliseconds_between(task.triggered_at, now),
         alignment_duration=0,

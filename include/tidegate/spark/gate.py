@@ -28,6 +28,7 @@ from tidegate.protocol.barriers import (
     Cancel,
     CancelTimer,
     EndAlignment,
+    EndOfData,
     EndOfPartition,
     Event,
     Marker,
@@ -37,6 +38,7 @@ from tidegate.protocol.barriers import (
     StartAlignment,
     StartCapture,
     StopCapture,
+    StopMode,
     TakeSnapshot,
     Timeout,
     Unblock,
@@ -90,7 +92,8 @@ class Aligned:
     """Every barrier of the checkpoint has arrived; with this and its snapshot the operator's part is complete.
 
     `first_barrier` is on the gate's clock (seconds); `alignment` from the first to the last barrier in milliseconds;
-    `processed_bytes` what was released between the two (0 with a single channel; protocol.md section 19).
+    `processed_bytes` what was released between the two (0 with a single channel; protocol.md section 19). `ended`: in every
+    channel the data had come to its end before; it is the end for ever only if all say so.
     """
 
     checkpoint_id: int
@@ -98,6 +101,7 @@ class Aligned:
     alignment: int
     processed_bytes: int
     captured: tuple[InFlight, ...] = ()
+    ended: StopMode | None = None
 
     @property
     def persisted_bytes(self) -> int:
@@ -124,6 +128,7 @@ class _Channel:
         self.urgent: deque[Barrier] = deque()  # to overtake, or to be announced
         self.bytes = 0  # of the data in the queue
         self.blocked = False
+        self.ended: StopMode | None = None  # what was said of the data, once there is no more
         self.capturing = False
         self.captured: list[Data] = []
         self.overtaken: list[Data] = []  # by the barrier that is being looked at
@@ -194,6 +199,9 @@ class InputGate:
         self._timer: SetTimer | None = None
         self._released_bytes = 0
         self._started: dict[int, tuple[float, int]] = {}  # checkpoint -> clock and released bytes at its first barrier
+        self._unended: dict[
+            int, set[int]
+        ] = {}  # checkpoint -> channels in which its barrier came before the end of data
 
     @property
     def timer(self) -> int | None:
@@ -214,7 +222,7 @@ class InputGate:
         self._channels[channel].put(data)
 
     def signal(self, marker: Marker) -> None:
-        """Put a barrier, a cancel marker or the end at the end of its channel."""
+        """Put a barrier, a cancel marker, or what says that it is the end, at the end of its channel."""
         channel = self._channels[marker.channel]
         channel.put(marker)
         if channel.urgent:
@@ -257,6 +265,7 @@ class InputGate:
             self._urgent.remove(channel.index)
         if not barrier.options.unaligned:
             return self._step(Announcement(replace(barrier, now=self._now())))
+        self._look_for_end(channel, barrier)
         channel.overtaken = channel.before(barrier)
         outputs = self._step(replace(barrier, now=self._now()))
         channel.overtaken = []
@@ -266,13 +275,26 @@ class InputGate:
     def _take(self, channel: _Channel) -> list[Output]:
         element = channel.take()
         match element:
-            case Barrier() | EndOfPartition():
+            case Barrier():
+                self._look_for_end(channel, element)
                 return self._step(replace(element, now=self._now()))
+            case EndOfPartition():
+                channel.ended = channel.ended or StopMode.DRAIN
+                return self._step(replace(element, now=self._now()))
+            case EndOfData():
+                channel.ended = element.mode
+                return []
             case Cancel():
                 return self._step(element)
             case Segment() | Exchange():
                 self._released_bytes += element.bytes
                 return [Released(channel.index, element)]
+
+    def _look_for_end(self, channel: _Channel, barrier: Barrier) -> None:
+        if channel.ended is None:
+            self._unended.setdefault(barrier.checkpoint_id, set()).add(channel.index)
+            if len(self._unended) > MAX_TRACKED + 1:  # of checkpoints that were dropped without a word
+                del self._unended[min(self._unended)]
 
     def _step(self, event: Event) -> list[Output]:
         return [output for action in self._handler.step(event) for output in self._carry_out(action)]
@@ -293,6 +315,7 @@ class InputGate:
                 yield SnapshotDue(action.checkpoint_id, action.options, action.triggered_at)
             case AbortSnapshot():
                 self._started.pop(action.checkpoint_id, None)
+                self._unended.pop(action.checkpoint_id, None)
                 yield Aborted(action)
             case StartCapture():
                 for channel in self._channels:
@@ -316,7 +339,14 @@ class InputGate:
         now = self._clock()
         since, released = self._started.pop(checkpoint_id)
         alignment = round((now - since) * 1000)
-        return Aligned(checkpoint_id, since, alignment, self._released_bytes - released, self._captured())
+        processed = self._released_bytes - released
+        return Aligned(checkpoint_id, since, alignment, processed, self._captured(), self._ended(checkpoint_id))
+
+    def _ended(self, checkpoint_id: int) -> StopMode | None:
+        modes = {channel.ended for channel in self._channels}
+        if self._unended.pop(checkpoint_id, None) or None in modes:
+            return None
+        return StopMode.SUSPEND if StopMode.SUSPEND in modes else StopMode.DRAIN
 
     def _captured(self) -> tuple[InFlight, ...]:
         """What was captured, which is kept no longer."""

@@ -5,6 +5,7 @@ on checkpoint storage that the snapshot's handles keep alive.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tidegate.ports import Segment
@@ -18,7 +19,8 @@ def with_in_flight(snapshot: Snapshot, channels: Sequence[str], captured: Sequen
     if not captured:
         return snapshot
     position = {"in_flight": [[channels[item.channel], _to_json(item.data)] for item in captured]}
-    return Snapshot((*snapshot.handles, *exchanged(item.data for item in captured)), position)
+    handles = (*snapshot.handles, *exchanged(item.data for item in captured))
+    return replace(snapshot, handles=handles, position=position)
 
 
 def in_flight_of(snapshot: Snapshot | None) -> list[tuple[str, Data]]:

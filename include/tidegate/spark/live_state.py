@@ -30,7 +30,7 @@ class LiveState:
             subtask = SubtaskId(report.operator_id, report.subtask_index)
             before = self.snapshots.get(subtask, Snapshot())
             runs = tuple(handle for handle in report.handles if handle.kind is HandleKind.RUN)
-            self.snapshots[subtask] = Snapshot((*before.handles, *runs), before.position)
+            self.snapshots[subtask] = replace(before, handles=(*before.handles, *runs))
 
     def moved(self, subtask: SubtaskId, snapshot: Snapshot) -> None:
         """Take the new position of a source split."""

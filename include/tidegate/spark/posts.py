@@ -5,7 +5,7 @@ they run in the same Spark jobs.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidegate.pipeline import KeyedVertex, SinkVertex, SourceVertex
 from tidegate.ports import SinkInput
@@ -36,6 +36,9 @@ class SourcePost:
 
     def channels(self) -> range:
         return range(self.vertex.source.num_splits())
+
+    def subtasks(self) -> list[SubtaskId]:
+        return [SubtaskId(self.vertex.operator_id, split) for split in self.channels()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,10 @@ class OperatorPost:
     def name(self) -> str:
         return self.vertex.name
 
+    def is_asked(self, task: SnapshotTask) -> bool:
+        """Whether a checkpoint waits for any of its subtasks: what has finished is not waited for."""
+        return any(subtask.operator_id in self.station.operator_ids for subtask in task.attempts)
+
     def hold(self, batch: Batch) -> None:
         """Keep what reached a sink for the next checkpoint."""
         for origin, data in batch.items():
@@ -98,7 +105,7 @@ class OperatorPost:
             for index in self.stale:
                 if known := result.get(SubtaskId(sink.operator_id, index)):
                     rest = tuple(handle for handle in known.handles if handle.kind is not HandleKind.STAGED)
-                    result[SubtaskId(sink.operator_id, index)] = Snapshot(rest, known.position)
+                    result[SubtaskId(sink.operator_id, index)] = replace(known, handles=rest)
         return result
 
     def discard(self) -> None:

@@ -4,7 +4,7 @@ A single thread feeds and drains every gate and acknowledges; Spark jobs run in 
 it. An operator runs when its gate says that every barrier has arrived, so independent ones run side by side.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,13 +14,14 @@ from time import monotonic
 from tidegate.clock import SystemClock
 from tidegate.graph import Graph
 from tidegate.pipeline import KeyedVertex
-from tidegate.ports import Acknowledge, CheckpointStorage, Segment
+from tidegate.ports import Acknowledge, CheckpointStorage
 from tidegate.protocol.barrier_options import choose_barrier_options
-from tidegate.protocol.barriers import Barrier
+from tidegate.protocol.barriers import Barrier, EndOfData, EndOfPartition, Marker, StopMode
 from tidegate.protocol.errors import CheckpointDeclinedError
-from tidegate.protocol.records import Acknowledgement, CheckpointKind, SubtaskId
+from tidegate.protocol.finished import choose_triggered, finished_operators
+from tidegate.protocol.records import Acknowledgement, CheckpointKind, Snapshot, SubtaskId
 from tidegate.protocol.snapshot import SnapshotTask
-from tidegate.spark.cut import confirm, milliseconds_between, take_cut
+from tidegate.spark.cut import Cut, confirm, milliseconds_between, take_cut
 from tidegate.spark.failures import as_checkpoint_error
 from tidegate.spark.gate import Aborted, Aligned, Data, Output, Released, SnapshotDue, milliseconds
 from tidegate.spark.jobs import JobGroup
@@ -68,7 +69,8 @@ class SnapshotRun:
         # Nothing of this run outlives its one checkpoint, so there is no place to put data in flight back into: an
         # unaligned checkpoint is forced to align (protocol.md section 11.5), and waits for nothing longer by it.
         options = graph.pipeline.checkpoints.gate_options()
-        self._sent = choose_barrier_options(options, task.kind is CheckpointKind.SAVEPOINT).forced_aligned()
+        self._sent = choose_barrier_options(options, task.kind is not CheckpointKind.CHECKPOINT).forced_aligned()
+        self._finished = finished_operators(graph.plan, task.restored)
         self._events: SimpleQueue[_Reported | _Ended] = SimpleQueue()
         self._running = 0
         self._threads: list[Future[None]] = []
@@ -84,7 +86,8 @@ class SnapshotRun:
         with ThreadPoolExecutor(max(len(self._stations), 1), thread_name_prefix="tidegate") as pool:
             try:
                 self._put_back()
-                self._feed_sources(cut.segments)
+                self._close_finished()
+                self._feed_sources(cut)
                 self._advance(pool)
                 while self._running:
                     self._take_events()
@@ -106,20 +109,45 @@ class SnapshotRun:
         for station in self._stations:
             put_back(station, self._task.restored, self._graph.pipeline.name)
 
-    def _feed_sources(self, segments: Mapping[SubtaskId, Segment | None]) -> None:
-        sources = {vertex.operator_id: vertex.name for vertex in self._graph.sources}
-        for subtask, segment in segments.items():
-            self._feed(channel_of(sources[subtask.operator_id], subtask.subtask_index), segment)
+    def _close_finished(self) -> None:
+        """What had finished before the checkpoint began sends no barrier. Who has only that upstream is asked directly: in
+        place of its barriers, by one that comes from nobody (protocol.md section 13)."""
+        for vertex in self._graph.sources:
+            for split in range(vertex.source.num_splits()):
+                if self._task.restored.get(SubtaskId(vertex.operator_id, split), Snapshot()).finished:
+                    self._signal(channel_of(vertex.name, split), EndOfPartition)
+        for operator in self._graph.keyed:
+            if operator.operator_id in self._finished:
+                self._signal(channel_of(operator.name), EndOfPartition)
+        for station in self._stations:
+            waited_for = [i for i in station.operator_ids if i not in self._finished or i in self._graph.restaged]
+            if choose_triggered(waited_for, self._finished, self._graph.upstreams):
+                station.gate.drain()  # so that every end is known before
+                station.gate.signal(self._barrier(0))
 
-    def _feed(self, channel: str, data: Data | None) -> None:
+    def _feed_sources(self, cut: Cut) -> None:
+        sources = {vertex.operator_id: vertex.name for vertex in self._graph.sources}
+        for subtask, segment in cut.segments.items():
+            channel = channel_of(sources[subtask.operator_id], subtask.subtask_index)
+            self._feed(channel, segment, cut.ends.get(subtask))
+
+    def _feed(self, channel: str, data: Data | None, end: StopMode | None) -> None:
         """Put what lies before the barrier, then the barrier, into a channel of every gate that has it."""
-        triggered_at = milliseconds(self._task.triggered_at)
+        if data is not None:
+            for station in self._stations:
+                if channel in station.gate.channels:
+                    station.gate.offer(station.gate.channels.index(channel), data)
+        if end is not None:
+            self._signal(channel, lambda index: EndOfData(index, end))
+        self._signal(channel, self._barrier)
+
+    def _signal(self, channel: str, make: Callable[[int], Marker]) -> None:
         for station in self._stations:
             if channel in station.gate.channels:
-                index = station.gate.channels.index(channel)
-                if data is not None:
-                    station.gate.offer(index, data)
-                station.gate.signal(Barrier(self._task.checkpoint_id, index, self._sent, triggered_at))
+                station.gate.signal(make(station.gate.channels.index(channel)))
+
+    def _barrier(self, index: int) -> Barrier:
+        return Barrier(self._task.checkpoint_id, index, self._sent, milliseconds(self._task.triggered_at))
 
     # -- out of the gates
 
@@ -218,9 +246,10 @@ class SnapshotRun:
 
     def _end(self, station: Station) -> None:
         self._answer(station, set(self._answers.pending(station)))
-        if isinstance(station.vertex, KeyedVertex):
+        if isinstance(station.vertex, KeyedVertex) and station.vertex.operator_id not in self._finished:
+            assert station.aligned is not None
             exchange = self._answers.exchange(station)
-            self._feed(channel_of(station.vertex.name), exchange if exchange.handles else None)
+            self._feed(channel_of(station.vertex.name), exchange if exchange.handles else None, station.aligned.ended)
 
     def _answer(self, station: Station, indexes: set[int]) -> None:
         assert station.aligned is not None

@@ -13,6 +13,7 @@ from tidegate.graph import Graph, inputs_of
 from tidegate.pipeline import KeyedVertex, SinkVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.barrier_options import make_handler
+from tidegate.protocol.barriers import StopMode
 from tidegate.protocol.errors import StateSchemaError
 from tidegate.protocol.finalize import directory
 from tidegate.protocol.records import (
@@ -50,6 +51,11 @@ class Station:
     @property
     def operator_ids(self) -> tuple[str, ...]:
         return (self.vertex.operator_id, *(sink.operator_id for sink in self.fused))
+
+    @property
+    def has_finished(self) -> bool:
+        """Whether nothing will ever follow what has arrived."""
+        return self.aligned is not None and self.aligned.ended is StopMode.DRAIN
 
 
 def build_stations(graph: Graph, apart: Container[SinkVertex] = ()) -> list[Station]:
@@ -175,7 +181,7 @@ class Answers:
                 subtask = SubtaskId(operator_id, index)
                 if subtask in self._task.attempts:
                     report = station.reports.get(subtask)
-                    snapshot = Snapshot(self._handles(station, subtask, report))
+                    snapshot = Snapshot(self._handles(station, subtask, report), finished=station.has_finished)
                     metrics = _metrics(station, report, start_delay)
                     result.append(Acknowledgement(subtask, self._task.attempts[subtask], snapshot, metrics))
         return result

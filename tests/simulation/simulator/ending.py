@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from simulator.drivers import STEPS, take_step
 from simulator.requests import Request, trigger
 from simulator.scheduler import Violation, require
+from simulator.stops import has_finished, is_at_its_end
 from tidegate.config import CheckpointRetention
-from tidegate.protocol.errors import PipelineFailedError
-from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.errors import PipelineFailedError, PipelineStatusError
+from tidegate.protocol.lifecycle import COMMITTED, Status
+from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskId
 from tidegate.protocol.trigger import Dropped, Queued
 
@@ -23,20 +25,40 @@ MOST_CHECKPOINTS = 100  # that the rest of the input may take
 
 def finish(world: "World") -> None:
     """Nothing goes wrong any more. Raises `Violation`."""
-    world.open_coordinator().resume()
+    _go_on(world)
     while world.arrive():
         pass
     for number in range(MOST_CHECKPOINTS):
-        if _all_is_read(world):
+        if _all_is_read(world) or has_finished(world.store.state):
             break
         _take_checkpoint(world, f"last-{number}")
-    require(_all_is_read(world), "the input is never read to its end")
     _take_checkpoint(world, "empty")
+    _check_end(world)
     _clean(world)
     _compare_output(world)
     _compare_state(world, _retained(world))
     _compare_files(world)
     _cancel(world)
+
+
+def _go_on(world: "World") -> None:
+    """Whatever was told the pipeline, it runs again unless it is at its end. Nobody finishes what was to stop it."""
+    if (known := world.store.state.pipeline) is not None and known.status is PipelineStatus.STOPPING:
+        world.open_coordinator().suspend()
+    try:
+        world.open_coordinator().resume()
+    except PipelineStatusError:
+        require(is_at_its_end(world.store.state), "a pipeline that is not at its end cannot be resumed")
+
+
+def _check_end(world: "World") -> None:
+    """All is read, unless the pipeline was drained; it has finished if, and only if, nothing can follow."""
+    state = world.store.state
+    drained = any(record.drain and record.status in COMMITTED for record in state.checkpoints.values())
+    require(drained or _all_is_read(world), "the input is never read to its end")
+    bounded = all(source.bounded for source in world.sources.values())
+    ended = has_finished(state)
+    require(ended == (drained or bounded), f"the pipeline has {'' if ended else 'not '}finished")
 
 
 def _cancel(world: "World") -> None:
@@ -45,7 +67,7 @@ def _cancel(world: "World") -> None:
     world.open_coordinator().cancel()
     _clean(world)
     keep = world.pipeline.checkpoints.retention is CheckpointRetention.RETAIN_ON_CANCELLATION
-    expected = [r.checkpoint_id for r in before if keep or r.kind is CheckpointKind.SAVEPOINT]
+    expected = [r.checkpoint_id for r in before if keep or r.kind is not CheckpointKind.CHECKPOINT]
     kept = [record.checkpoint_id for record in _retained(world)]
     require(kept == expected, f"after the pipeline was cancelled, checkpoints {kept} are kept instead of {expected}")
     _compare_output(world)
@@ -76,6 +98,8 @@ def _take_checkpoint(world: "World", request_id: str) -> None:
         if not isinstance(outcome, Dropped | Queued):
             for step in STEPS:
                 take_step(world, coordinator, step, outcome.checkpoint_id)
+            return
+        if has_finished(world.store.state):
             return
         world.clock.advance(700)
     raise Violation(f"nothing is wrong any more, but {request_id} is dropped for ever: {outcome.message}")

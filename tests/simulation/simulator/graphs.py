@@ -102,6 +102,7 @@ def _draw_source(world: "World", random: Random, number: int) -> SimulatedSource
     ]
     kind = random.choice([LogSource, DirectorySource])
     source = kind(world, f"source{number}", pieces, random.choice([None, None, 3]))
+    source.bounded = random.random() < 0.3
     world.sources[f"source{number}"] = source
     return source
 
@@ -120,7 +121,10 @@ def describe(world: "World") -> list[str]:
     return [
         f"Pipeline: parallelism {pipeline.parallelism} of {pipeline.max_parallelism} key groups, timeout {config.timeout}, "
         f"min pause {config.min_pause}, {config.retained} retained",
-        *(f"  {name}: {type(source).__name__}, {source.num_splits()} splits" for name, source in world.sources.items()),
+        *(
+            f"  {name}: {type(source).__name__}, {source.num_splits()} splits{', bounded' if source.bounded else ''}"
+            for name, source in world.sources.items()
+        ),
         *(
             f"  {vertex.name}: {vertex.update.kind} of {', '.join(stream.origin for stream in vertex.inputs)}"
             for vertex in world.graph.keyed

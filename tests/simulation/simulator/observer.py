@@ -12,6 +12,7 @@ from simulator.scheduler import require
 from simulator.sequential import SequentialExecution
 from simulator.sinks import SimulatedSink
 from simulator.sources import Row
+from simulator.stops import check_finished, check_stops, require_finished_before
 from tidegate.graph import Graph
 from tidegate.protocol.admission import LEASE
 from tidegate.protocol.lifecycle import COMMITTED, TRANSITIONS, Stage, Status
@@ -84,6 +85,7 @@ class Observer:
                     self._reported(record, known, before.subtasks.get(id_, {}).get(subtask))
         if after.pipeline is not None and before.pipeline is not None:
             check_failures(before, after, self.graph.pipeline.checkpoints.tolerable_failed_checkpoints)
+        check_stops(before, after)
         if after.pipeline is not None and after.pipeline.status is PipelineStatus.SUSPENDED:
             going = [id_ for id_, record in after.checkpoints.items() if record.status is Status.IN_PROGRESS]
             require(not going, f"checkpoints {going} go on although the pipeline is suspended")
@@ -102,7 +104,8 @@ class Observer:
         require(len(waiting) <= config.max_concurrent, f"checkpoint {id_} was one too many at once")
         status = PipelineStatus.CREATED if before.pipeline is None else before.pipeline.status
         require(status in (PipelineStatus.CREATED, PipelineStatus.RUNNING), f"checkpoint {id_} began when {status}")
-        self._comes_first(record, before)
+        if record.kind is not CheckpointKind.SYNC_SAVEPOINT:  # which gives up everything else
+            self._comes_first(record, before)
         if record.periodic and (completions := completions_of(before)):
             pause = record.triggered_at - completions[-1]
             require(pause >= config.min_pause, f"periodic checkpoint {id_} came {pause} after the last success")
@@ -130,7 +133,10 @@ class Observer:
             self._subsumed(record, after)
         if record.notified_at is not None and previous.notified_at is None:
             for name, known in self.knows.items():
-                require(id_ in known, f"checkpoint {id_} counts as notified, but {name} was not told")
+                was_asked = any(
+                    s.attempt for s in after.subtasks[id_].values() if s.subtask.operator_id == f"{name}-sink"
+                )
+                require(id_ in known or not was_asked, f"checkpoint {id_} counts as notified, but {name} was not told")
 
     def _subsumed(self, record: CheckpointRecord, after: "PipelineState") -> None:
         id_ = record.checkpoint_id
@@ -150,7 +156,10 @@ class Observer:
         if previous is not None and previous.acknowledged_at is not None:
             require(known == previous, f"the snapshot of {subtask} for checkpoint {id_} was changed")
         elif known.acknowledged_at is not None:
-            require(previous is not None and previous.attempt == known.attempt, f"a stale report of {subtask} counted")
+            if previous is None:
+                require_finished_before(self.world.store.state, record, known)
+            else:
+                require(previous.attempt == known.attempt, f"a stale report of {subtask} counted")
             require(record.status is Status.IN_PROGRESS, f"a report of {subtask} counted after checkpoint {id_} ended")
             for handle in known.snapshot.handles:
                 require(self._exists(subtask, handle), f"{handle.path} of {subtask} is gone when it is acknowledged")
@@ -171,6 +180,7 @@ class Observer:
         require(record.metadata_path in self.world.storage.files, f"checkpoint {id_} completed without metadata")
         same = [c for c in after.checkpoints.values() if c.request_id == record.request_id and c.status in COMMITTED]
         require(len(same) == 1, f"{record.request_id} completed twice")
+        check_finished(self.world, record, snapshots)
         self._compare(id_, snapshots)
 
     # -- exactly once

@@ -7,7 +7,7 @@ runs, what is acknowledged together. Readers do not stop at the barrier: what th
 import json
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,9 @@ from tidegate.graph import Graph, inputs_of
 from tidegate.pipeline import KeyedVertex, SinkVertex
 from tidegate.ports import Acknowledge, Segment, SinkInput
 from tidegate.protocol.barrier_options import GateOptions, make_handler
-from tidegate.protocol.barriers import Barrier, Cancel, EndOfPartition, Marker
+from tidegate.protocol.barriers import Barrier, Cancel, EndOfData, EndOfPartition, Marker, StopMode
 from tidegate.protocol.errors import CheckpointDeclinedError, StateIntegrityError, StoreUnavailableError
+from tidegate.protocol.finished import choose_triggered, finished_operators
 from tidegate.protocol.keygroups import key_groups_of, subtask_of
 from tidegate.protocol.records import (
     Acknowledgement,
@@ -32,7 +33,7 @@ from tidegate.protocol.records import (
 )
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.spark import cut as cuts
-from tidegate.spark.gate import Aborted, Data, Exchange, InputGate, Output, Released, SnapshotDue
+from tidegate.spark.gate import Aborted, Aligned, Data, Exchange, InputGate, Output, Released, SnapshotDue
 
 if TYPE_CHECKING:
     from simulator.world import World
@@ -48,6 +49,7 @@ class Station:
     coming: list[deque[Data | Marker]]
     arrived: list[Data] = field(default_factory=list)
     aligned: bool = False
+    end: StopMode | None = None
 
 
 class SimulatedRegion:
@@ -68,7 +70,8 @@ class SimulatedRegion:
             cut = cuts.take_cut(self.graph, task, self.world.storage, self._report, self.world.clock.now())
             if self.world.strikes("decline"):
                 raise CheckpointDeclinedError("a subtask was not ready")
-            self._stations = [self._station(vertex, cut.segments) for vertex in self._vertices()]
+            self._finished = finished_operators(self.graph.plan, task.restored)
+            self._stations = [self._station(vertex, cut) for vertex in self._vertices()]
             while any(not station.aligned for station in self._stations):
                 self._step()
         except StateIntegrityError as error:
@@ -99,7 +102,7 @@ class SimulatedRegion:
     def _is_fused(self, sink: SinkVertex) -> bool:
         return any(vertex.name == sink.input.origin for vertex in self.graph.keyed)
 
-    def _station(self, vertex: KeyedVertex | SinkVertex, segments: Mapping[SubtaskId, Segment | None]) -> Station:
+    def _station(self, vertex: KeyedVertex | SinkVertex, cut: cuts.Cut) -> Station:
         fused = tuple(sink for sink in self.graph.sinks if sink.input.origin == vertex.name and self._is_fused(sink))
         fused = fused if isinstance(vertex, KeyedVertex) else ()
         channels: list[str] = []
@@ -108,19 +111,35 @@ class SimulatedRegion:
             splits = self.world.sources[origin].num_splits() if origin in self.world.sources else 0
             for split in range(splits):
                 channels.append(f"{origin}/{split}")
-                coming.append(self._emitted(origin, split, segments[SubtaskId(origin, split)], len(channels) - 1))
+                others = any(isinstance(marker, Barrier) for queue in coming for marker in queue)
+                coming.append(self._emitted(SubtaskId(origin, split), cut, len(channels) - 1, others))
             if not splits:
                 channels.append(origin)
-                coming.append(deque())
+                coming.append(deque([EndOfPartition(len(channels) - 1)] if origin in self._finished else []))
         clock = lambda: self.world.clock.now().timestamp()  # noqa: E731
         gate = InputGate(channels, make_handler(GateOptions(), len(channels)), clock, self.world.clock)
-        return Station(vertex, fused, gate, coming)
+        ids = [vertex.operator_id, *(sink.operator_id for sink in fused)]
+        waited_for = [id_ for id_ in ids if id_ not in self._finished or id_ in self.graph.restaged]
+        if choose_triggered(waited_for, self._finished, self.graph.upstreams):  # behind the ends of all channels
+            for queue in coming:
+                gate.signal(queue.popleft())
+            gate.drain()
+            coming[0].append(Barrier(self._task.checkpoint_id, 0))
+        return Station(vertex, fused, gate, coming, aligned=not waited_for)
 
-    def _emitted(self, origin: str, split: int, segment: Segment | None, channel: int) -> deque[Data | Marker]:
+    def _emitted(self, split_id: SubtaskId, cut: cuts.Cut, channel: int, others: bool) -> deque[Data | Marker]:
         """What a source split puts into a channel: perhaps remains of an older checkpoint, its part of the cut in one or
-        two pieces, the barrier, and what comes after."""
-        source, checkpoint_id = self.world.sources[origin], self._task.checkpoint_id
+        two pieces, the barrier, and what comes after. `others`: some other channel has a barrier."""
+        source, split, checkpoint_id = (
+            self.world.sources[split_id.operator_id],
+            split_id.subtask_index,
+            self._task.checkpoint_id,
+        )
         elements: deque[Data | Marker] = deque()
+        if split_id not in cut.segments:  # it had finished before
+            elements.append(EndOfPartition(channel))
+            return elements
+        segment, end = cut.segments[split_id], cut.ends.get(split_id)
         noise = self.random.random()
         if checkpoint_id > 1 and noise < 0.1:
             elements.append((Cancel if noise < 0.03 else Barrier)(checkpoint_id - 1, channel))
@@ -129,12 +148,14 @@ class SimulatedRegion:
         for part in (source.segment(split, pieces[:middle]), source.segment(split, pieces[middle:])):
             if part is not None:
                 elements.append(part)
-        if channel > 0 and self.random.random() < 0.07:  # the split has ended, but somebody has to send the barrier
+        if end is not None:
+            elements.append(EndOfData(channel, end))
+        if end is StopMode.DRAIN and others and self.random.random() < 0.3:  # but somebody has to send the barrier
             elements.append(EndOfPartition(channel))
             return elements
         elements.append(Barrier(checkpoint_id, channel))
         behind = source.behind(segment, split)
-        if behind is not None and self.random.random() < 0.5:
+        if behind is not None and end is None and self.random.random() < 0.5:
             elements.append(behind)
         return elements
 
@@ -146,7 +167,7 @@ class SimulatedRegion:
         station = self.random.choice(ready)
         channel = self.random.choice([c for c, queue in enumerate(station.coming) if queue])
         match element := station.coming[channel].popleft():
-            case Barrier() | Cancel() | EndOfPartition():
+            case Barrier() | Cancel() | EndOfData() | EndOfPartition():
                 station.gate.signal(element)
             case _:
                 station.gate.offer(channel, element)
@@ -158,6 +179,8 @@ class SimulatedRegion:
         match output:
             case Released() if not station.aligned:  # later ones belong to the next checkpoint
                 station.arrived.append(output.data)
+            case Aligned() if output.checkpoint_id == self._task.checkpoint_id:
+                station.end = output.ended
             case SnapshotDue() if output.checkpoint_id == self._task.checkpoint_id:
                 station.aligned = True
                 self._run(station)
@@ -177,7 +200,7 @@ class SimulatedRegion:
         for index in pending:
             acks = self._subtask(station, index, rows)
             sent[index] = _of_kind(acks[0].snapshot, HandleKind.EXCHANGE)
-            unsent += [ack for ack in acks if ack.subtask in self._task.attempts]
+            unsent += [self._ended(station, ack) for ack in acks if ack.subtask in self._task.attempts]
             if self.random.random() < 0.5:
                 cuts.confirm(self.graph, self._task, self._report, unsent)
                 unsent = []
@@ -188,14 +211,17 @@ class SimulatedRegion:
             if acknowledged is not None:
                 sent[index] = _of_kind(acknowledged, HandleKind.EXCHANGE)
         handles = tuple(handle for index in sorted(sent) for handle in sent[index])
-        self._emit(station.vertex.name, Exchange(handles) if handles else None)
+        if station.vertex.operator_id not in self._finished:
+            self._emit(station.vertex.name, Exchange(handles) if handles else None, station.end)
 
-    def _emit(self, origin: str, exchange: Exchange | None) -> None:
+    def _emit(self, origin: str, exchange: Exchange | None, end: StopMode | None) -> None:
         for station in self._stations:
             if origin in station.gate.channels:
                 channel = station.gate.channels.index(origin)
                 if exchange is not None:
                     station.coming[channel].append(exchange)
+                if end is not None:
+                    station.coming[channel].append(EndOfData(channel, end))
                 station.coming[channel].append(Barrier(self._task.checkpoint_id, channel))
 
     def _rows(self, data: Data) -> list[Row]:
@@ -234,6 +260,9 @@ class SimulatedRegion:
     def _ack(self, operator_id: str, index: int, handles: Sequence[StateHandle]) -> Acknowledgement:
         subtask = SubtaskId(operator_id, index)
         return Acknowledgement(subtask, self._task.attempts.get(subtask, 0), Snapshot(tuple(handles)))
+
+    def _ended(self, station: Station, ack: Acknowledgement) -> Acknowledgement:
+        return replace(ack, snapshot=replace(ack.snapshot, finished=station.end is StopMode.DRAIN))
 
     def _restored(self, operator_id: str, index: int) -> Snapshot:
         return self._task.restored.get(SubtaskId(operator_id, index), Snapshot())

@@ -27,11 +27,12 @@ class Request:
     periodic: bool = False
     kind: CheckpointKind = CheckpointKind.CHECKPOINT
     wait: bool = False
+    drain: bool = False
 
 
 def trigger(world: "World", coordinator: CheckpointCoordinator, request: Request) -> TriggerOutcome:
     """Ask for a checkpoint, and see that the answer is right."""
-    outcome = coordinator.trigger(request.request_id, request.periodic, request.kind, request.wait)
+    outcome = coordinator.trigger(request.request_id, request.periodic, request.kind, request.wait, request.drain)
     if (process := world.scheduler.current) is not None:
         right = _is_right(world, process, request, outcome)
         require(right, f"{request.request_id} asked for a checkpoint and was wrongly answered {outcome}")
@@ -68,6 +69,9 @@ def _is_right(world: "World", process: Process, request: Request, outcome: Trigg
             pause, completions = world.pipeline.checkpoints.min_pause, completions_of(found)
             return request.periodic and bool(completions) and completions[-1] + pause > now
         case Dropped(reason=reason) if reason in STANDING:
-            return found.pipeline is not None and found.pipeline.status not in TAKES
+            # It may have ended in the same transaction, because the sinks were told of its last checkpoint.
+            return any(
+                state.pipeline is not None and state.pipeline.status not in TAKES for state in (found, process.left)
+            )
         case Dropped():
             return not request.wait and busy

@@ -16,11 +16,13 @@ Row = tuple[int, int]  # key and value
 
 
 class SimulatedSource:
-    """`ports.Source`. Each split has numbered pieces of rows; `arrived` lists the numbers in the order they came."""
+    """`ports.Source`. Each split has numbered pieces of rows; `arrived` lists the numbers in the order they came. A split of
+    a bounded one has finished when it has read all that will ever come."""
 
     schema = "k bigint, v bigint"
 
     def __init__(self, world: "World", name: str, pieces: Sequence[Sequence[Sequence[Row]]], limit: int | None) -> None:
+        self.bounded = False
         self.world = world
         self.name = name
         self.pieces = pieces
@@ -36,6 +38,10 @@ class SimulatedSource:
     def missing(self, split: int) -> list[int]:
         """Pieces that have not arrived yet."""
         return sorted(set(range(len(self.pieces[split]))) - set(self.arrived[split]))
+
+    def has_read_all(self, split: int, number: int) -> bool:
+        """Whether nothing follows the first `number` pieces of a split."""
+        return self.bounded and number == len(self.pieces[split])
 
     def arrive(self, split: int) -> None:
         """Some piece comes in."""
@@ -84,7 +90,7 @@ class LogSource(SimulatedSource):
         self.world.point(f"polls {self.name}/{split}")
         begin, end = _offset(restored), len(self.arrived[split])
         end = end if self.limit is None else min(end, begin + self.limit)
-        return self.segment(split, range(begin, end)), Snapshot((), {"offset": end})
+        return self.segment(split, range(begin, end)), Snapshot((), {"offset": end}, self.has_read_all(split, end))
 
     def replay(
         self, split: int, restored: Snapshot | None, taken: Snapshot, storage: CheckpointStorage
@@ -107,14 +113,16 @@ class DirectorySource(SimulatedSource):
         before = () if restored is None else restored.handles
         known = {piece for handle in before for piece in json.loads(context.storage.read(handle.path))}
         fresh = sorted(set(self.arrived[split]) - known)[: self.limit]
+        read = len(known) + len(fresh)
+        position, finished = {"files": read}, self.has_read_all(split, read)
         if not fresh:
-            return None, Snapshot(before, {"files": len(known)})
+            return None, Snapshot(before, position, finished)
         content = json.dumps(fresh).encode()
         path = f"{context.prefix}.json"
         context.storage.write(path, content)
         checksum = sha256(content).hexdigest()
         manifest = StateHandle(path, HandleKind.POSITION, len(fresh), len(content), checksum, context.checkpoint_id)
-        return self.segment(split, fresh), Snapshot((*before, manifest), {"files": len(known) + len(fresh)})
+        return self.segment(split, fresh), Snapshot((*before, manifest), position, finished)
 
     def replay(
         self, split: int, restored: Snapshot | None, taken: Snapshot, storage: CheckpointStorage

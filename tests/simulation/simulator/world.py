@@ -23,6 +23,7 @@ from simulator.requests import Request
 from simulator.scheduler import Process, Scheduler, Violation
 from simulator.sinks import SimulatedSink
 from simulator.sources import SimulatedSource
+from simulator.stops import has_finished
 from simulator.storage import SimulatedStorage
 from simulator.store import SimulatedStore
 from simulator.temper import CALM, draw_temper
@@ -183,6 +184,8 @@ class World:
         if not self._ending:
             if self.strikes("meddling"):
                 meddle(self)
+            if has_finished(self.store.state) and self.random.random() < 0.3:
+                self.spawn("somebody:resume", lambda: self.open_coordinator().resume())
             if self.strikes("rescale"):
                 self.pipeline = rescaled(self.pipeline, self.random.choice([1, 2, 3, 4]))
                 self.tell(f"from now on the pipeline has parallelism {self.pipeline.parallelism}")
@@ -198,6 +201,11 @@ class World:
         if self.dag_runs and self.random.random() < 0.2:  # the same once more: two drivers of one request
             request, _ = self.random.choice(self.dag_runs)
             self.dag_runs.append((request, dag_run(self, request)))
+        elif self.random.random() < 0.07:
+            request = Request(
+                f"stop-{self._asked}", kind=CheckpointKind.SYNC_SAVEPOINT, drain=self.random.random() < 0.3
+            )
+            self.dag_runs.append((request, self.random.choice([dag_run, command_run])(self, request)))
         elif self.random.random() < 0.25:
             request = Request(f"cli:{self._asked}")
             self.dag_runs.append((request, command_run(self, request)))

@@ -1,0 +1,137 @@
+"""Checkpoints of a pipeline of which a part has finished (protocol.md section 13).
+
+A source split has finished when it says so, an operator or sink when all its inputs have. In the checkpoints that follow,
+it is neither asked nor told anything: it counts as acknowledged from the start, with the snapshot it finished with.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+
+from tidegate.protocol.errors import StateSchemaError
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import (
+    Acknowledgement,
+    CheckpointRecord,
+    HandleKind,
+    OperatorPlan,
+    Snapshot,
+    StateHandle,
+    SubtaskId,
+    SubtaskMetrics,
+    SubtaskRecord,
+)
+from tidegate.protocol.trigger import Dropped
+
+#: By operator, those whose rows it takes; sources take none. Every channel goes from all subtasks to all.
+Upstreams = Mapping[str, Sequence[str]]
+
+_NOTHING_DONE = SubtaskMetrics(0, 0, 0, 0, 0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPlan:
+    """Who counts as acknowledged from the start, and for whom the checkpoint waits."""
+
+    finished: Mapping[SubtaskId, Snapshot]
+    wait: Sequence[SubtaskId]
+
+    def acknowledgements(self) -> list[Acknowledgement]:
+        """What counts from the start. Nobody was asked, which is what attempt 0 says."""
+        return [Acknowledgement(id_, 0, snapshot, _NOTHING_DONE) for id_, snapshot in self.finished.items()]
+
+
+def plan_checkpoint(
+    subtasks: Sequence[SubtaskId], restored: Mapping[SubtaskId, Snapshot], restaged: Set[str]
+) -> CheckpointPlan:
+    """The plan of the next checkpoint, `restored` being what its subtasks start from.
+
+    `restaged` are the sinks of current rows: they are asked to the end, for where they write may have changed since. That
+    costs nothing if it has not. Other staged files were committed with their checkpoint and are not carried.
+    Performs no I/O.
+    """
+    finished = {
+        id_: replace(restored[id_], handles=_kept(restored[id_]))
+        for id_ in subtasks
+        if id_ in restored and restored[id_].finished and id_.operator_id not in restaged
+    }
+    return CheckpointPlan(finished, [id_ for id_ in subtasks if id_ not in finished])
+
+
+def _kept(snapshot: Snapshot) -> tuple[StateHandle, ...]:
+    return tuple(handle for handle in snapshot.handles if handle.kind is not HandleKind.STAGED)
+
+
+def decide_trigger(
+    latest: CheckpointRecord | None, plan: CheckpointPlan, checkpoints_after_tasks_finish: bool
+) -> Dropped | None:
+    """Why no checkpoint can be triggered now, if so. Performs no I/O."""
+    if latest is None or not latest.num_finished:
+        return None
+    if not checkpoints_after_tasks_finish:
+        return Dropped(
+            FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING,
+            f"{latest.num_finished} of {latest.num_subtasks} subtasks of pipeline {latest.pipeline_id} had finished with "
+            f"checkpoint {latest.checkpoint_id}, and CheckpointConfig(checkpoints_after_tasks_finish=False) allows no "
+            "checkpoint after that. Nothing was changed. Take the option away to let the others go on.",
+        )
+    if not plan.wait:
+        return Dropped(
+            FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING,
+            f"All that is left of pipeline {latest.pipeline_id} had finished with checkpoint {latest.checkpoint_id}, so there "
+            "is nobody to take a checkpoint. Nothing was changed.",
+        )
+    return None
+
+
+def finished_operators(operators: Sequence[OperatorPlan], snapshots: Mapping[SubtaskId, Snapshot]) -> frozenset[str]:
+    """Those of which every subtask has finished. Performs no I/O."""
+    return frozenset(
+        plan.operator_id
+        for plan in operators
+        if all(
+            snapshots.get(SubtaskId(plan.operator_id, index), Snapshot()).finished for index in range(plan.parallelism)
+        )
+    )
+
+
+def choose_triggered(waited_for: Sequence[str], finished: Set[str], upstreams: Upstreams) -> list[str]:
+    """Of the operators that a checkpoint waits for, those that are asked directly: nobody upstream of them runs who would
+    send a barrier. Sources are among them. Performs no I/O."""
+    return [id_ for id_ in waited_for if set(upstreams.get(id_, ())) <= finished]
+
+
+def choose_told(subtasks: Mapping[SubtaskId, SubtaskRecord]) -> set[str]:
+    """The operators that took part in a checkpoint: who had finished before is not told of it. Performs no I/O."""
+    return {id_.operator_id for id_, known in subtasks.items() if known.attempt > 0}
+
+
+def require_legal_restore(
+    latest: CheckpointRecord,
+    operators: Sequence[OperatorPlan],
+    restored: Mapping[SubtaskId, Snapshot],
+    upstreams: Upstreams,
+) -> None:
+    """What has finished must stay behind what has finished: a changed definition may not send it rows again.
+
+    Raises `StateSchemaError`. Performs no I/O.
+    """
+    finished = finished_operators(operators, restored)
+    before = {plan.operator_id: plan for plan in latest.operators}
+    for plan in operators:
+        ids = [SubtaskId(plan.operator_id, index) for index in range(plan.parallelism)]
+        if not any(restored.get(id_, Snapshot()).finished for id_ in ids):
+            continue
+        what = (
+            f"{plan.operator_id} of pipeline {latest.pipeline_id} had finished with checkpoint {latest.checkpoint_id}"
+        )
+        if running := sorted(set(upstreams.get(plan.operator_id, ())) - finished):
+            raise StateSchemaError(
+                f"{what}, but now reads {', '.join(running)}, which has not: it would be sent rows after its end. Nothing was "
+                "changed. Give it back the inputs it had, or let a new operator with another name read them."
+            )
+        if not upstreams.get(plan.operator_id) and plan.parallelism != before[plan.operator_id].parallelism:
+            raise StateSchemaError(
+                f"Splits of the source {what}, when it had {before[plan.operator_id].parallelism} of them, and now it has "
+                f"{plan.parallelism}: nobody could tell what is still to be read. Nothing was changed. Set the number of "
+                "splits back."
+            )

@@ -1,0 +1,128 @@
+"""Stopping with a savepoint, and what the end of a pipeline is (protocol.md sections 3, 8, 13 and 18).
+
+The order makes it safe: first nothing else may complete any more, then the savepoint is taken, and only when its sinks
+were told has the pipeline finished. Whatever fails before the savepoint completes lets the pipeline go on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidegate.protocol.barriers import StopMode
+from tidegate.protocol.errors import IllegalRequestError, PipelineStatusError
+from tidegate.protocol.pipelines import PIPELINE_TRANSITIONS, PipelineRecord, PipelineStatus
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord
+
+#: Reasons that a subtask, or the task that ran it, gives. It has stopped emitting and cannot take that back (section 8).
+_OF_SUBTASKS = frozenset(
+    {
+        FailureReason.CHECKPOINT_DECLINED,
+        FailureReason.CHECKPOINT_ASYNC_EXCEPTION,
+        FailureReason.DECLINED_TASK_NOT_READY,
+        FailureReason.DECLINED_TASK_CLOSING,
+        FailureReason.DECLINED_SUBSUMED,
+        FailureReason.DECLINED_ON_CANCELLATION_BARRIER,
+        FailureReason.DECLINED_INPUT_END_OF_STREAM,
+        FailureReason.ALIGNMENT_LIMIT_EXCEEDED,
+        FailureReason.TASK_FAILURE,
+        FailureReason.TASK_CHECKPOINT_FAILURE,
+    }
+)
+
+
+def require_legal(kind: CheckpointKind, drain: bool) -> None:
+    """Only a savepoint to stop with may advance to the end of time. Raises `IllegalRequestError`. Performs no I/O."""
+    if drain and kind is not CheckpointKind.SYNC_SAVEPOINT:
+        raise IllegalRequestError(
+            f"A {kind} cannot drain the pipeline: after it nothing may follow, so only a {CheckpointKind.SYNC_SAVEPOINT} "
+            "may, with which the pipeline stops. Nothing was triggered. Ask for that kind, or leave drain out."
+        )
+
+
+def stop_mode(record: CheckpointRecord) -> StopMode | None:
+    """What goes before this checkpoint's barriers: how the pipeline stops with it, if it does. Performs no I/O."""
+    if record.kind is not CheckpointKind.SYNC_SAVEPOINT:
+        return None
+    return StopMode.DRAIN if record.drain else StopMode.SUSPEND
+
+
+def stopping_message(record: CheckpointRecord) -> str:
+    """What a pipeline says of itself while it stops."""
+    again = "`tidegate stop" + (" --drain`" if record.drain else "`")
+    return (
+        f"It stops with savepoint {record.checkpoint_id}, requested by {record.request_id}: {again} goes on with it, "
+        "`tidegate suspend` gives it up."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The pipeline goes on as if nobody had asked it to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopFailed:
+    """The pipeline has failed, whatever it tolerates; `message` says why."""
+
+    message: str
+
+
+def decide_stop_failure(record: CheckpointRecord, reason: FailureReason, message: str) -> Restart | StopFailed:
+    """What follows when the savepoint to stop with fails. Performs no I/O."""
+    if reason not in _OF_SUBTASKS:
+        return Restart()
+    return StopFailed(
+        f"Pipeline {record.pipeline_id} has failed: a subtask could not take savepoint {record.checkpoint_id}, with which it "
+        f"was to stop, and cannot go on without it. {reason.name}, {message[:300]} Committed data and the latest completed "
+        "checkpoint are untouched. Mend the cause first."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The pipeline has come to its end; `message` says which."""
+
+    message: str
+
+
+def decide_end(
+    pipeline: PipelineRecord, latest: CheckpointRecord | None, in_progress: Sequence[CheckpointRecord]
+) -> Finish | None:
+    """Whether the latest completed checkpoint was the last one. Its sinks must have been told. Performs no I/O."""
+    if latest is None or latest.notified_at is None or in_progress:
+        return None
+    if PipelineStatus.FINISHED not in PIPELINE_TRANSITIONS[pipeline.status]:
+        return None
+    if is_at_end(latest):
+        return Finish(_end_of(latest))
+    if pipeline.status is PipelineStatus.STOPPING and latest.kind is CheckpointKind.SYNC_SAVEPOINT:
+        return Finish(
+            f"It was stopped with savepoint {latest.checkpoint_id} ({latest.metadata_path}); "
+            f"`tidegate resume {latest.pipeline_id}` goes on from it."
+        )
+    return None
+
+
+def is_at_end(latest: CheckpointRecord) -> bool:
+    """Whether nothing can follow a completed checkpoint: all of its subtasks have finished. Performs no I/O."""
+    return latest.num_finished == latest.num_subtasks
+
+
+def require_resumable(pipeline: PipelineRecord, latest: CheckpointRecord | None) -> None:
+    """Raises `PipelineStatusError` for a pipeline that is about to stop, or that nothing can follow any more.
+    Performs no I/O."""
+    if pipeline.status is PipelineStatus.STOPPING:
+        raise PipelineStatusError(
+            f"Pipeline {pipeline.pipeline_id} is STOPPING and cannot be resumed. {pipeline.message} Nothing was changed."
+        )
+    if pipeline.status is PipelineStatus.FINISHED and latest is not None and is_at_end(latest):
+        raise PipelineStatusError(
+            f"Pipeline {pipeline.pipeline_id} is FINISHED and cannot be resumed. {_end_of(latest)} Nothing was changed; its "
+            "state and tables are safe. Give a new pipeline another name."
+        )
+
+
+def _end_of(latest: CheckpointRecord) -> str:
+    if latest.drain:
+        return f"It was drained by savepoint {latest.checkpoint_id} ({latest.metadata_path}): nothing follows it."
+    return f"Checkpoint {latest.checkpoint_id} has read every source to its end."

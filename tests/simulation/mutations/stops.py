@@ -1,0 +1,60 @@
+"""Planted mistakes in what has finished, and in how a pipeline stops."""
+
+from mutations.planting import mutation
+from tidegate import admission_desk as desks
+from tidegate import pipeline_control as controls
+from tidegate.pipeline_control import PipelineControl
+from tidegate.protocol import finished
+from tidegate.protocol import snapshot as snapshots
+from tidegate.protocol.barriers import StopMode
+from tidegate.protocol.stopping import Restart
+from tidegate.spark.gate import InputGate
+
+
+@mutation("an operator finishes with the first of its inputs", (InputGate, "_ended"))
+def _(original):
+    def ended(self, checkpoint_id):
+        original(self, checkpoint_id)
+        return next((channel.ended for channel in self._channels if channel.ended is not None), None)
+
+    return ended
+
+
+@mutation("who has finished is asked again", (desks, "plan_checkpoint"))
+def _(original):
+    return lambda subtasks, restored, restaged: original(subtasks, {}, restaged)
+
+
+@mutation("a sink that has finished carries what it had staged", (finished, "_kept"))
+def _(original):
+    return lambda snapshot: snapshot.handles
+
+
+@mutation("a sink of current rows that has finished carries nothing", (desks, "plan_checkpoint"))
+def _(original):
+    return lambda subtasks, restored, restaged: original(subtasks, restored, frozenset())
+
+
+@mutation("a stopped pipeline counts as drained", (snapshots, "stop_mode"))
+def _(original):
+    return lambda record: None if original(record) is None else StopMode.DRAIN
+
+
+@mutation("what is in progress goes on beside the savepoint to stop with", (desks, "give_up_all"))
+def _(original):
+    return lambda tx, reason, now, but: None
+
+
+@mutation("a pipeline goes on behind its end", (controls, "require_resumable"))
+def _(original):
+    return lambda pipeline, latest: None
+
+
+@mutation("a pipeline whose savepoint failed is still stopping", (PipelineControl, "_stop_failed"))
+def _(original):
+    return lambda self, tx, record, reason, message, now: None
+
+
+@mutation("a pipeline goes on although a subtask could not take its last savepoint", (controls, "decide_stop_failure"))
+def _(original):
+    return lambda record, reason, message: Restart()
