@@ -172,5 +172,5 @@ def test_the_metadata_marks_what_has_finished():
         SubtaskId("op", index): SubtaskRecord(SubtaskId("op", index), 1, at(1), Snapshot(finished=index == 0))
         for index in range(2)
     }
-    document = metadata_document(record(), known, [], {}, at(2))
+    document = metadata_document(record(), known, [], {}, {}, at(2))
     assert [subtask["finished"] for subtask in document["operators"][0]["subtasks"]] == [True, False]

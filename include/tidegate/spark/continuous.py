@@ -167,7 +167,6 @@ class SparkContinuousRegion:
         """Whether anything has arrived, and whether some split is behind: it has more, or its channels are full."""
         arrived = behind = False
         for post in self._sources:
-            is_behind = getattr(post.vertex.source, "is_behind", None)
             for split in post.channels():
                 if self._is_stopping() or self._is_read(SubtaskId(post.vertex.operator_id, split)):
                     continue
@@ -176,7 +175,7 @@ class SparkContinuousRegion:
                     continue
                 segment = self._poll_split(post, split)
                 arrived = arrived or segment is not None
-                behind = behind or (is_behind is not None and is_behind(split, segment))
+                behind = post.vertex.is_behind(split, segment) or behind
         return arrived, behind
 
     def _poll_split(self, post: SourcePost, split: int) -> Segment | None:
