@@ -90,5 +90,5 @@ def test_a_region_that_dies_before_it_began_leaves_the_snapshot_to_the_command(w
 
 def test_a_region_that_ends_meanwhile_is_the_cause_the_command_gives(world, store):
     store.meanwhile = [lambda: world.coordinator.end_region(1)]
-    with pytest.raises(CheckpointNotInProgressError, match=r"JOB_FAILOVER_REGION. The continuous region ended"):
+    with pytest.raises(CheckpointNotInProgressError, match=r"JOB_FAILOVER_REGION\. The continuous region ended"):
         take(world)

@@ -15,6 +15,7 @@ from tidegate.protocol.lifecycle import COMMITTED, TRANSITIONS, Phase, Stage, St
 
 STAGES = list(TRANSITIONS)
 UPDATE = "UPDATE tidegate.checkpoints SET "
+UPDATE_PIPELINE = "UPDATE tidegate.pipelines SET "
 COMPACTION = (
     "INSERT INTO tidegate.compactions"
     " (pipeline_id, operator_id, subtask_index, path, kind, rows, bytes, checksum, created_by, replaces)"
@@ -202,7 +203,7 @@ def test_an_illegal_region_or_restore_is_refused(
     store: PostgresCheckpointStore, connection: Connection, rule: str, change: str
 ) -> None:
     triggered(store)
-    assert rule_broken_by(connection, f"UPDATE tidegate.pipelines SET {change}") == rule  # noqa: S608 - ours
+    assert rule_broken_by(connection, UPDATE_PIPELINE + change) == rule
 
 
 def rule_broken_by(connection: Connection, statement: str) -> str | None:

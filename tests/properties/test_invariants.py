@@ -5,14 +5,16 @@ from checkpoint_machine import CheckpointMachine
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 from memory_store import MemoryCheckpointStore
+from region_machine import RegionMachine
 
 from tidegate.ports import CheckpointStore
 
 CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
-def test_the_invariants_hold_in_any_order_of_steps():
-    class OnMemory(CheckpointMachine):
+@pytest.mark.parametrize("machine", [CheckpointMachine, RegionMachine])
+def test_the_invariants_hold_in_any_order_of_steps(machine):
+    class OnMemory(machine):
         def new_store(self) -> CheckpointStore:
             return MemoryCheckpointStore()
 
@@ -22,9 +24,9 @@ def test_the_invariants_hold_in_any_order_of_steps():
     )
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_the_invariants_hold_on_postgres(seed, store):
-    class OnPostgres(CheckpointMachine):
+@pytest.mark.parametrize("machine", [CheckpointMachine, RegionMachine])
+def test_the_invariants_hold_on_postgres(machine, store):
+    class OnPostgres(machine):
         def new_store(self) -> CheckpointStore:
             return store
 
