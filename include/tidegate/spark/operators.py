@@ -15,6 +15,7 @@ from tidegate.pipeline import KeyedVertex, SinkVertex, Stream
 from tidegate.ports import Segment
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
 from tidegate.protocol.records import SubtaskId
+from tidegate.spark.failures import as_checkpoint_error
 from tidegate.spark.hashing import key_expressions, quoted, subtask_expression
 from tidegate.spark.jobs import Emit, run_job
 from tidegate.spark.partitions import KeyedPlan, LookupPlan, RestagingPlan, StagingPlan
@@ -143,6 +144,23 @@ class Operators:
 
     def _by_subtask(self, rows: DataFrame) -> DataFrame:
         return rows.repartitionById(self._parallelism, F.expr(self._subtask))
+
+
+def run_station(graph: Graph, streams: Streams, answers: Answers, station: Station) -> list[Report]:
+    """Run what arrived at a station to its end. Raises `CheckpointError`s that name it."""
+    reports: list[Report] = []
+    try:
+        Operators(graph, streams, answers).run(station, reports.extend)
+    except Exception as error:
+        raise explained(graph, streams, station, error) from error
+    return reports
+
+
+def explained(graph: Graph, streams: Streams, station: Station, error: BaseException) -> CheckpointError:
+    """What an error of a station's job means to the pipeline's owner."""
+    kind = "operator" if isinstance(station.vertex, KeyedVertex) else "sink"
+    where = f"{kind} {station.vertex.name!r} of pipeline {graph.pipeline.name!r}"
+    return streams.explain(error, station.arrived) or as_checkpoint_error(error, where)
 
 
 #: Bytes of a batch below which exchanging its rows between Spark tasks takes longer than doing all subtasks in one.

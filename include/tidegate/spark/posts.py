@@ -34,11 +34,13 @@ class SourcePost:
     def name(self) -> str:
         return self.vertex.name
 
-    def channels(self) -> range:
-        return range(self.vertex.source.num_splits())
-
     def subtasks(self) -> list[SubtaskId]:
-        return [SubtaskId(self.vertex.operator_id, split) for split in self.channels()]
+        """One a split, in their order."""
+        return [SubtaskId(self.vertex.operator_id, split) for split in range(self.vertex.source.num_splits())]
+
+    def discard(self) -> None:
+        """The snapshot does not count."""
+        self.taken = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +93,13 @@ class OperatorPost:
         self.stale |= subtasks
         self.stale_since |= subtasks
 
-    def take(self, task: SnapshotTask, answers: Answers) -> None:
+    def take(self, answers: Answers) -> Taking:
         """Fix what belongs to the snapshot. What comes from now on belongs to a later one."""
         arrived = {origin: list(data) for origin, data in self.held.items()}
         station = Station(self.vertex, self.station.fused, self.station.gate, arrived=arrived)
-        self.taking = Taking(answers, station)
+        self.taking = taking = Taking(answers, station)
         self.held_since, self.stale_since, self.taken, self.trouble = {}, set(), [], ""
+        return taking
 
     def as_of_barrier(self, snapshots: dict[SubtaskId, Snapshot]) -> dict[SubtaskId, Snapshot]:
         """What the subtasks restart from, without the staged rows that no longer are the current ones."""

@@ -22,10 +22,9 @@ from tidegate.protocol.finished import choose_triggered, finished_operators
 from tidegate.protocol.records import Acknowledgement, CheckpointKind, Snapshot, SubtaskId
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.spark.cut import Cut, confirm, milliseconds_between, take_cut
-from tidegate.spark.failures import as_checkpoint_error
 from tidegate.spark.gate import Aborted, Aligned, Data, Output, Released, SnapshotDue, milliseconds
 from tidegate.spark.jobs import JobGroup
-from tidegate.spark.operators import Operators
+from tidegate.spark.operators import Operators, explained
 from tidegate.spark.place import Place
 from tidegate.spark.reports import Report
 from tidegate.spark.session import is_connect
@@ -220,10 +219,7 @@ class SnapshotRun:
                 case _Ended():
                     self._running -= 1
                     if event.error is not None:
-                        kind = "operator" if isinstance(event.station.vertex, KeyedVertex) else "sink"
-                        where = f"{kind} {event.station.vertex.name!r} of pipeline {self._graph.pipeline.name!r}"
-                        explained = self._streams.explain(event.error, event.station.arrived)
-                        raise (explained or as_checkpoint_error(event.error, where)) from event.error
+                        raise explained(self._graph, self._streams, event.station, event.error) from event.error
                     self._record(event.station, event.reports)
                     self._end(event.station)
             try:

@@ -1,0 +1,98 @@
+"""The sources of a continuous region: polled round by round, within limits, until they have been read to their end."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from uuid import uuid4
+
+from tidegate.ports import CheckpointStorage, Segment, SourceContext
+from tidegate.protocol.barriers import EndOfData, EndOfPartition, StopMode
+from tidegate.protocol.records import Acknowledgement, Snapshot, SubtaskId, SubtaskMetrics
+from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.spark.channels import Channels
+from tidegate.spark.cut import milliseconds_between, write_prefix
+from tidegate.spark.live_state import LiveState
+from tidegate.spark.posts import SourcePost
+from tidegate.spark.stations import channel_of
+
+
+class Inputs:
+    """`limit`: as many bytes may wait in a channel before its split is polled again."""
+
+    def __init__(
+        self,
+        posts: Sequence[SourcePost],
+        channels: Channels,
+        state: LiveState,
+        storage: CheckpointStorage,
+        attempt: int,
+        limit: int,
+    ) -> None:
+        self._posts = posts
+        self._channels = channels
+        self._state = state
+        self._storage = storage
+        self._attempt = attempt
+        self._limit = limit
+        self._stopped = False
+
+    def poll(self, checkpoint_id: int) -> tuple[bool, bool]:
+        """Take in what has arrived, towards the checkpoint with this id. Whether anything has, and whether some split is
+        behind: it has more, or its channel is full."""
+        arrived = behind = False
+        for post in () if self._stopped else self._posts:
+            for split, subtask in enumerate(post.subtasks()):
+                if self._is_read(subtask):
+                    continue
+                if self._channels.queued_bytes(channel_of(post.name, split)) >= self._limit:
+                    behind = True
+                    continue
+                segment = self._poll(post, split, checkpoint_id)
+                arrived = arrived or segment is not None
+                behind = post.vertex.is_behind(split, segment) or behind
+        return arrived, behind
+
+    def _poll(self, post: SourcePost, split: int, checkpoint_id: int) -> Segment | None:
+        channel, subtask = channel_of(post.name, split), post.subtasks()[split]
+        prefix = f"{write_prefix(self._state.directory, subtask, self._attempt)}-{uuid4().hex}"
+        context = SourceContext(self._storage, checkpoint_id, prefix)
+        segment, snapshot = post.vertex.source.poll(split, self._state.snapshots.get(subtask), context)
+        self._state.moved(subtask, snapshot)
+        if segment is not None:
+            self._channels.feed(channel, segment)
+        if snapshot.finished:
+            self._channels.signal(channel, lambda index: EndOfData(index, StopMode.DRAIN))
+        return segment
+
+    def has_ended(self) -> bool:
+        """Whether every split has been read to its end."""
+        return all(self._is_read(subtask) for post in self._posts for subtask in post.subtasks())
+
+    def _is_read(self, subtask: SubtaskId) -> bool:
+        return self._state.snapshots.get(subtask, Snapshot()).finished
+
+    def stop(self, mode: StopMode) -> None:
+        """Emit no more: sources stop first, and then take their snapshots (protocol.md section 18)."""
+        self._stopped = True
+        for post in self._posts:
+            for split, subtask in enumerate(post.subtasks()):
+                if not self._is_read(subtask):
+                    self._channels.signal(channel_of(post.name, split), lambda index: EndOfData(index, mode))
+
+    def close(self, finished: set[SubtaskId]) -> None:
+        """No barriers either from splits that had finished with a completed checkpoint."""
+        for post in self._posts:
+            for split, subtask in enumerate(post.subtasks()):
+                if subtask in finished:
+                    self._channels.signal(channel_of(post.name, split), EndOfPartition)
+
+    def positions(self, post: SourcePost, task: SnapshotTask, now: datetime) -> list[Acknowledgement]:
+        """What the splits of a source answer that are asked."""
+        metrics = SubtaskMetrics(milliseconds_between(task.triggered_at, now), 0, 0, 0, 0, 0)
+        taken = []
+        for subtask in (subtask for subtask in post.subtasks() if subtask in task.attempts):
+            snapshot = self._state.snapshots.get(subtask, Snapshot())
+            if task.stop is StopMode.DRAIN:  # it stops here for ever, whatever lies behind
+                snapshot = replace(snapshot, finished=True)
+            taken.append(Acknowledgement(subtask, task.attempts[subtask], snapshot, metrics))
+        return taken

@@ -1,0 +1,160 @@
+"""Carries out the steps of a snapshot at the posts of a continuous region: protocol.md section 12, as decided in
+`protocol.subtask_steps`.
+"""
+
+from collections import deque
+from dataclasses import replace
+from datetime import timedelta
+from time import monotonic
+from typing import assert_never
+
+from tidegate.clock import SystemClock
+from tidegate.graph import Graph
+from tidegate.ports import Declined
+from tidegate.protocol import subtask_messages as steps
+from tidegate.protocol.barriers import Barrier, Cancel, Marker
+from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError
+from tidegate.protocol.records import Acknowledgement, SubtaskId
+from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.spark.channels import Channels
+from tidegate.spark.cut import milliseconds_between
+from tidegate.spark.gate import milliseconds
+from tidegate.spark.in_flight import with_in_flight
+from tidegate.spark.inputs import Inputs
+from tidegate.spark.live_state import LiveState
+from tidegate.spark.operators import run_station
+from tidegate.spark.place import Place
+from tidegate.spark.posts import OperatorPost, Post, SourcePost
+from tidegate.spark.stations import Answers, channel_of
+from tidegate.spark.streams import Streams
+
+
+class SnapshotSteps:
+    """What comes of the steps is collected in `acknowledgements` and `declined`, for whoever takes it from there."""
+
+    def __init__(
+        self, graph: Graph, streams: Streams, place: Place, channels: Channels, inputs: Inputs, state: LiveState
+    ) -> None:
+        self.acknowledgements: list[Acknowledgement] = []
+        self.declined: list[Declined] = []
+        self.task: SnapshotTask | None = None  # of the checkpoint that was begun last
+        self._graph = graph
+        self._streams = streams
+        self._place = place
+        self._channels = channels
+        self._inputs = inputs
+        self._state = state
+        self._clock = SystemClock()
+        self._since = self._clock.now(), monotonic()
+
+    def step(self, post: Post, event: steps.Event) -> None:
+        """Tell a post of an event, and do what it asks for, in order."""
+        effects = deque(post.steps.step(event))
+        while effects:
+            effects.extendleft(reversed(self._carry_out(post, effects.popleft())))
+
+    def _carry_out(self, post: Post, effect: steps.Effect) -> list[steps.Effect]:
+        """Returns the effects that follow, to be carried out before any others."""
+        match effect:
+            case steps.Prepare():  # nothing is held back in front of a barrier
+                return post.steps.step(steps.StepDone(effect.checkpoint_id))
+            case steps.BroadcastBarrier():
+                self._broadcast(post, effect)
+                return post.steps.step(steps.StepDone(effect.checkpoint_id))
+            case steps.SnapshotOperators():
+                return self._snapshot(post, effect.checkpoint_id)
+            case steps.Acknowledge():
+                self._acknowledge(post, effect.checkpoint_id)
+            case steps.Decline():
+                self.declined.append(Declined(effect.checkpoint_id, effect.reason, self._why(post, effect)))
+            case steps.BroadcastCancel():
+                self._broadcast(post, effect)
+            case steps.AbortCapture() | steps.DiscardSnapshot():
+                post.discard()
+            case steps.TellComplete():
+                self._tell_complete(post)
+            case steps.TellAborted() | steps.TellSubsumed() | steps.Finish():
+                pass  # what was staged goes with the next checkpoint (protocol.md section 16)
+            case steps.Fail():
+                raise CheckpointDeclinedError(
+                    f"{post.name} of pipeline {self._graph.pipeline.name} was to stop with savepoint {effect.checkpoint_id}, "
+                    "which was aborted; it cannot go on without it. Committed data and the latest completed checkpoint are "
+                    "untouched; start the pipeline again."
+                )
+            case _:
+                assert_never(effect)
+        return []
+
+    @property
+    def _current(self) -> SnapshotTask:
+        assert self.task is not None
+        return self.task
+
+    def _broadcast(self, post: Post, effect: steps.BroadcastBarrier | steps.BroadcastCancel) -> None:
+        triggered_at = milliseconds(self._current.triggered_at)
+
+        def make(index: int) -> Marker:
+            if isinstance(effect, steps.BroadcastCancel):
+                return Cancel(effect.checkpoint_id, index)
+            return Barrier(effect.checkpoint_id, index, effect.options, triggered_at)
+
+        names = [post.name]
+        if isinstance(post, SourcePost):  # a split that is not asked has sent its end instead
+            asked = [split for split, subtask in enumerate(post.subtasks()) if subtask in self._current.attempts]
+            names = [channel_of(post.name, split) for split in asked]
+        for name in names:
+            self._channels.signal(name, make)
+
+    def _snapshot(self, post: Post, checkpoint_id: int) -> list[steps.Effect]:
+        """Fix what belongs to it, then stage what sinks show of it."""
+        if isinstance(post, SourcePost):
+            post.taken = self._inputs.positions(post, self._current, self._clock.now())
+            events = steps.StepDone(checkpoint_id), steps.CaptureEnded(checkpoint_id), steps.WriteEnded(checkpoint_id)
+            return [effect for event in events for effect in post.steps.step(event)]
+        task = replace(self._current, restored=post.as_of_barrier(self._state.snapshots))
+        taking = post.take(Answers(self._graph, task, self._place))
+        effects = post.steps.step(steps.StepDone(checkpoint_id))
+        try:
+            for report in run_station(self._graph, self._streams, taking.answers, taking.station):
+                taking.station.reports[SubtaskId(report.operator_id, report.subtask_index)] = report
+        except CheckpointError as error:
+            post.trouble = str(error)
+            return [*effects, *post.steps.step(steps.WriteFailed(checkpoint_id, error.reason))]
+        return [*effects, *post.steps.step(steps.WriteEnded(checkpoint_id))]
+
+    def _why(self, post: Post, decline: steps.Decline) -> str:
+        trouble = post.trouble if isinstance(post, OperatorPost) else ""
+        what = f"{post.name} of pipeline {self._graph.pipeline.name} declined checkpoint {decline.checkpoint_id}"
+        return f"{what}. {trouble or decline.reason.sentence} Committed data and the latest checkpoint are untouched."
+
+    def _acknowledge(self, post: Post, checkpoint_id: int) -> None:
+        if isinstance(post, OperatorPost):
+            post.taken = self._answers_of(post)
+        post.taken = [self._state.acknowledged(checkpoint_id, acknowledgement) for acknowledgement in post.taken]
+        self.acknowledgements += post.taken
+
+    def _answers_of(self, post: OperatorPost) -> list[Acknowledgement]:
+        assert post.taking is not None
+        assert post.aligned is not None
+        answers, station = post.taking.answers, post.taking.station
+        station.aligned = post.aligned
+        wall, began = self._since
+        first_barrier = wall + timedelta(seconds=post.aligned.first_barrier - began)
+        delay = milliseconds_between(self._current.triggered_at, first_barrier)
+        taken = answers.acknowledgements(station, answers.pending(station), delay)
+        first = SubtaskId(post.vertex.operator_id, 0)
+        channels, captured = station.gate.channels, post.aligned.captured
+        return [
+            replace(ack, snapshot=with_in_flight(ack.snapshot, channels, captured)) if ack.subtask == first else ack
+            for ack in taken
+        ]
+
+    def _tell_complete(self, post: Post) -> None:
+        self._state.completed(post.taken)
+        if not isinstance(post, OperatorPost) or not post.taken:
+            return
+        tables = {sink.operator_id for sink in post.station.fused}
+        for acknowledgement in post.taken:
+            if acknowledgement.subtask.operator_id in tables:
+                self._state.snapshots[acknowledgement.subtask] = acknowledgement.snapshot
+        post.completed()
