@@ -1,7 +1,7 @@
 """Tidegate: Flink's checkpoints for PySpark pipelines, driven by Airflow.
 
 Reading order: `pipeline` (what a user writes) and `graph` (the same, checked), `protocol` (the decisions), `ports` (the
-contracts), `coordinator` (one method a step) with `admission_desk`, `commit_point`, `delivery`, `sweeper` and
+contracts), `coordinator` (one method a step) with `admission_desk`, `starting_point`, `commit_point`, `delivery`, `sweeper` and
 `pipeline_control`, then whichever adapter you are after: `postgres`, `state`, `spark`, `sources`, `sinks`, `quality`, `airflow`,
 `ui`, `cli`.
 
