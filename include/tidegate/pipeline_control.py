@@ -14,7 +14,7 @@ from tidegate.ports import CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.failures import TooManyFailures, decide_pipeline_failure
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.retention import choose_given_up
 from tidegate.protocol.stopping import Restart, StopFailed, decide_end, decide_stop_failure, require_resumable
 
@@ -54,7 +54,7 @@ class PipelineControl:
         now, record = self._clock.now(), tx.checkpoint(checkpoint_id)
         if record is None or not tx.fail(checkpoint_id, reason, message, now):
             return False
-        if tx.pipeline().status is PipelineStatus.STOPPING:
+        if tx.pipeline().status is PipelineStatus.STOPPING and record.kind is CheckpointKind.SYNC_SAVEPOINT:
             self._stop_failed(tx, record, reason, message, now)
             return True
         pipeline, latest = tx.pipeline(), tx.latest_completed()

@@ -42,7 +42,7 @@ def command(tmp_path, postgres_url):
         "TIDEGATE_HOME": str(tmp_path),
         "TIDEGATE_DATABASE_URL": postgres_url,
         "TIDEGATE_SPARK_MASTER": "local[2]",
-        "PYTHONPATH": f"{support}:{tmp_path}",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(support), str(tmp_path), os.environ.get("PYTHONPATH")])),
         "COLUMNS": "200",
     }
 
@@ -52,6 +52,7 @@ def command(tmp_path, postgres_url):
             capture_output=True, text=True, cwd=tmp_path, env=environment | changes, timeout=300,
         )  # fmt: skip
 
+    run.environment = environment
     return run
 
 
@@ -119,6 +120,56 @@ def test_a_pipeline_is_suspended_resumed_and_cancelled(command):
     refused = command("resume", "orders")
     assert refused.returncode == ExitCode.PIPELINE_STOPPED
     assert "Pipeline orders is CANCELLED and cannot become RUNNING" in refused.stderr
+
+
+@pytest.mark.spark
+def test_a_pipeline_is_stopped_with_a_savepoint_resumed_and_drained(command, tmp_path):
+    shop = Shop(tmp_path)
+    shop.deliver()
+    stopped = command("stop", "orders", "-o", "json")
+    assert stopped.returncode == ExitCode.OK, stopped.stderr
+    savepoint = json.loads(stopped.stdout)
+    assert (savepoint["id"], savepoint["status"], savepoint["checkpoint_type"]) == (1, "COMPLETED", "SYNC_SAVEPOINT")
+    assert (savepoint["drain"], savepoint["num_finished_subtasks"]) == (False, 0)
+    assert savepoint["external_path"] == "orders/chk-1/_metadata"
+    told = "Pipeline orders is FINISHED. It was stopped with savepoint 1 (orders/chk-1/_metadata)"
+    assert told in stopped.stderr
+    check_tables(shop)
+    dropped = command("run", "orders", "-o", "json")
+    assert dropped.returncode == ExitCode.DROPPED
+    assert "`tidegate resume orders` goes on from it" in json.loads(dropped.stdout)["message"]
+    assert command("resume", "orders").returncode == ExitCode.OK
+
+    shop.deliver(files=1)
+    drained = command("stop", "orders", "--drain")
+    assert drained.returncode == ExitCode.OK, drained.stderr
+    assert "It was drained by savepoint 2" in drained.stderr
+    check_tables(shop)
+    details = json.loads(command("checkpoint", "orders", "2", "-o", "json").stdout)
+    assert details["num_finished_subtasks"] == details["num_subtasks"]
+    assert all(subtask["finished"] for operator in details["operators"] for subtask in operator["subtasks"])
+    refused = command("resume", "orders")
+    assert refused.returncode == ExitCode.PIPELINE_STOPPED
+    assert "FINISHED and cannot be resumed. It was drained by savepoint 2" in " ".join(refused.stderr.split())
+
+
+@pytest.mark.spark
+def test_a_stop_that_was_cut_short_is_gone_on_with_and_never_as_another_kind(command, tmp_path):
+    Shop(tmp_path).deliver()
+    begin = (
+        "from tidegate import assembly; from tidegate.protocol.records import CheckpointKind as K;"
+        "c = assembly.open_coordinator(assembly.load_pipeline('orders'));"
+        "c.trigger('stop:1', kind=K.SYNC_SAVEPOINT)"
+    )
+    begun = subprocess.run([sys.executable, "-c", begin], env=command.environment, cwd=tmp_path, check=False)
+    assert begun.returncode == 0
+    other = command("stop", "orders", "--drain")
+    assert other.returncode == ExitCode.DROPPED
+    assert "`tidegate stop` goes on with it" in " ".join(other.stdout.split())
+    assert command("resume", "orders").returncode == ExitCode.PIPELINE_STOPPED
+    again = command("stop", "orders", "-o", "json")
+    assert again.returncode == ExitCode.OK, again.stderr
+    assert json.loads(again.stdout)["request_id"] == "stop:1"
 
 
 @pytest.mark.spark

@@ -10,7 +10,7 @@ import pytest
 from desks import Desk
 from records import at
 from store_steps import FIRST, PIPELINE, SECOND, acknowledgement, handle, triggered
-from worlds import CapturingRegion, Crash, Judge
+from worlds import CapturingRegion, Crash, Judge, MemorySink, SplitSource
 
 from tidegate.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore
@@ -108,27 +108,27 @@ def test_with_the_switch_off_no_checkpoint_follows_once_a_split_has_finished(des
     assert status_of(world) is PipelineStatus.RUNNING
 
 
-def stage(world: Desk, finished: bool) -> Callable[[SnapshotTask], None]:
-    """A report in which the sink stages a file, and the operator a run beside those it had."""
+def stage(world: Desk, finished: bool, but: str) -> Callable[[SnapshotTask], None]:
+    """A report in which the sink `out` stages a file, and the operator a run beside those it had."""
 
     def report(task: SnapshotTask) -> None:
         id_, acks = task.checkpoint_id, []
         for subtask, attempt in task.attempts.items():
             handles = task.restored.get(subtask, Snapshot()).handles if subtask.operator_id == "op" else ()
-            if subtask.operator_id != "src":
+            if subtask.operator_id in ("op", "out-sink"):
                 kind = HandleKind.RUN if subtask.operator_id == "op" else HandleKind.STAGED
                 path = f"chk-{id_}-{subtask}"
                 handles = (*handles, StateHandle(path, kind, 1, 100, "0" * 64, id_))
                 (world.storage.files if kind is HandleKind.RUN else world.sink.staged)[path] = id_  # type: ignore[index]
-            ends = finished or subtask == SubtaskId("src", 0)
+            ends = finished and not (but and subtask.operator_id.startswith(but))
             acks.append(Acknowledgement(subtask, attempt, Snapshot(handles, finished=ends)))
         world.coordinator.record_acknowledgements(id_, acks)
 
     return report
 
 
-def take(world: Desk, checkpoint_id: int, finished: bool = False) -> None:
-    world.coordinator.snapshot(checkpoint_id, CapturingRegion(stage(world, finished)))
+def take(world: Desk, checkpoint_id: int, finished: bool = False, but: str = "") -> None:
+    world.coordinator.snapshot(checkpoint_id, CapturingRegion(stage(world, finished, but)))
     world.coordinator.validate(checkpoint_id, Judge(True))
     world.coordinator.finalize(checkpoint_id)
 
@@ -203,20 +203,25 @@ def test_a_pipeline_whose_last_checkpoint_was_told_while_it_could_not_finish_fin
 def test_a_sink_that_had_finished_is_not_told_again_and_its_rows_are_not_committed_twice(
     desk: Callable[..., Desk],
 ) -> None:
-    world = desk()
+    """A second branch, of a source that goes on, beside the one that has finished."""
+    world, live = desk(), MemorySink()
+    world.pipeline.source("live", SplitSource(1)).sink("live", live)  # type: ignore[arg-type]
+    world.coordinator = CheckpointCoordinator(world.pipeline, world.store, world.storage, world.clock)  # type: ignore[arg-type]
     world.ask("r1")
-    world.acknowledge(1, "src/0")
-    world.coordinator.validate(1, Judge(True))
-    world.coordinator.finalize(1)
+    take(world, 1, finished=True, but="live")
     world.coordinator.notify(1)
-    told: list[int] = []
-    world.sink.before_commit = told.append
-    with world.store.transaction("p") as tx:
-        known = tx.subtasks(1)
-    assert not known[SubtaskId("out-sink", 0)].snapshot.finished
+    assert status_of(world) is PipelineStatus.RUNNING
+    told: list[str] = []
+    world.sink.before_commit = lambda checkpoint_id: told.append(f"out {checkpoint_id}")
+    live.before_commit = lambda checkpoint_id: told.append(f"live {checkpoint_id}")
     world.ask("r2")
-    world.complete(2, ALL.replace("src", "src/1"))
-    assert told == [2]
+    world.complete(2)
+    assert told == ["live 2"]
+    carried = world.store.subtasks("p", 2)
+    assert carried[SubtaskId("out-sink", 0)].snapshot == Snapshot(finished=True)
+    assert [run.path for run in carried[SubtaskId("op", 0)].snapshot.handles] == ["chk-1-op/0"]
+    assert found(world, 2).checkpointed_size == 0
+    assert world.sink.visible.keys() == {1}
 
 
 def test_a_rescaled_pipeline_keeps_what_had_finished(desk: Callable[..., Desk]) -> None:

@@ -7,25 +7,28 @@ import pytest
 from desks import Desk
 from records import at
 from store_steps import PIPELINE, record
-from worlds import CapturingRegion, Crash, Judge
+from worlds import DEATHS, CapturingRegion, Crash, Judge, MortalStore
 
+from tidegate.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.barriers import StopMode
 from tidegate.protocol.errors import (
     CheckpointError,
     CheckpointNotInProgressError,
+    FinalizeError,
     IllegalRequestError,
     PipelineFailedError,
     PipelineStatusError,
     SinkError,
     StopIncompleteError,
+    UnknownOutcomeError,
     ValidationFailedError,
 )
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, CheckpointRequest, SubtaskId
-from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Resumed, Triggered
+from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered
 
 ALL = "src op out-sink"
 
@@ -260,6 +263,33 @@ def test_an_error_after_the_savepoint_names_its_path_and_repeating_finishes_it(
     world.sink.before_commit = lambda checkpoint_id: None
     world.coordinator.notify(1)
     assert pipeline(world).status is PipelineStatus.FINISHED
+
+
+@pytest.mark.parametrize("drain", [False, True])
+@pytest.mark.parametrize("how", DEATHS)
+def test_wherever_a_process_dies_repeating_the_request_stops_the_pipeline_with_one_savepoint(
+    store: CheckpointStore, how: str, drain: bool
+) -> None:
+    mortal, deaths = MortalStore(store), 0
+    for number in range(12):
+        world = Desk(mortal)
+        world.pipeline.name = f"p{number}"
+        world.coordinator = CheckpointCoordinator(world.pipeline, mortal, world.storage, world.clock)  # type: ignore[arg-type]
+        mortal.plan = (number, how)
+        while True:
+            try:
+                outcome = world.stop("stop", drain)
+                assert not isinstance(outcome, Dropped | Queued)
+                world.complete(outcome.checkpoint_id, ALL if drain else "")
+                break
+            except (Crash, FinalizeError, UnknownOutcomeError, StopIncompleteError):
+                deaths += 1
+        known = store.pipeline(f"p{number}")
+        assert known is not None
+        assert known.status is PipelineStatus.FINISHED
+        assert [(r.checkpoint_id, r.status) for r in store.history(f"p{number}", 9)] == [(1, Status.COMPLETED)]
+        assert list(world.sink.visible) == [1]
+    assert deaths >= 8
 
 
 def test_what_a_crash_left_between_the_savepoint_and_the_end_is_made_up_for(desk: Callable[..., Desk]) -> None:

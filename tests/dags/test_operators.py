@@ -13,6 +13,7 @@ from tidegate.assembly import open_coordinator, open_store
 from tidegate.config import CheckpointConfig
 from tidegate.protocol.errors import SourceChangedError
 from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, Verdict
 
@@ -100,6 +101,35 @@ def test_a_savepoint_asked_for_by_a_parameter_overtakes_what_waits(pipeline, run
     assert ask("r3", next_method="ask", conf={"kind": "SAVEPOINT"}).state == "success"
     assert checkpoint(2).request_id == "p/r3"
     assert checkpoint(2).kind is CheckpointKind.SAVEPOINT
+
+
+@pytest.mark.parametrize("drain", [False, True])
+def test_a_run_with_a_savepoint_to_stop_with_ends_the_pipeline_and_later_runs_are_skipped(
+    pipeline, run, regions, good, checkpoint, drain
+):
+    def task(name):
+        return checkpoint_dag(pipeline).get_task(name)
+
+    stop = {"kind": "SYNC_SAVEPOINT", "drain": drain}
+    run(task("trigger"), "r1")
+    assert run(task("trigger"), "r2", conf=stop).state == "success"
+    assert checkpoint(1).failure_reason is FailureReason.COORDINATOR_SUSPEND
+    assert (checkpoint(2).kind, checkpoint(2).drain) == (CheckpointKind.SYNC_SAVEPOINT, drain)
+    assert run(task("trigger"), "r3", run_type="scheduled").state == "skipped"
+    for name in ("snapshot", "acknowledge", "validate", "finalize", "notify"):
+        ran = run(task(name), "r2", conf=stop)
+        assert ran.state == "success", (name, ran.error)
+    assert open_store().pipeline("p").status is PipelineStatus.FINISHED
+    assert run(task("trigger"), "r4", run_type="scheduled").state == "skipped"
+    assert run(task("trigger"), "r5").state == "skipped"
+
+
+def test_a_run_that_would_drain_without_stopping_fails_at_once(dag, run, checkpoint):
+    ran = run(dag.get_task("trigger"), conf={"kind": "SAVEPOINT", "drain": True})
+    assert ran.state == "failed"
+    assert isinstance(ran.error, AirflowFailException)
+    assert "A SAVEPOINT cannot drain the pipeline" in str(ran.error)
+    assert checkpoint() is None
 
 
 def test_a_request_that_may_not_wait_is_skipped(pipeline, run, checkpoint):

@@ -49,6 +49,14 @@ def test_abort_waits_for_a_failure_and_notify_decides_about_the_dag_run(dag):
     assert {task.task_id for task in dag.tasks if not task.downstream_task_ids} == {"notify", "abort"}
 
 
+def test_a_run_may_ask_for_any_kind_and_to_drain(dag):
+    kind, drain = dag.params.get_param("kind"), dag.params.get_param("drain")
+    assert kind.schema["enum"] == ["CHECKPOINT", "SAVEPOINT", "SYNC_SAVEPOINT"]
+    assert (kind.value, drain.value, drain.schema["type"]) == ("CHECKPOINT", False, "boolean")
+    for parameter in (kind, drain):
+        assert "stops" in parameter.schema.get("description", parameter.description)
+
+
 def test_runs_do_not_overlap_nor_catch_up(dag):
     assert (dag.max_active_runs, dag.catchup) == (1, False)
 

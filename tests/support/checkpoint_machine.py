@@ -31,6 +31,9 @@ from tidegate.protocol.errors import (
     CheckpointExpiredError,
     CheckpointNotInProgressError,
     FinalizeError,
+    PipelineFailedError,
+    PipelineStatusError,
+    StopIncompleteError,
     UnknownOutcomeError,
     ValidationFailedError,
 )
@@ -53,10 +56,11 @@ from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued
 
 ENDED = (CheckpointNotInProgressError, CheckpointExpiredError)
+STOPS = (PipelineFailedError, StopIncompleteError)  # a subtask failed its last savepoint; or somebody died after it
 NOT_READY = (*ENDED, ValidationFailedError, FinalizeError)
 WHO = st.integers(0, 1)
 PICK = st.integers(0, 10)
-KINDS = st.sampled_from([CheckpointKind.CHECKPOINT, CheckpointKind.CHECKPOINT, CheckpointKind.SAVEPOINT])
+KINDS = st.sampled_from([CheckpointKind.CHECKPOINT, *CheckpointKind])
 VERDICTS = st.sampled_from([True, True, True, True, False, None, "missing"])
 
 
@@ -152,7 +156,7 @@ class CheckpointMachine(RuleBasedStateMachine):
     @rule(who=WHO, request=st.integers(0, 6), periodic=st.booleans(), kind=KINDS, wait=st.booleans())
     def trigger(self, who: int, request: int, periodic: bool, kind: CheckpointKind, wait: bool) -> None:
         before = self.history()
-        done, outcome = self.do(who, lambda c: c.trigger(f"r{request}", periodic, kind, wait))
+        done, outcome = self.do(who, lambda c: c.trigger(f"r{request}", periodic, kind, wait), *STOPS)
         if done and any(record.request_id == f"r{request}" and record.status in COMMITTED for record in before):
             assert isinstance(outcome, AlreadyCompleted)
         if done and not isinstance(outcome, Dropped | Queued):
@@ -165,7 +169,7 @@ class CheckpointMachine(RuleBasedStateMachine):
 
     @rule(who=WHO, running=st.booleans())
     def suspend_or_resume(self, who: int, running: bool) -> None:
-        self.do(who, lambda c: c.resume() if running else c.suspend())
+        self.do(who, lambda c: c.resume() if running else c.suspend(), PipelineStatusError)
 
     @rule(who=WHO, pick=PICK, attempts=st.integers(1, 3))
     def begin_attempts(self, who: int, pick: int, attempts: int) -> None:
@@ -233,13 +237,13 @@ class CheckpointMachine(RuleBasedStateMachine):
     def notify(self, who: int, pick: int) -> None:
         record = self.pick(pick)
         if record is not None:
-            self.do(who, lambda c: c.notify(record.checkpoint_id), *NOT_READY)
+            self.do(who, lambda c: c.notify(record.checkpoint_id), *NOT_READY, StopIncompleteError)
 
     @rule(who=WHO, request=st.integers(0, 6), zombie=st.booleans(), overtaken=st.booleans(), verdict=VERDICTS)
     def a_whole_run(self, who: int, request: int, zombie: bool, overtaken: bool, verdict: Any) -> None:
         """All steps in order, so that histories get long enough for retention to matter. Perhaps by a second attempt, the
         first one's reports coming in before its own; perhaps completed by the other one while its region compacts."""
-        done, outcome = self.do(who, lambda c: c.trigger(f"r{request}"))
+        done, outcome = self.do(who, lambda c: c.trigger(f"r{request}"), *STOPS)
         if not done or isinstance(outcome, Dropped):
             return
         if zombie:
@@ -251,7 +255,7 @@ class CheckpointMachine(RuleBasedStateMachine):
     def finish(self, who: int, checkpoint_id: int, verdict: Any) -> None:
         self.do(who, lambda c: c.validate(checkpoint_id, Judge(verdict)), *NOT_READY)
         self.do(who, lambda c: c.finalize(checkpoint_id), *NOT_READY)
-        self.do(who, lambda c: c.notify(checkpoint_id), *NOT_READY)
+        self.do(who, lambda c: c.notify(checkpoint_id), *NOT_READY, StopIncompleteError)
 
     @rule(who=WHO, after=st.integers(0, 4), how=st.sampled_from(DEATHS))
     def die_soon(self, who: int, after: int, how: str) -> None:
@@ -290,6 +294,16 @@ class CheckpointMachine(RuleBasedStateMachine):
     @invariant()
     def listeners_are_told_what_is_committed(self) -> None:
         assert not self.untrue
+
+    @invariant()
+    def a_pipeline_that_stops_has_nothing_but_its_last_savepoint_and_one_that_finished_has_told_its_sinks(self) -> None:
+        known, history = self.store.pipeline(self.name), self.history()
+        going = [record for record in history if record.status is Status.IN_PROGRESS]
+        if known is not None and known.status is PipelineStatus.STOPPING:
+            assert all(record.kind is CheckpointKind.SYNC_SAVEPOINT for record in going)
+        if known is not None and known.status is PipelineStatus.FINISHED:
+            assert not going
+            assert all(record.notified_at is not None for record in history if record.status in COMMITTED)
 
     @invariant()
     def a_request_completes_at_most_once(self) -> None:
