@@ -112,6 +112,7 @@ def end_if_over(tx: StoreTransaction, now: datetime) -> None:
     """Once the sinks were told of a pipeline's last checkpoint, it has finished."""
     if (end := decide_end(tx.pipeline(), tx.latest_completed(), tx.in_progress())) is not None:
         tx.move_pipeline(PipelineStatus.FINISHED, now, end.message)
+        tx.end_region(tx.region().attempt, now)  # a dead one has nobody else to do it, and one that lives is done
 
 
 def give_up_all(tx: StoreTransaction, reason: FailureReason, now: datetime, but: int | None = None) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from worlds import CapturingRegion
 
-from tidegate.protocol.errors import PipelineStatusError, SupersededAttemptError
+from tidegate.protocol.errors import PipelineFailedError, PipelineStatusError, SupersededAttemptError
 from tidegate.protocol.lifecycle import COMMITTED
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, HandleKind, Snapshot, StateHandle, SubtaskId
@@ -47,7 +47,7 @@ class RegionMachine(CheckpointMachine):
 
     @rule(who=WHO)
     def start_a_region(self, who: int) -> None:
-        done, start = self.do(who, lambda c: c.start_region(), PipelineStatusError)
+        done, start = self.do(who, lambda c: c.start_region(), PipelineStatusError, PipelineFailedError)
         if done:
             self.regions().append(self.born(start))
 
