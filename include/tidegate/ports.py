@@ -127,7 +127,8 @@ class StoreTransaction(Protocol):
     def record_acknowledgements(
         self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], at: datetime
     ) -> int:
-        """Store snapshots of subtasks that have not acknowledged yet; returns how many subtasks still have not."""
+        """Store snapshots of subtasks that have not acknowledged yet; returns how many subtasks still have not. One that
+        nobody asked (attempt 0) must have finished."""
         ...
 
     def advance(self, checkpoint_id: int, before: Phase, after: Phase, at: datetime) -> bool:
@@ -283,7 +284,8 @@ class Source(Protocol):
 
     def num_splits(self) -> int: ...
     def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
-        """What has arrived since `restored`, within the source's limit, and the snapshot that says it was read.
+        """What has arrived since `restored`, within the source's limit, and the snapshot that says it was read: `finished`
+        if nothing will ever follow from this split. Then it is not polled again.
 
         Raises `SourceChangedError` if what was read before is no longer what it was.
         """

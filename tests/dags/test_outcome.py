@@ -12,6 +12,7 @@ WORTH_A_RETRY = {
     errors.ConfigurationError,
     errors.FinalizeError,
     errors.SinkError,
+    errors.StopIncompleteError,
     errors.StorageError,
     errors.StoreUnavailableError,
     errors.SupersededAttemptError,

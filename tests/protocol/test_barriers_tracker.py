@@ -41,6 +41,12 @@ SECTION_11_3 = {
         (Barrier(2, 2), [StartAlignment(2), *taken(2)]),
         (Barrier(1, 2), taken(1)),
     ]),
+    "barrier, no open channel: the subtask is asked directly, at once": (2, [
+        (EndOfPartition(0), []),
+        (EndOfPartition(1), []),
+        (Barrier(1, 0), [StartAlignment(1), *taken(1)]),
+        (Barrier(1, 1), []),
+    ]),
     "barrier, known id: added, complete with the last": (3, [
         (Barrier(1, 0), [StartAlignment(1)]),
         (Barrier(1, 0), []),

@@ -2,10 +2,14 @@
 
 import pytest
 from gates import AT_LEAST_ONCE, EXACTLY_ONCE, MAY_BE_UNALIGNED, open_gate, segment
+from worlds import MemorySink, small_pipeline
 
+from tidegate.config import CheckpointConfig
+from tidegate.graph import compile_graph
 from tidegate.protocol.barrier_options import GateOptions
 from tidegate.protocol.barriers import UNALIGNED, Barrier, EndOfData, EndOfPartition, Marker, StopMode
-from tidegate.spark.gate import Aligned, Output, Released, SnapshotDue
+from tidegate.spark.gate import Aborted, Aligned, Output, Released, SnapshotDue
+from tidegate.spark.stations import build_stations
 
 DRAIN, SUSPEND = StopMode.DRAIN, StopMode.SUSPEND
 HANDLERS = [EXACTLY_ONCE, AT_LEAST_ONCE, MAY_BE_UNALIGNED]
@@ -80,3 +84,15 @@ def test_with_every_channel_ended_one_barrier_from_nobody_is_enough(options: Gat
     assert aligned(outputs) == [(4, DRAIN)]
     assert [output.checkpoint_id for output in outputs if isinstance(output, SnapshotDue)] == [4]
     assert gate.drain() == []
+
+
+@pytest.mark.parametrize("switch", [True, False])
+def test_the_switch_reaches_the_gates(switch: bool) -> None:
+    pipeline = small_pipeline(MemorySink())
+    pipeline.checkpoints = CheckpointConfig(checkpoints_after_tasks_finish=switch)
+    gate = build_stations(compile_graph(pipeline))[0].gate
+    gate.signal(Barrier(1, 0))
+    gate.signal(EndOfPartition(1))
+    outputs = gate.drain()
+    assert bool(aligned(outputs)) is switch
+    assert any(isinstance(output, Aborted) for output in outputs) is not switch

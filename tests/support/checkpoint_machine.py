@@ -60,7 +60,7 @@ STOPS = (PipelineFailedError, StopIncompleteError)  # a subtask failed its last 
 NOT_READY = (*ENDED, ValidationFailedError, FinalizeError)
 WHO = st.integers(0, 1)
 PICK = st.integers(0, 10)
-KINDS = st.sampled_from([CheckpointKind.CHECKPOINT, *CheckpointKind])
+KINDS = st.sampled_from([*[CheckpointKind.CHECKPOINT] * 5, *CheckpointKind])
 VERDICTS = st.sampled_from([True, True, True, True, False, None, "missing"])
 
 
