@@ -75,9 +75,9 @@ class ContinuousRun:
     def _go_round(
         self, start: RegionStart, region: ContinuousRegion, pool: ThreadPoolExecutor, stopping: Callable[[], bool]
     ) -> PipelineRecord:
-        looked, idle = -LOOK_EVERY, True
+        looked, is_due = 0.0, True
         while True:
-            if idle or monotonic() - looked >= LOOK_EVERY:
+            if is_due or monotonic() - looked >= LOOK_EVERY:
                 looked = monotonic()
                 pipeline = self._coordinator.keep_region(start.attempt)
                 if pipeline.status not in WITH_REGION or stopping():
@@ -86,8 +86,8 @@ class ContinuousRun:
                 self._follow(start.attempt, region, pool)
             done = region.advance()
             self._report(done)
-            idle = done.idle
-            if idle:
+            is_due = done.idle or bool(done.acknowledgements)
+            if done.idle:
                 self._store.wait_for_change(self._pipeline_id, LOOK_EVERY)
 
     # -- periodic checkpoints
@@ -135,6 +135,8 @@ class ContinuousRun:
         elif record.phase is Phase.TRIGGERED:
             self._expire_if_overdue(record)
         elif self._completing is None or self._completing.done():
+            if self._completing is not None:
+                self._completing.result()  # raises what nobody expected
             self._completing = pool.submit(self._complete, record.checkpoint_id)
 
     def _begin_newest(self, attempt: int, region: ContinuousRegion) -> None:
