@@ -7,10 +7,10 @@ that rows flow on meanwhile. Whoever asked for a checkpoint may take the same st
 
 import logging
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
+from datetime import timedelta
 from random import Random
-from time import monotonic
 
 from tidegate.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore, Clock, ContinuousRegion, Round, Validator
@@ -24,8 +24,8 @@ from tidegate.protocol.trigger import Dropped, Queued
 
 log = logging.getLogger("tidegate")
 
-#: Seconds between two looks at what was asked of the pipeline, and the longest wait while nothing arrives.
-LOOK_EVERY = 0.5
+#: Between two looks at what was asked of the pipeline, and the longest wait while nothing arrives.
+LOOK_EVERY = timedelta(seconds=0.5)
 
 
 class ContinuousRun:
@@ -54,6 +54,13 @@ class ContinuousRun:
             started_at=clock.now(),
             fraction=random.random(),
         )
+        self._attempt = 0
+        self._region: ContinuousRegion
+        self._executor: Executor
+        self._pipeline: PipelineRecord
+        self._looked_at = clock.now()
+        self._is_due = True  # to look at the store
+        self._idle = False
         self._asked = 0
         self._request: str | None = None  # the periodic one that has not been answered yet
         self._pending: int | None = None  # the checkpoint that the region takes part in
@@ -63,36 +70,52 @@ class ContinuousRun:
 
     def run(self, stopping: Callable[[], bool]) -> PipelineRecord:
         """Until `stopping` says so, or the pipeline is no longer running; returns the pipeline as it is then."""
-        start = self._coordinator.start_region()
-        self._latest = -1 if start.checkpoint_id is None else start.checkpoint_id
-        try:
-            with ThreadPoolExecutor(1, "tidegate-completing") as pool:
-                return self._go_round(start, self._open_region(start), pool, stopping)
-        finally:
-            with suppress(StoreUnavailableError):
-                self._coordinator.end_region(start.attempt)
+        with ThreadPoolExecutor(1, "tidegate-completing") as completing:
+            try:
+                self.start(completing)
+                while True:
+                    pipeline = self.round()
+                    if pipeline.status not in WITH_REGION or stopping():
+                        return pipeline
+                    if self._idle:
+                        self._store.wait_for_change(self._pipeline_id, LOOK_EVERY.total_seconds())
+            finally:
+                with suppress(StoreUnavailableError):
+                    self.end()
 
-    def _go_round(
-        self, start: RegionStart, region: ContinuousRegion, pool: ThreadPoolExecutor, stopping: Callable[[], bool]
-    ) -> PipelineRecord:
-        looked, is_due = 0.0, True
-        while True:
-            if is_due or monotonic() - looked >= LOOK_EVERY:
-                looked = monotonic()
-                pipeline = self._coordinator.keep_region(start.attempt)
-                if pipeline.status not in WITH_REGION or stopping():
-                    return pipeline
-                self._ask_if_due(start.attempt)
-                self._follow(start.attempt, region, pool)
-            done = region.advance()
-            self._report(done)
-            is_due = done.idle or bool(done.acknowledgements)
-            if done.idle:
-                self._store.wait_for_change(self._pipeline_id, LOOK_EVERY)
+    def start(self, completing: Executor) -> None:
+        """Become the pipeline's region, in the place of whoever was."""
+        start = self._coordinator.start_region()
+        self._attempt = start.attempt
+        self._latest = -1 if start.checkpoint_id is None else start.checkpoint_id
+        self._region = self._open_region(start)
+        self._executor = completing
+
+    def round(self) -> PipelineRecord:
+        """A micro-batch, and what the store says where that is due. Returns the pipeline as it was seen last; one that does
+        not run any more gets no micro-batch."""
+        now = self._clock.now()
+        if self._is_due or not timedelta(0) <= now - self._looked_at < LOOK_EVERY:
+            self._looked_at = now
+            self._pipeline = self._coordinator.keep_region(self._attempt)
+            if self._pipeline.status not in WITH_REGION:
+                return self._pipeline
+            self._ask_if_due()
+            self._follow()
+        done = self._region.advance()
+        self._report(done)
+        self._idle = done.idle
+        self._is_due = done.idle or bool(done.acknowledgements)
+        return self._pipeline
+
+    def end(self) -> None:
+        """Be the region no more. May be repeated, and come before there was one."""
+        if self._attempt:
+            self._coordinator.end_region(self._start.attempt)
 
     # -- periodic checkpoints
 
-    def _ask_if_due(self, attempt: int) -> None:
+    def _ask_if_due(self) -> None:
         """A request that has to wait is repeated, and keeps its place. Once everything has been read, the last checkpoint
         is due at once (protocol.md section 13)."""
         now, due = self._clock.now(), self._schedule.next_at
@@ -103,7 +126,7 @@ class ContinuousRun:
             if is_due:
                 self._schedule.fired(now)
             self._asked += 1
-            self._request = f"region:{attempt}:{self._asked}"
+            self._request = f"region:{self._attempt}:{self._asked}"
         outcome = self._coordinator.trigger(self._request, periodic=not self._ended, wait=True)
         if isinstance(outcome, Queued):
             return
@@ -115,37 +138,37 @@ class ContinuousRun:
 
     # -- everybody's checkpoints
 
-    def _follow(self, attempt: int, region: ContinuousRegion, pool: ThreadPoolExecutor) -> None:
+    def _follow(self) -> None:
         """Begin what was triggered, complete what is acknowledged, tell the region what became of it."""
         if self._pending is None:
-            self._begin_newest(attempt, region)
+            self._begin_newest()
             return
         record = self._store.checkpoint(self._pipeline_id, self._pending)
         assert record is not None
         if record.status in COMMITTED:
             log.info("Pipeline %s: checkpoint %s completed", self._pipeline_id, record.checkpoint_id)
             self._latest, self._pending = record.checkpoint_id, None
-            region.completed(record.checkpoint_id)
+            self._region.completed(record.checkpoint_id)
         elif record.status is Status.FAILED:
             log.warning(
                 "Pipeline %s: checkpoint %s failed: %s", self._pipeline_id, record.checkpoint_id, record.failure_message
             )
             self._pending = None
-            region.aborted(record.checkpoint_id, self._latest)
+            self._region.aborted(record.checkpoint_id, self._latest)
         elif record.phase is Phase.TRIGGERED:
             self._expire_if_overdue(record)
         elif self._completing is None or self._completing.done():
             if self._completing is not None:
                 self._completing.result()  # raises what nobody expected
-            self._completing = pool.submit(self._complete, record.checkpoint_id)
+            self._completing = self._executor.submit(self._complete, record.checkpoint_id)
 
-    def _begin_newest(self, attempt: int, region: ContinuousRegion) -> None:
+    def _begin_newest(self) -> None:
         for record in self._store.history(self._pipeline_id, 1):
             if record.status is Status.IN_PROGRESS:
-                task = self._coordinator.begin_snapshot(attempt, record.checkpoint_id)
+                task = self._coordinator.begin_snapshot(self._attempt, record.checkpoint_id)
                 if task is not None:
                     self._pending = task.checkpoint_id
-                    region.begin(task)
+                    self._region.begin(task)
 
     def _expire_if_overdue(self, record: CheckpointRecord) -> None:
         if self._clock.now() >= record.deadline:

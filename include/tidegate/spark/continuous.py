@@ -9,11 +9,12 @@ Reading order: `posts` (what each vertex holds), `inputs`, `channels`, `live_sta
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import assert_never
+from typing import Protocol, assert_never
 
 from tidegate.clock import SystemClock
+from tidegate.graph import Graph
 from tidegate.pipeline import KeyedVertex
-from tidegate.ports import Round
+from tidegate.ports import CheckpointStorage, Round
 from tidegate.protocol import subtask_messages as steps
 from tidegate.protocol.barrier_options import choose_barrier_options
 from tidegate.protocol.barriers import Barrier, BarrierOptions, EndOfPartition
@@ -21,14 +22,13 @@ from tidegate.protocol.finished import choose_triggered, finished_operators
 from tidegate.protocol.records import CheckpointKind, HandleKind, Snapshot, SubtaskId
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.spark.channels import Channels
-from tidegate.spark.compaction import compact_runs
 from tidegate.spark.gate import Aborted, Aligned, Exchange, Released, SnapshotDue, milliseconds
 from tidegate.spark.in_flight import exchanged
 from tidegate.spark.inputs import Inputs
 from tidegate.spark.live_state import LiveState
-from tidegate.spark.operators import run_station
+from tidegate.spark.place import Place
 from tidegate.spark.posts import Batch, OperatorPost, Post, SourcePost, append, is_appending
-from tidegate.spark.region import SparkRegion
+from tidegate.spark.region_jobs import RegionJobs
 from tidegate.spark.snapshot_steps import SnapshotSteps
 from tidegate.spark.stations import Answers, Station, build_stations, channel_of, put_back
 
@@ -39,6 +39,15 @@ MAX_BATCH_BYTES = 64 << 20
 _BATCHES_AHEAD = 4
 
 
+class Parts(Protocol):
+    """What a region is made of: a `SparkRegion` has it all."""
+
+    graph: Graph
+    storage: CheckpointStorage
+    place: Place
+    jobs: RegionJobs
+
+
 class SparkContinuousRegion:
     """Implements `ports.ContinuousRegion`: one attempt at running a pipeline continuously. For one thread.
 
@@ -47,7 +56,7 @@ class SparkContinuousRegion:
 
     def __init__(
         self,
-        region: SparkRegion,
+        region: Parts,
         directory: str,
         attempt: int,
         restored: Mapping[SubtaskId, Snapshot],
@@ -67,7 +76,7 @@ class SparkContinuousRegion:
         self._channels = Channels(self._operators)
         limit = _BATCHES_AHEAD * max_batch_bytes
         self._inputs = Inputs(sources, self._channels, self._state, region.storage, attempt, limit)
-        self._steps = SnapshotSteps(graph, region.streams, region.place, self._channels, self._inputs, self._state)
+        self._steps = SnapshotSteps(graph, region.jobs, region.place, self._channels, self._inputs, self._state)
         self._finished: set[SubtaskId] = set()  # as of the latest completed checkpoint
         for post in self._posts:
             post.steps.step(steps.Started())
@@ -181,7 +190,7 @@ class SparkContinuousRegion:
         task = SnapshotTask(self._last_begun + 1, SystemClock().now(), attempts, self._state.snapshots, {})
         answers = Answers(self._graph, task, self._region.place, self._state.directory)
         station = Station(post.vertex, (), post.station.gate, post.station.exchanges, batch)
-        reports = run_station(self._graph, self._region.streams, answers, station)
+        reports = self._region.jobs.run(station, answers)
         self._state.ran(reports)
         post.changed(report.subtask_index for report in reports)
         handles = [h for r in sorted(reports, key=lambda r: r.subtask_index) for h in r.handles]
@@ -192,10 +201,8 @@ class SparkContinuousRegion:
 
     def _compact(self, checkpoint_id: int) -> None:
         """Merge runs where there are too many; used from here on, and part of the next checkpoint."""
-        region, state = self._region, self._state
-        state.compacted(
-            compact_runs(self._graph, region.streams, region.place, checkpoint_id + 1, state.snapshots, state.directory)
-        )
+        state = self._state
+        state.compacted(self._region.jobs.compact(checkpoint_id + 1, state.snapshots, state.directory))
 
     def _delete_unused(self) -> None:
         self._state.delete_unused(exchanged(self._channels.waiting()))

@@ -17,10 +17,10 @@ from tidegate.protocol.finalize import directory
 from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId, SubtaskRecord
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.settings import Settings
-from tidegate.spark.compaction import compact_runs
 from tidegate.spark.frames import Frames
 from tidegate.spark.packaging import travel_by_value
 from tidegate.spark.place import Place
+from tidegate.spark.region_jobs import RegionJobs, SparkJobs
 from tidegate.spark.session import adopt_session
 from tidegate.spark.snapshots import SnapshotRun
 from tidegate.spark.streams import Streams
@@ -40,21 +40,22 @@ class SparkRegion:
         self.session = adopt_session(session)
         self.storage = storage
         self.place = Place(graph, storage.url, (settings or Settings.from_environment()).cache)
-        self.streams = Streams(graph, session, storage.url)
+        self._streams = Streams(graph, session, storage.url)
+        self.jobs: RegionJobs = SparkJobs(graph, self._streams, self.place)
         travel_by_value(_modules_of(graph))
 
     def snapshot(self, task: SnapshotTask, acknowledge: Acknowledge) -> None:
         """See `ports.Region`. Raises `CheckpointError`s only; whatever it raises, repeating the step is safe."""
-        SnapshotRun(self.graph, self.streams, self.storage, self.place, task, acknowledge).execute()
+        SnapshotRun(self.graph, self._streams, self.storage, self.place, task, acknowledge).execute()
 
     def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> list[CompactedRun]:
         """See `ports.Region`: one Spark job for all subtasks that have too many runs, none if there are none."""
         chk = directory(self.graph.pipeline.name, checkpoint_id)
-        return compact_runs(self.graph, self.streams, self.place, checkpoint_id, snapshots, chk)
+        return self.jobs.compact(checkpoint_id, snapshots, chk)
 
     def frame(self, target: str, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
         """See `ports.Region`: `sink:NAME`, `state:NAME` or `check:NAME`."""
-        return Frames(self.graph, self.streams, self.place, subtasks).of(target)
+        return Frames(self.graph, self._streams, self.place, subtasks).of(target)
 
 
 def _modules_of(graph: Graph) -> set[ModuleType]:

@@ -22,24 +22,23 @@ from tidegate.spark.gate import milliseconds
 from tidegate.spark.in_flight import with_in_flight
 from tidegate.spark.inputs import Inputs
 from tidegate.spark.live_state import LiveState
-from tidegate.spark.operators import run_station
 from tidegate.spark.place import Place
 from tidegate.spark.posts import OperatorPost, Post, SourcePost
+from tidegate.spark.region_jobs import RegionJobs
 from tidegate.spark.stations import Answers, channel_of
-from tidegate.spark.streams import Streams
 
 
 class SnapshotSteps:
     """What comes of the steps is collected in `acknowledgements` and `declined`, for whoever takes it from there."""
 
     def __init__(
-        self, graph: Graph, streams: Streams, place: Place, channels: Channels, inputs: Inputs, state: LiveState
+        self, graph: Graph, jobs: RegionJobs, place: Place, channels: Channels, inputs: Inputs, state: LiveState
     ) -> None:
         self.acknowledgements: list[Acknowledgement] = []
         self.declined: list[Declined] = []
         self.task: SnapshotTask | None = None  # of the checkpoint that was begun last
         self._graph = graph
-        self._streams = streams
+        self._jobs = jobs
         self._place = place
         self._channels = channels
         self._inputs = inputs
@@ -115,7 +114,7 @@ class SnapshotSteps:
         taking = post.take(Answers(self._graph, task, self._place))
         effects = post.steps.step(steps.StepDone(checkpoint_id))
         try:
-            for report in run_station(self._graph, self._streams, taking.answers, taking.station):
+            for report in self._jobs.run(taking.station, taking.answers):
                 taking.station.reports[SubtaskId(report.operator_id, report.subtask_index)] = report
         except CheckpointError as error:
             post.trouble = str(error)
