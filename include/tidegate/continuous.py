@@ -111,7 +111,7 @@ class ContinuousRun:
     def end(self) -> None:
         """Be the region no more. May be repeated, and come before there was one."""
         if self._attempt:
-            self._coordinator.end_region(self._start.attempt)
+            self._coordinator.end_region(self._attempt)
 
     # -- periodic checkpoints
 

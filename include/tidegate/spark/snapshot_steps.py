@@ -71,7 +71,8 @@ class SnapshotSteps:
             case steps.AbortCapture() | steps.DiscardSnapshot():
                 post.discard()
             case steps.TellComplete():
-                self._tell_complete(post)
+                if self.task is not None and effect.checkpoint_id == self.task.checkpoint_id:
+                    self._tell_complete(post)  # else what is repeated is known, and `taken` is of the one given up
             case steps.TellAborted() | steps.TellSubsumed() | steps.Finish():
                 pass  # what was staged goes with the next checkpoint (protocol.md section 16)
             case steps.Fail():
