@@ -134,6 +134,17 @@ def test_exchanged_rows_of_a_completed_checkpoint_are_not_live(store: Checkpoint
         assert transaction.live_paths(1) == on_storage("run", metadata(1))
 
 
+def test_what_an_unaligned_checkpoint_captured_is_live_as_long_as_the_checkpoint_is_retained(
+    store: CheckpointStore,
+) -> None:
+    captured = handle("captured", 1, HandleKind.CHANNEL)
+    completed(store, {FIRST: [captured, handle("run", 1)]})
+    with store.transaction(PIPELINE) as transaction:
+        assert transaction.live_paths(1) == on_storage("captured", "run", metadata(1))
+    completed(store, {FIRST: [handle("run", 1)]}, subsume=[1])
+    assert pending(store) == on_storage("captured", metadata(1))
+
+
 def test_compacted_runs_are_read_back_oldest_first(store: CheckpointStore) -> None:
     completed(store, {FIRST: [handle("a", 1), handle("b", 1)], SECOND: [handle("c", 1)]})
     runs = [CompactedRun(FIRST, handle("z", 1), ("a", "b")), CompactedRun(SECOND, handle("y", 1), ("c",))]

@@ -30,6 +30,7 @@ class HandleKind(StrEnum):
     RUN = "RUN"  # sorted keyed state, on checkpoint storage; carried from checkpoint to checkpoint
     POSITION = "POSITION"  # what a source split has read, on checkpoint storage; carried likewise
     EXCHANGE = "EXCHANGE"  # rows on their way to a downstream operator, on checkpoint storage; this checkpoint only
+    CHANNEL = "CHANNEL"  # the same, captured by an unaligned checkpoint: what goes on from it needs them
     STAGED = "STAGED"  # what a sink will make visible (a committable), below the sink's own root
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from tidegate.ports import Segment
-from tidegate.protocol.records import Snapshot, StateHandle
+from tidegate.protocol.records import HandleKind, Snapshot, StateHandle
 from tidegate.spark.gate import Data, Exchange, InFlight
 from tidegate.spark.reports import handle_from_json, handle_to_json
 
@@ -19,8 +19,8 @@ def with_in_flight(snapshot: Snapshot, channels: Sequence[str], captured: Sequen
     if not captured:
         return snapshot
     position = {"in_flight": [[channels[item.channel], _to_json(item.data)] for item in captured]}
-    handles = (*snapshot.handles, *exchanged(item.data for item in captured))
-    return replace(snapshot, handles=handles, position=position)
+    kept = (replace(handle, kind=HandleKind.CHANNEL) for handle in exchanged(item.data for item in captured))
+    return replace(snapshot, handles=(*snapshot.handles, *kept), position=position)
 
 
 def in_flight_of(snapshot: Snapshot | None) -> list[tuple[str, Data]]:

@@ -30,6 +30,16 @@ ALTER TABLE tidegate.pipelines
         AND (restored_checkpoint IS NULL OR restored_checkpoint BETWEEN 1 AND last_checkpoint_id))
 """,
     """
+ALTER TABLE tidegate.handles
+    DROP CONSTRAINT handles_kind,
+    ADD CONSTRAINT handles_kind CHECK (kind IN ('RUN', 'POSITION', 'EXCHANGE', 'CHANNEL', 'STAGED'))
+""",
+    """
+ALTER TABLE tidegate.compactions
+    DROP CONSTRAINT compactions_kind,
+    ADD CONSTRAINT compactions_kind CHECK (kind IN ('RUN', 'POSITION', 'EXCHANGE', 'CHANNEL', 'STAGED'))
+""",
+    """
 ALTER TABLE tidegate.deletion_queue
     ADD COLUMN given_up_by BIGINT,
     ADD CONSTRAINT deletion_queue_given_up_by CHECK (given_up_by >= 1)
