@@ -254,3 +254,22 @@ def test_a_checkpoint_past_its_deadline_is_aborted_and_its_stuck_spark_job_is_st
     }  # fmt: skip
     assert world.tries(world.hasty_run, "hasty")["snapshot"] == 1
     assert "CHECKPOINT_EXPIRED" in world.api.log("hasty", world.hasty_run, "abort")
+
+
+def test_a_run_that_drains_the_pipeline_is_its_last_and_the_next_is_skipped_with_the_reason(world):
+    world.lay("last", ("last", 3))
+    run_id = world.api.trigger("small", conf={"kind": "SYNC_SAVEPOINT", "drain": True})
+    assert world.api.wait("small", run_id, PATIENCE) == "success"
+    savepoint = world.checkpoints()[0]
+    assert (savepoint.kind, savepoint.drain, savepoint.status) == (
+        CheckpointKind.SYNC_SAVEPOINT,
+        True,
+        Status.COMPLETED,
+    )
+    assert savepoint.num_finished == savepoint.num_subtasks
+    assert world.store.pipeline(PIPELINE).status is PipelineStatus.FINISHED
+    assert world.totals()["last"] == (1, 3)
+    run_id, state = world.run()
+    assert state == "success"
+    assert set(world.states(run_id).values()) == {"skipped"}
+    assert f"drained by savepoint {savepoint.checkpoint_id}" in world.api.log("small", run_id, "trigger")
