@@ -187,10 +187,16 @@ class ContinuousRun:
     def _complete(self, checkpoint_id: int) -> None:
         """In a thread of its own. What nobody knows enough to give up is tried again."""
         try:
-            self._coordinator.finalize_validated(self._coordinator.validate(checkpoint_id, self._validator))
-            self._coordinator.notify(checkpoint_id)
+            self._complete_or_abort(checkpoint_id)
         except (StoreUnavailableError, UnknownOutcomeError) as error:
             log.warning("Pipeline %s: checkpoint %s is tried again: %s", self._pipeline_id, checkpoint_id, error)
+
+    def _complete_or_abort(self, checkpoint_id: int) -> None:
+        try:
+            self._coordinator.finalize_validated(self._coordinator.validate(checkpoint_id, self._validator))
+            self._coordinator.notify(checkpoint_id)
+        except (StoreUnavailableError, UnknownOutcomeError):
+            raise
         except CheckpointError as error:
             log.error("Pipeline %s: checkpoint %s: %s", self._pipeline_id, checkpoint_id, error)
             self._coordinator.abort(checkpoint_id, error.reason, str(error))

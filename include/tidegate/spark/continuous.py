@@ -111,7 +111,8 @@ class SparkContinuousRegion:
         for post in self._operators:
             alone = choose_triggered([post.vertex.operator_id], self._done(), self._graph.upstreams)
             if alone and post.is_asked(task):
-                post.station.gate.drain()  # so that every end is known before
+                while self._drain(post):  # so that every end is known before
+                    pass
                 post.station.gate.signal(Barrier(task.checkpoint_id, 0, options, milliseconds(task.triggered_at)))
 
     def completed(self, checkpoint_id: int) -> None:
@@ -152,7 +153,7 @@ class SparkContinuousRegion:
             idle = not self._drain(post) and idle
         acknowledgements, self._steps.acknowledgements = self._steps.acknowledgements, []
         declined, self._steps.declined = self._steps.declined, []
-        ended = self._inputs.has_ended() and not {v.operator_id for v in self._graph.sources} <= self._done()
+        ended = self._inputs.has_ended() and self._done() != {plan.operator_id for plan in self._graph.plan}
         return Round(acknowledgements, declined, idle and not acknowledgements, behind, ended)
 
     def _drain(self, post: OperatorPost) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from tidegate.pipeline import KeyedVertex, SinkVertex, SourceVertex
 from tidegate.ports import SinkInput
+from tidegate.protocol.barriers import StopMode
 from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, SubtaskId
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.protocol.subtask_steps import SubtaskSteps
@@ -77,6 +78,11 @@ class OperatorPost:
     @property
     def name(self) -> str:
         return self.vertex.name
+
+    def ended_with(self, checkpoint_id: int) -> StopMode | None:
+        """Why no data follows the barrier of a checkpoint here, if that is known before it goes on."""
+        aligned = self.aligned
+        return aligned.ended if aligned is not None and aligned.checkpoint_id == checkpoint_id else None
 
     def is_asked(self, task: SnapshotTask) -> bool:
         """Whether a checkpoint waits for any of its subtasks: what has finished is not waited for."""

@@ -5,6 +5,7 @@
 from collections import deque
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from time import monotonic
 from typing import assert_never
 
@@ -12,7 +13,7 @@ from tidegate.clock import SystemClock
 from tidegate.graph import Graph
 from tidegate.ports import Declined
 from tidegate.protocol import subtask_messages as steps
-from tidegate.protocol.barriers import Barrier, Cancel, Marker
+from tidegate.protocol.barriers import Barrier, Cancel, EndOfData, Marker
 from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError
 from tidegate.protocol.records import Acknowledgement, SubtaskId
 from tidegate.protocol.snapshot import SnapshotTask
@@ -102,7 +103,10 @@ class SnapshotSteps:
         if isinstance(post, SourcePost):  # a split that is not asked has sent its end instead
             asked = [split for split, subtask in enumerate(post.subtasks()) if subtask in self._current.attempts]
             names = [channel_of(post.name, split) for split in asked]
+        ended = post.ended_with(effect.checkpoint_id) if isinstance(post, OperatorPost) else None
         for name in names:
+            if ended is not None and isinstance(effect, steps.BroadcastBarrier):
+                self._channels.signal(name, partial(EndOfData, mode=ended))
             self._channels.signal(name, make)
 
     def _snapshot(self, post: Post, checkpoint_id: int) -> list[steps.Effect]:

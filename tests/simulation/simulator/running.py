@@ -1,0 +1,496 @@
+"""One simulated continuous pipeline: the real run, region, gates, coordinator and rules around plain operators, and a seed
+that decides what fails, who else asks, looks or gives up, and which process goes on although another took its place.
+
+First trouble, then peace: what readers see, the state and the files must be exactly what a plain execution gives.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from memory_store import MemoryCheckpointStore, MemoryTransaction
+from worlds import Crash, ManualClock
+
+from simulator.running_parts import Counts, Disk, Log, Peaks, PlainJobs, Rows, Table, plain_execution
+from simulator.scheduler import require
+from tidegate.config import CheckpointConfig
+from tidegate.continuous import ContinuousRun
+from tidegate.coordinator import CheckpointCoordinator
+from tidegate.graph import compile_graph
+from tidegate.pipeline import KeyedVertex, Pipeline, SinkVertex
+from tidegate.ports import SinkInput
+from tidegate.protocol.errors import CheckpointError, StorageError, StoreUnavailableError, UnknownOutcomeError
+from tidegate.protocol.lifecycle import COMMITTED, Status
+from tidegate.protocol.pipelines import WITH_REGION, PipelineStatus
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord, HandleKind, Snapshot, SubtaskId, Verdict
+from tidegate.protocol.regions import RegionStart, shared_directory
+from tidegate.spark import inputs
+from tidegate.spark.continuous import SparkContinuousRegion
+from tidegate.spark.in_flight import in_flight_of
+from tidegate.spark.place import Place
+
+NAME = "running"
+PEACE = 4000  # rounds in which everything must have come to an end
+
+
+class Later:
+    """An executor whose one thread gets its turn when the seed says so."""
+
+    def __init__(self) -> None:
+        self.jobs: deque[tuple[Future[None], Callable[[], Any]]] = deque()
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> "Future[None]":
+        future: Future[None] = Future()
+        self.jobs.append((future, lambda: function(*arguments)))
+        return future
+
+    def work(self) -> None:
+        future, job = self.jobs.popleft()
+        try:
+            future.set_result(job())
+        except Exception as error:
+            future.set_exception(error)
+
+
+class Shaky:
+    """`ports.CheckpointStore` behind a connection that breaks."""
+
+    def __init__(self, world: "Running") -> None:
+        self._world = world
+        self._store = MemoryCheckpointStore()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    @property
+    def state(self) -> Any:
+        return self._store._state(NAME)
+
+    @contextmanager
+    def transaction(self, pipeline_id: str) -> Iterator[MemoryTransaction]:
+        world = self._world
+        if world.strikes(0.3):
+            raise StoreUnavailableError("the database cannot be reached")
+        before, fate = self.state, world.random.choice([Crash, UnknownOutcomeError]) if world.strikes(1) else None
+        when = world.random.choice(["before", "after"])
+        with self._store.transaction(pipeline_id) as tx:
+            yield tx
+            if fate is not None and when == "before":
+                raise fate("before commit")
+        world.look(before, self.state)
+        if fate is not None:
+            raise fate("after commit")
+
+
+class Judge:
+    """Every target is good, unless the seed says otherwise."""
+
+    def __init__(self, world: "Running") -> None:
+        self._world = world
+
+    def validate(self, checkpoint: CheckpointRecord, subtasks: Any) -> list[Verdict]:
+        good = not self._world.strikes(3)
+        return [Verdict(target, "s", good, 1, 0 if good else 1) for target in self._world.graph.targets]
+
+
+class Process:
+    """A continuous run, alive or believed dead."""
+
+    def __init__(self, run: ContinuousRun) -> None:
+        self.run = run
+        self.later = Later()
+        self.started = False
+
+
+class Running:
+    """One simulated run."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.random = random = Random(seed)
+        self.trouble = self.drawn = random.choice([0.0, 0.002, 0.006, 0.02])
+        self.clock = ManualClock()
+        self.trace: deque[str] = deque(maxlen=60)
+        self.store = Shaky(self)
+        self.disk = Disk(self.effect, self.deletes)
+        self.processes: list[Process] = []
+        self.met: Counter[str] = Counter()
+        self.verified = 0
+        self._unique = 0
+        self.sources = [self._draw_source(number) for number in range(random.randint(1, 2))]
+        self.config = self._draw_config()
+        self.pipeline = self._draw_pipeline()
+        self.graph = compile_graph(self.pipeline)
+        self._asked: list[tuple[str, CheckpointKind]] = []
+
+    def describe(self) -> list[str]:
+        """This run for somebody who looks for a mistake."""
+        reads = {v.name: [stream.origin for stream in v.inputs] for v in self.graph.keyed}
+        return [
+            f"Continuous, {self.config.mode}, unaligned {self.config.unaligned}, parallelism {self.pipeline.parallelism}",
+            f"Logs of {[source.lengths for source in self.sources]}, operators read {reads}, sinks of "
+            f"{[sink.input.origin for sink in self.graph.sinks]}; trouble {self.drawn}",
+            *self.trace,
+        ]
+
+    # -- what is drawn
+
+    def _draw_source(self, number: int) -> Log:
+        lengths = [self.random.randint(2, 14) for _ in range(self.random.randint(1, 3))]
+        return Log(f"log{number}", lengths, self.random.random() < 0.4, self.random.randint(1, 4), [0] * len(lengths))
+
+    def _draw_config(self) -> CheckpointConfig:
+        exactly_once, unaligned = self.random.random() < 0.75, self.random.random() < 0.4
+        return CheckpointConfig(
+            timeout="5 min",
+            retained=self.random.randint(1, 3),
+            interval=self.random.choice([None, "5 s", "30 s"]),
+            min_pause=self.random.choice(["0 s", "10 s"]),
+            mode="EXACTLY_ONCE" if exactly_once else "AT_LEAST_ONCE",
+            unaligned=exactly_once and unaligned,
+            alignment_limit=4 if exactly_once and not unaligned and self.random.random() < 0.3 else None,
+        )
+
+    def _draw_pipeline(self) -> Pipeline:
+        pipeline = Pipeline(NAME, self.random.randint(1, 3), 8, self.config)
+        streams = [pipeline.source(source.name, source) for source in self.sources]  # type: ignore[arg-type]
+        if self.random.random() < 0.5:
+            pipeline.add(SinkVertex("seen", streams[0], Table(SinkInput.CHANGES, self.effect)))
+        operators: list[Any] = []
+        for number in range(self.random.randint(1, 4)):
+            reads_logs = not operators or self.random.random() < 0.4
+            among = streams if reads_logs else operators
+            read = tuple(self.random.sample(among, self.random.randint(1, min(2, len(among)))))
+            rule: Any = Counts() if reads_logs else Peaks()
+            operator = pipeline.add(KeyedVertex(f"op{number}", read, ("k",), update=rule, state="k bigint, n bigint"))
+            for kind in SinkInput:
+                if self.random.random() < 0.5:
+                    name = f"op{number}_{kind.value.lower()}"
+                    pipeline.add(SinkVertex(name, operator, Table(kind, self.effect)))
+            operators.append(operator)
+        return pipeline
+
+    # -- what goes wrong
+
+    def strikes(self, factor: float) -> bool:
+        return self.trouble > 0 and self.random.random() < self.trouble * factor
+
+    def effect(self, what: str) -> None:
+        if self.strikes(1):
+            self.tell(f"dies where it {what}")
+            raise Crash(what)
+        if self.strikes(1):
+            self.tell(f"fails where it {what}")
+            raise StorageError(f"it cannot go on where it {what}")
+
+    def tell(self, what: str) -> None:
+        self.trace.append(what)
+
+    def unique(self) -> int:
+        self._unique += 1
+        return self._unique
+
+    # -- who does what
+
+    def coordinator(self) -> CheckpointCoordinator:
+        return CheckpointCoordinator(self.pipeline, self.store, self.disk, self.clock)  # type: ignore[arg-type]
+
+    def begin(self) -> Process:
+        limit = self.random.randint(1, 5)
+
+        def open_region(start: RegionStart) -> SparkContinuousRegion:
+            jobs = PlainJobs(self.graph, self.disk, self.effect, self.unique, self.random)
+            parts = SimpleNamespace(graph=self.graph, storage=self.disk, place=Place(self.graph, "", ""), jobs=jobs)
+            directory = shared_directory(NAME, start.attempt)
+            self.tell(f"attempt {start.attempt} goes on from checkpoint {start.checkpoint_id}")
+            return SparkContinuousRegion(parts, directory, start.attempt, start.restored, limit)
+
+        judge: Any = Judge(self)
+        store: Any = self.store
+        process = Process(ContinuousRun(self.coordinator(), store, open_region, judge, self.clock, self.random))
+        self.processes.append(process)
+        return process
+
+    def go_on(self, process: Process) -> None:
+        """One round of a run; one that ends says so to the store if it can."""
+        ended = True
+        try:
+            if not process.started:
+                process.run.start(process.later)  # type: ignore[arg-type]
+                process.started = True
+            ended = process.run.round().status not in WITH_REGION
+        except Crash:
+            self.met["crash"] += 1
+            self.processes.remove(process)
+            return
+        except CheckpointError as error:
+            self.met[type(error).__name__] += 1
+            self.tell(f"a run ends: {type(error).__name__}: {str(error)[:150]}")
+        if ended:
+            self.attempt(process.run.end)
+            while process.later.jobs and process in self.processes:
+                self.complete(process)
+            if process in self.processes:
+                self.processes.remove(process)
+
+    def complete(self, process: Process) -> None:
+        try:
+            process.later.work()
+        except Crash:
+            self.met["crash"] += 1
+            self.processes.remove(process)
+
+    def attempt(self, deed: Callable[[], Any]) -> Any:
+        """Something that somebody tries, as a process of its own."""
+        try:
+            return deed()
+        except Crash:
+            self.met["crash"] += 1
+        except CheckpointError as error:
+            self.tell(f"{type(error).__name__}: {str(error)[:150]}")
+        return None
+
+    def meddle(self) -> None:
+        random, coordinator = self.random, self.coordinator()
+        ids = list(self.store.state.checkpoints)
+        newest = ids[-1] if ids else 0
+        deeds: list[tuple[str, Callable[[], Any]]] = [
+            ("asks", lambda: self._ask(coordinator)),
+            ("asks", lambda: self._ask(coordinator)),
+            ("cleans", coordinator.clean),
+            ("finalizes", lambda: coordinator.finalize_validated(coordinator.validate(newest, Judge(self)))),  # type: ignore[arg-type]
+            ("notifies", lambda: coordinator.notify(newest)),
+        ]
+        if self.trouble:
+            deeds += [
+                ("aborts", lambda: coordinator.abort(newest, FailureReason.TASK_FAILURE, "somebody gave it up")),
+                ("takes it as a scheduled run would", lambda: coordinator.snapshot(newest, _Absent())),  # type: ignore[arg-type]
+                ("suspends", coordinator.suspend),
+                ("resumes", coordinator.resume),
+            ]
+        what, deed = random.choice(deeds)
+        if ids or what in ("asks", "cleans"):
+            self.tell(f"somebody {what} ({newest})")
+            self.attempt(deed)
+
+    def _ask(self, coordinator: CheckpointCoordinator) -> None:
+        if self._asked and self.random.random() < 0.3:
+            request, kind = self.random.choice(self._asked)
+        else:
+            kinds = [CheckpointKind.CHECKPOINT] * 3 + [CheckpointKind.SAVEPOINT, CheckpointKind.SYNC_SAVEPOINT]
+            request, kind = f"r{len(self._asked)}", self.random.choice(kinds)
+            self._asked.append((request, kind))
+        outcome = coordinator.trigger(request, kind=kind, wait=self.random.random() < 0.5)
+        self.tell(f"{request} {kind}: {type(outcome).__name__}")
+
+    def step(self) -> None:
+        random = self.random
+        self.clock.advance(random.expovariate(1))
+        for source in self.sources:
+            split = random.randrange(len(source.lengths))
+            if random.random() < 0.2 and source.arrived[split] < source.lengths[split]:
+                source.arrived[split] += 1
+        if self.strikes(2):
+            self.clock.advance(random.choice([20, 70, 400]))
+            self.tell("time passes")
+        if not self.processes or self.strikes(1):
+            if self.processes:
+                self.tell("a second run begins")
+            self.begin()
+        process = self.processes[-1] if random.random() < 0.9 else random.choice(self.processes)
+        if process.later.jobs and random.random() < 0.3:
+            self.complete(process)
+        else:
+            self.go_on(process)
+        if random.random() < 0.05:
+            self.meddle()
+        status = self.store.state.pipeline.status if self.store.state.pipeline else PipelineStatus.CREATED
+        if (
+            status in (PipelineStatus.SUSPENDED, PipelineStatus.FINISHED, PipelineStatus.FAILED)
+            and random.random() < 0.3
+        ):
+            self.attempt(self.coordinator().resume)
+
+    def run(self) -> "Running":
+        """Raises `Violation`, or whatever else should not have happened."""
+        names = (SimpleNamespace(hex=f"{number:x}") for number in range(10**9))
+        with patch.object(inputs, "uuid4", lambda: next(names)):
+            for _ in range(self.random.choice([100, 200, 400])):
+                self.step()
+            self._finish()
+        return self
+
+    # -- what must hold
+
+    def look(self, before: Any, after: Any) -> None:
+        """After every commit."""
+        for id_, record in after.checkpoints.items():
+            known = before.checkpoints.get(id_)
+            if record.status is Status.COMPLETED and (known is None or known.status is not Status.COMPLETED):
+                self.tell(f"checkpoint {id_} completes")
+                self._verify(record, {key: row.snapshot for key, row in after.subtasks[id_].items()})
+
+    def _verify(self, record: CheckpointRecord, snapshots: dict[SubtaskId, Snapshot]) -> None:
+        """The state is what lies before the barriers, and every file of it is there."""
+        self.verified += 1
+        for snapshot in snapshots.values():
+            for handle in snapshot.handles:
+                there = handle.kind is HandleKind.STAGED or handle.path in self.disk.files
+                require(there, f"checkpoint {record.checkpoint_id} completes without its file {handle.path}")
+        states = self.states(snapshots)
+        expected = plain_execution(self.graph, self.offsets(snapshots))
+        for vertex in self.graph.keyed:
+            if isinstance(vertex.update, Counts) or not self.config.unaligned:
+                self._compare(f"checkpoint {record.checkpoint_id}", vertex.name, states, expected)
+
+    def _compare(self, what: str, name: str, states: dict[str, Rows], expected: dict[str, Rows]) -> None:
+        if self.config.mode == "EXACTLY_ONCE":
+            require(states[name] == expected[name], f"{what}: {name} is {states[name]}, and should be {expected[name]}")
+        else:
+            missing = {key for key, value in expected[name].items() if states[name].get(key, 0) < value}
+            require(not missing, f"{what}: {name} is {states[name]}, which misses some of {expected[name]}")
+
+    def states(self, snapshots: dict[SubtaskId, Snapshot]) -> dict[str, Rows]:
+        """Of every operator, with what is on its way to it."""
+        plans = {plan.operator_id: plan for plan in self.graph.plan}
+        result: dict[str, Rows] = {}
+        jobs = PlainJobs(self.graph, self.disk, lambda what: None, self.unique, self.random)
+        for vertex in self.graph.keyed:
+            state: Rows = {}
+            for index in range(plans[vertex.operator_id].parallelism):
+                handles = snapshots.get(SubtaskId(vertex.operator_id, index), Snapshot()).handles
+                state |= jobs.state([handle for handle in handles if handle.kind is HandleKind.RUN], index)
+            on_its_way = in_flight_of(snapshots.get(SubtaskId(vertex.operator_id, 0)))
+            for key, value in jobs._values([[data for _, data in on_its_way]], vertex):
+                state[key] = vertex.update.merge(state.get(key), value)  # type: ignore[union-attr]
+            result[vertex.name] = state
+        return result
+
+    def offsets(self, snapshots: dict[SubtaskId, Snapshot]) -> dict[SubtaskId, int]:
+        return {
+            key: Log.offset(snapshot)
+            for key, snapshot in snapshots.items()
+            if key.operator_id in {source.name for source in self.sources}
+        }
+
+    def deletes(self, path: str) -> None:
+        for id_, record in self.store.state.checkpoints.items():
+            if record.status is Status.COMPLETED:
+                for row in self.store.state.subtasks[id_].values():
+                    kept = [
+                        h.path for h in row.snapshot.handles if h.kind not in (HandleKind.STAGED, HandleKind.EXCHANGE)
+                    ]
+                    require(path not in kept, f"{path} is deleted, but checkpoint {id_} refers to it")
+
+    # -- the end
+
+    def _finish(self) -> None:
+        self.trouble = 0.0
+        self.tell("everything calms down")
+        self.processes.clear()
+        self.clock.advance(400)
+        coordinator = self.coordinator()
+        if self.store.state.pipeline is not None and self.store.state.pipeline.status is PipelineStatus.STOPPING:
+            coordinator.suspend()
+        self.attempt(coordinator.resume)
+        for source in self.sources:
+            source.arrived = list(source.lengths)
+        if not self._is_over():
+            self._run_to_the_end()
+        self.clock.advance(3 * 3600)
+        self.coordinator().clean()
+        self._check_end()
+
+    def _run_to_the_end(self) -> None:
+        process, asked = self.begin(), 0
+        for _ in range(PEACE):
+            self.clock.advance(0.6)
+            if process.later.jobs:
+                self.complete(process)
+            self.go_on(process)
+            if process not in self.processes:
+                break
+            in_progress = any(r.status is Status.IN_PROGRESS for r in self.store.state.checkpoints.values())
+            bounded = all(source.bounded for source in self.sources)
+            if self._all_is_read() and not (in_progress or process.later.jobs or bounded):
+                self.attempt(process.run.end)
+                break
+            if not in_progress and process.run._idle and not bounded:
+                asked += 1
+                self.coordinator().trigger(f"last-{asked}")
+        else:
+            require(False, "nothing is wrong any more, but the rest is never read and committed")
+
+    def _latest(self) -> dict[SubtaskId, Snapshot]:
+        completed = [id_ for id_, record in self.store.state.checkpoints.items() if record.status in COMMITTED]
+        rows = self.store.state.subtasks[completed[-1]] if completed else {}
+        return {key: row.snapshot for key, row in rows.items()}
+
+    def _all_is_read(self) -> bool:
+        offsets = self.offsets(self._latest())
+        wanted = {SubtaskId(s.name, split): n for s in self.sources for split, n in enumerate(s.lengths)}
+        told = all(r.notified_at is not None for r in self.store.state.checkpoints.values() if r.status in COMMITTED)
+        on_its_way = any(in_flight_of(snapshot) for snapshot in self._latest().values())
+        return offsets == wanted and told and not on_its_way
+
+    def _is_over(self) -> bool:
+        return self.store.state.pipeline is not None and self.store.state.pipeline.status is PipelineStatus.FINISHED
+
+    def _check_end(self) -> None:
+        require(self._all_is_read(), "the pipeline ended before everything was read and told")
+        bounded = all(source.bounded for source in self.sources)
+        require(self._is_over() == bounded, f"the pipeline has {'' if self._is_over() else 'not '}finished")
+        snapshots = self._latest()
+        expected, states = plain_execution(self.graph, self.offsets(snapshots)), self.states(snapshots)
+        for vertex in self.graph.keyed:
+            self._compare("in the end", vertex.name, states, expected)
+        for sink in self.graph.sinks:
+            self._check_sink(sink, expected)
+        self._check_files()
+
+    def _check_sink(self, sink: SinkVertex, expected: dict[str, Rows]) -> None:
+        table: Any = sink.sink
+        shown = [[tuple(row) for rows in table.visible[id_] for row in rows] for id_ in sorted(table.visible)]
+        if sink.input.origin not in expected:
+            rows = Counter(row for checkpoint in shown for row in checkpoint)
+            log = next(source for source in self.sources if source.name == sink.input.origin)
+            all_rows = Counter((split, at) for split, n in enumerate(log.lengths) for at in range(n))
+            enough = rows == all_rows if self.config.mode == "EXACTLY_ONCE" else not all_rows - rows
+            require(enough, f"{sink.name} shows {rows}, and should {all_rows}")
+            return
+        if sink.sink.input is SinkInput.CHANGES:
+            for checkpoint in shown:
+                require(len(dict(checkpoint)) == len(checkpoint), f"{sink.name} shows a key twice: {checkpoint}")
+        seen = shown if sink.sink.input is SinkInput.CHANGES else shown[-1:]
+        current = {sink.input.origin: dict(row for checkpoint in seen for row in checkpoint)}
+        self._compare(sink.name, sink.input.origin, current, expected)
+
+    def _check_files(self) -> None:
+        needed = set(self.store.state.compactions)
+        staged = set()
+        for id_, record in self.store.state.checkpoints.items():
+            if record.status is Status.COMPLETED:
+                needed.add(record.metadata_path)
+                for row in self.store.state.subtasks[id_].values():
+                    for handle in row.snapshot.handles:
+                        (staged if handle.kind is HandleKind.STAGED else needed).add(handle.path)
+        left = set(self.disk.files) - needed
+        require(not left, f"files that nothing refers to are left: {sorted(left)[:5]}")
+        left = {path for sink in self.graph.sinks for path in sink.sink.staged} - staged  # type: ignore[attr-defined]
+        require(not left, f"staged files that nothing refers to are left: {sorted(left)[:5]}")
+
+
+class _Absent:
+    """A scheduled region whose driver dies at once."""
+
+    def snapshot(self, task: Any, acknowledge: Any) -> None:
+        raise Crash("a scheduled snapshot")
+
+    def compact(self, checkpoint_id: int, snapshots: Any) -> list[Any]:
+        return []

@@ -1,0 +1,290 @@
+"""What a simulated continuous run is made of besides the code under test: rows, a log of them, tables, and operators in plain
+Python over files in a dictionary. Any of its effects may fail or be the last one of its process.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from worlds import MemoryStorage
+
+from tidegate.graph import Graph
+from tidegate.pipeline import KeyedVertex, SinkVertex
+from tidegate.ports import CheckpointStorage, DeliveryGuarantee, Segment, SinkInput, SourceContext
+from tidegate.protocol.errors import SinkError, StorageError
+from tidegate.protocol.keygroups import key_groups_of, subtask_of
+from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.spark.gate import Data, Exchange
+from tidegate.spark.reports import Report
+from tidegate.spark.stations import Answers, Station
+
+Trouble = Callable[[str], None]  # called at every effect with its name; may raise
+Rows = dict[int, int]  # by key
+
+KEYS = 7
+
+
+def key_of(row: tuple[int, int]) -> int:
+    return (row[0] * 31 + row[1]) % KEYS
+
+
+@dataclass(eq=False)
+class Log:
+    """A source: row i of a split is there once `arrived` is larger than i; the last one of a bounded log is its end."""
+
+    name: str
+    lengths: list[int]
+    bounded: bool
+    step: int
+    arrived: list[int] = field(default_factory=list)
+    schema = "split bigint, at bigint"
+
+    def num_splits(self) -> int:
+        return len(self.lengths)
+
+    def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
+        first = self.offset(restored)
+        end = min(first + self.step, self.arrived[split])
+        segment = (
+            Segment(split, {"source": self.name, "first": first, "end": end}, end - first) if first < end else None
+        )
+        return segment, Snapshot((), {"offset": end}, self.bounded and end == self.lengths[split])
+
+    def explain(self, error: BaseException, segments: Sequence[Segment]) -> None:
+        return None
+
+    def describe(self) -> dict[str, Any]:
+        return {"type": "Log", "name": self.name}
+
+    @staticmethod
+    def offset(snapshot: Snapshot | None) -> int:
+        position = snapshot.position if snapshot is not None else None
+        return int(position["offset"]) if position else 0
+
+
+@dataclass(eq=False)
+class Table:
+    """A sink: of changes, a log by checkpoint; of current rows, what the latest commit says."""
+
+    input: SinkInput
+    trouble: Trouble
+    staged: dict[str, list[Any]] = field(default_factory=dict)
+    visible: dict[int, list[list[Any]]] = field(default_factory=dict)
+    guarantee = DeliveryGuarantee.EXACTLY_ONCE
+
+    def writer(self) -> None:
+        return None
+
+    def stage(self, checkpoint_id: int, name: str, rows: list[Any]) -> StateHandle:
+        path = f"{checkpoint_id}/{name}"
+        self.trouble("stages")
+        self.staged[path] = rows
+        return StateHandle(path, HandleKind.STAGED, len(rows), len(rows), "", checkpoint_id)
+
+    def commit(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> None:
+        try:
+            self.trouble("commits")
+        except StorageError as error:
+            raise SinkError(str(error)) from error
+        rows = [self.staged[handle.path] for handle in staged]  # a KeyError: something deleted rows that were promised
+        known = self.visible.setdefault(checkpoint_id, rows)
+        assert known == rows, f"checkpoint {checkpoint_id} is committed with other rows the second time"
+        self.trouble("has committed")
+
+    def staged_paths(self, checkpoint_id: int) -> list[str]:
+        return [path for path in self.staged if path.startswith(f"{checkpoint_id}/")]
+
+    def discard(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.staged.pop(path, None)
+
+    def describe(self) -> dict[str, Any]:
+        return {"type": "Table", "input": self.input.value}
+
+
+class Disk(MemoryStorage):
+    """Checkpoint storage that fails, and that asks before it deletes."""
+
+    def __init__(self, trouble: Trouble, deletes: Callable[[str], None]) -> None:
+        super().__init__()
+        self._trouble = trouble
+        self._deletes = deletes
+
+    def write(self, path: str, content: bytes) -> None:
+        self._trouble(f"writes {path}")
+        assert path not in self.files or path.endswith("_metadata"), f"{path} is written twice"
+        super().write(path, content)
+        self._trouble(f"has written {path}")
+
+    def delete(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self._deletes(path)
+            super().delete([path])
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Rows a key: of an operator that reads sources."""
+
+    def merge(self, before: int | None, value: int) -> int:
+        return (before or 0) + value
+
+
+@dataclass(frozen=True, slots=True)
+class Peaks:
+    """The largest value a key: of an operator that reads operators, to which it does not matter how often they report."""
+
+    def merge(self, before: int | None, value: int) -> int:
+        return max(before or 0, value)
+
+
+class PlainJobs:
+    """`spark.region_jobs.RegionJobs`, with runs and exchanges as JSON."""
+
+    def __init__(
+        self, graph: Graph, storage: CheckpointStorage, trouble: Trouble, unique: Callable[[], int], random: Any
+    ) -> None:
+        self._graph = graph
+        self._storage = storage
+        self._trouble = trouble
+        self._unique = unique
+        self._random = random
+        self._parallelism = graph.pipeline.parallelism
+        self._max_parallelism = graph.pipeline.max_parallelism
+
+    def run(self, station: Station, answers: Answers) -> list[Report]:
+        self._trouble(f"runs {station.vertex.name}")
+        if isinstance(station.vertex, SinkVertex):
+            return self._sink(station, station.vertex, answers)
+        reports = self._operator(station, station.vertex, answers) if any(station.arrived.values()) else []
+        for sink in station.fused:
+            for index in answers.to_restage(station, sink):
+                runs = answers.runs(station.vertex, index)
+                rows = sorted(self.state(runs, index).items())
+                reports.append(self._staged(sink, answers, index, rows))
+        return reports
+
+    def _operator(self, station: Station, vertex: KeyedVertex, answers: Answers) -> list[Report]:
+        specs: Any = answers.specs(vertex, Any, range(self._parallelism))  # type: ignore[arg-type]
+        reports = []
+        for index in range(self._parallelism):
+            changed: Rows = {}
+            state = self.state(specs[index].runs, index)
+            for key, value in self._values(station.arrived.values(), station.vertex):
+                if self._owner(key) == index:
+                    state[key] = changed[key] = vertex.update.merge(state.get(key), value)  # type: ignore[union-attr]
+            if changed:
+                prefix = f"{specs[index].prefix}-{self._unique()}"
+                groups = key_groups_of(index, self._parallelism, self._max_parallelism)
+                run = self._write(f"{prefix}.run", HandleKind.RUN, changed)
+                run = StateHandle(run.path, run.kind, run.rows, run.bytes, run.checksum, run.created_by, groups)
+                sent = [self._write(f"{prefix}.rows", HandleKind.EXCHANGE, changed)] if station.exchanges else []
+                reports.append(Report(vertex.operator_id, index, (run, *sent), {}))
+        return reports
+
+    def _sink(self, station: Station, vertex: SinkVertex, answers: Answers) -> list[Report]:
+        rows: list[Any] = []
+        for data in station.arrived.values():
+            if any(isinstance(item, Exchange) for item in data):
+                rows += sorted(dict(self._values([data], vertex)).items())  # the last of each key
+            else:
+                rows += [list(row) for row in self._rows(data)]
+        if not rows:
+            return []
+        place = answers.staging(vertex).attempts[0]
+        shares = [rows[number :: self._parallelism] for number in range(self._parallelism)]
+        return [self._staged(vertex, answers, index, share, place) for index, share in enumerate(shares) if share]
+
+    def _staged(self, sink: SinkVertex, answers: Answers, index: int, rows: list[Any], attempt: int = 0) -> Report:
+        staging, table = answers.staging(sink), sink.sink
+        handle = table.stage(answers.checkpoint_id, f"{index}-{attempt}-{self._unique()}", rows)  # type: ignore[attr-defined]
+        handle = StateHandle(
+            **{f: getattr(handle, f) for f in handle.__slots__} | {"details": {"sink": staging.identity}}
+        )
+        return Report(sink.operator_id, index, (handle,), {})
+
+    def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot], below: str) -> list[CompactedRun]:
+        compacted = []
+        for vertex in self._graph.keyed:
+            for index in range(self._parallelism):
+                subtask = SubtaskId(vertex.operator_id, index)
+                handles = snapshots.get(subtask, Snapshot()).handles
+                runs = [handle for handle in handles if handle.kind is HandleKind.RUN]
+                if len(runs) > 2 and self._random.random() < 0.6:
+                    first = self._random.randrange(len(runs) - 1)
+                    chosen = runs[first : first + 3]
+                    path = f"{below}/{vertex.operator_id}/{index}-compacted-{self._unique()}.run"
+                    run = self._write(path, HandleKind.RUN, self.state(chosen, index))
+                    groups = key_groups_of(index, self._parallelism, self._max_parallelism)
+                    merged = StateHandle(
+                        run.path, run.kind, run.rows, run.bytes, run.checksum, max(checkpoint_id, 1), groups
+                    )
+                    compacted.append(CompactedRun(subtask, merged, tuple(run.view for run in chosen)))
+        return compacted
+
+    # -- rows
+
+    def _values(self, arrived: Iterable[Sequence[Data]], vertex: Any) -> list[tuple[int, int]]:
+        """Key and value of everything that arrived, in order."""
+        result: list[tuple[int, int]] = []
+        for data in arrived:
+            for item in data:
+                if isinstance(item, Exchange):
+                    result += [(key, value) for handle in item.handles for key, value in self._load(handle).items()]
+                else:
+                    result += [(key_of(row), 1) for row in self._rows([item])]
+        return result
+
+    def _rows(self, data: Sequence[Data]) -> list[tuple[int, int]]:
+        return [
+            (item.split, at)
+            for item in data
+            if isinstance(item, Segment)
+            for at in range(item.reference["first"], item.reference["end"])
+        ]
+
+    def state(self, runs: Iterable[StateHandle], index: int) -> Rows:
+        """The newest value of every key that is the subtask's, oldest run first; each run only in its key groups."""
+        state: Rows = {}
+        for run in runs:
+            for key, value in self._load(run).items():
+                group = self._group(key)
+                assert run.key_groups is not None
+                if run.key_groups.first <= group <= run.key_groups.last and self._owner(key) == index:
+                    state[key] = value
+        return state
+
+    def _group(self, key: int) -> int:
+        return key % self._max_parallelism
+
+    def _owner(self, key: int) -> int:
+        return subtask_of(self._group(key), self._parallelism, self._max_parallelism)
+
+    def _load(self, handle: StateHandle) -> Rows:
+        return {int(key): value for key, value in json.loads(self._storage.read(handle.path)).items()}
+
+    def _write(self, path: str, kind: HandleKind, rows: Rows) -> StateHandle:
+        content = json.dumps(rows).encode()
+        self._storage.write(path, content)
+        return StateHandle(path, kind, len(rows), len(content), sha256(content).hexdigest(), 1)
+
+
+def plain_execution(graph: Graph, offsets: Mapping[SubtaskId, int]) -> dict[str, Rows]:
+    """The state of every operator after the rows before these offsets."""
+    states: dict[str, Rows] = {}
+    splits = {vertex.name: vertex.source.num_splits() for vertex in graph.sources}
+    for vertex in graph.keyed:
+        state: Rows = {}
+        for origin in (stream.origin for stream in vertex.inputs):
+            if origin in splits:
+                rows = [(s, at) for s in range(splits[origin]) for at in range(offsets.get(SubtaskId(origin, s), 0))]
+                for key, count in Counter(map(key_of, rows)).items():
+                    state[key] = state.get(key, 0) + count
+            else:
+                for key, value in states[origin].items():
+                    state[key] = max(state.get(key, 0), value)
+        states[vertex.name] = state
+    return states
