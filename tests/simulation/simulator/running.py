@@ -36,7 +36,7 @@ from tidegate.spark.in_flight import in_flight_of
 from tidegate.spark.place import Place
 
 NAME = "running"
-PEACE = 4000  # rounds in which everything must have come to an end
+PEACE = 1500  # rounds in which everything must have come to an end
 
 
 class Later:
@@ -115,6 +115,8 @@ class Running:
         self.seed = seed
         self.random = random = Random(seed)
         self.trouble = self.drawn = random.choice([0.0, 0.002, 0.006, 0.02])
+        self.kills = random.choice([0.0, 0.01, 0.05])  # per step
+        self.haste = random.choice([0.1, 0.3, 0.9])  # with which rows arrive
         self.clock = ManualClock()
         self.trace: deque[str] = deque(maxlen=60)
         self.store = Shaky(self)
@@ -142,7 +144,7 @@ class Running:
     # -- what is drawn
 
     def _draw_source(self, number: int) -> Log:
-        lengths = [self.random.randint(2, 14) for _ in range(self.random.randint(1, 3))]
+        lengths = [self.random.randint(2, 20) for _ in range(self.random.randint(1, 3))]
         return Log(f"log{number}", lengths, self.random.random() < 0.4, self.random.randint(1, 4), [0] * len(lengths))
 
     def _draw_config(self) -> CheckpointConfig:
@@ -150,8 +152,8 @@ class Running:
         return CheckpointConfig(
             timeout="5 min",
             retained=self.random.randint(1, 3),
-            interval=self.random.choice([None, "5 s", "30 s"]),
-            min_pause=self.random.choice(["0 s", "10 s"]),
+            interval=self.random.choice([None, "3 s", "30 s"]),
+            min_pause=self.random.choice(["0 s", "0 s", "10 s"]),
             mode="EXACTLY_ONCE" if exactly_once else "AT_LEAST_ONCE",
             unaligned=exactly_once and unaligned,
             alignment_limit=4 if exactly_once and not unaligned and self.random.random() < 0.3 else None,
@@ -202,7 +204,7 @@ class Running:
         return CheckpointCoordinator(self.pipeline, self.store, self.disk, self.clock)  # type: ignore[arg-type]
 
     def begin(self) -> Process:
-        limit = self.random.randint(1, 5)
+        limit = self.random.choice([1, 1, 2, 5])
 
         def open_region(start: RegionStart) -> SparkContinuousRegion:
             jobs = PlainJobs(self.graph, self.disk, self.effect, self.unique, self.random)
@@ -294,11 +296,14 @@ class Running:
         self.clock.advance(random.expovariate(1))
         for source in self.sources:
             split = random.randrange(len(source.lengths))
-            if random.random() < 0.2 and source.arrived[split] < source.lengths[split]:
+            if random.random() < self.haste and source.arrived[split] < source.lengths[split]:
                 source.arrived[split] += 1
         if self.strikes(2):
             self.clock.advance(random.choice([20, 70, 400]))
             self.tell("time passes")
+        if self.processes and self.trouble and random.random() < self.kills:
+            self.tell("the newest run is killed")
+            self.processes.pop()
         if not self.processes or self.strikes(1):
             if self.processes:
                 self.tell("a second run begins")

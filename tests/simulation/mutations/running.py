@@ -1,0 +1,171 @@
+"""Planted mistakes in how a pipeline runs continuously."""
+
+from dataclasses import replace
+
+from memory_store import MemoryTransaction
+
+from mutations.planting import mutation
+from tidegate import region_control as control
+from tidegate.protocol.barriers import EndOfData
+from tidegate.protocol.records import HandleKind
+from tidegate.region_control import RegionControl
+from tidegate.spark import continuous, in_flight
+from tidegate.spark.channels import Channels
+from tidegate.spark.continuous import SparkContinuousRegion
+from tidegate.spark.inputs import Inputs
+from tidegate.spark.live_state import LiveState
+from tidegate.spark.posts import OperatorPost
+from tidegate.spark.snapshot_steps import SnapshotSteps
+
+
+@mutation("a sink forgets what it held for a checkpoint that is aborted", (OperatorPost, "discard"))
+def _(original):
+    def discard(self):
+        self.held = self.held_since
+        original(self)
+
+    return discard
+
+
+@mutation("a sink shows again what a completed checkpoint has shown", (OperatorPost, "completed"))
+def _(original):
+    def completed(self):
+        held = self.held
+        original(self)
+        self.held = held
+
+    return completed
+
+
+@mutation("a table is not staged again after a checkpoint that is aborted", (OperatorPost, "discard"))
+def _(original):
+    def discard(self):
+        self.stale = self.stale_since
+        original(self)
+
+    return discard
+
+
+@mutation("what comes behind the barrier is part of the snapshot", (OperatorPost, "completed"))
+def _(original):
+    def completed(self):
+        self.held_since = {}
+        original(self)
+
+    return completed
+
+
+@mutation("an abort counts as the completion of what it gives up", (SnapshotSteps, "_carry_out"))
+def _(original):
+    def carry_out(self, post, effect):
+        if type(effect).__name__ == "TellComplete":
+            self._tell_complete(post)
+            return []
+        return original(self, post, effect)
+
+    return carry_out
+
+
+@mutation("data that was in flight is not put back", (continuous, "put_back"))
+def _(original):
+    return lambda station, restored, pipeline_id: None
+
+
+@mutation("data that was in flight is not recorded", (in_flight, "_to_json"), (in_flight, "_from_json"))
+def _(original):
+    return lambda data: (
+        {"split": 0, "reference": {"first": 0, "end": 0}, "bytes": 0}
+        if not isinstance(data, dict)
+        else original({"split": 0, "reference": {"source": "log0", "first": 0, "end": 0}, "bytes": 0})
+    )
+
+
+@mutation("files in flight are as short-lived as any exchange", (in_flight, "with_in_flight"))
+def _(original):
+    def record(snapshot, channels, captured):
+        result = original(snapshot, channels, captured)
+        kept = tuple(
+            replace(h, kind=HandleKind.EXCHANGE) if h.kind is HandleKind.CHANNEL else h for h in result.handles
+        )
+        return replace(result, handles=kept)
+
+    return record
+
+
+@mutation("files of an aborted checkpoint go although the region uses them", (MemoryTransaction, "pending_deletions"))
+def _(original):
+    def pending(self, limit):
+        live = {file for _, _, file in self.state.live()}
+        return [deletion for deletion in self.state.deletions if deletion not in live][:limit]
+
+    return pending
+
+
+@mutation("a region that was overtaken begins snapshots", (control, "is_current"))
+def _(original):
+    return lambda region, attempt: True
+
+
+@mutation("a new region leaves in progress what the old one began", (RegionControl, "_give_up"))
+def _(original):
+    return lambda self, tx, record, what: None
+
+
+@mutation("the position is that of the next poll", (Inputs, "positions"))
+def _(original):
+    def positions(self, post, task, now):
+        self.poll(task.checkpoint_id)
+        return original(self, post, task, now)
+
+    return positions
+
+
+@mutation("who is asked directly loses what was put back", (SparkContinuousRegion, "_ask_directly"))
+def _(original):
+    def ask(self, task, options):
+        for post in self._operators:
+            if post.station.gate.waiting() and post.is_asked(task):
+                if {name for name in self._graph.upstreams[post.vertex.operator_id]} <= self._done():
+                    post.station.gate.drain()
+        original(self, task, options)
+
+    return ask
+
+
+@mutation("files that a micro-batch still needs are deleted", (LiveState, "delete_unused"))
+def _(original):
+    return lambda self, in_flight: original(self, [])
+
+
+@mutation("merged runs take the place of what came after them", (LiveState, "compacted"))
+def _(original):
+    def compacted(self, compactions):
+        original(self, compactions)
+        for one in compactions:
+            known = self.snapshots[one.subtask]
+            self.snapshots[one.subtask] = replace(known, handles=(one.handle,))
+
+    return compacted
+
+
+@mutation("nobody downstream hears that a source has ended", (Channels, "signal"))
+def _(original):
+    def signal(self, channel, make):
+        if not isinstance(make(0), EndOfData):
+            original(self, channel, make)
+
+    return signal
+
+
+@mutation("a finished split is read once more", (Inputs, "_is_read"))
+def _(original):
+    return lambda self, subtask: False
+
+
+@mutation("an acknowledgement names what a later micro-batch wrote", (SnapshotSteps, "_answers_of"))
+def _(original):
+    def answers(self, post):
+        post.taking.answers._task = replace(post.taking.answers._task, restored=self._state.snapshots)
+        return original(self, post)
+
+    return answers
