@@ -69,8 +69,6 @@ def begun(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch, **config: obj
 def one_process(one: Live, fragile: Fragile, dies_at: int | None, before: bool) -> bool:
     """Takes periodic checkpoints, one by hand, one that is declined, and one that is rejected. Whether it lived on."""
     fragile.begin(dies_at, before)
-    one.world.reopen(fragile)  # type: ignore[arg-type]
-    one.judge.verdict = True
     now, newest = one.second, len(one.history())
     one.at(now + 6, lambda: one.world.ask(f"by hand {now}"))
     one.orders = {newest + 3: FailureReason.CHECKPOINT_DECLINED}
@@ -80,9 +78,11 @@ def one_process(one: Live, fragile: Fragile, dies_at: int | None, before: bool) 
         one.run(until=now + 20)
     except Crash:
         return False
-    finally:
+    finally:  # whatever comes next has no such troubles
         one.forget()
+        one.orders, one.judge.verdict = {}, True
         fragile.begin()
+        one.world.reopen(fragile)  # type: ignore[arg-type]
     return True
 
 

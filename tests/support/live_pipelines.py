@@ -27,58 +27,69 @@ from tidegate.protocol.snapshot import SnapshotTask
 FIRST_SPLIT, ROWS = SubtaskId("src", 0), SubtaskId("out-sink", 0)
 
 
-class CountingRegion:
-    """`ports.ContinuousRegion` without Spark. What a test wants of it is said in `Live.orders`."""
+class Script:
+    """What a test wants of the regions of a pipeline, and what came of it."""
 
-    def __init__(self, start: RegionStart, sink: MemorySink, live: "Live") -> None:
+    def __init__(self) -> None:
+        self.orders: dict[int, str | FailureReason] = {}  # by checkpoint: "silent", or why it is declined
+        self.end: int | None = None  # how many numbers there are to read
+        self.is_behind = False
+        self.told: list[str] = []
+        self.acknowledged: list[int] = []
+
+
+class CountingRegion:
+    """`ports.ContinuousRegion` without Spark."""
+
+    def __init__(self, start: RegionStart, sink: MemorySink, script: Script) -> None:
         restored = start.restored.get(FIRST_SPLIT, Snapshot())
         self.read = (restored.position or {"read": 0})["read"]
         self._shown = self.read  # by the latest completed checkpoint
         self._finished = restored.finished
-        self._start, self._sink, self._live = start, sink, live
+        self._start, self._sink, self._script = start, sink, script
         self._task: SnapshotTask | None = None
         self._at_barrier = 0
         self._answered = self._stopped = False
 
     def advance(self) -> Round:
-        end = self._live.end
+        end = self._script.end
         if not self._stopped and (end is None or self.read < end):
             self.read += 1
         acks, declined = self._answer() if self._task is not None and not self._answered else ([], [])
         ended = end is not None and self.read >= end and not self._finished
-        return Round(acks, declined, True, self._live.is_behind, ended)
+        return Round(acks, declined, True, self._script.is_behind, ended)
 
     def begin(self, task: SnapshotTask) -> None:
-        self._live.told.append(f"begin {task.checkpoint_id}")
+        self._script.told.append(f"begin {task.checkpoint_id}")
         self._task, self._at_barrier, self._answered = task, self.read, False
         self._stopped = task.stop is not None
 
     def completed(self, checkpoint_id: int) -> None:
-        self._live.told.append(f"completed {checkpoint_id}")
+        self._script.told.append(f"completed {checkpoint_id}")
         assert self._task is not None
         assert self._task.checkpoint_id == checkpoint_id
         self._shown, self._finished, self._task = self._at_barrier, self._is_last(self._task), None
 
     def aborted(self, checkpoint_id: int, latest_completed: int) -> None:
-        self._live.told.append(f"aborted {checkpoint_id}, latest {latest_completed}")
+        self._script.told.append(f"aborted {checkpoint_id}, latest {latest_completed}")
         self._task = None
         if self._stopped:
             raise CheckpointDeclinedError("It has stopped reading and cannot go on.")
 
     def _is_last(self, task: SnapshotTask) -> bool:
-        at_end = self._live.end is not None and self._at_barrier >= self._live.end
+        at_end = self._script.end is not None and self._at_barrier >= self._script.end
         return at_end or (task.stop is not None and task.stop.name == "DRAIN")
 
     def _answer(self) -> tuple[Sequence[Acknowledgement], Sequence[Declined]]:
         assert self._task is not None
-        match self._live.orders.get(self._task.checkpoint_id):
+        match self._script.orders.get(self._task.checkpoint_id):
             case "silent":
                 return [], []
             case FailureReason() as reason:
                 self._answered = True
                 return [], [Declined(self._task.checkpoint_id, reason, "the disk is full")]
         self._answered = True
-        self._live.acknowledged.append(self._task.checkpoint_id)
+        self._script.acknowledged.append(self._task.checkpoint_id)
         return [self._acknowledge(self._task, key) for key in self._task.attempts], []
 
     def _acknowledge(self, task: SnapshotTask, key: SubtaskId) -> Acknowledgement:
@@ -147,19 +158,15 @@ class _Waiting:
         return True
 
 
-class Live:
+class Live(Script):
     """A desk, and continuous runs of its pipeline. One second passes a round; `at` arranges what happens beside it."""
 
     def __init__(self, store: CheckpointStore, monkeypatch: Any = None, **config: object) -> None:
+        super().__init__()
         if monkeypatch is not None:
             monkeypatch.setattr(continuous, "ThreadPoolExecutor", Inline)
         self.world = Desk(store, **config)
         self.judge = Judge(True)
-        self.orders: dict[int, str | FailureReason] = {}  # by checkpoint: "silent", or why it is declined
-        self.end: int | None = None  # how many numbers there are to read
-        self.is_behind = False
-        self.told: list[str] = []
-        self.acknowledged: list[int] = []
         self.regions: list[CountingRegion] = []
         self._arranged: dict[float, list[Callable[[], object]]] = {}
 
