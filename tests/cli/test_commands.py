@@ -42,7 +42,7 @@ def command(tmp_path, postgres_url):
         "TIDEGATE_HOME": str(tmp_path),
         "TIDEGATE_DATABASE_URL": postgres_url,
         "TIDEGATE_SPARK_MASTER": "local[2]",
-        "PYTHONPATH": f"{support}:{tmp_path}",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(support), str(tmp_path), os.environ.get("PYTHONPATH")])),
         "COLUMNS": "200",
     }
 
