@@ -23,7 +23,7 @@ from tidegate.protocol.errors import (
     UnknownOutcomeError,
 )
 from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.pipelines import WITH_REGION, PipelineRecord
+from tidegate.protocol.pipelines import ACTIVE, WITH_REGION, PipelineRecord
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.regions import RegionStart
@@ -97,7 +97,8 @@ class ContinuousRun:
                 pipeline = self._coordinator.keep_region(start.attempt)
                 if pipeline.status not in WITH_REGION or stopping():
                     return pipeline
-                self._ask_if_due(start.attempt)
+                if pipeline.status in ACTIVE:  # one that stops takes its savepoint and no others
+                    self._ask_if_due(start.attempt)
                 self._follow(start.attempt, region, pool)
                 if self._stopped:
                     return self._store.pipeline(self._pipeline_id) or pipeline

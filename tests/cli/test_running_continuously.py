@@ -163,7 +163,7 @@ def test_it_takes_checkpoints_beside_other_commands_until_another_one_takes_over
     code, said = first.ended()
     assert code == ExitCode.ABORTED, said
     assert "SupersededAttemptError Region attempt 1 of pipeline orders was ended or overtaken by another" in said
-    assert "Traceback" not in said
+    assert "cli/main.py" not in said, "one paragraph, and no traceback of ours"
     shop.deliver()
     second.wait_for_tables(shop)
     os.kill(second.process.pid, signal.SIGTERM)
@@ -190,8 +190,6 @@ def test_stopping_suspending_and_failing_end_it_each_with_its_exit_code(command,
     assert command("suspend", "orders").returncode == ExitCode.OK
     code, said = first.ended()
     assert (code, "Pipeline orders is SUSPENDED." in said) == (ExitCode.OK, True), said
-    refused = command("run", "orders", "--continuous")
-    assert refused.returncode == ExitCode.PIPELINE_STOPPED, refused.stderr
     assert command("resume", "orders").returncode == ExitCode.OK
 
     second = running("orders")

@@ -125,6 +125,24 @@ def test_a_stop_ends_the_run_with_its_savepoint(live: Callable[..., Live], drain
     one.check()
 
 
+def test_a_pipeline_that_stops_is_asked_for_nothing_else(live: Callable[..., Live]) -> None:
+    one = live(interval="4 s")
+    one.orders[1] = "silent"
+    one.at(4, lambda: one.world.stop("stop"))
+    one.at(9, one.orders.clear)
+    trigger, asked = one.world.coordinator.trigger, list[str]()
+
+    def listen(request_id: str, **options: object) -> object:
+        asked.append(request_id)
+        return trigger(request_id, **options)  # type: ignore[arg-type]
+
+    one.world.coordinator.trigger = listen  # type: ignore[assignment, method-assign]
+    one.at(4, asked.clear)
+    assert one.run().status is PipelineStatus.FINISHED
+    assert asked == []
+    one.check()
+
+
 def test_a_run_whose_stopped_pipeline_was_resumed_at_once_ends_all_the_same(live: Callable[..., Live]) -> None:
     """Its sources have stopped: it would live on and read nothing."""
     one = live()
