@@ -14,10 +14,17 @@ from random import Random
 
 from tidegate.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore, Clock, ContinuousRegion, Round, Validator
-from tidegate.protocol.errors import CheckpointError, CheckpointExpiredError, StoreUnavailableError, UnknownOutcomeError
-from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
-from tidegate.protocol.pipelines import WITH_REGION, PipelineRecord
-from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.errors import (
+    CheckpointError,
+    CheckpointExpiredError,
+    CheckpointNotInProgressError,
+    StoreUnavailableError,
+    UnknownOutcomeError,
+)
+from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.pipelines import ACTIVE, WITH_REGION, PipelineRecord
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.regions import RegionStart
 from tidegate.protocol.schedule import PeriodicSchedule
 from tidegate.protocol.trigger import Dropped, Queued
@@ -26,6 +33,9 @@ log = logging.getLogger("tidegate")
 
 #: Between two looks at what was asked of the pipeline, and the longest wait while nothing arrives.
 LOOK_EVERY = timedelta(seconds=0.5)
+
+#: How long the last checkpoint of a pipeline waits after a failure: what failed it may fail it again at once.
+LAST_AGAIN_AFTER = timedelta(seconds=10)
 
 
 class ContinuousRun:
@@ -66,6 +76,8 @@ class ContinuousRun:
         self._pending: int | None = None  # the checkpoint that the region takes part in
         self._latest = -1
         self._ended = False  # every source has been read, and no checkpoint says so yet
+        self._last_at = clock.now()  # from when on the last checkpoint may be asked for
+        self._stopped = False  # the savepoint to stop with is complete
         self._completing: Future[None] | None = None
 
     def run(self, stopping: Callable[[], bool]) -> PipelineRecord:
@@ -73,14 +85,13 @@ class ContinuousRun:
         with ThreadPoolExecutor(1, "tidegate-completing") as completing:
             try:
                 self.start(completing)
-                while True:
-                    pipeline = self.round()
-                    if pipeline.status not in WITH_REGION or stopping():
-                        return pipeline
+                while not (self.round() or stopping()):
                     if self._idle:
                         self._store.wait_for_change(self._pipeline_id, LOOK_EVERY.total_seconds())
+                self.leave()
+                return self._store.pipeline(self._pipeline_id) or self._pipeline
             finally:
-                with suppress(StoreUnavailableError):
+                with suppress(StoreUnavailableError, UnknownOutcomeError):  # what ended the run stays the news
                     self.end()
 
     def start(self, completing: Executor) -> None:
@@ -91,22 +102,26 @@ class ContinuousRun:
         self._region = self._open_region(start)
         self._executor = completing
 
-    def round(self) -> PipelineRecord:
-        """A micro-batch, and what the store says where that is due. Returns the pipeline as it was seen last; one that does
-        not run any more gets no micro-batch."""
+    def round(self) -> bool:
+        """A micro-batch, and what the store says where that is due. Whether the pipeline does not run any more."""
         now = self._clock.now()
         if self._is_due or not timedelta(0) <= now - self._looked_at < LOOK_EVERY:
             self._looked_at = now
-            self._pipeline = self._coordinator.keep_region(self._attempt)
-            if self._pipeline.status not in WITH_REGION:
-                return self._pipeline
-            self._ask_if_due()
-            self._follow()
+            if self._look():
+                return True
         done = self._region.advance()
         self._report(done)
         self._idle = done.idle
         self._is_due = done.idle or bool(done.acknowledgements)
-        return self._pipeline
+        return False
+
+    def _look(self) -> bool:
+        self._pipeline = self._coordinator.keep_region(self._attempt)
+        if self._pipeline.status in ACTIVE:  # one that stops takes its savepoint and no others
+            self._ask_if_due()
+        if self._pipeline.status in WITH_REGION:
+            self._follow()
+        return self._stopped or self._pipeline.status not in WITH_REGION
 
     def end(self) -> None:
         """Be the region no more. May be repeated, and come before there was one."""
@@ -120,7 +135,8 @@ class ContinuousRun:
         is due at once (protocol.md section 13)."""
         now, due = self._clock.now(), self._schedule.next_at
         is_due = due is not None and now >= due
-        if self._pending is not None or not (self._request or self._ended or is_due):
+        is_last = self._ended and now >= self._last_at
+        if self._pending is not None or not (self._request or is_last or is_due):
             return
         if self._request is None:
             if is_due:
@@ -130,11 +146,14 @@ class ContinuousRun:
         outcome = self._coordinator.trigger(self._request, periodic=not self._ended, wait=True)
         if isinstance(outcome, Queued):
             return
-        self._request = None
         if isinstance(outcome, Dropped):
+            if outcome.reason is FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS and outcome.again_in is None:
+                return  # dropped while somebody else asked, who alone heard how long the pause is: asked again, it is said
             log.info("Pipeline %s: %s", self._pipeline_id, outcome.message)
+            self._last_at = now + LAST_AGAIN_AFTER
             if outcome.again_in is not None:
                 self._schedule.dropped(outcome.again_in, now)
+        self._request = None
 
     # -- everybody's checkpoints
 
@@ -145,21 +164,23 @@ class ContinuousRun:
             return
         record = self._store.checkpoint(self._pipeline_id, self._pending)
         assert record is not None
-        if record.status in COMMITTED:
-            log.info("Pipeline %s: checkpoint %s completed", self._pipeline_id, record.checkpoint_id)
-            self._latest, self._pending = record.checkpoint_id, None
-            self._region.completed(record.checkpoint_id)
-        elif record.status is Status.FAILED:
+        if record.status is Status.FAILED:
             log.warning(
                 "Pipeline %s: checkpoint %s failed: %s", self._pipeline_id, record.checkpoint_id, record.failure_message
             )
-            self._pending = None
+            self._pending, self._last_at = None, self._clock.now() + LAST_AGAIN_AFTER
             self._region.aborted(record.checkpoint_id, self._latest)
         elif record.phase is Phase.TRIGGERED:
             self._expire_if_overdue(record)
+        elif record.notified_at is not None:
+            log.info("Pipeline %s: checkpoint %s completed", self._pipeline_id, record.checkpoint_id)
+            self._latest, self._pending = record.checkpoint_id, None
+            self._stopped = record.kind is CheckpointKind.SYNC_SAVEPOINT
+            if self._completing is not None and self._completing.done():
+                self._completing = None  # whatever came of it, the sinks were told
+            self._region.completed(record.checkpoint_id)
         elif self._completing is None or self._completing.done():
-            if self._completing is not None:
-                self._completing.result()  # raises what nobody expected
+            self._raise_if_failed()
             self._completing = self._executor.submit(self._complete, record.checkpoint_id)
 
     def _begin_newest(self) -> None:
@@ -172,7 +193,7 @@ class ContinuousRun:
 
     def _expire_if_overdue(self, record: CheckpointRecord) -> None:
         if self._clock.now() >= record.deadline:
-            with suppress(CheckpointExpiredError):
+            with suppress(CheckpointExpiredError, CheckpointNotInProgressError):  # or somebody else has just ended it
                 self._coordinator.acknowledge(record.checkpoint_id)
 
     def _report(self, done: Round) -> None:
@@ -184,19 +205,42 @@ class ContinuousRun:
         self._schedule.backlog(done.behind, self._clock.now())
         self._ended = done.ended
 
+    def _raise_if_failed(self) -> None:
+        """Waits for what is being completed, and raises what kept it from its end for good."""
+        completing, self._completing = self._completing, None
+        if completing is not None:
+            completing.result()
+
+    def leave(self) -> None:
+        """What has all its snapshots is completed before the run ends: there may be nobody else who would."""
+        self._raise_if_failed()
+        if self._pending is None:
+            return
+        record = self._store.checkpoint(self._pipeline_id, self._pending)
+        assert record is not None
+        if record.status is not Status.FAILED and record.phase is not Phase.TRIGGERED and record.notified_at is None:
+            self._complete(record.checkpoint_id)
+
     def _complete(self, checkpoint_id: int) -> None:
-        """In a thread of its own. What nobody knows enough to give up is tried again."""
+        """In a thread of its own. What nobody knows enough to give up is tried again; what sinks raise ends the run, and
+        the next one tells them first."""
         try:
-            self._complete_or_abort(checkpoint_id)
+            if self._finalized(checkpoint_id):
+                self._coordinator.notify(checkpoint_id)
         except (StoreUnavailableError, UnknownOutcomeError) as error:
             log.warning("Pipeline %s: checkpoint %s is tried again: %s", self._pipeline_id, checkpoint_id, error)
 
-    def _complete_or_abort(self, checkpoint_id: int) -> None:
+    def _finalized(self, checkpoint_id: int) -> bool:
+        """Whether it has passed the commit point; if not, it was given up."""
         try:
             self._coordinator.finalize_validated(self._coordinator.validate(checkpoint_id, self._validator))
-            self._coordinator.notify(checkpoint_id)
         except (StoreUnavailableError, UnknownOutcomeError):
             raise
-        except CheckpointError as error:
+        except Exception as error:
             log.error("Pipeline %s: checkpoint %s: %s", self._pipeline_id, checkpoint_id, error)
-            self._coordinator.abort(checkpoint_id, error.reason, str(error))
+            reason, what = FailureReason.FINALIZE_CHECKPOINT_FAILURE, f"{type(error).__name__}: {error}"
+            if isinstance(error, CheckpointError):
+                reason, what = error.reason, str(error)
+            self._coordinator.abort(checkpoint_id, reason, what)
+            return False
+        return True

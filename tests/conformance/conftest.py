@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from desks import Desk
+from live_pipelines import Live
 from memory_store import MemoryCheckpointStore
 
 from tidegate.ports import CheckpointStore
@@ -25,3 +26,9 @@ def store(request: pytest.FixtureRequest) -> Iterator[CheckpointStore]:
 def desk(store: CheckpointStore) -> Callable[..., Desk]:
     """`desk(min_pause="1 h")`: a coordinator with such a `CheckpointConfig`."""
     return lambda **config: Desk(store, **config)
+
+
+@pytest.fixture
+def live(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Live]:
+    """`live(interval="10 s")`: continuous runs of a pipeline with such a `CheckpointConfig`."""
+    return lambda **config: Live(store, monkeypatch, **config)

@@ -1,0 +1,229 @@
+"""A continuous run of a small pipeline in one process and one thread: a region that counts up, and a clock that is set.
+
+The region reads the numbers 0, 1, 2, … one a round, and its sink shows them. Whoever looks at the sink sees which numbers
+are committed, so a lost or doubled one shows, whatever happened on the way.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+from desks import Desk
+from records import T0
+from worlds import Crash, Judge, MemorySink
+
+from tidegate import continuous
+from tidegate.continuous import ContinuousRun
+from tidegate.ports import CheckpointStore, Declined, Round
+from tidegate.protocol.errors import CheckpointDeclinedError
+from tidegate.protocol.pipelines import PipelineRecord
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.regions import RegionStart
+from tidegate.protocol.snapshot import SnapshotTask
+
+FIRST_SPLIT, ROWS = SubtaskId("src", 0), SubtaskId("out-sink", 0)
+
+
+class Script:
+    """What a test wants of the regions of a pipeline, and what came of it."""
+
+    def __init__(self) -> None:
+        self.orders: dict[int, str | FailureReason] = {}  # by checkpoint: "silent", or why it is declined
+        self.end: int | None = None  # how many numbers there are to read
+        self.is_behind = False
+        self.told: list[str] = []
+        self.acknowledged: list[int] = []
+
+
+class CountingRegion:
+    """`ports.ContinuousRegion` without Spark."""
+
+    def __init__(self, start: RegionStart, sink: MemorySink, script: Script) -> None:
+        restored = start.restored.get(FIRST_SPLIT, Snapshot())
+        self.read = (restored.position or {"read": 0})["read"]
+        self._shown = self.read  # by the latest completed checkpoint
+        self._finished = restored.finished
+        self._start, self._sink, self._script = start, sink, script
+        self._task: SnapshotTask | None = None
+        self._at_barrier = 0
+        self._answered = self._stopped = False
+
+    def advance(self) -> Round:
+        end = self._script.end
+        if not self._stopped and (end is None or self.read < end):
+            self.read += 1
+        acks, declined = self._answer() if self._task is not None and not self._answered else ([], [])
+        ended = end is not None and self.read >= end and not self._finished
+        return Round(acks, declined, True, self._script.is_behind, ended)
+
+    def begin(self, task: SnapshotTask) -> None:
+        self._script.told.append(f"begin {task.checkpoint_id}")
+        self._task, self._at_barrier, self._answered = task, self.read, False
+        self._stopped = task.stop is not None
+
+    def completed(self, checkpoint_id: int) -> None:
+        self._script.told.append(f"completed {checkpoint_id}")
+        assert self._task is not None
+        assert self._task.checkpoint_id == checkpoint_id
+        self._shown, self._finished, self._task = self._at_barrier, self._is_last(self._task), None
+
+    def aborted(self, checkpoint_id: int, latest_completed: int) -> None:
+        self._script.told.append(f"aborted {checkpoint_id}, latest {latest_completed}")
+        self._task = None
+        if self._stopped:
+            raise CheckpointDeclinedError("It has stopped reading and cannot go on.")
+
+    def _is_last(self, task: SnapshotTask) -> bool:
+        at_end = self._script.end is not None and self._at_barrier >= self._script.end
+        return at_end or (task.stop is not None and task.stop.name == "DRAIN")
+
+    def _answer(self) -> tuple[Sequence[Acknowledgement], Sequence[Declined]]:
+        assert self._task is not None
+        match self._script.orders.get(self._task.checkpoint_id):
+            case "silent":
+                return [], []
+            case FailureReason() as reason:
+                self._answered = True
+                return [], [Declined(self._task.checkpoint_id, reason, "the disk is full")]
+        self._answered = True
+        self._script.acknowledged.append(self._task.checkpoint_id)
+        return [self._acknowledge(self._task, key) for key in self._task.attempts], []
+
+    def _acknowledge(self, task: SnapshotTask, key: SubtaskId) -> Acknowledgement:
+        handles: tuple[StateHandle, ...] = ()
+        if key == ROWS and self._shown < self._at_barrier:
+            path = f"chk-{task.checkpoint_id}/{self._start.attempt}-{self._shown}-{self._at_barrier}"
+            self._sink.staged[path] = task.checkpoint_id
+            rows = self._at_barrier - self._shown
+            handles = (StateHandle(path, HandleKind.STAGED, rows, 100, "0" * 64, task.checkpoint_id),)
+        position = {"read": self._at_barrier} if key == FIRST_SPLIT else None
+        snapshot = Snapshot(handles, position, finished=self._is_last(task))
+        return Acknowledgement(key, task.attempts[key], snapshot)
+
+
+def shown(sink: MemorySink) -> list[int]:
+    """The numbers that readers of the sink see, in the order in which they were committed."""
+    numbers: list[int] = []
+    for checkpoint_id in sorted(sink.visible):
+        for path in sink.visible[checkpoint_id]:
+            _, first, last = path.rpartition("/")[2].split("-")
+            numbers += range(int(first), int(last))
+    return numbers
+
+
+class Inline:
+    """Does at once, in the same thread, what it is asked to do; dies with it as well."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __enter__(self) -> "Inline":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def submit(self, work: Callable[..., None], *arguments: Any) -> "Future[None]":
+        done: Future[None] = Future()
+        try:
+            done.set_result(work(*arguments))
+        except Crash:
+            raise
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
+class Latest(Random):
+    """The first periodic checkpoint comes after a whole interval."""
+
+    def random(self) -> float:
+        return 1.0
+
+
+class _Waiting:
+    """The store, but for waiting: a second passes, and what was arranged for that moment happens."""
+
+    def __init__(self, store: CheckpointStore, wait: Callable[[], None]) -> None:
+        self._store, self._wait = store, wait
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def wait_for_change(self, pipeline_id: str, timeout: float) -> bool:
+        self._wait()
+        return True
+
+
+class Live(Script):
+    """A desk, and continuous runs of its pipeline. One second passes a round; `at` arranges what happens beside it."""
+
+    def __init__(self, store: CheckpointStore, monkeypatch: Any = None, **config: object) -> None:
+        super().__init__()
+        if monkeypatch is not None:
+            monkeypatch.setattr(continuous, "ThreadPoolExecutor", Inline)
+        self.world = Desk(store, **config)
+        self.judge = Judge(True)
+        self.regions: list[CountingRegion] = []
+        self._arranged: dict[float, list[Callable[[], object]]] = {}
+
+    def at(self, second: float, what: Callable[[], object]) -> None:
+        self._arranged.setdefault(second, []).append(what)
+
+    @property
+    def second(self) -> float:
+        return (self.world.clock.time - T0) / timedelta(seconds=1)
+
+    def forget(self) -> None:
+        """Nothing is arranged any more."""
+        self._arranged.clear()
+
+    def run(self, until: float | Callable[[], bool] = 1000, validator: Any = None) -> PipelineRecord:
+        """Until that second, or until it ends by itself."""
+        run = ContinuousRun(
+            self.world.coordinator,
+            _Waiting(self.world.store, self._pass),  # type: ignore[arg-type]
+            self._open,
+            validator or self.judge,
+            self.world.clock,
+            Latest(),
+        )
+        return run.run(until if callable(until) else lambda: self.second >= until)
+
+    def _open(self, start: RegionStart) -> CountingRegion:
+        self.regions.append(CountingRegion(start, self.world.sink, self))
+        return self.regions[-1]
+
+    def _pass(self) -> None:
+        self.world.clock.advance(1)
+        for what in self._arranged.pop(self.second, []):
+            what()
+
+    # -- what came of it
+
+    def history(self) -> list[tuple[int, str, str]]:
+        """Id, who asked, and what became of each checkpoint, oldest first."""
+        found = reversed(self.world.store.history("p", 1000))
+        return [
+            (one.checkpoint_id, one.request_id, one.failure_reason.name if one.failure_reason else str(one.status))
+            for one in found
+        ]
+
+    def triggered(self) -> list[float]:
+        """The seconds in which checkpoints were triggered, oldest first."""
+        found = reversed(self.world.store.history("p", 1000))
+        return [(one.triggered_at - T0) / timedelta(seconds=1) for one in found]
+
+    def check(self) -> None:
+        """Every number up to where the latest checkpoint has read was committed once, none was lost."""
+        numbers = shown(self.world.sink)
+        assert numbers == list(range(len(numbers)))
+        with self.world.store.transaction("p") as tx:
+            latest = tx.latest_completed()
+            if latest is not None and latest.notified_at is not None:
+                position = tx.subtasks(latest.checkpoint_id)[FIRST_SPLIT].snapshot.position
+                assert position is not None
+                assert len(numbers) == position["read"]
