@@ -298,7 +298,8 @@ class SparkContinuousRegion:
                 if isinstance(post, OperatorPost):
                     post.discard()
             case steps.TellComplete():
-                self._tell_complete(post)
+                if self._task is not None and effect.checkpoint_id == self._task.checkpoint_id:
+                    self._tell_complete(post)  # else what is repeated is known, and `taken` is of the one given up
             case steps.TellAborted() | steps.TellSubsumed():
                 pass  # what was staged goes with the next checkpoint (protocol.md section 16)
             case steps.Finish():
