@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from continuous_checkpoints import Running
+from listed import Listed
 from pyspark.sql import SparkSession
 from spark_checkpoints import Landing
 from tallies import (
@@ -20,7 +21,6 @@ from tallies import (
     seen_in,
     tally,
 )
-from listed import Listed
 
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, count
 from tidegate.protocol.barriers import StopMode

@@ -86,9 +86,7 @@ def test_data_in_flight_is_put_back_again_as_long_as_it_is_in_flight(spark: Spar
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_data_in_flight_survives_a_change_of_parallelism(
-    parallelism: int, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_data_in_flight_survives_a_change_of_parallelism(parallelism: int, spark: SparkSession, tmp_path: Path) -> None:
     running, source = overtaken(tmp_path, spark)
     running.change(tally(source, tmp_path / "tables", UNALIGNED, parallelism))
     running.until_idle()
@@ -129,7 +127,9 @@ def test_rows_between_operators_are_recorded_as_files_and_put_back(spark: SparkS
     assert in_flight(running).keys() == {"accounts", "widest", "log-sink", "often-sink", "seen-sink"}
     held = running.completed[SubtaskId("accounts", 0)]
     assert {channel for channel, _ in in_flight_of(held)} == {"totals", "notes/0"}
-    named = [h for h in running.acknowledged[SubtaskId("accounts", 0)].snapshot.handles if h.kind is HandleKind.EXCHANGE]
+    named = [
+        h for h in running.acknowledged[SubtaskId("accounts", 0)].snapshot.handles if h.kind is HandleKind.EXCHANGE
+    ]
     assert named
     assert all(running.storage.read(handle.path) for handle in named)
     running.restart()
@@ -153,7 +153,7 @@ def test_rows_in_flight_between_operators_go_on_in_the_run_that_recorded_them(
 def test_a_file_in_flight_counts_as_written_by_the_first_checkpoint_that_has_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    running, rows, notes = exchanging(tmp_path, spark)
+    running, _, _ = exchanging(tmp_path, spark)
     running.begin()
     running.until_acknowledged()
     running.abort()

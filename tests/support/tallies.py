@@ -41,11 +41,16 @@ def chain(rows: Any, notes: Any, tables: Path, checkpoints: CheckpointConfig = E
     by_length = totals.transform(lambda df: df.selectExpr("length(customer) as length", "n", "customer"))
     widest = by_length.key_by("length").aggregate("widest", n=max_("n"), last=max_("customer"))
 
-    @pipeline.keyed("accounts", inputs=[totals, noted], key=["customer"], state="customer string, n bigint, note string")
+    @pipeline.keyed(
+        "accounts", inputs=[totals, noted], key=["customer"], state="customer string, n bigint, note string"
+    )
     def accounts(changed: Any, written: Any, state: Any) -> Any:
         from pyspark.sql import functions as F
 
-        parts = [changed.selectExpr("customer", "n", "null as note"), written.selectExpr("customer", "null as n", "note")]
+        parts = [
+            changed.selectExpr("customer", "n", "null as note"),
+            written.selectExpr("customer", "null as n", "note"),
+        ]
         together = state.unionByName(parts[0]).unionByName(parts[1])
         return together.groupBy("customer").agg(F.max("n").alias("n"), F.max("note").alias("note"))
 
@@ -104,7 +109,5 @@ def check_chain(rows: list[tuple[Any, ...]], notes: list[tuple[Any, ...]], table
     written: dict[Any, str] = {}
     for customer, note in notes:
         written[customer] = max(note, written.get(customer, ""))
-    accounts = [
-        (c, expected[c][0] if c in expected else None, written.get(c)) for c in {*expected, *written}
-    ]
+    accounts = [(c, expected[c][0] if c in expected else None, written.get(c)) for c in {*expected, *written}]
     assert current_in(tables, "accounts") == sorted(accounts, key=repr)

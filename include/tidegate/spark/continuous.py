@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from time import monotonic
 from typing import assert_never
 from uuid import uuid4
@@ -109,7 +110,8 @@ class SparkContinuousRegion:
                 self._step(source, steps.Begin(task.checkpoint_id, options, task.stop is not None))
         for post in self._operators:
             if post.is_asked(task) and choose_triggered([post.vertex.operator_id], self._done(), self._graph.upstreams):
-                post.station.gate.drain()  # every end that was said is known before (protocol.md section 13)
+                while self._drain(post):  # every end that was said is known before (protocol.md section 13), and
+                    pass  # what an unaligned checkpoint left in flight has been processed
                 post.station.gate.signal(Barrier(task.checkpoint_id, 0, options, milliseconds(task.triggered_at)))
 
     def _end_data(self, mode: StopMode) -> None:
@@ -132,6 +134,7 @@ class SparkContinuousRegion:
         """See `ports.ContinuousRegion`."""
         for post in self._posts:
             self._step(post, steps.NotifyAborted(checkpoint_id, latest_completed))
+        self._acknowledgements = []
         self._delete_unused()
 
     def _close(self, subtasks: set[SubtaskId]) -> None:
@@ -199,7 +202,7 @@ class SparkContinuousRegion:
 
     def _has_ended(self) -> bool:
         splits = [subtask for source in self._sources for subtask in source.subtasks()]
-        return all(map(self._is_read, splits)) and not set(splits) <= self._finished
+        return all(map(self._is_read, splits)) and not set(self._graph.subtasks) <= self._finished
 
     def _has_room(self, channel: str) -> bool:
         limit = _BATCHES_AHEAD * self._max_batch_bytes
@@ -228,11 +231,14 @@ class SparkContinuousRegion:
                 case SnapshotDue():
                     self._process(post, batch)
                     batch = Batch()
+                    if output.checkpoint_id < self._last_begun:  # more were given up than the steps remember
+                        self._step(post, steps.NotifyAborted(output.checkpoint_id))
                     self._step(post, steps.Begin(output.checkpoint_id, output.options, self._is_stopping()))
                 case Aligned():
                     post.aligned = output
                     self._step(post, steps.CaptureEnded(output.checkpoint_id))
                 case Aborted():
+                    post.trouble = ""
                     self._step(post, steps.AlignmentAborted(output.abort.checkpoint_id, output.abort.reason))
                 case _:
                     assert_never(output)
@@ -315,8 +321,13 @@ class SparkContinuousRegion:
         return []
 
     def _broadcast(self, post: Post, effect: steps.BroadcastBarrier | steps.BroadcastCancel) -> None:
-        names = [post.name]
-        if isinstance(post, SourcePost):
+        names, ended = [post.name], None
+        if isinstance(post, OperatorPost):
+            if post.vertex.operator_id in self._done():
+                return  # it is asked for its tables only: downstream its channel has been closed
+            if post.aligned is not None and post.aligned.checkpoint_id == effect.checkpoint_id:
+                ended = post.aligned.ended
+        else:
             open_ = [s for s in post.channels() if SubtaskId(post.vertex.operator_id, s) not in self._finished]
             names = [channel_of(post.name, split) for split in open_]
         assert self._task is not None
@@ -328,6 +339,8 @@ class SparkContinuousRegion:
             return Barrier(effect.checkpoint_id, index, effect.options, triggered_at)
 
         for name in names:
+            if ended is not None and isinstance(effect, steps.BroadcastBarrier):
+                self._signal(name, partial(EndOfData, mode=ended))
             self._signal(name, make)
 
     def _snapshot(self, post: Post, checkpoint_id: int) -> list[steps.Effect]:
@@ -385,7 +398,8 @@ class SparkContinuousRegion:
         delay = milliseconds_between(self._task.triggered_at, first_barrier)
         taken = answers.acknowledgements(station, answers.pending(station), delay)
         first = SubtaskId(post.vertex.operator_id, 0)
-        channels, captured = station.gate.channels, post.aligned.captured
+        channels = station.gate.channels
+        captured = self._state.dated(self._task.checkpoint_id, post.aligned.captured)
         return [
             replace(ack, snapshot=with_in_flight(ack.snapshot, channels, captured)) if ack.subtask == first else ack
             for ack in taken
