@@ -23,6 +23,7 @@ from tallies import (
 from tidegate import CheckpointConfig, ParquetSink, Pipeline
 from tidegate.graph import compile_graph
 from tidegate.protocol.errors import StateSchemaError
+from tidegate.protocol.finished import plan_checkpoint
 from tidegate.protocol.records import HandleKind, SubtaskId
 from tidegate.spark.gate import Exchange
 from tidegate.spark.in_flight import in_flight_of
@@ -36,10 +37,11 @@ def flooded(running: Running, rounds: int = 2) -> None:
         running.running._poll()
 
 
-def overtaken(root: Path, spark: SparkSession, parallelism: int = 2) -> tuple[Running, Listed]:
+def overtaken(root: Path, spark: SparkSession, closed: bool = False) -> tuple[Running, Listed]:
     """A completed checkpoint with segments in flight to the operator and to the sink of rows."""
     source = payments()
-    pipeline = tally(source, root / "tables", UNALIGNED, parallelism)
+    source.closed = {0, 1} if closed else set()
+    pipeline = tally(source, root / "tables", UNALIGNED)
     running = Running(pipeline, spark, root, max_batch_bytes=3)
     source.put(0, *(("ann", number) for number in range(6)))
     source.put(1, *(("bob", number) for number in range(6)))
@@ -106,6 +108,22 @@ def test_a_scheduled_run_processes_what_a_continuous_one_left_in_flight(spark: S
     for sink in ("log", "current", "seen"):
         scheduled.commit(sink)
     assert not any(snapshot.position and "in_flight" in snapshot.position for snapshot in scheduled.completed.values())
+    check_tally(source.all(), tmp_path / "tables")
+
+
+def test_a_scheduled_run_processes_what_is_left_in_flight_of_a_source_that_has_finished(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    running, source = overtaken(tmp_path, spark, closed=True)
+    assert running.completed[SubtaskId("rows", 0)].finished
+    scheduled = Checkpoints(running.pipeline, spark, tmp_path, running.completed, checkpoint_id=running.checkpoint_id)
+    plan = plan_checkpoint(scheduled.graph.subtasks, running.completed, scheduled.graph.restaged)
+    scheduled.trigger()
+    scheduled.acknowledged = {ack.subtask: ack for ack in plan.acknowledgements()}
+    scheduled.attempt_once()
+    for sink in ("log", "current", "seen"):
+        scheduled.commit(sink)
+    assert all(ack.snapshot.finished for ack in scheduled.acknowledged.values())
     check_tally(source.all(), tmp_path / "tables")
 
 

@@ -202,7 +202,9 @@ class SparkContinuousRegion:
 
     def _has_ended(self) -> bool:
         splits = [subtask for source in self._sources for subtask in source.subtasks()]
-        return all(map(self._is_read, splits)) and not set(self._graph.subtasks) <= self._finished
+        goes_on = self._graph.pipeline.checkpoints.checkpoints_after_tasks_finish
+        to_finish = set(self._graph.subtasks if goes_on else splits)
+        return all(map(self._is_read, splits)) and not to_finish <= self._finished
 
     def _has_room(self, channel: str) -> bool:
         limit = _BATCHES_AHEAD * self._max_batch_bytes

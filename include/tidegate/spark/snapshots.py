@@ -122,7 +122,9 @@ class SnapshotRun:
         for station in self._stations:
             waited_for = [i for i in station.operator_ids if i not in self._finished or i in self._graph.restaged]
             if choose_triggered(waited_for, self._finished, self._graph.upstreams):
-                station.gate.drain()  # so that every end is known before
+                for output in station.gate.drain():  # so that every end is known before; it was put back if anything
+                    if isinstance(output, Released):
+                        self._arrive(station, output)
                 station.gate.signal(self._barrier(0))
 
     def _feed_sources(self, cut: Cut) -> None:
@@ -165,8 +167,7 @@ class SnapshotRun:
     def _follow(self, station: Station, output: Output, pool: ThreadPoolExecutor) -> None:
         match output:
             case Released():
-                origin = station.gate.channels[output.channel].partition("/")[0]
-                station.arrived.setdefault(origin, []).append(output.data)
+                self._arrive(station, output)
             case Aligned():
                 station.aligned = output
             case SnapshotDue():
@@ -176,6 +177,10 @@ class SnapshotRun:
                     f"{station.vertex.name} gave checkpoint {output.abort.checkpoint_id} of pipeline "
                     f"{self._graph.pipeline.name} up: {output.abort.reason.sentence}"
                 )
+
+    def _arrive(self, station: Station, released: Released) -> None:
+        origin = station.gate.channels[released.channel].partition("/")[0]
+        station.arrived.setdefault(origin, []).append(released.data)
 
     def _take_snapshot(self, station: Station, pool: ThreadPoolExecutor) -> None:
         if self._has_work(station):
