@@ -401,8 +401,8 @@ class Declined:
 @dataclass(frozen=True, slots=True)
 class Round:
     """What came of one round of a continuous region. `idle`: nothing had arrived and nothing was left to do. `behind`:
-    more has arrived than was taken in. `ended`: every source has been read to its end, and no checkpoint says of
-    all operators that they have finished."""
+    more has arrived than was taken in. `ended`: every source has been read to its end, and no checkpoint says yet that all has
+    finished."""
 
     acknowledgements: Sequence[Acknowledgement]
     declined: Sequence[Declined]

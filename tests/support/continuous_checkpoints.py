@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+from records import completed as completed_record
 
-from tidegate.graph import compile_graph
+from tidegate.graph import Graph, compile_graph
 from tidegate.pipeline import Pipeline
+from tidegate.protocol.barriers import StopMode
+from tidegate.protocol.finished import plan_checkpoint
 from tidegate.protocol.notify import committables
 from tidegate.protocol.records import Acknowledgement, CheckpointKind, HandleKind, Snapshot, SubtaskId, SubtaskRecord
+from tidegate.protocol.restore import restore_snapshots
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.settings import Settings
 from tidegate.spark.continuous import SparkContinuousRegion
@@ -34,6 +38,7 @@ class Running:
     latest: int = -1
     checkpoint_id: int = 0
     attempt: int = 0
+    ended: bool = False
 
     def __post_init__(self) -> None:
         self.graph = compile_graph(self.pipeline)
@@ -52,21 +57,28 @@ class Running:
         """Whether anything happened."""
         result = self.running.advance()
         for acknowledgement in result.acknowledgements:
-            assert acknowledgement.subtask not in self.acknowledged
+            assert acknowledgement.subtask not in self.acknowledged, f"{acknowledgement.subtask} answers twice"
             self.acknowledged[acknowledgement.subtask] = acknowledgement
         self.declined += result.declined
+        self.ended = result.ended
         return not result.idle
+
+    def poll(self) -> None:
+        """What has arrived waits in the channels."""
+        self.running._inputs.poll(self.checkpoint_id + 1)
 
     def until_idle(self) -> None:
         while self.round():
             pass
 
-    def begin(self, savepoint: bool = False) -> None:
+    def begin(self, savepoint: bool = False, stop: StopMode | None = None) -> None:
         self.checkpoint_id += 1
-        self.acknowledged = {}
-        attempts = dict.fromkeys(self.graph.subtasks, 1)
+        plan = plan_checkpoint(self.graph.subtasks, self.completed, self.graph.restaged)
+        self.acknowledged = {ack.subtask: ack for ack in plan.acknowledgements()}
         kind = CheckpointKind.SAVEPOINT if savepoint else CheckpointKind.CHECKPOINT
-        self.running.begin(SnapshotTask(self.checkpoint_id, datetime.now(UTC), attempts, {}, {}, kind))
+        kind = kind if stop is None else CheckpointKind.SYNC_SAVEPOINT
+        attempts = dict.fromkeys(plan.wait, 1)
+        self.running.begin(SnapshotTask(self.checkpoint_id, datetime.now(UTC), attempts, {}, {}, kind, stop))
 
     def until_acknowledged(self, rounds: int = 100) -> None:
         for _ in range(rounds):
@@ -84,11 +96,21 @@ class Running:
         self.running.completed(self.checkpoint_id)
 
     def abort(self) -> None:
+        """The checkpoint is given up, and what it staged is deleted at once."""
         self.running.aborted(self.checkpoint_id, self.latest)
+        for sink in self.graph.sinks:
+            sink.sink.discard(sink.sink.staged_paths(self.checkpoint_id))
+        self.storage.delete(self.storage.list(f"{self.pipeline.name}/chk-{self.checkpoint_id}"))
 
-    def take(self, savepoint: bool = False) -> None:
+    def change(self, pipeline: Pipeline) -> None:
+        """Go on with another definition of the pipeline, as of the latest completed checkpoint."""
+        self.completed = restored_by(self.graph, compile_graph(pipeline), self.completed)
+        self.pipeline = pipeline
+        self.__post_init__()
+
+    def take(self, savepoint: bool = False, stop: StopMode | None = None) -> None:
         """A whole checkpoint."""
-        self.begin(savepoint)
+        self.begin(savepoint, stop)
         self.until_acknowledged()
         self.complete()
 
@@ -107,4 +129,9 @@ class Running:
 def _carried(snapshot: Snapshot) -> Snapshot:
     """As it comes back from a database."""
     handles = tuple(handle for handle in snapshot.handles if handle.kind is not HandleKind.EXCHANGE)
-    return Snapshot(handles, json.loads(json.dumps(snapshot.position)))
+    return Snapshot(handles, json.loads(json.dumps(snapshot.position)), snapshot.finished)
+
+
+def restored_by(before: Graph, after: Graph, completed: Mapping[SubtaskId, Snapshot]) -> dict[SubtaskId, Snapshot]:
+    """What the subtasks of another definition start from."""
+    return restore_snapshots(completed_record(operators=before.plan), completed, after.plan, (), False)

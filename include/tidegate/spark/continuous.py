@@ -128,6 +128,7 @@ class SparkContinuousRegion:
         """See `ports.ContinuousRegion`."""
         for post in self._posts:
             self._steps.step(post, steps.NotifyAborted(checkpoint_id, latest_completed))
+        self._steps.acknowledgements = []
         self._delete_unused()
 
     def _close(self, finished: set[SubtaskId]) -> None:
@@ -153,8 +154,13 @@ class SparkContinuousRegion:
             idle = not self._drain(post) and idle
         acknowledgements, self._steps.acknowledgements = self._steps.acknowledgements, []
         declined, self._steps.declined = self._steps.declined, []
-        ended = self._inputs.has_ended() and self._done() != {plan.operator_id for plan in self._graph.plan}
-        return Round(acknowledgements, declined, idle and not acknowledgements, behind, ended)
+        return Round(acknowledgements, declined, idle and not acknowledgements, behind, self._has_ended())
+
+    def _has_ended(self) -> bool:
+        to_finish = {plan.operator_id for plan in self._graph.plan}
+        if not self._graph.pipeline.checkpoints.checkpoints_after_tasks_finish:  # there is only one in which any can
+            to_finish = {vertex.operator_id for vertex in self._graph.sources}
+        return self._inputs.has_ended() and not to_finish <= self._done()
 
     def _drain(self, post: OperatorPost) -> bool:
         """Take what the gate gives, and process it up to each snapshot. Whether anything happened."""
@@ -168,11 +174,14 @@ class SparkContinuousRegion:
                 case SnapshotDue():
                     self._process(post, batch)
                     batch = Batch()
+                    if output.checkpoint_id < self._last_begun:  # more were given up than the steps remember
+                        self._steps.step(post, steps.NotifyAborted(output.checkpoint_id))
                     self._steps.step(post, steps.Begin(output.checkpoint_id, output.options, last))
                 case Aligned():
                     post.aligned = output
                     self._steps.step(post, steps.CaptureEnded(output.checkpoint_id))
                 case Aborted():
+                    post.trouble = ""
                     self._steps.step(post, steps.AlignmentAborted(output.abort.checkpoint_id, output.abort.reason))
                 case _:
                     assert_never(output)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from tidegate.ports import CheckpointStorage
 from tidegate.protocol.records import Acknowledgement, CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.protocol.restore import apply_compactions
+from tidegate.spark.gate import Exchange, InFlight
 from tidegate.spark.reports import Report
 
 
@@ -54,6 +55,15 @@ class LiveState:
         if not handle.path.startswith(f"{self.directory}/"):
             return handle
         return replace(handle, created_by=self._created.get(handle.path, checkpoint_id))
+
+    def dated(self, checkpoint_id: int, captured: Iterable[InFlight]) -> list[InFlight]:
+        """Data in flight as a checkpoint records it, with its files dated as in an acknowledgement."""
+        return [
+            replace(item, data=Exchange(tuple(self._dated(checkpoint_id, handle) for handle in item.data.handles)))
+            if isinstance(item.data, Exchange)
+            else item
+            for item in captured
+        ]
 
     def completed(self, acknowledgements: Iterable[Acknowledgement]) -> None:
         """A checkpoint has completed with these."""

@@ -127,7 +127,7 @@ class Operators:
 
     def _sink(self, station: Station, vertex: SinkVertex) -> DataFrame:
         plan = StagingPlan(self._answers.staging(vertex), self._answers.checkpoint_id)
-        rows = self._streams.frame(vertex.input, station.arrived, newest=True)
+        rows = self._streams.frame(vertex.input, station.arrived)
         return rows.coalesce(self._parallelism).mapInArrow(plan.run, REPORT_TYPE)
 
     def _restage(

@@ -99,15 +99,18 @@ class SnapshotSteps:
                 return Cancel(effect.checkpoint_id, index)
             return Barrier(effect.checkpoint_id, index, effect.options, triggered_at)
 
-        names = [post.name]
-        if isinstance(post, SourcePost):  # a split that is not asked has sent its end instead
-            asked = [split for split, subtask in enumerate(post.subtasks()) if subtask in self._current.attempts]
-            names = [channel_of(post.name, split) for split in asked]
         ended = post.ended_with(effect.checkpoint_id) if isinstance(post, OperatorPost) else None
-        for name in names:
+        for name in self._open_channels(post):
             if ended is not None and isinstance(effect, steps.BroadcastBarrier):
                 self._channels.signal(name, partial(EndOfData, mode=ended))
             self._channels.signal(name, make)
+
+    def _open_channels(self, post: Post) -> list[str]:
+        """Those downstream. What is not asked any more, or only for its tables, has sent its end instead."""
+        asked = self._current.attempts
+        if isinstance(post, SourcePost):
+            return [channel_of(post.name, split) for split, subtask in enumerate(post.subtasks()) if subtask in asked]
+        return [post.name] if any(subtask.operator_id == post.vertex.operator_id for subtask in asked) else []
 
     def _snapshot(self, post: Post, checkpoint_id: int) -> list[steps.Effect]:
         """Fix what belongs to it, then stage what sinks show of it."""
@@ -147,7 +150,8 @@ class SnapshotSteps:
         delay = milliseconds_between(self._current.triggered_at, first_barrier)
         taken = answers.acknowledgements(station, answers.pending(station), delay)
         first = SubtaskId(post.vertex.operator_id, 0)
-        channels, captured = station.gate.channels, post.aligned.captured
+        channels = station.gate.channels
+        captured = self._state.dated(self._current.checkpoint_id, post.aligned.captured)
         return [
             replace(ack, snapshot=with_in_flight(ack.snapshot, channels, captured)) if ack.subtask == first else ack
             for ack in taken

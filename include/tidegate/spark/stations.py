@@ -182,7 +182,7 @@ class Answers:
                 if subtask in self._task.attempts:
                     report = station.reports.get(subtask)
                     snapshot = Snapshot(self._handles(station, subtask, report), finished=station.has_finished)
-                    metrics = _metrics(station, report, start_delay)
+                    metrics = _metrics(station, subtask, report, start_delay)
                     result.append(Acknowledgement(subtask, self._task.attempts[subtask], snapshot, metrics))
         return result
 
@@ -224,13 +224,15 @@ def _identity(sink: SinkVertex) -> str:
     return sha256(json.dumps(sink.sink.describe(), sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _metrics(station: Station, report: Report | None, start_delay: int) -> SubtaskMetrics:
+def _metrics(station: Station, subtask: SubtaskId, report: Report | None, start_delay: int) -> SubtaskMetrics:
+    """The subtasks share one gate: what passed it is counted once, with the first one, which records data in flight."""
     assert station.aligned is not None
+    first = subtask == SubtaskId(station.vertex.operator_id, 0)
     nothing = {"sync_duration": 0, "async_duration": 0, "rows_in": 0, "rows_out": 0}
     return SubtaskMetrics(
         start_delay=start_delay,
         alignment_duration=station.aligned.alignment,
-        processed_bytes=station.aligned.processed_bytes,
-        persisted_bytes=station.aligned.persisted_bytes,
+        processed_bytes=station.aligned.processed_bytes if first else 0,
+        persisted_bytes=station.aligned.persisted_bytes if first else 0,
         **(nothing if report is None else dict(report.metrics)),
     )

@@ -35,10 +35,10 @@ class Streams:
         self._declared: dict[str, StateLayout] = {}
         self._computed: dict[str, StateLayout] = {}
 
-    def frame(self, stream: Stream, arrived: Arrived, newest: bool = False) -> DataFrame:
+    def frame(self, stream: Stream, arrived: Arrived) -> DataFrame:
         """What arrived from the stream's origin, by vertex name; an empty frame of the same columns if nothing did.
 
-        `newest`: where an operator sent the row of a key several times, only the last of them.
+        Where an operator sent the row of a key several times, only the last of them is there.
         """
         data = arrived.get(stream.origin, ())
         frame: DataFrame
@@ -47,8 +47,7 @@ class Streams:
             frame = self._sources[stream.origin].source.read(self.session, segments, stream.output)
         else:
             exchanges = [item for item in data if isinstance(item, Exchange)]
-            newest = newest and len(exchanges) > 1
-            frame = self._exchanged(self._keyed[stream.origin], exchanges, newest)
+            frame = self._exchanged(self._keyed[stream.origin], exchanges)
         for transform in stream.transforms:
             frame = self._transformed(stream, transform, frame)
         return frame
@@ -93,7 +92,8 @@ class Streams:
     def where(self, vertex: KeyedVertex) -> str:
         return f"operator {vertex.name!r} of pipeline {self._graph.pipeline.name!r}"
 
-    def _exchanged(self, origin: KeyedVertex, exchanges: Sequence[Exchange], newest: bool) -> DataFrame:
+    def _exchanged(self, origin: KeyedVertex, exchanges: Sequence[Exchange]) -> DataFrame:
+        newest = len(exchanges) > 1
         layout = self.layout(origin)
         handles = tuple(handle for exchange in exchanges for handle in exchange.handles)
         if not handles:

@@ -124,9 +124,8 @@ def _(original):
 def _(original):
     def ask(self, task, options):
         for post in self._operators:
-            if post.station.gate.waiting() and post.is_asked(task):
-                if {name for name in self._graph.upstreams[post.vertex.operator_id]} <= self._done():
-                    post.station.gate.drain()
+            if post.is_asked(task) and set(self._graph.upstreams[post.vertex.operator_id]) <= self._done():
+                post.station.gate.drain()
         original(self, task, options)
 
     return ask

@@ -26,7 +26,7 @@ from tidegate.pipeline import KeyedVertex, Pipeline, SinkVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import CheckpointError, StorageError, StoreUnavailableError, UnknownOutcomeError
 from tidegate.protocol.lifecycle import COMMITTED, Status
-from tidegate.protocol.pipelines import WITH_REGION, PipelineStatus
+from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, HandleKind, Snapshot, SubtaskId, Verdict
 from tidegate.protocol.regions import RegionStart, shared_directory
@@ -226,7 +226,11 @@ class Running:
             if not process.started:
                 process.run.start(process.later)  # type: ignore[arg-type]
                 process.started = True
-            ended = process.run.round().status not in WITH_REGION
+            ended = process.run.round()
+            if ended:
+                while process.later.jobs:
+                    process.later.work()
+                process.run.leave()
         except Crash:
             self.met["crash"] += 1
             self.processes.remove(process)
@@ -236,8 +240,6 @@ class Running:
             self.tell(f"a run ends: {type(error).__name__}: {str(error)[:150]}")
         if ended:
             self.attempt(process.run.end)
-            while process.later.jobs and process in self.processes:
-                self.complete(process)
             if process in self.processes:
                 self.processes.remove(process)
 
