@@ -146,9 +146,7 @@ def test_rows_between_operators_are_recorded_as_files_and_put_back(spark: SparkS
     assert in_flight(running).keys() == {"accounts", "widest", "log-sink", "often-sink", "seen-sink"}
     held = running.completed[SubtaskId("accounts", 0)]
     assert {channel for channel, _ in in_flight_of(held)} == {"totals", "notes/0"}
-    named = [
-        h for h in running.acknowledged[SubtaskId("accounts", 0)].snapshot.handles if h.kind is HandleKind.EXCHANGE
-    ]
+    named = [h for h in running.acknowledged[SubtaskId("accounts", 0)].snapshot.handles if h.kind is HandleKind.CHANNEL]
     assert named
     assert all(running.storage.read(handle.path) for handle in named)
     running.restart()
@@ -181,7 +179,7 @@ def test_a_file_in_flight_counts_as_written_by_the_first_checkpoint_that_has_it(
     assert {handle.created_by for handle in files} == {2}
     running.restart()
     running.take()
-    again = [h for ack in running.acknowledged.values() for h in ack.snapshot.handles if h.kind is HandleKind.EXCHANGE]
+    again = [h for ack in running.acknowledged.values() for h in ack.snapshot.handles if h.kind is HandleKind.CHANNEL]
     assert {handle.created_by for handle in again} == {2}
 
 

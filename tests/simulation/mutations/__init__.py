@@ -3,7 +3,7 @@
 `MUTATIONS` maps the sentence that describes a mistake to what it replaces; reading order: `planting`, then the lists.
 """
 
-from mutations import commits, files, gates, requests, snapshots, stops
+from mutations import commits, files, gates, requests, running, snapshots, stops
 from mutations.planting import MUTATIONS, planted
 
-__all__ = ["MUTATIONS", "commits", "files", "gates", "planted", "requests", "snapshots", "stops"]
+__all__ = ["MUTATIONS", "commits", "files", "gates", "planted", "requests", "running", "snapshots", "stops"]

@@ -6,11 +6,9 @@ from memory_store import MemoryTransaction
 
 from mutations.planting import mutation
 from tidegate import region_control as control
-from tidegate.protocol.barriers import EndOfData
 from tidegate.protocol.records import HandleKind
 from tidegate.region_control import RegionControl
-from tidegate.spark import continuous, in_flight
-from tidegate.spark.channels import Channels
+from tidegate.spark import continuous, in_flight, snapshot_steps
 from tidegate.spark.continuous import SparkContinuousRegion
 from tidegate.spark.inputs import Inputs
 from tidegate.spark.live_state import LiveState
@@ -80,7 +78,7 @@ def _(original):
     )
 
 
-@mutation("files in flight are as short-lived as any exchange", (in_flight, "with_in_flight"))
+@mutation("files in flight are as short-lived as any exchange", (snapshot_steps, "with_in_flight"))
 def _(original):
     def record(snapshot, channels, captured):
         result = original(snapshot, channels, captured)
@@ -147,24 +145,6 @@ def _(original):
     return compacted
 
 
-@mutation("nobody downstream hears that a source has ended", (Channels, "signal"))
-def _(original):
-    def signal(self, channel, make):
-        if not isinstance(make(0), EndOfData):
-            original(self, channel, make)
-
-    return signal
-
-
 @mutation("a finished split is read once more", (Inputs, "_is_read"))
 def _(original):
     return lambda self, subtask: False
-
-
-@mutation("an acknowledgement names what a later micro-batch wrote", (SnapshotSteps, "_answers_of"))
-def _(original):
-    def answers(self, post):
-        post.taking.answers._task = replace(post.taking.answers._task, restored=self._state.snapshots)
-        return original(self, post)
-
-    return answers

@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from simulator.dataflow import Dataflow
 from simulator.report import failure
+from simulator.running import Running
 from simulator.world import World
 
 BLOCK = 50
@@ -18,8 +19,8 @@ TELL_EVERY = 5.0  # seconds
 
 
 def run_seed(seed: int, trace: int | None = 40) -> str | None:
-    """What went wrong, if anything did: in a scheduled pipeline or, then, in a continuous one."""
-    for simulation in (World(seed, trace), Dataflow(seed)):
+    """What went wrong, if anything did: in a scheduled pipeline, in a continuous one, or around the gates alone."""
+    for simulation in (World(seed, trace), Running(seed), Dataflow(seed)):
         try:
             simulation.run()
         except KeyboardInterrupt:
