@@ -85,7 +85,7 @@ class ContinuousRun:
         with ThreadPoolExecutor(1, "tidegate-completing") as completing:
             try:
                 self.start(completing)
-                while not (self.round() or stopping()):
+                while not (stopping() or self.round()):
                     if self._idle:
                         self._store.wait_for_change(self._pipeline_id, LOOK_EVERY.total_seconds())
                 self.leave()

@@ -7,7 +7,7 @@ step, and a file deleted too early would be missed.
 
 from dataclasses import dataclass, field, replace
 
-from checkpoint_machine import PICK, VERDICTS, WHO, CheckpointMachine, WorkingRegion
+from checkpoint_machine import PICK, STOPS, VERDICTS, WHO, CheckpointMachine, WorkingRegion
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from worlds import CapturingRegion
@@ -123,7 +123,7 @@ class RegionMachine(CheckpointMachine):
         known = self.store.region(self.name)
         if not any(is_current(known, region.attempt) for region in self.regions()):
             self.start_a_region(who)
-        done, outcome = self.do(who, lambda c: c.trigger(f"r{request}"))
+        done, outcome = self.do(who, lambda c: c.trigger(f"r{request}"), *STOPS)
         if not self.regions() or not done or isinstance(outcome, Dropped):
             return
         region, id_ = self.regions()[-1], outcome.checkpoint_id
