@@ -19,9 +19,10 @@ from tidegate.protocol.errors import (
     CheckpointExpiredError,
     CheckpointNotInProgressError,
     StoreUnavailableError,
+    SupersededAttemptError,
     UnknownOutcomeError,
 )
-from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
 from tidegate.protocol.pipelines import ACTIVE, WITH_REGION, PipelineRecord
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
@@ -77,7 +78,6 @@ class ContinuousRun:
         self._latest = -1
         self._ended = False  # every source has been read, and no checkpoint says so yet
         self._last_at = clock.now()  # from when on the last checkpoint may be asked for
-        self._stopped = False  # the savepoint to stop with is complete
         self._completing: Future[None] | None = None
 
     def run(self, stopping: Callable[[], bool]) -> PipelineRecord:
@@ -116,12 +116,22 @@ class ContinuousRun:
         return False
 
     def _look(self) -> bool:
-        self._pipeline = self._coordinator.keep_region(self._attempt)
+        try:
+            self._pipeline = self._coordinator.keep_region(self._attempt)
+        except SupersededAttemptError:
+            if self._has_stopped():
+                return True  # and was resumed before anybody here looked
+            raise
         if self._pipeline.status in ACTIVE:  # one that stops takes its savepoint and no others
             self._ask_if_due()
         if self._pipeline.status in WITH_REGION:
             self._follow()
-        return self._stopped or self._pipeline.status not in WITH_REGION
+        return self._pipeline.status not in WITH_REGION
+
+    def _has_stopped(self) -> bool:
+        """Whether the region's last checkpoint was the savepoint to stop with, and is complete."""
+        record = None if self._pending is None else self._store.checkpoint(self._pipeline_id, self._pending)
+        return record is not None and record.kind is CheckpointKind.SYNC_SAVEPOINT and record.status in COMMITTED
 
     def end(self) -> None:
         """Be the region no more. May be repeated, and come before there was one."""
@@ -175,7 +185,6 @@ class ContinuousRun:
         elif record.notified_at is not None:
             log.info("Pipeline %s: checkpoint %s completed", self._pipeline_id, record.checkpoint_id)
             self._latest, self._pending = record.checkpoint_id, None
-            self._stopped = record.kind is CheckpointKind.SYNC_SAVEPOINT
             if self._completing is not None and self._completing.done():
                 self._completing = None  # whatever came of it, the sinks were told
             self._region.completed(record.checkpoint_id)

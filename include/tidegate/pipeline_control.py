@@ -15,7 +15,6 @@ from tidegate.protocol.failures import TooManyFailures, decide_pipeline_failure
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
-from tidegate.protocol.regions import is_live
 from tidegate.protocol.retention import choose_given_up
 from tidegate.protocol.stopping import Restart, StopFailed, decide_end, decide_stop_failure, require_resumable
 
@@ -113,8 +112,7 @@ def end_if_over(tx: StoreTransaction, now: datetime) -> None:
     """Once the sinks were told of a pipeline's last checkpoint, it has finished."""
     if (end := decide_end(tx.pipeline(), tx.latest_completed(), tx.in_progress())) is not None:
         tx.move_pipeline(PipelineStatus.FINISHED, now, end.message)
-        if not is_live(tx.region(), now):  # one that lives ends by itself; a dead one has nobody else to do it
-            tx.end_region(tx.region().attempt, now)
+        tx.end_region(tx.region().attempt, now)  # a dead one has nobody else to do it, and one that lives is done
 
 
 def give_up_all(tx: StoreTransaction, reason: FailureReason, now: datetime, but: int | None = None) -> None:

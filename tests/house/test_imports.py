@@ -73,10 +73,12 @@ def test_adapters_do_not_use_one_anothers_libraries(package):
 
 
 def test_the_coordinator_and_the_definition_know_no_adapter():
-    for name in [
+    names = [
         "coordinator",
+        "continuous",
+        "region_control",
+        "restoring",
         "sweeper",
-        "ports",
         "graph",
         "pipeline",
         "config",
@@ -84,8 +86,9 @@ def test_the_coordinator_and_the_definition_know_no_adapter():
         "guarantees",
         "aggregates",
         "expectations",
-    ]:
-        for imported in imports(ROOT / f"{name}.py"):
+    ]
+    for path in [*(ROOT / f"{name}.py" for name in names), *files("ports")]:
+        for imported in imports(path):
             assert not imported.startswith(tuple(f"tidegate.{adapter}" for adapter in ADAPTERS)), (name, imported)
             assert imported.split(".")[0] not in HEAVY | {"airflow", "sqlalchemy"}, (name, imported)
 

@@ -1,6 +1,6 @@
 """Planted mistakes in what is kept and what is deleted."""
 
-from memory_store import MemoryTransaction
+from memory_transaction import MemoryTransaction
 
 from mutations.planting import mutation
 from tidegate import commit_point as commits

@@ -1,6 +1,6 @@
 """Planted mistakes in who may begin a checkpoint, and when a pipeline has failed."""
 
-from memory_store import MemoryTransaction
+from memory_transaction import MemoryTransaction
 
 from mutations.planting import MUTATIONS, Replacement, mutation
 from tidegate import admission_desk as desks

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from memory_store import MemoryTransaction
+from memory_transaction import MemoryTransaction
 
 from mutations.planting import mutation
 from tidegate import region_control as control

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from memory_store import MemoryTransaction
+from memory_transaction import MemoryTransaction
 from simulator.region import SimulatedRegion
 
 from mutations.planting import MUTATIONS, Replacement, mutation

@@ -5,18 +5,17 @@ First trouble, then peace: what readers see, the state and the files must be exa
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
+from collections.abc import Callable
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from memory_store import MemoryCheckpointStore, MemoryTransaction
 from worlds import Crash, ManualClock
 
+from simulator.running_ending import Ending
 from simulator.running_parts import Counts, Disk, Log, Peaks, PlainJobs, Rows, Table, plain_execution
+from simulator.running_ports import NAME, Absent, Judge, Later, Shaky
 from simulator.scheduler import require
 from tidegate.config import CheckpointConfig
 from tidegate.continuous import ContinuousRun
@@ -24,79 +23,16 @@ from tidegate.coordinator import CheckpointCoordinator
 from tidegate.graph import compile_graph
 from tidegate.pipeline import KeyedVertex, Pipeline, SinkVertex
 from tidegate.ports import SinkInput
-from tidegate.protocol.errors import CheckpointError, StorageError, StoreUnavailableError, UnknownOutcomeError
-from tidegate.protocol.lifecycle import COMMITTED, Status
+from tidegate.protocol.errors import CheckpointError, StorageError
+from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord, HandleKind, Snapshot, SubtaskId, Verdict
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord, HandleKind, Snapshot, SubtaskId
 from tidegate.protocol.regions import RegionStart, shared_directory
 from tidegate.spark import inputs
 from tidegate.spark.continuous import SparkContinuousRegion
 from tidegate.spark.in_flight import in_flight_of
 from tidegate.spark.place import Place
-
-NAME = "running"
-PEACE = 1500  # rounds in which everything must have come to an end
-
-
-class Later:
-    """An executor whose one thread gets its turn when the seed says so."""
-
-    def __init__(self) -> None:
-        self.jobs: deque[tuple[Future[None], Callable[[], Any]]] = deque()
-
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> "Future[None]":
-        future: Future[None] = Future()
-        self.jobs.append((future, lambda: function(*arguments)))
-        return future
-
-    def work(self) -> None:
-        future, job = self.jobs.popleft()
-        try:
-            future.set_result(job())
-        except Exception as error:
-            future.set_exception(error)
-
-
-class Shaky:
-    """`ports.CheckpointStore` behind a connection that breaks."""
-
-    def __init__(self, world: "Running") -> None:
-        self._world = world
-        self._store = MemoryCheckpointStore()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-    @property
-    def state(self) -> Any:
-        return self._store._state(NAME)
-
-    @contextmanager
-    def transaction(self, pipeline_id: str) -> Iterator[MemoryTransaction]:
-        world = self._world
-        if world.strikes(0.3):
-            raise StoreUnavailableError("the database cannot be reached")
-        before, fate = self.state, world.random.choice([Crash, UnknownOutcomeError]) if world.strikes(1) else None
-        when = world.random.choice(["before", "after"])
-        with self._store.transaction(pipeline_id) as tx:
-            yield tx
-            if fate is not None and when == "before":
-                raise fate("before commit")
-        world.look(before, self.state)
-        if fate is not None:
-            raise fate("after commit")
-
-
-class Judge:
-    """Every target is good, unless the seed says otherwise."""
-
-    def __init__(self, world: "Running") -> None:
-        self._world = world
-
-    def validate(self, checkpoint: CheckpointRecord, subtasks: Any) -> list[Verdict]:
-        good = not self._world.strikes(3)
-        return [Verdict(target, "s", good, 1, 0 if good else 1) for target in self._world.graph.targets]
 
 
 class Process:
@@ -274,7 +210,7 @@ class Running:
         if self.trouble:
             deeds += [
                 ("aborts", lambda: coordinator.abort(newest, FailureReason.TASK_FAILURE, "somebody gave it up")),
-                ("takes it as a scheduled run would", lambda: coordinator.snapshot(newest, _Absent())),  # type: ignore[arg-type]
+                ("takes it as a scheduled run would", lambda: coordinator.snapshot(newest, Absent())),  # type: ignore[arg-type]
                 ("suspends", coordinator.suspend),
                 ("resumes", coordinator.resume),
             ]
@@ -330,7 +266,7 @@ class Running:
         with patch.object(inputs, "uuid4", lambda: next(names)):
             for _ in range(self.random.choice([100, 200, 400])):
                 self.step()
-            self._finish()
+            Ending(self).finish()
         return self
 
     # -- what must hold
@@ -354,9 +290,9 @@ class Running:
         expected = plain_execution(self.graph, self.offsets(snapshots))
         for vertex in self.graph.keyed:
             if isinstance(vertex.update, Counts) or not self.config.unaligned:
-                self._compare(f"checkpoint {record.checkpoint_id}", vertex.name, states, expected)
+                self.compare(f"checkpoint {record.checkpoint_id}", vertex.name, states, expected)
 
-    def _compare(self, what: str, name: str, states: dict[str, Rows], expected: dict[str, Rows]) -> None:
+    def compare(self, what: str, name: str, states: dict[str, Rows], expected: dict[str, Rows]) -> None:
         if self.config.mode == "EXACTLY_ONCE":
             require(states[name] == expected[name], f"{what}: {name} is {states[name]}, and should be {expected[name]}")
         else:
@@ -394,110 +330,3 @@ class Running:
                         h.path for h in row.snapshot.handles if h.kind not in (HandleKind.STAGED, HandleKind.EXCHANGE)
                     ]
                     require(path not in kept, f"{path} is deleted, but checkpoint {id_} refers to it")
-
-    # -- the end
-
-    def _finish(self) -> None:
-        self.trouble = 0.0
-        self.tell("everything calms down")
-        self.processes.clear()
-        self.clock.advance(400)
-        coordinator = self.coordinator()
-        if self.store.state.pipeline is not None and self.store.state.pipeline.status is PipelineStatus.STOPPING:
-            coordinator.suspend()
-        self.attempt(coordinator.resume)
-        for source in self.sources:
-            source.arrived = list(source.lengths)
-        if not self._is_over():
-            self._run_to_the_end()
-        self.clock.advance(3 * 3600)
-        self.coordinator().clean()
-        self._check_end()
-
-    def _run_to_the_end(self) -> None:
-        process, asked = self.begin(), 0
-        for _ in range(PEACE):
-            self.clock.advance(0.6)
-            if process.later.jobs:
-                self.complete(process)
-            self.go_on(process)
-            if process not in self.processes:
-                break
-            in_progress = any(r.status is Status.IN_PROGRESS for r in self.store.state.checkpoints.values())
-            bounded = all(source.bounded for source in self.sources)
-            if self._all_is_read() and not (in_progress or process.later.jobs or bounded):
-                self.attempt(process.run.end)
-                break
-            if not in_progress and process.run._idle and not bounded:
-                asked += 1
-                self.coordinator().trigger(f"last-{asked}")
-        else:
-            require(False, "nothing is wrong any more, but the rest is never read and committed")
-
-    def _latest(self) -> dict[SubtaskId, Snapshot]:
-        completed = [id_ for id_, record in self.store.state.checkpoints.items() if record.status in COMMITTED]
-        rows = self.store.state.subtasks[completed[-1]] if completed else {}
-        return {key: row.snapshot for key, row in rows.items()}
-
-    def _all_is_read(self) -> bool:
-        offsets = self.offsets(self._latest())
-        wanted = {SubtaskId(s.name, split): n for s in self.sources for split, n in enumerate(s.lengths)}
-        told = all(r.notified_at is not None for r in self.store.state.checkpoints.values() if r.status in COMMITTED)
-        on_its_way = any(in_flight_of(snapshot) for snapshot in self._latest().values())
-        return offsets == wanted and told and not on_its_way
-
-    def _is_over(self) -> bool:
-        return self.store.state.pipeline is not None and self.store.state.pipeline.status is PipelineStatus.FINISHED
-
-    def _check_end(self) -> None:
-        require(self._all_is_read(), "the pipeline ended before everything was read and told")
-        bounded = all(source.bounded for source in self.sources)
-        require(self._is_over() == bounded, f"the pipeline has {'' if self._is_over() else 'not '}finished")
-        snapshots = self._latest()
-        expected, states = plain_execution(self.graph, self.offsets(snapshots)), self.states(snapshots)
-        for vertex in self.graph.keyed:
-            self._compare("in the end", vertex.name, states, expected)
-        for sink in self.graph.sinks:
-            self._check_sink(sink, expected)
-        self._check_files()
-
-    def _check_sink(self, sink: SinkVertex, expected: dict[str, Rows]) -> None:
-        table: Any = sink.sink
-        shown = [[tuple(row) for rows in table.visible[id_] for row in rows] for id_ in sorted(table.visible)]
-        if sink.input.origin not in expected:
-            rows = Counter(row for checkpoint in shown for row in checkpoint)
-            log = next(source for source in self.sources if source.name == sink.input.origin)
-            all_rows = Counter((split, at) for split, n in enumerate(log.lengths) for at in range(n))
-            enough = rows == all_rows if self.config.mode == "EXACTLY_ONCE" else not all_rows - rows
-            require(enough, f"{sink.name} shows {rows}, and should {all_rows}")
-            return
-        if sink.sink.input is SinkInput.CHANGES:
-            for checkpoint in shown:
-                require(len(dict(checkpoint)) == len(checkpoint), f"{sink.name} shows a key twice: {checkpoint}")
-        seen = shown if sink.sink.input is SinkInput.CHANGES else shown[-1:]
-        current = {sink.input.origin: dict(row for checkpoint in seen for row in checkpoint)}
-        self._compare(sink.name, sink.input.origin, current, expected)
-
-    def _check_files(self) -> None:
-        needed = set(self.store.state.compactions)
-        staged = set()
-        for id_, record in self.store.state.checkpoints.items():
-            if record.status is Status.COMPLETED:
-                needed.add(record.metadata_path)
-                for row in self.store.state.subtasks[id_].values():
-                    for handle in row.snapshot.handles:
-                        (staged if handle.kind is HandleKind.STAGED else needed).add(handle.path)
-        left = set(self.disk.files) - needed
-        require(not left, f"files that nothing refers to are left: {sorted(left)[:5]}")
-        left = {path for sink in self.graph.sinks for path in sink.sink.staged} - staged  # type: ignore[attr-defined]
-        require(not left, f"staged files that nothing refers to are left: {sorted(left)[:5]}")
-
-
-class _Absent:
-    """A scheduled region whose driver dies at once."""
-
-    def snapshot(self, task: Any, acknowledge: Any) -> None:
-        raise Crash("a scheduled snapshot")
-
-    def compact(self, checkpoint_id: int, snapshots: Any) -> list[Any]:
-        return []

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from memory_store import MemoryCheckpointStore, MemoryTransaction
+from memory_store import MemoryCheckpointStore
+from memory_transaction import MemoryTransaction
 
 from simulator.graphs import PIPELINE_ID
 from tidegate.protocol.errors import StoreUnavailableError, UnknownOutcomeError

@@ -1,35 +1,24 @@
-"""The contracts between the coordinator and the world: what each adapter must give, and what it need not.
+"""Where checkpoints are recorded and where state lies, and what time it is there."""
 
-An adapter makes no decision about safety; those are taken in `tidegate.protocol` from the facts an adapter reports.
-Third-party types appear as `Any` so that importing this file costs nothing at DAG parse.
-"""
-
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
-from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.lifecycle import Phase
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
-    AcknowledgeResult,
     CheckpointRecord,
     CheckpointRequest,
     CompactedRun,
     Deletion,
-    Snapshot,
-    StateHandle,
     SubtaskId,
     SubtaskRecord,
     Verdict,
 )
 from tidegate.protocol.regions import RegionRecord
-from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.protocol.statistics import Statistics
 
 
@@ -249,212 +238,4 @@ class CheckpointStorage(Protocol):
 
     def delete(self, paths: Sequence[str]) -> None:
         """Missing files are fine; directories left empty are removed."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """A bounded, replayable piece of data in a channel: a reference, never the rows (design.md section 1).
-
-    `reference` is JSON that only the source understands: a list of files, an offset range.
-    """
-
-    split: int
-    reference: Mapping[str, Any]
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class SourceContext:
-    """What a source split needs to record its position: where, under which name, and as part of which checkpoint."""
-
-    storage: CheckpointStorage
-    checkpoint_id: int
-    prefix: str  # path prefix, unique to this subtask and attempt, below which it may write
-
-
-class Source(Protocol):
-    """A replayable input. It keeps nothing in memory between calls: its position is in the snapshots.
-
-    It may have more: `quarantine`, a `Sink` for malformed rows, and `is_behind(split, segment) -> bool`, whether more has
-    arrived than the poll that gave this segment took.
-    """
-
-    schema: str  # Spark DDL of the rows
-
-    def num_splits(self) -> int: ...
-    def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
-        """What has arrived since `restored`, within the source's limit, and the snapshot that says it was read: `finished`
-        if nothing will ever follow from this split. Then it is not polled again.
-
-        Raises `SourceChangedError` if what was read before is no longer what it was.
-        """
-        ...
-
-    def replay(
-        self, split: int, restored: Snapshot | None, taken: Snapshot, storage: CheckpointStorage
-    ) -> Segment | None:
-        """The segment between two snapshots, the same that `poll` gave when it made `taken`."""
-        ...
-
-    def read(self, spark: Any, segments: Sequence[Segment], output: str = "rows") -> Any:
-        """A lazy DataFrame over the segments, in the source's schema; `output` may be `malformed` where it is kept.
-
-        Its rows must not depend on the id of the Spark partition they are read in: a small batch is read in one.
-        """
-        ...
-
-    def explain(self, error: BaseException, segments: Sequence[Segment]) -> CheckpointError | None:
-        """What to raise instead of an error of Spark, if it comes from reading these segments: Spark reads late, in the
-        middle of somebody else's job."""
-        ...
-
-    def describe(self) -> dict[str, Any]:
-        """JSON for the checkpoint's metadata: class and options, no secrets."""
-        ...
-
-
-class SinkInput(StrEnum):
-    CHANGES = "CHANGES"  # the rows this checkpoint produced
-    CURRENT = "CURRENT"  # every current row of the operator's state, whenever a subtask's part of it changed
-
-
-class DeliveryGuarantee(StrEnum):
-    """How often a row reaches the readers of a sink when something fails on the way (protocol.md section 17)."""
-
-    EXACTLY_ONCE = "EXACTLY_ONCE"
-    AT_LEAST_ONCE = "AT_LEAST_ONCE"  # never lost, but perhaps there twice
-
-
-@dataclass(frozen=True, slots=True)
-class StageContext:
-    """Names what one subtask's attempt stages, so that no other attempt, Spark retry or speculation can collide."""
-
-    checkpoint_id: int
-    subtask_index: int
-    attempt: int
-    unique: str  # differs for every execution
-
-
-class SinkWriter(Protocol):
-    """Runs on executors: picklable, importing only the standard library, numpy, pyarrow and `tidegate.state`."""
-
-    def stage(self, rows: Any, context: StageContext) -> list[StateHandle]:
-        """Write a `pyarrow.Table` where no reader sees it; STAGED handles, paths relative to the sink's root."""
-        ...
-
-
-class Sink(Protocol):
-    """A transactional output: staged during the snapshot, made visible by `commit` after the checkpoint completed."""
-
-    input: SinkInput
-    guarantee: DeliveryGuarantee  # what it can give; AT_LEAST_ONCE if a repeated `commit` may show rows again
-
-    def writer(self) -> SinkWriter: ...
-    def read_staged(self, spark: Any, staged: Sequence[StateHandle]) -> Any:
-        """A DataFrame over staged (not yet visible) files; None if there are none, whose columns only the stream knows."""
-        ...
-
-    def commit(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> None:
-        """Make the staged rows visible, all at once. Idempotent: it will be repeated after crashes."""
-        ...
-
-    def staged_paths(self, checkpoint_id: int) -> list[str]:
-        """Everything that any attempt of this checkpoint left in staging, acknowledged or not."""
-        ...
-
-    def discard(self, paths: Sequence[str]) -> None:
-        """Delete staged files; never rows that readers see. Missing ones are fine."""
-        ...
-
-    def describe(self) -> dict[str, Any]: ...
-
-
-Acknowledge = Callable[[Sequence[Acknowledgement]], Mapping[SubtaskId, AcknowledgeResult]]
-
-
-class Region(Protocol):
-    """Executes a pipeline's operators: on Spark in production, in process for the protocol's own tests."""
-
-    def snapshot(self, task: SnapshotTask, acknowledge: Acknowledge) -> None:
-        """Take the cut: acknowledge source splits first, in one call, then operators as they finish."""
-        ...
-
-    def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> list[CompactedRun]:
-        """Merge runs where there are too many; an empty list when there is nothing worth doing."""
-        ...
-
-    def frame(self, target: str, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
-        """What a verdict's `target` is about, as a DataFrame: staged rows, state, or a check's own query over them."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Declined:
-    """A part of a continuous region gave a checkpoint up, or could not write its snapshot."""
-
-    checkpoint_id: int
-    reason: FailureReason
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """What came of one round of a continuous region. `idle`: nothing had arrived and nothing was left to do. `behind`:
-    more has arrived than was taken in. `ended`: every source has been read to its end, and no checkpoint says yet that all has
-    finished."""
-
-    acknowledgements: Sequence[Acknowledgement]
-    declined: Sequence[Declined]
-    idle: bool
-    behind: bool
-    ended: bool
-
-
-class ContinuousRegion(Protocol):
-    """Executes a pipeline's operators on and on, and takes part in checkpoints in between; one at a time.
-
-    Whatever a method raises: this attempt at running the pipeline is over, and the next one goes on from the latest
-    completed checkpoint.
-    """
-
-    def advance(self) -> Round:
-        """Take in what has arrived, within limits, and process it."""
-        ...
-
-    def begin(self, task: SnapshotTask) -> None:
-        """Put the barrier of a checkpoint at the sources' positions. The one before it must have ended."""
-        ...
-
-    def completed(self, checkpoint_id: int) -> None:
-        """The checkpoint that was begun last has completed."""
-        ...
-
-    def aborted(self, checkpoint_id: int, latest_completed: int) -> None:
-        """The checkpoint that was begun last was given up; `latest_completed` is -1 if there is none."""
-        ...
-
-
-class CheckpointListener(Protocol):
-    """Hears what became of a pipeline's checkpoints; see `Pipeline.listen`. Inherit from it to leave methods out.
-
-    Called in whichever process takes the step (in Airflow, mostly the `notify` task), so be quick. Notices may repeat,
-    and may come from another process than the last one: go by the ids. What a listener raises is logged, and that is all:
-    the checkpoint stands as it is.
-    """
-
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint completed and every sink has committed it. At least once: a crash right after is told again."""
-
-    def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed: int | None) -> None:
-        """The checkpoint failed, whatever the cause; what it staged is garbage. Best effort: a crash right after the
-        failure is not made up for. `latest_completed` has been told as complete before."""
-
-    def notify_checkpoint_subsumed(self, checkpoint_id: int) -> None:
-        """Newer checkpoints have pushed out this one and those before it. Best effort, after the complete of a newer one."""
-
-
-class Validator(Protocol):
-    def validate(self, checkpoint: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Sequence[Verdict]:
-        """Judge every target that has a suite. An error while judging is a verdict with `success` None, not raised."""
         ...

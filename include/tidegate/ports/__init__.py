@@ -1,0 +1,40 @@
+"""The contracts between the coordinator and the world: what each adapter must give, and what it need not.
+
+An adapter makes no decision about safety; those are taken in `tidegate.protocol` from the facts an adapter reports.
+Third-party types appear as `Any` so that importing them costs nothing at DAG parse.
+"""
+
+from tidegate.ports.connectors import (
+    DeliveryGuarantee,
+    Segment,
+    Sink,
+    SinkInput,
+    SinkWriter,
+    Source,
+    SourceContext,
+    StageContext,
+)
+from tidegate.ports.regions import Acknowledge, CheckpointListener, ContinuousRegion, Declined, Region, Round, Validator
+from tidegate.ports.store import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
+
+__all__ = [
+    "Acknowledge",
+    "CheckpointListener",
+    "CheckpointStorage",
+    "CheckpointStore",
+    "Clock",
+    "ContinuousRegion",
+    "Declined",
+    "DeliveryGuarantee",
+    "Region",
+    "Round",
+    "Segment",
+    "Sink",
+    "SinkInput",
+    "SinkWriter",
+    "Source",
+    "SourceContext",
+    "StageContext",
+    "StoreTransaction",
+    "Validator",
+]

@@ -1,0 +1,131 @@
+"""Sources and sinks: what they read and write by reference, and what they promise."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from tidegate.ports.store import CheckpointStorage
+from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.records import (
+    Snapshot,
+    StateHandle,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A bounded, replayable piece of data in a channel: a reference, never the rows (design.md section 1).
+
+    `reference` is JSON that only the source understands: a list of files, an offset range.
+    """
+
+    split: int
+    reference: Mapping[str, Any]
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceContext:
+    """What a source split needs to record its position: where, under which name, and as part of which checkpoint."""
+
+    storage: CheckpointStorage
+    checkpoint_id: int
+    prefix: str  # path prefix, unique to this subtask and attempt, below which it may write
+
+
+class Source(Protocol):
+    """A replayable input. It keeps nothing in memory between calls: its position is in the snapshots.
+
+    It may have more: `quarantine`, a `Sink` for malformed rows, and `is_behind(split, segment) -> bool`, whether more has
+    arrived than the poll that gave this segment took.
+    """
+
+    schema: str  # Spark DDL of the rows
+
+    def num_splits(self) -> int: ...
+    def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
+        """What has arrived since `restored`, within the source's limit, and the snapshot that says it was read: `finished`
+        if nothing will ever follow from this split. Then it is not polled again.
+
+        Raises `SourceChangedError` if what was read before is no longer what it was.
+        """
+        ...
+
+    def replay(
+        self, split: int, restored: Snapshot | None, taken: Snapshot, storage: CheckpointStorage
+    ) -> Segment | None:
+        """The segment between two snapshots, the same that `poll` gave when it made `taken`."""
+        ...
+
+    def read(self, spark: Any, segments: Sequence[Segment], output: str = "rows") -> Any:
+        """A lazy DataFrame over the segments, in the source's schema; `output` may be `malformed` where it is kept.
+
+        Its rows must not depend on the id of the Spark partition they are read in: a small batch is read in one.
+        """
+        ...
+
+    def explain(self, error: BaseException, segments: Sequence[Segment]) -> CheckpointError | None:
+        """What to raise instead of an error of Spark, if it comes from reading these segments: Spark reads late, in the
+        middle of somebody else's job."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """JSON for the checkpoint's metadata: class and options, no secrets."""
+        ...
+
+
+class SinkInput(StrEnum):
+    CHANGES = "CHANGES"  # the rows this checkpoint produced
+    CURRENT = "CURRENT"  # every current row of the operator's state, whenever a subtask's part of it changed
+
+
+class DeliveryGuarantee(StrEnum):
+    """How often a row reaches the readers of a sink when something fails on the way (protocol.md section 17)."""
+
+    EXACTLY_ONCE = "EXACTLY_ONCE"
+    AT_LEAST_ONCE = "AT_LEAST_ONCE"  # never lost, but perhaps there twice
+
+
+@dataclass(frozen=True, slots=True)
+class StageContext:
+    """Names what one subtask's attempt stages, so that no other attempt, Spark retry or speculation can collide."""
+
+    checkpoint_id: int
+    subtask_index: int
+    attempt: int
+    unique: str  # differs for every execution
+
+
+class SinkWriter(Protocol):
+    """Runs on executors: picklable, importing only the standard library, numpy, pyarrow and `tidegate.state`."""
+
+    def stage(self, rows: Any, context: StageContext) -> list[StateHandle]:
+        """Write a `pyarrow.Table` where no reader sees it; STAGED handles, paths relative to the sink's root."""
+        ...
+
+
+class Sink(Protocol):
+    """A transactional output: staged during the snapshot, made visible by `commit` after the checkpoint completed."""
+
+    input: SinkInput
+    guarantee: DeliveryGuarantee  # what it can give; AT_LEAST_ONCE if a repeated `commit` may show rows again
+
+    def writer(self) -> SinkWriter: ...
+    def read_staged(self, spark: Any, staged: Sequence[StateHandle]) -> Any:
+        """A DataFrame over staged (not yet visible) files; None if there are none, whose columns only the stream knows."""
+        ...
+
+    def commit(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> None:
+        """Make the staged rows visible, all at once. Idempotent: it will be repeated after crashes."""
+        ...
+
+    def staged_paths(self, checkpoint_id: int) -> list[str]:
+        """Everything that any attempt of this checkpoint left in staging, acknowledged or not."""
+        ...
+
+    def discard(self, paths: Sequence[str]) -> None:
+        """Delete staged files; never rows that readers see. Missing ones are fine."""
+        ...
+
+    def describe(self) -> dict[str, Any]: ...

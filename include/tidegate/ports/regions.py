@@ -1,0 +1,107 @@
+"""Who executes a pipeline, one checkpoint at a time or on and on, who judges what came of it, and who wants to hear of it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import (
+    Acknowledgement,
+    AcknowledgeResult,
+    CheckpointRecord,
+    CompactedRun,
+    Snapshot,
+    SubtaskId,
+    SubtaskRecord,
+    Verdict,
+)
+from tidegate.protocol.snapshot import SnapshotTask
+
+Acknowledge = Callable[[Sequence[Acknowledgement]], Mapping[SubtaskId, AcknowledgeResult]]
+
+
+class Region(Protocol):
+    """Executes a pipeline's operators: on Spark in production, in process for the protocol's own tests."""
+
+    def snapshot(self, task: SnapshotTask, acknowledge: Acknowledge) -> None:
+        """Take the cut: acknowledge source splits first, in one call, then operators as they finish."""
+        ...
+
+    def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> list[CompactedRun]:
+        """Merge runs where there are too many; an empty list when there is nothing worth doing."""
+        ...
+
+    def frame(self, target: str, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
+        """What a verdict's `target` is about, as a DataFrame: staged rows, state, or a check's own query over them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """A part of a continuous region gave a checkpoint up, or could not write its snapshot."""
+
+    checkpoint_id: int
+    reason: FailureReason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What came of one round of a continuous region. `idle`: nothing had arrived and nothing was left to do. `behind`:
+    more has arrived than was taken in. `ended`: every source has been read to its end, and no checkpoint says yet that all has
+    finished."""
+
+    acknowledgements: Sequence[Acknowledgement]
+    declined: Sequence[Declined]
+    idle: bool
+    behind: bool
+    ended: bool
+
+
+class ContinuousRegion(Protocol):
+    """Executes a pipeline's operators on and on, and takes part in checkpoints in between; one at a time.
+
+    Whatever a method raises: this attempt at running the pipeline is over, and the next one goes on from the latest
+    completed checkpoint.
+    """
+
+    def advance(self) -> Round:
+        """Take in what has arrived, within limits, and process it."""
+        ...
+
+    def begin(self, task: SnapshotTask) -> None:
+        """Put the barrier of a checkpoint at the sources' positions. The one before it must have ended."""
+        ...
+
+    def completed(self, checkpoint_id: int) -> None:
+        """The checkpoint that was begun last has completed."""
+        ...
+
+    def aborted(self, checkpoint_id: int, latest_completed: int) -> None:
+        """The checkpoint that was begun last was given up; `latest_completed` is -1 if there is none."""
+        ...
+
+
+class CheckpointListener(Protocol):
+    """Hears what became of a pipeline's checkpoints; see `Pipeline.listen`. Inherit from it to leave methods out.
+
+    Called in whichever process takes the step (in Airflow, mostly the `notify` task), so be quick. Notices may repeat,
+    and may come from another process than the last one: go by the ids. What a listener raises is logged, and that is all:
+    the checkpoint stands as it is.
+    """
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """The checkpoint completed and every sink has committed it. At least once: a crash right after is told again."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed: int | None) -> None:
+        """The checkpoint failed, whatever the cause; what it staged is garbage. Best effort: a crash right after the
+        failure is not made up for. `latest_completed` has been told as complete before."""
+
+    def notify_checkpoint_subsumed(self, checkpoint_id: int) -> None:
+        """Newer checkpoints have pushed out this one and those before it. Best effort, after the complete of a newer one."""
+
+
+class Validator(Protocol):
+    def validate(self, checkpoint: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Sequence[Verdict]:
+        """Judge every target that has a suite. An error while judging is a verdict with `success` None, not raised."""
+        ...

@@ -1,0 +1,132 @@
+"""The end of a simulated continuous run: the rest is read in peace, and everything is compared with a plain execution."""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from simulator.running_parts import Rows, plain_execution
+from simulator.scheduler import require
+from tidegate.pipeline import SinkVertex
+from tidegate.ports import SinkInput
+from tidegate.protocol.lifecycle import COMMITTED, Status
+from tidegate.protocol.pipelines import PipelineStatus
+from tidegate.protocol.records import HandleKind, Snapshot, SubtaskId
+from tidegate.spark.in_flight import in_flight_of
+
+if TYPE_CHECKING:
+    from simulator.running import Running
+
+PEACE = 1500  # rounds in which everything must have come to an end
+
+
+class Ending:
+    """Of one world, in which nothing goes wrong any more."""
+
+    def __init__(self, world: "Running") -> None:
+        self.world = world
+
+    def finish(self) -> None:
+        """Raises `Violation`."""
+        self.world.trouble = 0.0
+        self.world.tell("everything calms down")
+        self.world.processes.clear()
+        self.world.clock.advance(400)
+        coordinator = self.world.coordinator()
+        if (
+            self.world.store.state.pipeline is not None
+            and self.world.store.state.pipeline.status is PipelineStatus.STOPPING
+        ):
+            coordinator.suspend()
+        self.world.attempt(coordinator.resume)
+        for source in self.world.sources:
+            source.arrived = list(source.lengths)
+        if not self._is_over():
+            self._run_to_the_end()
+        self.world.clock.advance(3 * 3600)
+        self.world.coordinator().clean()
+        self._check_end()
+
+    def _run_to_the_end(self) -> None:
+        process, asked = self.world.begin(), 0
+        for _ in range(PEACE):
+            self.world.clock.advance(0.6)
+            if process.later.jobs:
+                self.world.complete(process)
+            self.world.go_on(process)
+            if process not in self.world.processes:
+                break
+            in_progress = any(r.status is Status.IN_PROGRESS for r in self.world.store.state.checkpoints.values())
+            bounded = all(source.bounded for source in self.world.sources)
+            if self._all_is_read() and not (in_progress or process.later.jobs or bounded):
+                self.world.attempt(process.run.end)
+                break
+            if not in_progress and process.run._idle and not bounded:
+                asked += 1
+                self.world.coordinator().trigger(f"last-{asked}")
+        else:
+            require(False, "nothing is wrong any more, but the rest is never read and committed")
+
+    def _latest(self) -> dict[SubtaskId, Snapshot]:
+        completed = [id_ for id_, record in self.world.store.state.checkpoints.items() if record.status in COMMITTED]
+        rows = self.world.store.state.subtasks[completed[-1]] if completed else {}
+        return {key: row.snapshot for key, row in rows.items()}
+
+    def _all_is_read(self) -> bool:
+        offsets = self.world.offsets(self._latest())
+        wanted = {SubtaskId(s.name, split): n for s in self.world.sources for split, n in enumerate(s.lengths)}
+        told = all(
+            r.notified_at is not None for r in self.world.store.state.checkpoints.values() if r.status in COMMITTED
+        )
+        on_its_way = any(in_flight_of(snapshot) for snapshot in self._latest().values())
+        return offsets == wanted and told and not on_its_way
+
+    def _is_over(self) -> bool:
+        return (
+            self.world.store.state.pipeline is not None
+            and self.world.store.state.pipeline.status is PipelineStatus.FINISHED
+        )
+
+    def _check_end(self) -> None:
+        require(self._all_is_read(), "the pipeline ended before everything was read and told")
+        bounded = all(source.bounded for source in self.world.sources)
+        require(self._is_over() == bounded, f"the pipeline has {'' if self._is_over() else 'not '}finished")
+        snapshots = self._latest()
+        expected, states = (
+            plain_execution(self.world.graph, self.world.offsets(snapshots)),
+            self.world.states(snapshots),
+        )
+        for vertex in self.world.graph.keyed:
+            self.world.compare("in the end", vertex.name, states, expected)
+        for sink in self.world.graph.sinks:
+            self._check_sink(sink, expected)
+        self._check_files()
+
+    def _check_sink(self, sink: SinkVertex, expected: dict[str, Rows]) -> None:
+        table: Any = sink.sink
+        shown = [[tuple(row) for rows in table.visible[id_] for row in rows] for id_ in sorted(table.visible)]
+        if sink.input.origin not in expected:
+            rows = Counter(row for checkpoint in shown for row in checkpoint)
+            log = next(source for source in self.world.sources if source.name == sink.input.origin)
+            all_rows = Counter((split, at) for split, n in enumerate(log.lengths) for at in range(n))
+            enough = rows == all_rows if self.world.config.mode == "EXACTLY_ONCE" else not all_rows - rows
+            require(enough, f"{sink.name} shows {rows}, and should {all_rows}")
+            return
+        if sink.sink.input is SinkInput.CHANGES:
+            for checkpoint in shown:
+                require(len(dict(checkpoint)) == len(checkpoint), f"{sink.name} shows a key twice: {checkpoint}")
+        seen = shown if sink.sink.input is SinkInput.CHANGES else shown[-1:]
+        current = {sink.input.origin: dict(row for checkpoint in seen for row in checkpoint)}
+        self.world.compare(sink.name, sink.input.origin, current, expected)
+
+    def _check_files(self) -> None:
+        needed = set(self.world.store.state.compactions)
+        staged = set()
+        for id_, record in self.world.store.state.checkpoints.items():
+            if record.status is Status.COMPLETED:
+                needed.add(record.metadata_path)
+                for row in self.world.store.state.subtasks[id_].values():
+                    for handle in row.snapshot.handles:
+                        (staged if handle.kind is HandleKind.STAGED else needed).add(handle.path)
+        left = set(self.world.disk.files) - needed
+        require(not left, f"files that nothing refers to are left: {sorted(left)[:5]}")
+        left = {path for sink in self.world.graph.sinks for path in sink.sink.staged} - staged  # type: ignore[attr-defined]
+        require(not left, f"staged files that nothing refers to are left: {sorted(left)[:5]}")

@@ -1,0 +1,89 @@
+"""What surrounds a simulated continuous run and may fail it: a connection that breaks, a judge, a thread that is late."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from memory_store import MemoryCheckpointStore
+from memory_transaction import MemoryTransaction
+from worlds import Crash
+
+from tidegate.protocol.errors import StoreUnavailableError, UnknownOutcomeError
+from tidegate.protocol.records import CheckpointRecord, Verdict
+
+if TYPE_CHECKING:
+    from simulator.running import Running
+
+NAME = "running"
+
+
+class Later:
+    """An executor whose one thread gets its turn when the seed says so."""
+
+    def __init__(self) -> None:
+        self.jobs: deque[tuple[Future[None], Callable[[], Any]]] = deque()
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> "Future[None]":
+        future: Future[None] = Future()
+        self.jobs.append((future, lambda: function(*arguments)))
+        return future
+
+    def work(self) -> None:
+        future, job = self.jobs.popleft()
+        try:
+            future.set_result(job())
+        except Exception as error:
+            future.set_exception(error)
+
+
+class Shaky:
+    """`ports.CheckpointStore` behind a connection that breaks."""
+
+    def __init__(self, world: "Running") -> None:
+        self._world = world
+        self._store = MemoryCheckpointStore()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    @property
+    def state(self) -> Any:
+        return self._store._state(NAME)
+
+    @contextmanager
+    def transaction(self, pipeline_id: str) -> Iterator[MemoryTransaction]:
+        world = self._world
+        if world.strikes(0.3):
+            raise StoreUnavailableError("the database cannot be reached")
+        before, fate = self.state, world.random.choice([Crash, UnknownOutcomeError]) if world.strikes(1) else None
+        when = world.random.choice(["before", "after"])
+        with self._store.transaction(pipeline_id) as tx:
+            yield tx
+            if fate is not None and when == "before":
+                raise fate("before commit")
+        world.look(before, self.state)
+        if fate is not None:
+            raise fate("after commit")
+
+
+class Judge:
+    """Every target is good, unless the seed says otherwise."""
+
+    def __init__(self, world: "Running") -> None:
+        self._world = world
+
+    def validate(self, checkpoint: CheckpointRecord, subtasks: Any) -> list[Verdict]:
+        good = not self._world.strikes(3)
+        return [Verdict(target, "s", good, 1, 0 if good else 1) for target in self._world.graph.targets]
+
+
+class Absent:
+    """A scheduled region whose driver dies at once."""
+
+    def snapshot(self, task: Any, acknowledge: Any) -> None:
+        raise Crash("a scheduled snapshot")
+
+    def compact(self, checkpoint_id: int, snapshots: Any) -> list[Any]:
+        return []

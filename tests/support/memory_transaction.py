@@ -1,0 +1,352 @@
+"""A transaction of the store in memory: the same answers as on Postgres, one fact a line."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from memory_state import PipelineState, as_json, read_subtasks
+
+from tidegate.protocol.errors import CheckpointError, CheckpointNotFoundError
+from tidegate.protocol.lifecycle import COMMITTED, Phase, Stage, Status, is_legal
+from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus, moved, require_move
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import (
+    Acknowledgement,
+    CheckpointKind,
+    CheckpointRecord,
+    CheckpointRequest,
+    CompactedRun,
+    Deletion,
+    Snapshot,
+    SubtaskId,
+    SubtaskRecord,
+    Verdict,
+)
+from tidegate.protocol.regions import RegionRecord, begun, directory_in_use, ended, is_current, swept
+
+
+class MemoryTransaction:
+    """`ports.StoreTransaction` over a copy of the pipeline's state."""
+
+    def __init__(self, pipeline_id: str, state: PipelineState) -> None:
+        self.pipeline_id = pipeline_id
+        self.state = state
+        self.refused: str | None = None
+        self._next = state.last_checkpoint_id
+
+    # -- facts
+
+    def checkpoint(self, checkpoint_id: int) -> CheckpointRecord | None:
+        return self.state.checkpoints.get(checkpoint_id)
+
+    def latest_by_request(self, request_id: str) -> CheckpointRecord | None:
+        asked = [c for c in self._in_order() if c.request_id == request_id]
+        return asked[-1] if asked else None
+
+    def in_progress(self) -> list[CheckpointRecord]:
+        return [c for c in self._in_order() if c.status is Status.IN_PROGRESS]
+
+    def retained(self) -> list[CheckpointRecord]:
+        return [c for c in self._in_order() if c.status is Status.COMPLETED]
+
+    def latest_completed(self) -> CheckpointRecord | None:
+        retained = self.retained()
+        return retained[-1] if retained else None
+
+    def subtasks(self, checkpoint_id: int, only: Iterable[SubtaskId] | None = None) -> dict[SubtaskId, SubtaskRecord]:
+        return read_subtasks(self.state, checkpoint_id, only)
+
+    def verdicts(self, checkpoint_id: int) -> list[Verdict]:
+        return list(self.state.verdicts.get(checkpoint_id, ()))
+
+    def compactions(self) -> list[CompactedRun]:
+        return list(self.state.compactions.values())
+
+    def pipeline(self) -> PipelineRecord:
+        return self.state.pipeline or PipelineRecord(self.pipeline_id)
+
+    def requests(self) -> list[CheckpointRequest]:
+        return list(self.state.requests.values())
+
+    def failed_after(self, checkpoint_id: int) -> list[CheckpointRecord]:
+        return [c for c in self._in_order() if c.status is Status.FAILED and c.checkpoint_id > checkpoint_id]
+
+    def cleaning(self) -> int:
+        return sum(c.status is Status.SUBSUMED for c in self._in_order())
+
+    def region(self) -> RegionRecord:
+        return self.state.region
+
+    def latest_subsumed(self) -> int | None:
+        gone = [c.checkpoint_id for c in self._in_order() if c.status in {Status.SUBSUMED, Status.DISCARDED}]
+        return gone[-1] if gone else None
+
+    # -- writes
+
+    def move_pipeline(
+        self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None
+    ) -> None:
+        require_move(self.pipeline(), after)
+        self.state.pipeline = moved(self.pipeline(), after, at, message, forgiven_until)
+        in_range = 0 <= self.state.pipeline.forgiven_until <= self.state.last_checkpoint_id
+        self._require(in_range, "failures to come are forgiven")
+
+    def put_request(self, request: CheckpointRequest) -> None:
+        self._require(bool(request.request_id), "the request has no id")
+        self._require(request.seen_at >= request.asked_at, "it was seen before it was asked")
+        self._require((request.dropped is None) == (request.dropped_message is None), "it does not say why")
+        self._require_drain_to_stop(request)
+        self.state.requests[request.request_id] = request
+
+    def remove_requests(self, request_ids: Sequence[str]) -> None:
+        for request_id in request_ids:
+            self.state.requests.pop(request_id, None)
+
+    def begin_region(self, at: datetime) -> int:
+        self.state.region = begun(self.state.region, at)
+        return self.state.region.attempt
+
+    def touch_region(self, attempt: int, at: datetime) -> bool:
+        if current := is_current(self.state.region, attempt):
+            self.state.region = replace(self.state.region, seen_at=at)
+        return current
+
+    def end_region(self, attempt: int, at: datetime) -> bool:
+        if current := is_current(self.state.region, attempt):
+            self.state.region = ended(self.state.region, at)
+        return current
+
+    def record_restore(self, checkpoint_id: int, at: datetime) -> None:
+        self._require(1 <= checkpoint_id <= self.state.last_checkpoint_id, "a checkpoint to come is restored")
+        self.state.restores = (*self.state.restores, (checkpoint_id, at))
+
+    def next_checkpoint_id(self) -> int:
+        self._next += 1
+        return self._next
+
+    def add_pending(self, record: CheckpointRecord, subtasks: Sequence[SubtaskId]) -> None:
+        if record.pipeline_id != self.pipeline_id or record.num_subtasks != len(subtasks):
+            raise ValueError(f"{record} does not belong to {self.pipeline_id} with {len(subtasks)} subtasks")
+        self._require((record.status, record.phase) == (Status.IN_PROGRESS, Phase.TRIGGERED), "it begins elsewhere")
+        self._require(record.checkpoint_id not in self.state.checkpoints, "the id is taken")
+        self._require(record.checkpoint_id >= 1 and bool(record.request_id), "no id or request")
+        self._require(len(set(subtasks)) == len(subtasks) >= 1, "subtasks are missing or named twice")
+        self._require(record.deadline >= record.triggered_at, "the deadline lies before the trigger")
+        self._require_drain_to_stop(record)
+        earlier = self.latest_by_request(record.request_id)
+        self._require(earlier is None or earlier.status is Status.FAILED, "the request has a checkpoint")
+        self.state.checkpoints[record.checkpoint_id] = record
+        self.state.subtasks[record.checkpoint_id] = {subtask: SubtaskRecord(subtask, 0) for subtask in subtasks}
+        self.state.last_checkpoint_id = max(self.state.last_checkpoint_id, record.checkpoint_id)
+
+    def begin_attempt(self, checkpoint_id: int) -> int:
+        checkpoint = self._known(checkpoint_id)
+        subtasks = self.state.subtasks[checkpoint_id]
+        latest = max(record.attempt for record in subtasks.values())
+        open_ = [record for record in subtasks.values() if record.acknowledged_at is None]
+        if checkpoint.status is not Status.IN_PROGRESS or not open_:
+            return latest
+        self.state.subtasks[checkpoint_id] = subtasks | {r.subtask: replace(r, attempt=latest + 1) for r in open_}
+        return latest + 1
+
+    def record_acknowledgements(
+        self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], at: datetime
+    ) -> int:
+        checkpoint = self._known(checkpoint_id)
+        subtasks = dict(self.state.subtasks[checkpoint_id])
+        for reported in acknowledgements:
+            record = subtasks.get(reported.subtask)
+            counts = (
+                checkpoint.status is Status.IN_PROGRESS
+                and record is not None
+                and record.acknowledged_at is None
+                and record.attempt == reported.attempt
+            )
+            if counts:
+                asked = reported.attempt >= 1 or reported.snapshot.finished
+                self._require(asked, "nobody asked the subtask yet")
+                snapshot = self._stored(checkpoint_id, reported.snapshot)
+                subtasks[reported.subtask] = SubtaskRecord(
+                    reported.subtask, reported.attempt, at, snapshot, reported.metrics
+                )
+        acknowledged = sum(record.acknowledged_at is not None for record in subtasks.values())
+        finished = sum(record.snapshot.finished for record in subtasks.values())
+        self.state.subtasks[checkpoint_id] = subtasks
+        self.state.checkpoints[checkpoint_id] = checkpoint.moved(num_acknowledged=acknowledged, num_finished=finished)
+        return checkpoint.num_subtasks - acknowledged
+
+    def advance(self, checkpoint_id: int, before: Phase, after: Phase, at: datetime) -> bool:
+        if not is_legal((Status.IN_PROGRESS, before), (Status.IN_PROGRESS, after)):
+            raise ValueError(f"phase {after} cannot follow {before}")
+        checkpoint = self.state.checkpoints.get(checkpoint_id)
+        if checkpoint is None or (checkpoint.status, checkpoint.phase) != (Status.IN_PROGRESS, before):
+            return False
+        self._require(checkpoint.num_acknowledged == checkpoint.num_subtasks, "subtasks have not acknowledged")
+        times = {Phase.ACKNOWLEDGED: "acknowledged_at", Phase.VALIDATED: "validated_at"}
+        self._move(checkpoint, (Status.IN_PROGRESS, after), **{times[after]: at})
+        return True
+
+    def record_verdicts(self, checkpoint_id: int, verdicts: Sequence[Verdict]) -> None:
+        self._require(checkpoint_id in self.state.checkpoints or not verdicts, "there is no such checkpoint")
+        self._require(len({(v.target, v.suite) for v in verdicts}) == len(verdicts), "a target is judged twice")
+        for verdict in verdicts:
+            self._require(verdict.success is not None or verdict.error is not None, "it does not say what failed")
+        self.state.verdicts[checkpoint_id] = [replace(v, results=tuple(as_json(list(v.results)))) for v in verdicts]
+
+    def complete(
+        self, checkpoint_id: int, at: datetime, metadata_path: str, state_size: int, checkpointed_size: int
+    ) -> bool:
+        checkpoint = self.state.checkpoints.get(checkpoint_id)
+        if checkpoint is None or (checkpoint.status, checkpoint.phase) != (Status.IN_PROGRESS, Phase.VALIDATED):
+            return False
+        self._confined(metadata_path)
+        self._require(state_size >= 0 and checkpointed_size >= 0, "a size is negative")
+        self._move(
+            checkpoint,
+            (Status.COMPLETED, Phase.VALIDATED),
+            completed_at=at,
+            metadata_path=metadata_path,
+            state_size=state_size,
+            checkpointed_size=checkpointed_size,
+        )
+        return True
+
+    def fail(self, checkpoint_id: int, reason: FailureReason, message: str, at: datetime) -> bool:
+        checkpoint = self.state.checkpoints.get(checkpoint_id)
+        if checkpoint is None or checkpoint.status is not Status.IN_PROGRESS:
+            return False
+        failed = (Status.FAILED, checkpoint.phase)
+        self._move(checkpoint, failed, failed_at=at, failure_reason=reason, failure_message=message)
+        self._release({checkpoint_id}, given_up_by=checkpoint_id)
+        return True
+
+    def subsume(self, checkpoint_ids: Sequence[int]) -> None:
+        leaving = {c.checkpoint_id for c in self.retained()} & set(checkpoint_ids)
+        for id_ in leaving:
+            self._move(self.state.checkpoints[id_], (Status.SUBSUMED, Phase.VALIDATED))
+        self._release(leaving)
+
+    def mark_notified(self, checkpoint_id: int, at: datetime) -> None:
+        checkpoint = self.state.checkpoints.get(checkpoint_id)
+        if checkpoint is not None and checkpoint.notified_at is None:
+            self._require(checkpoint.status in COMMITTED, "it has not completed")
+            self.state.checkpoints[checkpoint_id] = checkpoint.moved(notified_at=at)
+
+    def add_compactions(self, compactions: Sequence[CompactedRun]) -> None:
+        for run in compactions:
+            self._require(run.handle.path not in self.state.compactions, "the run is there already")
+            self._require(len(run.replaces) >= 1, "it replaces nothing")
+            self._confined(run.handle.path)
+            handle = replace(run.handle, details=as_json(run.handle.details))
+            self.state.compactions[run.handle.path] = replace(run, handle=handle)
+
+    def remove_compactions(self, paths: Sequence[str]) -> None:
+        removed = [path for path in paths if self.state.compactions.pop(path, None) is not None]
+        live = {file for _, _, file in self.state.live()}
+        self._enqueue(file for path in removed if (file := Deletion("storage", path)) not in live)
+
+    # -- garbage
+
+    def enqueue_deletions(self, deletions: Sequence[Deletion], given_up_by: int | None = None) -> None:
+        self._require(given_up_by is None or given_up_by >= 1, "no checkpoint has that id")
+        for deletion in deletions:
+            self._confined(deletion.path)
+            known = deletion.owner == "storage" or (deletion.owner.startswith("sink:") and deletion.owner != "sink:")
+            self._require(known, "nobody owns the file")
+        self._enqueue(deletions, given_up_by)
+
+    def pending_deletions(self, limit: int) -> list[Deletion]:
+        live = {file for _, _, file in self.state.live()}
+        free = [deletion for deletion, by in self.state.deletions.items() if not self._may_be_wanted(deletion, by)]
+        return [deletion for deletion in free if deletion not in live][:limit]
+
+    def _may_be_wanted(self, deletion: Deletion, given_up_by: int | None) -> bool:
+        in_use, latest = directory_in_use(self.pipeline_id, self.state.region), self.latest_completed()
+        if given_up_by is None or in_use is None or deletion.owner != "storage":
+            return False
+        return deletion.path.startswith(in_use + "/") and (latest is None or given_up_by >= latest.checkpoint_id)
+
+    def remove_deletions(self, deletions: Sequence[Deletion]) -> None:
+        for deletion in deletions:
+            self.state.deletions.pop(deletion, None)
+
+    def mark_discarded(self) -> None:
+        for checkpoint in self._in_order():
+            files = {file for file, _ in self.state.handles(checkpoint.checkpoint_id)}
+            files.add(Deletion("storage", checkpoint.metadata_path or ""))
+            if checkpoint.status is Status.SUBSUMED and files.isdisjoint(self.state.deletions):
+                self._move(checkpoint, (Status.DISCARDED, Phase.VALIDATED))
+
+    def unswept(self) -> dict[int, datetime]:
+        ended = {c.checkpoint_id: c.completed_at or c.failed_at for c in self._in_order()}
+        return {id_: at for id_, at in ended.items() if at is not None and id_ not in self.state.swept}
+
+    def mark_swept(self, checkpoint_ids: Sequence[int]) -> None:
+        known = frozenset(checkpoint_ids) & self.state.checkpoints.keys()
+        ended = all(self.state.checkpoints[id_].status is not Status.IN_PROGRESS for id_ in known)
+        self._require(ended, "it has not ended")
+        self.state.swept = self.state.swept | known
+
+    def live_paths(self, checkpoint_id: int) -> set[Deletion]:
+        return {file for _, creator, file in self.state.live() if creator == checkpoint_id}
+
+    def live_below(self, directory: str) -> set[Deletion]:
+        live = {file for _, _, file in self.state.live()}
+        return {file for file in live if file.owner == "storage" and file.path.startswith(directory + "/")}
+
+    def mark_regions_swept(self, attempt: int) -> None:
+        self._require(0 <= attempt <= self.state.region.attempt, "there was no such region")
+        self.state.region = swept(self.state.region, attempt)
+
+    # -- inside
+
+    def _in_order(self) -> list[CheckpointRecord]:
+        return [self.state.checkpoints[id_] for id_ in sorted(self.state.checkpoints)]
+
+    def _known(self, checkpoint_id: int) -> CheckpointRecord:
+        checkpoint = self.state.checkpoints.get(checkpoint_id)
+        if checkpoint is None:
+            raise CheckpointNotFoundError(f"Pipeline {self.pipeline_id!r} has no checkpoint {checkpoint_id}.")
+        return checkpoint
+
+    def _move(self, checkpoint: CheckpointRecord, after: Stage, **changes: Any) -> None:
+        self._require(is_legal((checkpoint.status, checkpoint.phase), after), "the transition is illegal")
+        moved = checkpoint.moved(status=after[0], phase=after[1], **changes)
+        self.state.checkpoints[checkpoint.checkpoint_id] = moved
+
+    def _release(self, leaving: set[int], given_up_by: int | None = None) -> None:
+        released = {file for id_ in leaving for file, _ in self.state.handles(id_)}
+        paths = [self.state.checkpoints[id_].metadata_path for id_ in leaving]
+        released |= {Deletion("storage", path) for path in paths if path is not None}
+        live = {file for id_, _, file in self.state.live() if id_ not in leaving}
+        self._enqueue(sorted(released - live, key=lambda deletion: (deletion.owner, deletion.path)), given_up_by)
+
+    def _enqueue(self, deletions: Iterable[Deletion], given_up_by: int | None = None) -> None:
+        for deletion in deletions:
+            self.state.deletions.setdefault(deletion, given_up_by)
+
+    def _stored(self, checkpoint_id: int, snapshot: Snapshot) -> Snapshot:
+        for handle in snapshot.handles:
+            if "\0" in handle.path + handle.checksum:
+                raise ValueError(f"a handle of {self.pipeline_id!r} holds a NUL character")
+            self._confined(handle.path)
+            self._require(1 <= handle.created_by <= checkpoint_id, "a handle is of a later checkpoint")
+        return Snapshot(
+            tuple(replace(handle, details=as_json(handle.details)) for handle in snapshot.handles),
+            as_json(snapshot.position),
+            snapshot.finished,
+        )
+
+    def _require_drain_to_stop(self, asked: CheckpointRecord | CheckpointRequest) -> None:
+        only_to_stop = not asked.drain or asked.kind is CheckpointKind.SYNC_SAVEPOINT
+        self._require(only_to_stop, "only a savepoint to stop with drains")
+
+    def _confined(self, path: str) -> None:
+        outside = not path or path.startswith("/") or ".." in path.split("/")
+        self._require(not outside, f"the path {path!r} leaves its root")
+
+    def _require(self, condition: bool, otherwise: str) -> None:
+        if not condition:
+            self.refused = otherwise
+            raise CheckpointError(f"The store refused a row of pipeline {self.pipeline_id!r}: {otherwise}.")
