@@ -89,8 +89,8 @@ def test_the_coordinator_and_the_definition_know_no_adapter():
     ]
     for path in [*(ROOT / f"{name}.py" for name in names), *files("ports")]:
         for imported in imports(path):
-            assert not imported.startswith(tuple(f"tidegate.{adapter}" for adapter in ADAPTERS)), (name, imported)
-            assert imported.split(".")[0] not in HEAVY | {"airflow", "sqlalchemy"}, (name, imported)
+            assert not imported.startswith(tuple(f"tidegate.{adapter}" for adapter in ADAPTERS)), (path.name, imported)
+            assert imported.split(".")[0] not in HEAVY | {"airflow", "sqlalchemy"}, (path.name, imported)
 
 
 @pytest.mark.parametrize(
