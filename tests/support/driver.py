@@ -45,24 +45,24 @@ def main(home: str, database_url: str, request: str, slow: str) -> None:
     print("done", flush=True)
 
 
-class Driver:
-    """The process, with its JVM in the same process group where Spark is local."""
+class Killable:
+    """A process of a script in this folder, with its JVM in the same process group where Spark is local."""
 
-    def __init__(self, home: Path, database_url: str, request: str, spark: dict[str, str], slow: bool = False) -> None:
-        arguments = [str(home), database_url, request, "slow" if slow else "fast"]
-        self.errors = (home / f"driver-{request}-{time.monotonic_ns()}.log").open("w+")
+    def __init__(self, script: str, home: Path, arguments: list[str], spark: dict[str, str]) -> None:
+        self.errors = (home / f"{Path(script).stem}-{time.monotonic_ns()}.log").open("w+")
+        places = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = subprocess.Popen(
-            [sys.executable, __file__, *arguments],
+            [sys.executable, script, str(home), *arguments],
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,
             start_new_session=True,
-            env={**os.environ, **spark, "PYTHONPATH": str(Path(__file__).parent)},
+            env={**os.environ, **spark, "PYTHONPATH": os.pathsep.join(places)},
         )
 
     def wait_ready(self) -> None:
         assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "ready\n", self._log()
+        assert self._process.stdout.readline() == "ready\n", self.log()
 
     def send(self, number: signal.Signals) -> None:
         """To Python and, where there is one, its JVM; a process that has ended is left alone."""
@@ -81,16 +81,23 @@ class Driver:
     def finish(self) -> None:
         """Run to the end, which must be a good one."""
         code = self.wait()
-        assert code == 0, self._log()
+        assert code == 0, self.log()
 
     def close(self) -> None:
         self.send(signal.SIGKILL)
         self.wait()
         self.errors.close()
 
-    def _log(self) -> str:
+    def log(self) -> str:
         self.errors.flush()
-        return Path(self.errors.name).read_text()[-4000:]
+        return Path(self.errors.name).read_text()[-6000:]
+
+
+class Driver(Killable):
+    """One whole checkpoint of the orders pipeline."""
+
+    def __init__(self, home: Path, database_url: str, request: str, spark: dict[str, str], slow: bool = False) -> None:
+        super().__init__(__file__, home, [database_url, request, "slow" if slow else "fast"], spark)
 
 
 if __name__ == "__main__":
