@@ -125,3 +125,26 @@ def test_what_was_persisted_in_flight_is_counted_once(spark: SparkSession, tmp_p
     for subtask, ack in running.acknowledged.items():
         persisted[subtask.operator_id] = persisted.get(subtask.operator_id, 0) + ack.metrics.persisted_bytes
     assert persisted == {"rows": 0, "totals": 9, "log-sink": 0, "current-sink": 0, "seen-sink": 9}
+
+
+def test_rows_are_counted_from_one_completed_checkpoint_to_the_next(spark: SparkSession, tmp_path: Path) -> None:
+    source = payments()
+    running = Running(tally(source, tmp_path / "tables"), spark, tmp_path, max_batch_bytes=2)
+
+    def rows_of_totals() -> tuple[int, int]:
+        metrics = [running.acknowledged[SubtaskId("totals", index)].metrics for index in (0, 1)]
+        return sum(each.rows_in for each in metrics), sum(each.rows_out for each in metrics)
+
+    source.put(0, *(("ann", number) for number in range(4)))
+    running.until_idle()
+    running.begin()
+    running.until_acknowledged()
+    assert rows_of_totals()[0] == 4
+    running.abort()
+    source.put(0, ("bob", 1))
+    running.until_idle()
+    running.take()
+    assert rows_of_totals()[0] == 5
+    assert 2 <= rows_of_totals()[1] <= 5, "a row for each key that a micro-batch changed"
+    running.take()
+    assert rows_of_totals() == (0, 0)

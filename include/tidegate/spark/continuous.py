@@ -202,7 +202,7 @@ class SparkContinuousRegion:
         station = Station(post.vertex, (), post.station.gate, post.station.exchanges, batch)
         reports = self._region.jobs.run(station, answers)
         self._state.ran(reports)
-        post.changed(report.subtask_index for report in reports)
+        post.ran(reports)
         handles = [h for r in sorted(reports, key=lambda r: r.subtask_index) for h in r.handles]
         if sent := tuple(handle for handle in handles if handle.kind is HandleKind.EXCHANGE):
             self._channels.feed(channel_of(post.name), Exchange(sent))

@@ -4,7 +4,8 @@ Pure bookkeeping, no Spark. A post takes its steps as `protocol.subtask_steps` s
 they run in the same Spark jobs.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidegate.pipeline import KeyedVertex, SinkVertex, SourceVertex
@@ -14,6 +15,7 @@ from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, Sub
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.protocol.subtask_steps import SubtaskSteps
 from tidegate.spark.gate import Aligned, Data
+from tidegate.spark.reports import Report
 from tidegate.spark.stations import Answers, Station
 
 Batch = dict[str, list[Data]]  # by vertex name of the origin
@@ -57,7 +59,8 @@ class OperatorPost:
     """A keyed operator with the tables of its current rows, or a sink of its own.
 
     An appending sink holds on to what reached it until a checkpoint has completed with it; of a table, those subtasks are
-    `stale` whose state has changed since the latest completed checkpoint.
+    `stale` whose state has changed since the latest completed checkpoint. `rows` counts what went in and out since then.
+    What is named `since` is since the latest snapshot.
     """
 
     station: Station
@@ -70,6 +73,8 @@ class OperatorPost:
     held_since: Batch = field(default_factory=dict)
     stale: set[int] = field(default_factory=set)
     stale_since: set[int] = field(default_factory=set)
+    rows: Counter[tuple[int, str]] = field(default_factory=Counter)
+    rows_since: Counter[tuple[int, str]] = field(default_factory=Counter)
 
     @property
     def vertex(self) -> KeyedVertex | SinkVertex:
@@ -94,17 +99,26 @@ class OperatorPost:
             append(self.held, origin, data)
             append(self.held_since, origin, data)
 
-    def changed(self, subtasks: Iterable[int]) -> None:
-        subtasks = set(subtasks)
-        self.stale |= subtasks
-        self.stale_since |= subtasks
+    def ran(self, reports: Sequence[Report]) -> None:
+        """Take note of a micro-batch."""
+        for report in reports:
+            self.stale.add(report.subtask_index)
+            self.stale_since.add(report.subtask_index)
+            for rows in (self.rows, self.rows_since):
+                rows[report.subtask_index, "rows_in"] += report.metrics.get("rows_in", 0)
+                rows[report.subtask_index, "rows_out"] += report.metrics.get("rows_out", 0)
 
     def take(self, answers: Answers) -> Taking:
         """Fix what belongs to the snapshot. What comes from now on belongs to a later one."""
         arrived = {origin: list(data) for origin, data in self.held.items()}
         station = Station(self.vertex, self.station.fused, self.station.gate, arrived=arrived)
+        for index in sorted({index for index, _ in self.rows}):
+            metrics = {name: self.rows[index, name] for name in ("rows_in", "rows_out")}
+            report = Report(self.vertex.operator_id, index, (), {"sync_duration": 0, "async_duration": 0} | metrics)
+            station.reports[SubtaskId(self.vertex.operator_id, index)] = report
         self.taking = taking = Taking(answers, station)
-        self.held_since, self.stale_since, self.taken, self.trouble = {}, set(), [], ""
+        self.held_since, self.stale_since, self.rows_since = {}, set(), Counter()
+        self.taken, self.trouble = [], ""
         return taking
 
     def as_of_barrier(self, snapshots: dict[SubtaskId, Snapshot]) -> dict[SubtaskId, Snapshot]:
@@ -123,8 +137,8 @@ class OperatorPost:
 
     def completed(self) -> None:
         """The latest snapshot is part of a completed checkpoint."""
-        self.held, self.stale = self.held_since, self.stale_since
-        self.held_since, self.stale_since = {}, set()
+        self.held, self.stale, self.rows = self.held_since, self.stale_since, self.rows_since
+        self.held_since, self.stale_since, self.rows_since = {}, set(), Counter()
         self.discard()
 
 
