@@ -12,6 +12,7 @@ import pytest
 from simulator.__main__ import run_seed
 from simulator.dataflow import Dataflow
 from simulator.observer import Observer
+from simulator.running import Running
 from simulator.scheduler import Violation
 from simulator.temper import WORST, Temper
 from simulator.world import World
@@ -82,6 +83,25 @@ def test_a_seed_gives_the_same_run_in_every_process():
     first = trace_of(5, "1")
     assert first.count("\n") > 200
     assert first == trace_of(5, "2")
+
+
+def test_a_seed_gives_the_same_continuous_run_in_every_process():
+    script = (
+        "from simulator.running import Running; run = Running(5).run(); print(*run.trace, *run.disk.files, sep='\\n')"
+    )
+    first = in_a_process("-c", script, PYTHONHASHSEED="1")
+    assert first.count("\n") > 40
+    assert first == in_a_process("-c", script, PYTHONHASHSEED="2")
+
+
+def test_continuous_runs_meet_crashes_and_lost_connections_and_complete_all_the_same():
+    met, verified = Counter(), 0
+    for seed in range(40):
+        run = Running(seed).run()
+        met += run.met
+        verified += run.verified
+    assert met.keys() >= {"crash", "StorageError", "StoreUnavailableError", "UnknownOutcomeError"}
+    assert verified > 200, "hardly anything completes"
 
 
 def test_a_failure_says_who_did_what_and_how_to_see_it_again(monkeypatch):
