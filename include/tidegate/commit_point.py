@@ -10,7 +10,7 @@ from tidegate.config import CheckpointConfig
 from tidegate.graph import Graph
 from tidegate.guarantees import guarantee_of
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
-from tidegate.protocol.errors import FinalizeError, UnknownOutcomeError
+from tidegate.protocol.errors import FinalizeError, StorageError, UnknownOutcomeError
 from tidegate.protocol.finalize import metadata_document, metadata_path, sizes
 from tidegate.protocol.lifecycle import COMMITTED
 from tidegate.protocol.records import CheckpointRecord
@@ -69,7 +69,13 @@ class CommitPoint:
         }
         document = metadata_document(record, subtasks, verdicts, vertices, self._config.describe(), self._clock.now())
         path = metadata_path(self._pipeline_id, record.checkpoint_id)
-        self._storage.write(path, json.dumps(document).encode())
+        try:
+            self._storage.write(path, json.dumps(document).encode())
+        except StorageError as error:
+            raise FinalizeError(
+                f"The metadata of checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} could not be written: "
+                f"{error} The previous checkpoint is still the latest and nothing became visible. Repeat the finalize step."
+            ) from error
         return path
 
     def _complete(self, checkpoint_id: int, path: str) -> CheckpointRecord | None:
