@@ -72,7 +72,7 @@ def test_a_run_its_history_and_its_details(command, tmp_path):
     assert [row["id"] for row in history] == [1]
     statistics = json.loads(command("stats", "orders", "-o", "json").stdout)
     assert statistics["counts"] == {"restored": 0, "total": 1, "in_progress": 0, "completed": 1, "failed": 0}
-    assert statistics["latest"] == {"completed": history[0], "failed": None, "restored": None}
+    assert statistics["latest"] == {"completed": history[0], "failed": None, "savepoint": None, "restored": None}
     durations = statistics["summary"]["end_to_end_duration"]
     assert durations["min"] == durations["p50"] == durations["max"] == history[0]["end_to_end_duration"]
     assert "End to End Duration" in command("stats", "orders").stdout

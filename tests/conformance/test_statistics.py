@@ -1,7 +1,9 @@
 """What a store says about all checkpoints of a pipeline together."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
+from desks import Desk
 from store_steps import FIRST, PIPELINE, SECOND, SUBTASKS, acknowledgement, at, completed, triggered
 
 from tidegate.ports import CheckpointStore
@@ -51,3 +53,20 @@ def test_bytes_in_flight_are_summed_where_they_were_reported(store: CheckpointSt
     with store.transaction(PIPELINE) as transaction:
         transaction.complete(id_, at(30), f"{PIPELINE}/chk-1/_metadata", 0, 0)
     assert store.statistics(PIPELINE).measurements == [Measurement(1, 11_000, 0, 0, 120, 7)]
+
+
+def test_the_latest_savepoint_is_kept_apart(desk: Callable[..., Desk]) -> None:
+    world = desk(retained=1)
+    for number, savepoint in enumerate([False, True, False], start=1):
+        world.ask(f"r{number}", savepoint=savepoint)
+        world.complete(number)
+    world.stop("stop")
+    world.complete(4)
+    found = world.store.statistics("p")
+    assert found.latest_savepoint == found.latest_completed == world.store.checkpoint("p", 4)
+    world.coordinator.resume()
+    world.ask("r5")
+    world.complete(5)
+    found = world.store.statistics("p")
+    assert found.latest_completed == world.store.checkpoint("p", 5)
+    assert found.latest_savepoint == world.store.checkpoint("p", 4)

@@ -17,6 +17,7 @@ from tidegate.protocol.errors import CheckpointError, StoreUnavailableError
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import (
+    CheckpointKind,
     CheckpointRecord,
     SubtaskId,
     SubtaskRecord,
@@ -87,6 +88,10 @@ class MemoryCheckpointStore:
             [self._measured(record) for record in newest_first if record.completed_at],
             latest.get(Status.COMPLETED),
             latest.get(Status.FAILED),
+            next(
+                (r for r in newest_first if r.status is Status.COMPLETED and r.kind is not CheckpointKind.CHECKPOINT),
+                None,
+            ),
             len(self._state(pipeline_id).restores),
             self._latest_restore(self._state(pipeline_id)),
         )

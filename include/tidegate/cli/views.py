@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Group
 from rich.filesize import decimal
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -115,7 +116,7 @@ _FIGURES = ("end_to_end_duration", "checkpointed_size", "state_size", "processed
 
 
 def statistics_document(pipeline: PipelineRecord | None, statistics: Statistics) -> dict[str, Any]:
-    completed, failed = statistics.latest_completed, statistics.latest_failed
+    completed, failed, savepoint = statistics.latest_completed, statistics.latest_failed, statistics.latest_savepoint
     known = pipeline or PipelineRecord("")
     return {
         "pipeline": {"status": known.status, "since_timestamp": _ms(known.since), "message": known.message},
@@ -127,6 +128,7 @@ def statistics_document(pipeline: PipelineRecord | None, statistics: Statistics)
         "latest": {
             "completed": None if completed is None else checkpoint_document(completed),
             "failed": None if failed is None else checkpoint_document(failed),
+            "savepoint": None if savepoint is None else checkpoint_document(savepoint),
             "restored": _restored(statistics.latest_restore),
         },
     }
@@ -152,7 +154,8 @@ def statistics_tables(document: dict[str, Any]) -> Group:
         shown = _duration if figure.endswith("duration") else _size
         order = ("min", "avg", "p50", "p90", "p95", "p99", "p999", "max")
         summary.add_row(label, *(shown(round(values[name])) for name in order))
-    latest = history_table([found for end in ("completed", "failed") if (found := document["latest"][end])])
+    ends = {found["id"]: found for end in ("completed", "failed", "savepoint") if (found := document["latest"][end])}
+    latest = history_table([ends[id_] for id_ in sorted(ends, reverse=True)])
     latest.title = "Latest"
     parts: list[Any] = [_standing(document["pipeline"]), counts, summary, latest]
     if restored := document["latest"]["restored"]:
@@ -194,6 +197,13 @@ def run_table(document: dict[str, Any]) -> Any:
     return table
 
 
+def _status(document: dict[str, Any]) -> str:
+    phase = f" ({document['phase']})" if document["status"] == "IN_PROGRESS" else ""
+    return f"{document['status']}{phase}" + (
+        "" if document["checkpoint_type"] == "CHECKPOINT" else escape(" [Savepoint]")
+    )
+
+
 def history_table(documents: list[dict[str, Any]]) -> Table:
     table = Table(
         "ID",
@@ -208,7 +218,7 @@ def history_table(documents: list[dict[str, Any]]) -> Table:
     for document in documents:
         table.add_row(
             str(document["id"]),
-            document["status"] + (f" ({document['phase']})" if document["status"] == "IN_PROGRESS" else ""),
+            _status(document),
             f"{document['num_acknowledged_subtasks']}/{document['num_subtasks']}",
             _time(document["trigger_timestamp"]),
             _duration(document["end_to_end_duration"]),

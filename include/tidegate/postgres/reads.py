@@ -41,6 +41,7 @@ from tidegate.postgres.tables import checkpoints, compactions, handles, pipeline
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.records import (
+    CheckpointKind,
     CheckpointRecord,
     CheckpointRequest,
     CompactedRun,
@@ -128,9 +129,19 @@ def statistics(connection: Connection, pipeline_id: str) -> Statistics:
         [Measurement(**row) for row in measured.mappings()],
         _latest(connection, pipeline_id, Status.COMPLETED),
         _latest(connection, pipeline_id, Status.FAILED),
+        _latest_savepoint(connection, pipeline_id),
         restores,
         latest_restore,
     )
+
+
+def _latest_savepoint(connection: Connection, pipeline_id: str) -> CheckpointRecord | None:
+    """They stay COMPLETED for ever."""
+    kept = _of(pipeline_id).where(
+        (checkpoints.c.status == Status.COMPLETED.value) & (checkpoints.c.kind != CheckpointKind.CHECKPOINT.value)
+    )
+    found = _checkpoints(connection, kept.order_by(checkpoints.c.checkpoint_id.desc()).limit(1))
+    return found[0] if found else None
 
 
 def _restores(connection: Connection, pipeline_id: str) -> tuple[int, LatestRestore | None]:

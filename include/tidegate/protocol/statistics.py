@@ -36,13 +36,14 @@ class LatestRestore:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """The facts: how many checkpoints have each status, every completed one newest first, the latest of each end, and how
-    often the pipeline went on from a checkpoint."""
+    """The facts: how many checkpoints have each status, every completed one newest first, the latest of each end (a completed
+    savepoint is the latest completed one too), and how often the pipeline went on from a checkpoint."""
 
     by_status: Mapping[Status, int]
     measurements: Sequence[Measurement]
     latest_completed: CheckpointRecord | None
     latest_failed: CheckpointRecord | None
+    latest_savepoint: CheckpointRecord | None = None
     restores: int = 0
     latest_restore: LatestRestore | None = None
 
