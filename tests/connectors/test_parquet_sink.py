@@ -4,9 +4,11 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import resource
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -252,20 +254,22 @@ def test_a_committer_that_hangs_does_not_hang_the_others(append: ParquetSink, mo
     assert visible(append) == [1]
 
 
-@pytest.fixture
-def file_size_limit() -> Iterator[int]:
-    """The kernel's own refusal to write on, as it comes when a disk or quota is full."""
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """The kernel's own refusal to write on, as it comes when a disk or quota is full. For this process, its log included."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    yield 4096
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_write_that_the_system_refuses_leaves_nothing_visible(append: ParquetSink, file_size_limit: int) -> None:
-    with pytest.raises(
-        StorageError, match=r"Rows of checkpoint 1 could not be staged below .*none of them became visible"
-    ):
-        append.writer().stage(pa.table({"v": list(range(100_000))}), StageContext(1, 0, 1, "u"))
+def test_a_write_that_the_system_refuses_leaves_nothing_visible(append: ParquetSink) -> None:
+    table = pa.table({"v": list(range(100_000))})
+    with pytest.raises(StorageError) as raised, file_size_limit(4096):
+        append.writer().stage(table, StageContext(1, 0, 1, "u"))
+    assert re.search("Rows of checkpoint 1 could not be staged below .*none of them became visible", str(raised.value))
     assert append.staged_paths(1) == []
 
 
