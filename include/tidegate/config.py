@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 from tidegate.durations import duration
 from tidegate.protocol.barrier_options import GateOptions
 from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.schedule import OFF
 
 MAX_MIN_PAUSE = timedelta(days=365)
 MIN_TIMEOUT = MIN_INTERVAL = timedelta(milliseconds=10)
-NEVER = timedelta(0)  # as `interval_during_backlog`: no periodic checkpoints meanwhile
 
 _Option = TypeVar("_Option", bound=StrEnum)
 
@@ -147,12 +147,12 @@ def _intervals(
     if during_backlog is None:
         return base, base
     slower = duration(during_backlog)
-    if slower != NEVER and slower < asked:
+    if slower != OFF and slower < asked:
         raise PipelineDefinitionError(
             "CheckpointConfig.interval_during_backlog must be at least the interval, or '0 s' for no periodic "
             "checkpoints while a source is behind."
         )
-    return base, slower if slower == NEVER else max(slower, base)
+    return base, slower if slower == OFF else max(slower, base)
 
 
 def _milliseconds(value: timedelta) -> int:

@@ -53,8 +53,8 @@ def world(store, monkeypatch):
 
 
 def take(world):
-    request = lambda: world.ask("by hand")  # noqa: E731
-    return running.run_checkpoint(world.coordinator, world.pipeline, request, Console(quiet=True))
+    console = Console(quiet=True)
+    return running.run_checkpoint(world.coordinator, world.pipeline, lambda: world.ask("by hand"), console)
 
 
 def answer(world):

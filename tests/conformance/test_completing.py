@@ -35,7 +35,7 @@ class World(Desk):
         self.told = Told()
         self.pipeline.listen(self.told)
         self.mortal = MortalStore(store)
-        self.reopen(self.mortal)  # type: ignore[arg-type]
+        self.reopen(self.mortal)
         self.ask("first")
         self.complete(1)
         self.ask("second")
@@ -78,9 +78,9 @@ def refuse(*_: Any) -> None:
 
 
 def test_row_2_metadata_that_cannot_be_written_abort_with_a_reason_that_counts(world: World) -> None:
-    write, world.storage.write = world.storage.write, refuse  # type: ignore[method-assign]
+    write, world.storage.write = world.storage.write, refuse
     error = world.finalize()
-    world.storage.write = write  # type: ignore[method-assign]
+    world.storage.write = write
     assert isinstance(error, FinalizeError)
     assert error.reason is FailureReason.FINALIZE_CHECKPOINT_FAILURE
     assert world.status is Status.IN_PROGRESS
@@ -88,7 +88,7 @@ def test_row_2_metadata_that_cannot_be_written_abort_with_a_reason_that_counts(w
     assert world.status is Status.FAILED
     assert world.visible == {1}
     assert world.told.heard == ["aborted 2"]
-    assert world.store.pipeline("p").status is PipelineStatus.FAILED  # type: ignore[union-attr]
+    assert world.store.pipeline("p").status is PipelineStatus.FAILED
 
 
 def test_row_4_an_entry_that_is_known_not_to_have_landed_is_discarded_and_counts(world: World) -> None:

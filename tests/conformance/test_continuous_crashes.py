@@ -61,7 +61,7 @@ class Fragile:
 
 def begun(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch, **config: object) -> tuple[Live, Fragile]:
     fragile = Fragile(store)
-    one = Live(fragile, monkeypatch, interval="4 s", retained=2, **config)  # type: ignore[arg-type]
+    one = Live(fragile, monkeypatch, interval="4 s", retained=2, **config)
     one.world.sink.before_commit = fragile.commit
     return one, fragile
 
@@ -82,7 +82,7 @@ def one_process(one: Live, fragile: Fragile, dies_at: int | None, before: bool) 
         one.forget()
         one.orders, one.judge.verdict = {}, True
         fragile.begin()
-        one.world.reopen(fragile)  # type: ignore[arg-type]
+        one.world.reopen(fragile)
     return True
 
 

@@ -134,9 +134,9 @@ def test_a_pipeline_that_stops_is_asked_for_nothing_else(live: Callable[..., Liv
 
     def listen(request_id: str, **options: object) -> object:
         asked.append(request_id)
-        return trigger(request_id, **options)  # type: ignore[arg-type]
+        return trigger(request_id, **options)
 
-    one.world.coordinator.trigger = listen  # type: ignore[assignment, method-assign]
+    one.world.coordinator.trigger = listen
     one.at(4, asked.clear)
     assert one.run().status is PipelineStatus.FINISHED
     assert asked == []
@@ -154,7 +154,7 @@ def test_a_run_whose_stopped_pipeline_was_resumed_at_once_ends_all_the_same(live
         return delivered
 
     notify = one.world.coordinator.notify
-    one.world.coordinator.notify = lambda id_: resume_as_soon_as_it_has_stopped(id_, notify)  # type: ignore[assignment, method-assign]
+    one.world.coordinator.notify = lambda id_: resume_as_soon_as_it_has_stopped(id_, notify)
     assert one.run(until=60).status is PipelineStatus.RUNNING
     assert one.second < 10
     assert not one.world.coordinator.has_live_region()
@@ -260,7 +260,7 @@ def test_what_has_all_its_snapshots_is_completed_before_the_run_ends(live: Calla
     one.at(3, lambda: one.world.ask("by hand"))
     one.run(until=4)
     assert one.history() == [(1, "by hand", "COMPLETED")]
-    assert one.world.store.checkpoint("p", 1).notified_at is not None  # type: ignore[union-attr]
+    assert one.world.store.checkpoint("p", 1).notified_at is not None
     one.check()
 
 

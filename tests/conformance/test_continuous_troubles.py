@@ -88,7 +88,7 @@ def test_one_that_somebody_else_gives_up_in_the_moment_it_expires_ends_no_run(li
         one.world.coordinator.abort(checkpoint_id, FailureReason.TASK_FAILURE, "a DAG run was stopped")
         return acknowledge(checkpoint_id)
 
-    one.world.coordinator.acknowledge = too_late  # type: ignore[assignment, method-assign]
+    one.world.coordinator.acknowledge = too_late
     one.run(until=65)
     check_one_failure(one, "TASK_FAILURE")
 
@@ -103,7 +103,7 @@ def test_what_nobody_has_foreseen_while_completing_fails_the_checkpoint_and_not_
             raise ZeroDivisionError("division by zero")
 
     def judge(checkpoint: object, subtasks: object) -> object:
-        return (Broken() if checkpoint.checkpoint_id == 2 else one.judge).validate(checkpoint, subtasks)  # type: ignore[attr-defined, arg-type]
+        return (Broken() if checkpoint.checkpoint_id == 2 else one.judge).validate(checkpoint, subtasks)
 
     one.run(until=45, validator=type("Sometimes", (), {"validate": staticmethod(judge)})())
     check_one_failure(one, "FINALIZE_CHECKPOINT_FAILURE")
@@ -223,7 +223,7 @@ class Unreachable:
 def test_a_store_that_is_away_ends_the_run_and_the_next_attempt_goes_on(live: Callable[..., Live]) -> None:
     one = live(interval="10 s")
     away = Unreachable(one.world.store)
-    one.world.reopen(away)  # type: ignore[arg-type]
+    one.world.reopen(away)
     one.orders[2] = "silent"
     one.at(22, lambda: setattr(away, "is_away", True))
     with pytest.raises(StoreUnavailableError):
@@ -279,16 +279,16 @@ def test_a_pipeline_that_has_read_everything_finishes_although_the_store_is_away
 def test_a_connection_lost_at_the_commit_gives_one_result(live: Callable[..., Live], landed: bool) -> None:
     one = live(interval="10 s")
     mortal = MortalStore(one.world.store)
-    one.world.reopen(mortal)  # type: ignore[arg-type]
+    one.world.reopen(mortal)
     finalize = one.world.coordinator.finalize_validated
     commit_of_second = 1  # transactions of finalize before it: read what goes into the metadata
 
     def lose(validated: object) -> object:
-        if validated.record.checkpoint_id == 2:  # type: ignore[attr-defined]
+        if validated.record.checkpoint_id == 2:
             mortal.plan = commit_of_second, f"connection lost {'after' if landed else 'before'} commit"
-        return finalize(validated)  # type: ignore[arg-type]
+        return finalize(validated)
 
-    one.world.coordinator.finalize_validated = lose  # type: ignore[assignment, method-assign]
+    one.world.coordinator.finalize_validated = lose
     one.run(until=45)
     assert mortal.plan is None, "the loss was not met"
     if not landed:
@@ -303,12 +303,12 @@ def test_an_outcome_that_cannot_be_seen_is_looked_at_again(live: Callable[..., L
     finalize, failures = one.world.coordinator.finalize_validated, iter([1, 2])
 
     def unseen(validated: object) -> object:
-        record = finalize(validated)  # type: ignore[arg-type]
+        record = finalize(validated)
         if next(failures, None):
             raise UnknownOutcomeError("The connection was lost.")
         return record
 
-    one.world.coordinator.finalize_validated = unseen  # type: ignore[assignment, method-assign]
+    one.world.coordinator.finalize_validated = unseen
     one.at(3, lambda: one.world.ask("by hand"))
     one.run(until=12)
     found = one.world.store.checkpoint("p", 1)
@@ -326,7 +326,7 @@ def test_what_ended_the_run_is_the_news_even_if_the_region_cannot_be_ended(
     def refuse(attempt: int) -> None:
         raise error
 
-    one.world.coordinator.end_region = refuse  # type: ignore[method-assign]
+    one.world.coordinator.end_region = refuse
     one.at(5, lambda: one.world.coordinator.start_region())
     with pytest.raises(SupersededAttemptError):
         one.run()

@@ -83,7 +83,7 @@ def test_only_completed_checkpoints_are_subsumed(store: CheckpointStore) -> None
 
 
 @pytest.mark.parametrize("reach", [triggered, acknowledged, validated])
-def test_a_checkpoint_can_fail_in_every_phase(store: CheckpointStore, reach) -> None:  # type: ignore[no-untyped-def]
+def test_a_checkpoint_can_fail_in_every_phase(store: CheckpointStore, reach) -> None:
     reach(store)
     before = store.checkpoint(PIPELINE, 1)
     assert before is not None

@@ -119,7 +119,7 @@ def stage(world: Desk, finished: bool, but: str) -> Callable[[SnapshotTask], Non
                 kind = HandleKind.RUN if subtask.operator_id == "op" else HandleKind.STAGED
                 path = f"chk-{id_}-{subtask}"
                 handles = (*handles, StateHandle(path, kind, 1, 100, "0" * 64, id_))
-                (world.storage.files if kind is HandleKind.RUN else world.sink.staged)[path] = id_  # type: ignore[index]
+                (world.storage.files if kind is HandleKind.RUN else world.sink.staged)[path] = id_
             ends = finished and not (but and subtask.operator_id.startswith(but))
             acks.append(Acknowledgement(subtask, attempt, Snapshot(handles, finished=ends)))
         world.coordinator.record_acknowledgements(id_, acks)
@@ -205,8 +205,8 @@ def test_a_sink_that_had_finished_is_not_told_again_and_its_rows_are_not_committ
 ) -> None:
     """A second branch, of a source that goes on, beside the one that has finished."""
     world, live = desk(), MemorySink()
-    world.pipeline.source("live", SplitSource(1)).sink("live", live)  # type: ignore[arg-type]
-    world.coordinator = CheckpointCoordinator(world.pipeline, world.store, world.storage, world.clock)  # type: ignore[arg-type]
+    world.pipeline.source("live", SplitSource(1)).sink("live", live)
+    world.coordinator = CheckpointCoordinator(world.pipeline, world.store, world.storage, world.clock)
     world.ask("r1")
     take(world, 1, finished=True, but="live")
     world.coordinator.notify(1)
@@ -229,6 +229,6 @@ def test_a_rescaled_pipeline_keeps_what_had_finished(desk: Callable[..., Desk]) 
     world.ask("r1")
     world.complete(1, "src/0 src/1 op")
     world.pipeline.parallelism = 3
-    wider = CheckpointCoordinator(world.pipeline, world.store, world.storage, world.clock)  # type: ignore[arg-type]
+    wider = CheckpointCoordinator(world.pipeline, world.store, world.storage, world.clock)
     assert wider.trigger("r2") == Triggered(2)
     assert (found(world, 2).num_finished, found(world, 2).num_subtasks) == (2 + 3, 2 + 3 + 3)

@@ -30,7 +30,7 @@ from tidegate.protocol.records import CompactedRun, Deletion, HandleKind
 STAGED = Deletion("sink:carriers-sink", "staged")
 
 
-def staged(created_by: int):  # type: ignore[no-untyped-def]
+def staged(created_by: int):
     return handle("staged", created_by, HandleKind.STAGED)
 
 

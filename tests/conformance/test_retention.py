@@ -69,7 +69,7 @@ def test_what_becomes_of_the_latest_checkpoint_when_the_pipeline_ends(
     pipeline = world.store.pipeline("p")
     assert pipeline is not None
     assert pipeline.status is end
-    assert (world.store.checkpoint("p", 1).status is Status.COMPLETED) is kept  # type: ignore[union-attr]
+    assert (world.store.checkpoint("p", 1).status is Status.COMPLETED) is kept
     assert ("p/chk-1/_metadata" in world.storage.files) is kept
 
 
@@ -79,7 +79,7 @@ def test_every_policy_deletes_what_newer_ones_push_out(desk: Callable[..., Desk]
     for number in (1, 2):
         world.ask(f"r{number}")
         world.complete(number)
-    assert world.store.checkpoint("p", 1).status is Status.DISCARDED  # type: ignore[union-attr]
+    assert world.store.checkpoint("p", 1).status is Status.DISCARDED
     assert "p/chk-1/_metadata" not in world.storage.files
 
 
@@ -95,7 +95,7 @@ def test_a_savepoint_outlives_everything(
         world.ask(f"r{number}")
         world.complete(number)
     ENDS[end](world)
-    assert world.store.checkpoint("p", 1).status is Status.COMPLETED  # type: ignore[union-attr]
+    assert world.store.checkpoint("p", 1).status is Status.COMPLETED
     assert "p/chk-1/_metadata" in world.storage.files
 
 
@@ -139,7 +139,7 @@ def _run(name: str, number: int) -> StateHandle:
 
 
 def _complete_with(world: Desk, checkpoint_id: int, runs: tuple[StateHandle, ...]) -> None:
-    def report(task) -> None:  # type: ignore[no-untyped-def]
+    def report(task) -> None:
         acks = [
             Acknowledgement(key, attempt, Snapshot(runs if str(key) == "op/0" else ()))
             for key, attempt in task.attempts.items()
@@ -160,4 +160,4 @@ def test_a_failed_pipeline_goes_on_from_what_it_kept(desk: Callable[..., Desk]) 
     world.coordinator.resume()
     world.ask("again")
     world.complete(3)
-    assert world.store.checkpoint("p", 3).status is Status.COMPLETED  # type: ignore[union-attr]
+    assert world.store.checkpoint("p", 3).status is Status.COMPLETED

@@ -167,7 +167,7 @@ class SharingRegion:
     def write(self) -> str:
         self._written += 1
         path = f"p/shared/{self.attempt}/op/{self._written}.parquet"
-        self.storage.write(path, b"rows")  # type: ignore[attr-defined]
+        self.storage.write(path, b"rows")
         self.files = dict([*self.files.items(), (path, 0)][-2:])
         return path
 
@@ -281,7 +281,7 @@ def carry(world: Desk, checkpoint_id: int) -> None:
         def compact(self, checkpoint_id: int, snapshots: object) -> list[CompactedRun]:
             return []
 
-    world.coordinator.snapshot(checkpoint_id, Carrying())  # type: ignore[arg-type]
+    world.coordinator.snapshot(checkpoint_id, Carrying())
     world.coordinator.validate(checkpoint_id, Judge(True))
     world.coordinator.finalize(checkpoint_id)
     world.coordinator.notify(checkpoint_id)
@@ -319,7 +319,7 @@ def test_a_crash_around_any_effect_of_a_region_costs_no_file_and_leaves_none(
     world, effects = desk(retained=2), Effects()
     storage = Mortal(world.storage, effects, "write", "delete")
     mortal = CheckpointCoordinator(
-        world.pipeline, MortalTransactions(world.store, effects), storage, world.clock  # type: ignore[arg-type]
+        world.pipeline, MortalTransactions(world.store, effects), storage, world.clock
     )  # fmt: skip
     number, crashes = 0, 0
     while crashes == number:
@@ -342,12 +342,12 @@ def a_life(world: Desk, coordinator: CheckpointCoordinator, storage: object, num
     region = SharingRegion(world, coordinator, storage)
     region.write()
     first = coordinator.trigger(f"{number}-fails")
-    region.acknowledge(first.checkpoint_id)  # type: ignore[union-attr]
-    coordinator.abort(first.checkpoint_id, FailureReason.CHECKPOINT_DECLINED, "declined")  # type: ignore[union-attr]
+    region.acknowledge(first.checkpoint_id)
+    coordinator.abort(first.checkpoint_id, FailureReason.CHECKPOINT_DECLINED, "declined")
     check_usable(world, region)
     region.write()
     second = coordinator.trigger(f"{number}-completes")
-    region.complete(second.checkpoint_id)  # type: ignore[union-attr]
+    region.complete(second.checkpoint_id)
     check_usable(world, region)
     coordinator.end_region(region.attempt)
 

@@ -274,7 +274,7 @@ def test_wherever_a_process_dies_repeating_the_request_stops_the_pipeline_with_o
     for number in range(12):
         world = Desk(mortal)
         world.pipeline.name = f"p{number}"
-        world.coordinator = CheckpointCoordinator(world.pipeline, mortal, world.storage, world.clock)  # type: ignore[arg-type]
+        world.coordinator = CheckpointCoordinator(world.pipeline, mortal, world.storage, world.clock)
         mortal.plan = (number, how)
         while True:
             try:

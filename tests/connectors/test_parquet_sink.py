@@ -310,7 +310,7 @@ def test_storage_without_atomic_renames_is_refused_with_the_reason(url: str) -> 
 
 def test_a_wrong_mode_is_refused() -> None:
     with pytest.raises(PipelineDefinitionError, match='the mode is \'upsert\', but must be "append" or "latest"'):
-        ParquetSink("t", mode="upsert")  # type: ignore[arg-type]
+        ParquetSink("t", mode="upsert")
 
 
 def test_describe_names_the_place(append: ParquetSink, home: Path) -> None:

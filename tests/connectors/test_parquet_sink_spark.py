@@ -64,7 +64,7 @@ def test_executors_stage_and_the_driver_commits(spark: Any) -> None:
     writer = sink.writer()
 
     def staging(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        index = TaskContext.get().partitionId()  # type: ignore[union-attr]
+        index = TaskContext.get().partitionId()
         handles = writer.stage(pa.Table.from_batches(batches), StageContext(1, index, 1, "u"))
         columns = {
             name: [getattr(handle, name) for handle in handles] for name in ("path", "rows", "bytes", "checksum")

@@ -215,5 +215,5 @@ def test_an_illegal_region_or_restore_is_refused(
 def rule_broken_by(connection: Connection, statement: str) -> str | None:
     with pytest.raises(IntegrityError) as caught:
         connection.execute(text(statement))
-    name: str | None = caught.value.orig.diag.constraint_name  # type: ignore[union-attr]
+    name: str | None = caught.value.orig.diag.constraint_name
     return name

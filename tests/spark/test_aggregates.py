@@ -21,7 +21,7 @@ Land = Callable[[str], Landing]
 
 
 def carriers(source: Path, tables: Path, **options: object) -> Pipeline:
-    pipeline = Pipeline("delays", **options)  # type: ignore[arg-type]
+    pipeline = Pipeline("delays", **options)
     flights = pipeline.source(
         "flights", FileSource(str(source), format="parquet", schema="carrier string, delay bigint")
     )

@@ -151,7 +151,7 @@ def test_when_one_operator_fails_the_jobs_of_the_others_are_stopped(landing: Lan
     pipeline = Pipeline("halting", parallelism=1)
     source = pipeline.source("rows", FileSource(str(rows.path), format="parquet", schema="k bigint, v bigint"))
 
-    def idle(number):  # type: ignore[no-untyped-def]
+    def idle(number):
         time.sleep(300)
         return number
 

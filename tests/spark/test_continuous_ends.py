@@ -184,7 +184,7 @@ def test_a_savepoint_to_stop_with_holds_all_that_was_polled_before_it_and_nothin
     for _ in range(2):
         running.poll()
     running.begin(stop=mode)
-    polled = {s: running.running._state.snapshots[SubtaskId("rows", s)].position["offset"] for s in (0, 1)}  # type: ignore[index]
+    polled = {s: running.running._state.snapshots[SubtaskId("rows", s)].position["offset"] for s in (0, 1)}
     rows.put(1, ("cyd", 2))
     running.until_acknowledged()
     assert {ack.metrics.persisted_bytes for ack in running.acknowledged.values()} == {0}

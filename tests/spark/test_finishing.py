@@ -48,7 +48,7 @@ class Runs:
         outcome = self.coordinator.trigger(f"r{self.number}", kind=kind, drain=drain)
         if isinstance(outcome, Dropped):
             return outcome
-        id_: int = outcome.checkpoint_id  # type: ignore[union-attr]
+        id_: int = outcome.checkpoint_id
         self.complete(id_)
         return id_
 
@@ -227,7 +227,7 @@ def test_what_is_added_behind_a_finished_source_is_asked_directly_also_by_a_seco
     present.put(k=[3], v=[0])
     assert runs.take() == 1
     wider = past_and_present(past, present, tmp_path, totals="moved")
-    stream = next(vertex for vertex in wider.vertices if vertex.name == "sums").inputs[0]  # type: ignore[union-attr]
+    stream = next(vertex for vertex in wider.vertices if vertex.name == "sums").inputs[0]
     late = stream.key_by("k").aggregate("late", n=count())
     late.key_by("n").aggregate("later", keys=count()).sink("later", ParquetSink(str(tmp_path / "later")))
     runs.define(wider)

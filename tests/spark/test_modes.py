@@ -96,6 +96,6 @@ def test_a_savepoint_of_a_scheduled_run_is_taken_where_checkpoints_are_unaligned
     checkpoints = open_checkpoints(joining(flights, weather, tmp_path, CheckpointConfig(unaligned=True)))
     flights.put(carrier=["UA"], place=["JFK"])
     task = checkpoints.task
-    checkpoints.task = lambda: replace(task(), kind=CheckpointKind.SAVEPOINT)  # type: ignore[method-assign]
+    checkpoints.task = lambda: replace(task(), kind=CheckpointKind.SAVEPOINT)
     checkpoints.take()
     assert checkpoints.rows("sink:windy") == [("JFK", None, 1)]

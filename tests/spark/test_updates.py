@@ -137,7 +137,7 @@ def doubled(batch: Any, state: Any) -> Any:
 
 
 def failing_udf(batch: Any, state: Any) -> Any:
-    def explode(value):  # type: ignore[no-untyped-def]
+    def explode(value):
         raise ValueError(f"no number like {value}")
 
     return batch.select("k", F.udf(explode, "bigint")("v").alias("n"))

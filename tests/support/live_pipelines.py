@@ -185,7 +185,7 @@ class Live(Script):
         """Until that second, or until it ends by itself."""
         run = ContinuousRun(
             self.world.coordinator,
-            _Waiting(self.world.store, self._pass),  # type: ignore[arg-type]
+            _Waiting(self.world.store, self._pass),
             self._open,
             validator or self.judge,
             self.world.clock,

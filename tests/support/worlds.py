@@ -148,7 +148,7 @@ class Judge:
         if self.verdict == "missing":
             return []
         error = "it broke" if self.verdict is None else None
-        return [Verdict("sink:out", "s", self.verdict, 1, 0 if self.verdict else 1, error=error)]  # type: ignore[arg-type]
+        return [Verdict("sink:out", "s", self.verdict, 1, 0 if self.verdict else 1, error=error)]
 
 
 class MortalStore:
@@ -195,7 +195,7 @@ def small_pipeline(sink: MemorySink, name: str = "p", retained: int = 2, paralle
     pipeline = Pipeline(
         name, parallelism=parallelism, max_parallelism=8, checkpoints=CheckpointConfig("10 min", retained=retained)
     )
-    stream = pipeline.source("src", SplitSource())  # type: ignore[arg-type]
+    stream = pipeline.source("src", SplitSource())
 
     @pipeline.keyed("op", inputs=[stream], key=["k"], state="k bigint, n bigint")
     def keep(batch: Any, state: Any) -> Any:

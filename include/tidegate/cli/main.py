@@ -39,7 +39,7 @@ app = typer.Typer(
 database = typer.Typer(help="The metadata database.", no_args_is_help=True)
 app.add_typer(database, name="db")
 
-PipelineArgument = Annotated[str, typer.Argument(help="module:attribute, or a name from [tool.tidegate.pipelines].")]
+PipelineArgument = Annotated[str, typer.Argument(help=r"module:attribute, or a name from \[tool.tidegate.pipelines].")]
 OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table or json")]
 
 

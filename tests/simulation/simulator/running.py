@@ -97,7 +97,7 @@ class Running:
 
     def _draw_pipeline(self) -> Pipeline:
         pipeline = Pipeline(NAME, self.random.randint(1, 3), 8, self.config)
-        streams = [pipeline.source(source.name, source) for source in self.sources]  # type: ignore[arg-type]
+        streams = [pipeline.source(source.name, source) for source in self.sources]
         if self.random.random() < 0.5:
             pipeline.add(SinkVertex("seen", streams[0], Table(SinkInput.CHANGES, self.effect)))
         operators: list[Any] = []
@@ -137,7 +137,7 @@ class Running:
     # -- who does what
 
     def coordinator(self) -> CheckpointCoordinator:
-        return CheckpointCoordinator(self.pipeline, self.store, self.disk, self.clock)  # type: ignore[arg-type]
+        return CheckpointCoordinator(self.pipeline, self.store, self.disk, self.clock)
 
     def begin(self) -> Process:
         limit = self.random.choice([1, 1, 2, 5])
@@ -160,7 +160,7 @@ class Running:
         ended = True
         try:
             if not process.started:
-                process.run.start(process.later)  # type: ignore[arg-type]
+                process.run.start(process.later)
                 process.started = True
             ended = process.run.round()
             if ended:
@@ -204,13 +204,13 @@ class Running:
             ("asks", lambda: self._ask(coordinator)),
             ("asks", lambda: self._ask(coordinator)),
             ("cleans", coordinator.clean),
-            ("finalizes", lambda: coordinator.finalize_validated(coordinator.validate(newest, Judge(self)))),  # type: ignore[arg-type]
+            ("finalizes", lambda: coordinator.finalize_validated(coordinator.validate(newest, Judge(self)))),
             ("notifies", lambda: coordinator.notify(newest)),
         ]
         if self.trouble:
             deeds += [
                 ("aborts", lambda: coordinator.abort(newest, FailureReason.TASK_FAILURE, "somebody gave it up")),
-                ("takes it as a scheduled run would", lambda: coordinator.snapshot(newest, Absent())),  # type: ignore[arg-type]
+                ("takes it as a scheduled run would", lambda: coordinator.snapshot(newest, Absent())),
                 ("suspends", coordinator.suspend),
                 ("resumes", coordinator.resume),
             ]
@@ -311,7 +311,7 @@ class Running:
                 state |= jobs.state([handle for handle in handles if handle.kind is HandleKind.RUN], index)
             on_its_way = in_flight_of(snapshots.get(SubtaskId(vertex.operator_id, 0)))
             for key, value in jobs._values([[data for _, data in on_its_way]], vertex):
-                state[key] = vertex.update.merge(state.get(key), value)  # type: ignore[union-attr]
+                state[key] = vertex.update.merge(state.get(key), value)
             result[vertex.name] = state
         return result
 

@@ -128,5 +128,5 @@ class Ending:
                         (staged if handle.kind is HandleKind.STAGED else needed).add(handle.path)
         left = set(self.world.disk.files) - needed
         require(not left, f"files that nothing refers to are left: {sorted(left)[:5]}")
-        left = {path for sink in self.world.graph.sinks for path in sink.sink.staged} - staged  # type: ignore[attr-defined]
+        left = {path for sink in self.world.graph.sinks for path in sink.sink.staged} - staged
         require(not left, f"staged files that nothing refers to are left: {sorted(left)[:5]}")

@@ -168,14 +168,14 @@ class PlainJobs:
         return reports
 
     def _operator(self, station: Station, vertex: KeyedVertex, answers: Answers) -> list[Report]:
-        specs: Any = answers.specs(vertex, Any, range(self._parallelism))  # type: ignore[arg-type]
+        specs: Any = answers.specs(vertex, Any, range(self._parallelism))
         reports = []
         for index in range(self._parallelism):
             changed: Rows = {}
             state = self.state(specs[index].runs, index)
             for key, value in self._values(station.arrived.values(), station.vertex):
                 if self._owner(key) == index:
-                    state[key] = changed[key] = vertex.update.merge(state.get(key), value)  # type: ignore[union-attr]
+                    state[key] = changed[key] = vertex.update.merge(state.get(key), value)
             if changed:
                 prefix = f"{specs[index].prefix}-{self._unique()}"
                 groups = key_groups_of(index, self._parallelism, self._max_parallelism)
@@ -200,7 +200,7 @@ class PlainJobs:
 
     def _staged(self, sink: SinkVertex, answers: Answers, index: int, rows: list[Any], attempt: int = 0) -> Report:
         staging, table = answers.staging(sink), sink.sink
-        handle = table.stage(answers.checkpoint_id, f"{index}-{attempt}-{self._unique()}", rows)  # type: ignore[attr-defined]
+        handle = table.stage(answers.checkpoint_id, f"{index}-{attempt}-{self._unique()}", rows)
         handle = StateHandle(
             **{f: getattr(handle, f) for f in handle.__slots__} | {"details": {"sink": staging.identity}}
         )
