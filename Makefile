@@ -13,7 +13,7 @@ PYTHONS := $(or $(PYTHON),python3.12 python3.13 python3.11 python3 \
 	/usr/bin/python3.12 /usr/bin/python3.13 /usr/bin/python3.11 /usr/bin/python3)
 PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
-.PHONY: help setup demo test simulate up down lint bench bench-store lock env clean
+.PHONY: help setup demo test test-long simulate up down lint bench bench-store lock env clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ down: $(INSTALLED) ## Stop what `make up` started
 
 test: $(INSTALLED) ## Run all tests (ARGS=… for pytest, such as ARGS="tests/protocol -x")
 	@$(BIN)/python -m pytest --durations=15 $(ARGS)
+
+test-long: $(INSTALLED) ## Run the tests that take minutes of their own: every part of the local stack killed in turn
+	@$(BIN)/python -m pytest -m long --durations=15 $(ARGS)
 
 simulate: $(INSTALLED) ## Simulate checkpoints in all kinds of trouble: SEEDS=10000 runs, or SEED=123 once more with its trace
 	@PYTHONPATH=include:tests/simulation:tests/support $(BIN)/python -m simulator \

@@ -4,12 +4,12 @@ Nothing is changed: each call goes on to the part it was meant for.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from tidegate.ports import Acknowledge, CheckpointStorage, CheckpointStore, Region
-from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, CompactedRun, Snapshot, SubtaskId
+from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, CompactedRun, Snapshot, StateHandle, SubtaskId
 from tidegate.protocol.snapshot import SnapshotTask
 
 
@@ -68,9 +68,13 @@ class TimedStorage:
         with self._watch.running("storage"):
             self._storage.write(path, content)
 
-    def delete(self, paths: Sequence[str]) -> None:
+    def delete(self, paths: Sequence[str], closed: Collection[str] = ()) -> None:
         with self._watch.running("storage"):
-            self._storage.delete(paths)
+            self._storage.delete(paths, closed)
+
+    def verify(self, files: Sequence[StateHandle], in_full: Collection[str]) -> None:
+        with self._watch.running("storage"):
+            self._storage.verify(files, in_full)
 
     def list(self, prefix: str) -> list[str]:
         with self._watch.running("storage"):

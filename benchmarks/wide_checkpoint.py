@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -53,6 +53,13 @@ _PATIENCE = 600.0  # seconds until something that never comes is an error
 spawning = multiprocessing.get_context("spawn")
 
 
+class NamedOnly(ArrowCheckpointStorage):
+    """A storage whose runs are named and not written: there is nothing to look at."""
+
+    def verify(self, files: Sequence[StateHandle], in_full: Collection[str]) -> None:
+        pass
+
+
 class Splits:
     """A source that only has splits: nothing is read here."""
 
@@ -79,14 +86,16 @@ def pipeline_of(name: str, subtasks: int) -> Pipeline:
     return pipeline
 
 
-def run_of(subtask: SubtaskId, name: str, checkpoint_id: int, parallelism: int) -> StateHandle:
+def run_of(subtask: SubtaskId, name: str, checkpoint_id: int, parallelism: int, pipeline: str = "wide") -> StateHandle:
     groups = key_groups_of(subtask.subtask_index, parallelism, MAX_PARALLELISM_LIMIT)
-    path = f"wide/chk-{checkpoint_id}/{subtask.operator_id}/{subtask.subtask_index}-{name}.parquet"
+    path = f"{pipeline}/chk-{checkpoint_id}/{subtask.operator_id}/{subtask.subtask_index}-{name}.parquet"
     return StateHandle(path, HandleKind.RUN, 1000, 16_384, "0" * 64, checkpoint_id, groups, {"level": 0})
 
 
-def acknowledgement(subtask: SubtaskId, attempt: int, checkpoint_id: int, parallelism: int) -> Acknowledgement:
-    snapshot = Snapshot((run_of(subtask, f"{attempt}-run", checkpoint_id, parallelism),))
+def acknowledgement(
+    subtask: SubtaskId, attempt: int, checkpoint_id: int, parallelism: int, pipeline: str = "wide"
+) -> Acknowledgement:
+    snapshot = Snapshot((run_of(subtask, f"{attempt}-run", checkpoint_id, parallelism, pipeline),))
     return Acknowledgement(subtask, attempt, snapshot, SubtaskMetrics(1, 2, 3, 4, 5, 6, 7, 8))
 
 
@@ -115,7 +124,7 @@ class Reporter:
 
     def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> list[CompactedRun]:
         return [
-            CompactedRun(subtask, run_of(subtask, "merged", checkpoint_id, self._parallelism), (handle.view,))
+            CompactedRun(subtask, run_of(subtask, "compacted-merged", checkpoint_id, self._parallelism), (handle.view,))
             for subtask, snapshot in snapshots.items()
             for handle in snapshot.handles
         ]
@@ -208,7 +217,7 @@ def measure_wide(
     to the decision being seen."""
     pipeline = pipeline_of("wide", subtasks)
     store = PostgresCheckpointStore(connect(found.url))
-    coordinator = CheckpointCoordinator(pipeline, store, ArrowCheckpointStorage(str(storage)), SystemClock())
+    coordinator = CheckpointCoordinator(pipeline, store, NamedOnly(str(storage)), SystemClock())
     decisions = []
     with Steps(found.process) as steps:
         region: Any = (reporter := Reporter(pipeline.parallelism, batch, steps.end))
@@ -268,7 +277,7 @@ def report_one_by_one(
         begin.wait(_PATIENCE)
         for subtask in share:
             sent = time.monotonic()
-            reported = acknowledgement(subtask, 1, checkpoint_id, pipeline.parallelism)
+            reported = acknowledgement(subtask, 1, checkpoint_id, pipeline.parallelism, pipeline.name)
             require_success(coordinator.record_acknowledgements(checkpoint_id, [reported]).values())
             seconds.append(time.monotonic() - sent)
 

@@ -1,9 +1,9 @@
 """Tidegate: Flink's checkpoints for PySpark pipelines, driven by Airflow.
 
 Reading order: `pipeline` (what a user writes) and `graph` (the same, checked), `protocol` (the decisions), `ports` (the
-contracts), `coordinator` (one method a step) with `admission_desk`, `restoring`, `commit_point`, `delivery`, `listeners`,
-`sweeper`, `pipeline_control` and `region_control`, `continuous` (a pipeline that runs on), then whichever adapter you are
-after: `postgres`, `state`, `spark`, `sources`, `sinks`, `quality`, `airflow`, `ui`, `cli`.
+contracts), `coordinator` (one method a step) with `admission_desk`, `restoring`, `commit_point`, `delivery`, `committing`,
+`listeners`, `sweeper`, `pipeline_control` and `region_control`, `continuous` (a pipeline that runs on), then whichever
+adapter you are after: `postgres`, `state`, `spark`, `sources`, `sinks`, `quality`, `airflow`, `ui`, `cli`.
 
 The public names are imported when first used, so importing this package costs nothing at DAG parse.
 """

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from tidegate.config import CheckpointConfig
 from tidegate.graph import Graph
+from tidegate.identification import Identification
 from tidegate.pipeline_control import end_if_over, give_up_all
 from tidegate.ports import StoreTransaction
 from tidegate.protocol.admission import (
@@ -40,8 +41,9 @@ from tidegate.restoring import restore_latest
 class AdmissionDesk:
     """Decides about the requests of one pipeline, each time within a transaction."""
 
-    def __init__(self, graph: Graph, config: CheckpointConfig) -> None:
+    def __init__(self, graph: Graph, config: CheckpointConfig, identification: Identification) -> None:
         self._graph = graph
+        self._identification = identification
         self._config = config
 
     def admit(self, tx: StoreTransaction, request: CheckpointRequest, wait: bool) -> TriggerOutcome:
@@ -49,15 +51,15 @@ class AdmissionDesk:
 
         Raises `PipelineFailedError`, `IllegalRequestError`.
         """
-        require_legal(request.kind, request.drain)
+        require_legal(request.request_id, request.kind, request.drain)
         end_if_over(tx, request.seen_at)
         requests = self._remembered(tx, request.seen_at)
         known = requests.get(request.request_id)
         request = request if known is None else replace(request, asked_at=known.asked_at)
         outcome: TriggerOutcome = (
             decide_repeated(tx.latest_by_request(request.request_id))
-            or decide_standing(tx.pipeline(), request.periodic)
             or _told(known)
+            or decide_standing(tx.pipeline(), request.periodic)
             or (
                 self._stop(tx, request)
                 if request.kind is CheckpointKind.SYNC_SAVEPOINT
@@ -126,9 +128,9 @@ class AdmissionDesk:
         """Begin the savepoint to stop with, and give up everything else: nothing may complete after it (section 18)."""
         outcome = self._start(tx, request)
         if isinstance(outcome, Triggered):
-            give_up_all(tx, FailureReason.COORDINATOR_SUSPEND, request.seen_at, but=outcome.checkpoint_id)
             record = tx.checkpoint(outcome.checkpoint_id)
             assert record is not None
+            give_up_all(tx, FailureReason.COORDINATOR_SUSPEND, request.seen_at, last=record)
             tx.move_pipeline(PipelineStatus.STOPPING, request.seen_at, stopping_message(record))
         return outcome
 
@@ -142,6 +144,7 @@ class AdmissionDesk:
             return dropped
         if tx.pipeline().status is PipelineStatus.CREATED:
             tx.move_pipeline(PipelineStatus.RUNNING, now)
+        self._identification.record(tx, now)
         record = pending_checkpoint(
             pipeline_id=self._graph.pipeline.name,
             checkpoint_id=tx.next_checkpoint_id(),

@@ -1,5 +1,6 @@
 """The one place that reads the wall clock."""
 
+import time
 from datetime import UTC, datetime
 
 
@@ -9,3 +10,6 @@ class SystemClock:
     def now(self) -> datetime:
         now = datetime.now(UTC)
         return now.replace(microsecond=now.microsecond // 1000 * 1000)
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)

@@ -5,15 +5,16 @@ Commit is three-valued: landed, not landed, unknown. What became of an unknown o
 
 import json
 import logging
+from collections.abc import Mapping, Sequence
 
 from tidegate.config import CheckpointConfig
 from tidegate.graph import Graph
 from tidegate.guarantees import guarantee_of
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
-from tidegate.protocol.errors import FinalizeError, StorageError, UnknownOutcomeError
-from tidegate.protocol.finalize import metadata_document, metadata_path, sizes
-from tidegate.protocol.lifecycle import COMMITTED
-from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.errors import FinalizeError, StateIntegrityError, StorageError, UnknownOutcomeError
+from tidegate.protocol.finalize import choose_sample, metadata_document, metadata_path, referred_files, sizes
+from tidegate.protocol.lifecycle import COMMITTED, Status
+from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.restore import choose_obsolete
 from tidegate.protocol.retention import choose_subsumed
 from tidegate.protocol.validate import ValidatedCheckpoint
@@ -37,12 +38,18 @@ class CommitPoint:
     def reach(self, validated: ValidatedCheckpoint) -> CheckpointRecord:
         """The completed checkpoint. If the connection is lost while it commits, looks what became of it.
 
-        Raises `UnknownOutcomeError` if that cannot be seen, `FinalizeError` if it did not land.
+        Raises `UnknownOutcomeError` if that cannot be seen, `FinalizeError` if it did not land, `StateIntegrityError` if
+        a file that the checkpoint refers to is missing or damaged: it is not completed then.
         """
         checkpoint_id = validated.record.checkpoint_id
         if validated.record.status in COMMITTED:
             return validated.record
-        path = self._write_metadata(validated.record)
+        with self._store.transaction(self._pipeline_id) as tx:
+            subtasks, verdicts = tx.subtasks(checkpoint_id), tx.verdicts(checkpoint_id)
+        if (ended := self._verified(validated.record, subtasks)) is not None:
+            return self._landed(checkpoint_id, ended)
+        path = self._write_metadata(validated.record, subtasks, verdicts)
+        record: CheckpointRecord | None
         try:
             record = self._complete(checkpoint_id, path)
         except UnknownOutcomeError:
@@ -51,6 +58,32 @@ class CommitPoint:
             )
             with self._store.transaction(self._pipeline_id) as tx:  # waits for a commit under way: same row lock
                 record = tx.checkpoint(checkpoint_id)
+        return self._landed(checkpoint_id, record)
+
+    def _verified(
+        self, record: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]
+    ) -> CheckpointRecord | None:
+        """Look at what the checkpoint refers to, also where a cache has spared everybody from reading it.
+
+        Returns the checkpoint if somebody else has ended it meanwhile: its files may be gone. Raises
+        `StateIntegrityError` for a file that is not what was written.
+        """
+        files = referred_files(known.snapshot for known in subtasks.values())
+        try:
+            self._storage.verify(files, choose_sample(record.checkpoint_id, files))
+        except StateIntegrityError as error:
+            with self._store.transaction(self._pipeline_id) as tx:
+                now = tx.checkpoint(record.checkpoint_id)
+            if now is None or now.status is not Status.IN_PROGRESS:
+                return now or record
+            raise StateIntegrityError(
+                f"Checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} was not completed, because it refers to "
+                f"a file that cannot be relied on. {error} The previous checkpoint is still the latest and nothing became "
+                "visible. Then repeat the finalize step, or run the pipeline again."
+            ) from error
+        return None
+
+    def _landed(self, checkpoint_id: int, record: CheckpointRecord | None) -> CheckpointRecord:
         if record is None or record.status not in COMMITTED:
             status = "it is not there" if record is None else record.status
             raise FinalizeError(
@@ -59,9 +92,12 @@ class CommitPoint:
             )
         return record
 
-    def _write_metadata(self, record: CheckpointRecord) -> str:
-        with self._store.transaction(self._pipeline_id) as tx:
-            subtasks, verdicts = tx.subtasks(record.checkpoint_id), tx.verdicts(record.checkpoint_id)
+    def _write_metadata(
+        self,
+        record: CheckpointRecord,
+        subtasks: Mapping[SubtaskId, SubtaskRecord],
+        verdicts: Sequence[Verdict],
+    ) -> str:
         vertices = {v.operator_id: v.source.describe() for v in self._graph.sources}
         pipeline = self._graph.pipeline
         vertices |= {

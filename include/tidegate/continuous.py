@@ -101,9 +101,33 @@ class ContinuousRun:
         self._latest = -1 if start.checkpoint_id is None else start.checkpoint_id
         self._region = self._open_region(start)
         self._executor = completing
+        since = "the beginning" if start.checkpoint_id is None else f"checkpoint {start.checkpoint_id}"
+        log.info("Pipeline %s: the region of attempt %s goes on from %s", self._pipeline_id, start.attempt, since)
 
     def round(self) -> bool:
-        """A micro-batch, and what the store says where that is due. Whether the pipeline does not run any more."""
+        """A micro-batch, and what the store says where that is due. Whether the pipeline does not run any more.
+
+        Whatever befalls an attempt that does not count any more, the news is that it does not: its files may be gone.
+        """
+        try:
+            return self._round()
+        except Exception as error:
+            if self._is_over(error):
+                return True
+            raise
+
+    def _is_over(self, error: Exception) -> bool:
+        """Whether the pipeline does not run any more, which then ends the run and no error does. Raises
+        `SupersededAttemptError`, and what keeps the store from being asked."""
+        if isinstance(error, SupersededAttemptError):
+            return False
+        try:
+            self._pipeline = self._coordinator.keep_region(self._attempt)
+        except CheckpointError as news:
+            raise news from error
+        return self._pipeline.status not in WITH_REGION
+
+    def _round(self) -> bool:
         now = self._clock.now()
         if self._is_due or not timedelta(0) <= now - self._looked_at < LOOK_EVERY:
             self._looked_at = now

@@ -12,21 +12,20 @@ from tidegate.commit_point import CommitPoint
 from tidegate.delivery import Delivered, Delivery
 from tidegate.graph import Graph, compile_graph
 from tidegate.guarantees import reservations
+from tidegate.identification import Identification
 from tidegate.listeners import Listeners, watch_failures
 from tidegate.pipeline import Pipeline
 from tidegate.pipeline_control import PipelineControl
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Region, StoreTransaction, Validator
 from tidegate.protocol.abort import Abort, decide_abort
-from tidegate.protocol.acknowledge import decide_acknowledgements, garbage_of
-from tidegate.protocol.admission import choose_abandoned, choose_overdue, must_clean_first
+from tidegate.protocol.admission import choose_abandoned, must_clean_first
 from tidegate.protocol.errors import (
-    CheckpointDeclinedError,
     CheckpointError,
-    CheckpointExpiredError,
-    CheckpointNotFoundError,
     FinalizeError,
+    RecordRefusedError,
     ValidationFailedError,
 )
+from tidegate.protocol.identity import Moved
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
 from tidegate.protocol.notify import choose_unnotified
 from tidegate.protocol.pipelines import PipelineRecord
@@ -37,15 +36,14 @@ from tidegate.protocol.records import (
     CheckpointKind,
     CheckpointRecord,
     CheckpointRequest,
-    CompactedRun,
     SubtaskId,
 )
 from tidegate.protocol.regions import RegionStart
-from tidegate.protocol.snapshot import SnapshotTask, ended_error, needs_attempt, plan_attempt, require_same_plan
+from tidegate.protocol.snapshot import SnapshotTask, ended_error, require_same_plan
 from tidegate.protocol.trigger import Triggered, TriggerOutcome
 from tidegate.protocol.validate import ValidatedCheckpoint, decide_rejection, needs_validation, permit
 from tidegate.region_control import RegionControl
-from tidegate.restoring import restore_latest
+from tidegate.snapshotting import Snapshotting, find_checkpoint
 from tidegate.sweeper import Sweeper
 
 log = logging.getLogger("tidegate")
@@ -62,11 +60,15 @@ class CheckpointCoordinator:
         self._store = store = watch_failures(store, listeners)
         self._clock = clock
         self._unsaid = reservations(pipeline, self.graph.sinks)
-        self._desk = AdmissionDesk(self.graph, self.config)
+        self._identification = Identification(self.graph, store, storage, clock)
+        self._desk = AdmissionDesk(self.graph, self.config, self._identification)
         self._control = PipelineControl(self.pipeline_id, self.config, store, clock)
         self._commit_point = CommitPoint(self.graph, self.config, store, storage, clock)
         self._delivery = Delivery(self.graph, store, clock, listeners)
-        self._regions = RegionControl(self.graph, self.config, store, self._control, self._delivery, clock)
+        self._regions = RegionControl(
+            self.graph, self.config, store, self._control, self._delivery, self._identification, clock
+        )
+        self._snapshotting = Snapshotting(self.graph, self.config, store, self._control, self._regions, clock)
         self._sweeper = Sweeper(self.graph, store, storage, clock)
 
     # -- trigger
@@ -83,11 +85,14 @@ class CheckpointCoordinator:
 
         First makes up for a notification that a crash cut short, and expires what is overdue. With `wait`, a request that
         cannot start yet is `Queued` instead of dropped, and is to be repeated. A SYNC_SAVEPOINT gives up whatever is in
-        progress and stops the pipeline, with `drain` for ever. Raises `PipelineFailedError`, `IllegalRequestError`.
+        progress and stops the pipeline, with `drain` for ever. Raises `PipelineIdentityError`,
+        `PipelineFailedError`, `IllegalRequestError`.
         """
+        self._identification.check()
         cleaned = False
         while True:
             with self._store.transaction(self.pipeline_id) as tx:
+                self._identification.require(tx)
                 now = self._clock.now()  # not before: the lock may have been waited for, while another one completed
                 unnotified = choose_unnotified(tx.retained())
                 abandoned = choose_abandoned(tx.in_progress(), now)
@@ -99,7 +104,7 @@ class CheckpointCoordinator:
                     outcome = self._desk.admit(tx, request, wait)
                     break
                 for record in abandoned:
-                    self._expire(tx, record)
+                    self._control.expire(tx, record)
             self._delivery.deliver(unnotified)
             if must_clean:
                 self.clean()
@@ -117,83 +122,18 @@ class CheckpointCoordinator:
     # -- snapshot and acknowledge
 
     def snapshot(self, checkpoint_id: int, region: Region) -> CheckpointRecord:
-        """Let a region take its part, as a new attempt at whatever is not acknowledged yet; nothing if all is, or while a
-        continuous region lives, which takes it instead: the record says whether it has.
-
-        Raises what the region raises; the checkpoint then stays in progress, and a repeated call resumes it.
-        """
-        task = self._begin_snapshot(checkpoint_id)
-        if isinstance(task, CheckpointRecord):
-            return task
-        region.snapshot(task, lambda acks: self.record_acknowledgements(checkpoint_id, acks))
-        record = self.acknowledge(checkpoint_id)
-        if record.phase is Phase.TRIGGERED:
-            raise CheckpointDeclinedError(
-                f"The region of pipeline {self.pipeline_id} returned, but only {record.num_acknowledged} of "
-                f"{record.num_subtasks} subtasks have acknowledged checkpoint {checkpoint_id}. Nothing is lost; repeat it."
-            )
-        self._compact(task, region)
-        return record
-
-    def _begin_snapshot(self, checkpoint_id: int) -> SnapshotTask | CheckpointRecord:
-        """The next attempt's task, or the checkpoint as it is where there is nothing to do."""
-        with self._store.transaction(self.pipeline_id) as tx:
-            record = self._found(tx, checkpoint_id)
-            if not needs_attempt(record) or not self._regions.make_way(tx, checkpoint_id):
-                return record
-            record = self._found(tx, checkpoint_id)
-            if record.status is Status.IN_PROGRESS:  # a dead region may just have taken it with it
-                require_same_plan(record, self.graph.plan)
-                attempt = tx.begin_attempt(checkpoint_id)
-                latest, restored = restore_latest(tx, self.graph, self.config)
-                if attempt > 1 and latest is not None:  # a restart, to Flink
-                    tx.record_restore(latest.checkpoint_id, self._clock.now())
-                return plan_attempt(record, tx.subtasks(checkpoint_id), restored)
-        raise ended_error(record)
+        """See `Snapshotting.snapshot`: a region takes its part, as a new attempt at whatever is not acknowledged yet."""
+        return self._snapshotting.snapshot(checkpoint_id, region)
 
     def record_acknowledgements(
         self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement]
     ) -> Mapping[SubtaskId, AcknowledgeResult]:
-        """Take reported snapshots (protocol.md section 5.1); files that came with reports that do not count become
-        garbage in the same transaction. The last one moves the checkpoint to ACKNOWLEDGED."""
-        now = self._clock.now()
-        with self._store.transaction(self.pipeline_id) as tx:
-            record = tx.checkpoint(checkpoint_id)
-            if record is not None and choose_overdue([record], now) and record.status is Status.IN_PROGRESS:
-                self._expire(tx, record)
-                record = tx.checkpoint(checkpoint_id)
-            expected = tx.subtasks(checkpoint_id, [acknowledgement.subtask for acknowledgement in acknowledgements])
-            results = decide_acknowledgements(record, expected, acknowledgements)
-            successes = [
-                acknowledgement
-                for acknowledgement, result in zip(acknowledgements, results, strict=True)
-                if result is AcknowledgeResult.SUCCESS
-            ]
-            if successes and tx.record_acknowledgements(checkpoint_id, successes, now) == 0:
-                tx.advance(checkpoint_id, Phase.TRIGGERED, Phase.ACKNOWLEDGED, now)
-            if garbage := garbage_of(checkpoint_id, acknowledgements, results):
-                tx.enqueue_deletions(garbage, checkpoint_id)
-        return {
-            acknowledgement.subtask: result for acknowledgement, result in zip(acknowledgements, results, strict=True)
-        }
+        """See `Snapshotting.record`."""
+        return self._snapshotting.record(checkpoint_id, acknowledgements)
 
     def acknowledge(self, checkpoint_id: int) -> CheckpointRecord:
-        """One look at the checkpoint; its `phase` says whether all have acknowledged.
-
-        Raises `CheckpointExpiredError` after aborting a checkpoint whose deadline has passed, and
-        `CheckpointNotInProgressError` if it failed otherwise.
-        """
-        now = self._clock.now()
-        with self._store.transaction(self.pipeline_id) as tx:
-            record = self._found(tx, checkpoint_id)
-            if record.status is Status.IN_PROGRESS and choose_overdue([record], now):
-                self._expire(tx, record)
-                record = self._found(tx, checkpoint_id)
-        if record.failure_reason is FailureReason.CHECKPOINT_EXPIRED:
-            raise CheckpointExpiredError(record.failure_message)
-        if record.status is Status.FAILED:
-            raise ended_error(record)
-        return record
+        """See `Snapshotting.look`: one look at the checkpoint, whose `phase` says whether all have acknowledged."""
+        return self._snapshotting.look(checkpoint_id)
 
     # -- validate
 
@@ -210,7 +150,12 @@ class CheckpointCoordinator:
             if not self.graph.targets:
                 return permit(self._accept(tx, record))
             subtasks = tx.subtasks(checkpoint_id)
-        verdicts = list(validator.validate(record, subtasks))
+        try:
+            verdicts = list(validator.validate(record, subtasks))
+        except Exception as error:
+            if (ended := self._judged_meanwhile(checkpoint_id, error)) is None:
+                raise
+            return ended
         rejection = decide_rejection(record, self.graph.targets, verdicts)
         with self._store.transaction(self.pipeline_id) as tx:
             record = self._found(tx, checkpoint_id)
@@ -221,6 +166,18 @@ class CheckpointCoordinator:
                 return permit(self._accept(tx, record))
             self._control.fail_checkpoint(tx, checkpoint_id, FailureReason.VALIDATION_FAILED, rejection)
         raise ValidationFailedError(rejection)
+
+    def _judged_meanwhile(self, checkpoint_id: int, error: Exception) -> ValidatedCheckpoint | None:
+        """What became of the checkpoint beside a judgement that raised: once it has ended, its files may be gone.
+
+        None: it still waits for its verdicts. Raises as `needs_validation` does.
+        """
+        try:
+            with self._store.transaction(self.pipeline_id) as tx:
+                record = self._found(tx, checkpoint_id)
+            return None if needs_validation(record) else permit(record)
+        except CheckpointError as news:
+            raise news from error
 
     def _accept(self, tx: StoreTransaction, record: CheckpointRecord) -> CheckpointRecord:
         tx.advance(record.checkpoint_id, Phase.ACKNOWLEDGED, Phase.VALIDATED, self._clock.now())
@@ -303,9 +260,19 @@ class CheckpointCoordinator:
         return self._control.resume()
 
     def cancel(self) -> PipelineRecord:
-        """See `PipelineControl`. What completed is committed in the sinks first, and what is not kept is deleted."""
+        """See `PipelineControl`. What completed is committed in the sinks first, and what is not kept is deleted. Raises
+        `PipelineIdentityError`: it cannot be undone."""
+        self._identification.check()
         self._notify_pending()
         return self._after_cleaning(self._control.cancel())
+
+    def moved(self) -> list[Moved]:
+        """Sources and sinks that are defined elsewhere than they are recorded."""
+        return self._identification.moved()
+
+    def relocate(self) -> list[Moved]:
+        """See `Identification`: what has moved is meant."""
+        return self._identification.relocate()
 
     def _after_cleaning(self, record: PipelineRecord) -> PipelineRecord:
         self.clean()
@@ -315,11 +282,28 @@ class CheckpointCoordinator:
 
     def abort(self, checkpoint_id: int, reason: FailureReason, message: str) -> CheckpointRecord:
         """Give a checkpoint up. The first reason stands; a completed checkpoint is left alone (protocol.md section 7)."""
+        try:
+            record = self._abort(checkpoint_id, reason, message)
+        except RecordRefusedError as refused:  # whatever is wrong with the message, the checkpoint ends
+            log.warning("Why checkpoint %s failed cannot be recorded (%s): %s", checkpoint_id, refused, message)
+            unsaid = (
+                f"{reason.sentence} The full message cannot be recorded; it is in the log of the process that failed."
+            )
+            record = self._abort(checkpoint_id, reason, unsaid)
+        self.clean()
+        return record
+
+    def _abort(self, checkpoint_id: int, reason: FailureReason, message: str) -> CheckpointRecord:
         with self._store.transaction(self.pipeline_id) as tx:
             record = self._found(tx, checkpoint_id)
             if isinstance(decide_abort(record), Abort):
                 self._control.fail_checkpoint(tx, checkpoint_id, reason, message)
                 record = self._found(tx, checkpoint_id)
+        return record
+
+    def abort_request(self, request_id: str, reason: FailureReason, message: str) -> CheckpointRecord | None:
+        """See `PipelineControl`; files of what was given up are deleted."""
+        record = self._control.abort_request(request_id, reason, message)
         self.clean()
         return record
 
@@ -331,36 +315,5 @@ class CheckpointCoordinator:
         except CheckpointError as error:
             log.warning("Cleaning up after pipeline %s is left to the next run: %s", self.pipeline_id, error)
 
-    def _compact(self, task: SnapshotTask, region: Region) -> None:
-        """Merge runs, off the critical path: everything is acknowledged. Used from the next checkpoint on."""
-        try:
-            compactions = region.compact(task.checkpoint_id, task.restored)
-        except CheckpointError as error:
-            log.warning("Compaction of pipeline %s is left to the next run: %s", self.pipeline_id, error)
-            return
-        if compactions:
-            self._record_compactions(task.checkpoint_id, compactions)
-
-    def _record_compactions(self, checkpoint_id: int, compactions: Sequence[CompactedRun]) -> None:
-        """Only while the checkpoint is in progress: once it has ended, its directory is swept, these files included."""
-        with self._store.transaction(self.pipeline_id) as tx:
-            if self._found(tx, checkpoint_id).status is Status.IN_PROGRESS:
-                tx.add_compactions(compactions)
-
-    def _expire(self, tx: StoreTransaction, record: CheckpointRecord) -> None:
-        message = (
-            f"Checkpoint {record.checkpoint_id} of pipeline {self.pipeline_id} did not get past {record.phase} by its "
-            f"deadline {record.deadline:%Y-%m-%d %H:%M:%S} UTC ({record.num_acknowledged} of {record.num_subtasks} subtasks "
-            "had acknowledged). "
-            "Committed data is untouched. If the work is sound but slow, raise CheckpointConfig(timeout=…)."
-        )
-        self._control.fail_checkpoint(tx, record.checkpoint_id, FailureReason.CHECKPOINT_EXPIRED, message)
-
     def _found(self, tx: StoreTransaction, checkpoint_id: int) -> CheckpointRecord:
-        record = tx.checkpoint(checkpoint_id)
-        if record is None:
-            raise CheckpointNotFoundError(
-                f"Pipeline {self.pipeline_id} has no checkpoint {checkpoint_id} in this database. Check the id with "
-                f"`tidegate checkpoints {self.pipeline_id}` and that TIDEGATE_DATABASE_URL names the right database."
-            )
-        return record
+        return find_checkpoint(tx, self.pipeline_id, checkpoint_id)

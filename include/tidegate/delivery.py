@@ -1,21 +1,36 @@
 """The second phase of sinks: makes visible what completed checkpoints staged, and records that it was done.
 
 Idempotent, keyed by checkpoint id, and repeated until it holds (protocol.md section 16). Which checkpoints are still to
-be told is decided in `protocol.notify`.
+be told is decided in `protocol.notify`, who commits in `protocol.committing`.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidegate.committing import Committer, take_turn
 from tidegate.graph import Graph
 from tidegate.guarantees import guarantee_of
 from tidegate.listeners import Listeners
 from tidegate.pipeline_control import end_if_over
-from tidegate.ports import CheckpointStore, Clock, DeliveryGuarantee, StoreTransaction
-from tidegate.protocol.errors import CheckpointError, SinkError, StopIncompleteError
+from tidegate.ports import CheckpointStore, Clock, DeliveryGuarantee
+from tidegate.protocol.committing import Told
+from tidegate.protocol.errors import (
+    CheckpointError,
+    SinkError,
+    StopIncompleteError,
+    StoreUnavailableError,
+    SupersededAttemptError,
+    UnknownOutcomeError,
+)
 from tidegate.protocol.finished import choose_told
 from tidegate.protocol.notify import committables
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
+
+log = logging.getLogger("tidegate")
+
+#: How often somebody who was overtaken while committing a checkpoint looks again, and commits it if nobody has.
+TURNS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +44,8 @@ class Delivered:
 
 
 class Delivery:
-    """Commits the sinks of one pipeline. Safe to run in several processes at once: committing twice is fine."""
+    """Commits the sinks of one pipeline. Safe to run in several processes at once: they take turns, and one that is stopped
+    is overtaken."""
 
     def __init__(self, graph: Graph, store: CheckpointStore, clock: Clock, listeners: Listeners) -> None:
         self._pipeline = graph.pipeline
@@ -43,7 +59,8 @@ class Delivery:
         """Commit the sinks of completed checkpoints, oldest first, and tell listeners; after the last one there will be,
         the pipeline has finished.
 
-        Raises what sinks raise, `SinkError`, and `StopIncompleteError` where the pipeline was to stop.
+        Raises what sinks raise, `SinkError`, `SupersededAttemptError` if others overtook it again and again, and
+        `StopIncompleteError` where the pipeline was to stop.
         """
         try:
             for record in records:
@@ -58,19 +75,40 @@ class Delivery:
             ) from error
 
     def _deliver(self, record: CheckpointRecord) -> None:
-        self._commit(record)
+        """Commit one checkpoint, or wait until another process has. One that is overtaken looks again."""
+        for turn in range(1, TURNS + 1):
+            committer = take_turn(record, self._store, self._clock)
+            if isinstance(committer, Told):
+                return
+            try:
+                return self._deliver_as(committer, record)
+            except SupersededAttemptError as error:
+                if turn == TURNS:
+                    raise
+                log.info("%s Looking again.", error)
+            except Exception:
+                self._release(committer)
+                raise
+
+    def _deliver_as(self, committer: Committer, record: CheckpointRecord) -> None:
+        self._commit(record, committer)
         self._listeners.completed(record.checkpoint_id)
         with self._store.transaction(self._pipeline_id) as tx:
-            tx.mark_notified(record.checkpoint_id, self._clock.now())
-            subsumed = self._pushed_out(tx, record)
+            if not tx.mark_notified(record.checkpoint_id, committer.number, self._clock.now()):
+                raise committer.superseded()
+            tx.end_commit(committer.number)
+            # Nothing newer has completed: a checkpoint begins when the sinks of all before it have committed.
+            subsumed = tx.latest_subsumed() if self._listeners else None
             end_if_over(tx, self._clock.now())
         if subsumed is not None:
             self._listeners.subsumed(subsumed)
 
-    def _pushed_out(self, tx: StoreTransaction, record: CheckpointRecord) -> int | None:
-        """What to tell after a completion: only after the latest, as an older one has not pushed out what is gone by now."""
-        latest = tx.latest_completed() if self._listeners else None
-        return tx.latest_subsumed() if latest is not None and latest.checkpoint_id == record.checkpoint_id else None
+    def _release(self, committer: Committer) -> None:
+        """So that a retry need not wait; if it cannot be said, the retry waits for the end of the lease."""
+        try:
+            committer.release()
+        except (StoreUnavailableError, UnknownOutcomeError) as error:
+            log.warning("The next commit of pipeline %s waits for a while: %s", self._pipeline_id, error)
 
     def delivered(self, checkpoint_id: int) -> list[Delivered]:
         """What each sink has of a checkpoint."""
@@ -85,15 +123,16 @@ class Delivery:
             for operator_id, vertex in self._sinks.items()
         ]
 
-    def _commit(self, record: CheckpointRecord) -> None:
+    def _commit(self, record: CheckpointRecord, committer: Committer) -> None:
         subtasks = self._store.subtasks(self._pipeline_id, record.checkpoint_id)
         told = choose_told(subtasks)
         for plan in record.operators:
             staged = committables(subtasks, plan.operator_id)
             if plan.operator_id not in told:
                 continue
+            committer.keep()
             if plan.operator_id in self._sinks:
-                self._sinks[plan.operator_id].sink.commit(record.checkpoint_id, staged)
+                self._sinks[plan.operator_id].sink.commit(record.checkpoint_id, staged, committer)
             elif staged:
                 raise SinkError(
                     f"Checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} completed with rows staged for "

@@ -8,6 +8,9 @@ from typing import Any
 
 from tidegate.protocol.errors import PipelineDefinitionError
 
+#: Of a suite, in characters: it is part of an index, whose entries are bounded.
+LONGEST_NAME = 200
+
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
@@ -31,7 +34,12 @@ def expect(type_: str, **kwargs: Any) -> Expectation:
 
 
 def suite(name: str, *expectations: Expectation) -> ExpectationSuite:
-    """A suite. Raises `PipelineDefinitionError` when empty: a suite that expects nothing would pass anything."""
+    """A suite. Raises `PipelineDefinitionError` when empty, as a suite that expects nothing would pass anything, and where
+    the name cannot be recorded."""
     if not expectations:
         raise PipelineDefinitionError(f"Expectation suite {name!r} is empty and would pass anything. Add an expect(…).")
+    if not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:
+        raise PipelineDefinitionError(
+            f"{name[:100]!a} cannot name an expectation suite: a name has 1 to {LONGEST_NAME} printable characters."
+        )
     return ExpectationSuite(name, expectations)

@@ -10,9 +10,11 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
 from tidegate.guarantees import check_guarantee
-from tidegate.pipeline import CheckVertex, KeyedVertex, Pipeline, SinkVertex, SourceVertex, Stream, Vertex
+from tidegate.locations import below_home
+from tidegate.pipeline import CheckVertex, KeyedVertex, Pipeline, SinkVertex, SourceVertex, StepVertex, Stream, Vertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.identity import Endpoint, Role
 from tidegate.protocol.records import OperatorPlan, SubtaskId
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -24,14 +26,19 @@ class Graph:
 
     pipeline: Pipeline
     sources: tuple[SourceVertex, ...]
-    keyed: tuple[KeyedVertex, ...]
+    producers: tuple[StepVertex | KeyedVertex, ...]
     sinks: tuple[SinkVertex, ...]
     checks: tuple[CheckVertex, ...]
 
+    @cached_property
+    def keyed(self) -> tuple[KeyedVertex, ...]:
+        """The producers that have state."""
+        return tuple(vertex for vertex in self.producers if isinstance(vertex, KeyedVertex))
+
     @property
-    def operators(self) -> tuple[KeyedVertex | SinkVertex, ...]:
+    def operators(self) -> tuple[StepVertex | KeyedVertex | SinkVertex, ...]:
         """What runs on Spark, upstream before downstream."""
-        return (*self.keyed, *self.sinks)
+        return (*self.producers, *self.sinks)
 
     @cached_property
     def plan(self) -> tuple[OperatorPlan, ...]:
@@ -61,10 +68,16 @@ class Graph:
         """The sinks of current rows, which stage what they had before when they are new or write elsewhere."""
         return frozenset(v.operator_id for v in self.sinks if v.sink.input is SinkInput.CURRENT)
 
+    @cached_property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """By which the pipeline is told from another one of its name."""
+        sources = [_endpoint(Role.SOURCE, v.name, v.source.describe()) for v in self.sources]
+        return (*sources, *(_endpoint(Role.SINK, v.name, v.sink.describe()) for v in self.sinks))
+
     def sink(self, name: str) -> SinkVertex:
         return next(vertex for vertex in self.sinks if vertex.name == name)
 
-    def downstream(self, name: str) -> tuple[KeyedVertex | SinkVertex, ...]:
+    def downstream(self, name: str) -> tuple[StepVertex | KeyedVertex | SinkVertex, ...]:
         return tuple(vertex for vertex in self.operators if name in (s.origin for s in inputs_of(vertex)))
 
 
@@ -72,7 +85,7 @@ def inputs_of(vertex: Vertex) -> tuple[Stream, ...]:
     match vertex:
         case KeyedVertex():
             return vertex.inputs
-        case SinkVertex():
+        case StepVertex() | SinkVertex():
             return (vertex.input,)
         case SourceVertex() | CheckVertex():
             return ()
@@ -81,15 +94,16 @@ def inputs_of(vertex: Vertex) -> tuple[Stream, ...]:
 def compile_graph(pipeline: Pipeline) -> Graph:
     """Check a pipeline and order it. Raises `PipelineDefinitionError`."""
     _check_names(pipeline)
-    origins = {v.name: v for v in pipeline.vertices if isinstance(v, SourceVertex | KeyedVertex)}
+    origins = {v.name: v for v in pipeline.vertices if isinstance(v, SourceVertex | StepVertex | KeyedVertex)}
     for vertex in pipeline.vertices:
         _check_vertex(pipeline, vertex, origins)
     ordered = _topological(pipeline)
     _check_feedback(pipeline)
+    _check_effect(pipeline)
     return Graph(
         pipeline,
         tuple(v for v in ordered if isinstance(v, SourceVertex)),
-        tuple(v for v in ordered if isinstance(v, KeyedVertex)),
+        tuple(v for v in ordered if isinstance(v, StepVertex | KeyedVertex)),
         tuple(v for v in ordered if isinstance(v, SinkVertex)),
         tuple(v for v in ordered if isinstance(v, CheckVertex)),
     )
@@ -103,7 +117,7 @@ def _check_names(pipeline: Pipeline) -> None:
         place = (isinstance(vertex, SinkVertex | CheckVertex), vertex.name)
         if place in seen:
             raise PipelineDefinitionError(
-                f"Pipeline {pipeline.name!r} has two vertices named {vertex.name!r}. Sources and operators need names of "
+                f"Pipeline {pipeline.name!r} has two vertices named {vertex.name!r}. Sources, steps and operators need names of "
                 "their own, and so do sinks and checks, because their state and files are found by it."
             )
         seen.add(place)
@@ -129,7 +143,9 @@ def _check_vertex(pipeline: Pipeline, vertex: Vertex, origins: Mapping[str, Vert
         if stream.pipeline is not pipeline:
             raise PipelineDefinitionError(f"The {where} reads a stream of another pipeline, {stream.pipeline.name!r}.")
         if stream.origin not in origins:
-            raise PipelineDefinitionError(f"The {where} reads {stream.origin!r}, which is not a source or operator.")
+            raise PipelineDefinitionError(
+                f"The {where} reads {stream.origin!r}, which is not a source, step or operator."
+            )
     match vertex:
         case KeyedVertex():
             _check_keyed(where, vertex)
@@ -143,6 +159,8 @@ def _check_vertex(pipeline: Pipeline, vertex: Vertex, origins: Mapping[str, Vert
         case SourceVertex():
             if vertex.source.num_splits() < 1:
                 raise PipelineDefinitionError(f"The {where} has no split; it needs at least one.")
+        case StepVertex():
+            pass
 
 
 def _check_keyed(where: str, vertex: KeyedVertex) -> None:
@@ -185,6 +203,15 @@ def _topological(pipeline: Pipeline) -> list[Vertex]:
         ) from error
 
 
+def _check_effect(pipeline: Pipeline) -> None:
+    """State alone will do: it is plain Parquet, and may be judged. Rows that go nowhere are read for nothing, and only once."""
+    if not any(isinstance(vertex, KeyedVertex | SinkVertex) for vertex in pipeline.vertices):
+        raise PipelineDefinitionError(
+            f"Pipeline {pipeline.name!r} leaves nothing behind: it has neither a sink nor an operator with state, so what its "
+            "sources read would be gone. Add a sink with stream.sink(…)."
+        )
+
+
 def _check_feedback(pipeline: Pipeline) -> None:
     """A sink that writes where a source reads is a cycle too, through the file system; and sinks do not share places."""
     sources = {_place(v.source.describe()): v.name for v in pipeline.vertices if isinstance(v, SourceVertex)}
@@ -207,3 +234,7 @@ def _check_feedback(pipeline: Pipeline) -> None:
 
 def _place(description: Mapping[str, object]) -> str:
     return str(description.get("path", "")).rstrip("/")
+
+
+def _endpoint(role: Role, name: str, description: Mapping[str, object]) -> Endpoint:
+    return Endpoint(role, name, str(description["type"]), below_home(_place(description)))

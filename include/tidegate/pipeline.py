@@ -1,4 +1,4 @@
-"""What a user writes: a `Pipeline` of sources, keyed operators and sinks.
+"""What a user writes: a `Pipeline` of sources, steps, keyed operators and sinks.
 
 A pipeline is a description. Building it imports neither Spark nor Airflow and touches no file; `graph.compile_graph`
 checks it as a whole, and a region executes it.
@@ -28,9 +28,24 @@ class Stream:
     output: str = "rows"
     transforms: tuple[Transform, ...] = ()
 
-    def transform(self, function: Transform) -> "Stream":
-        """Apply `function(DataFrame) -> DataFrame`. It must be stateless: it sees one checkpoint's rows at a time."""
-        return replace(self, transforms=(*self.transforms, function))
+    def transform(self, function: Transform, *, deterministic: bool = True, name: str | None = None) -> "Stream":
+        """Apply `function(DataFrame) -> DataFrame`. It must be stateless: it sees one checkpoint's rows at a time.
+
+        A deterministic transform is computed again for every consumer and every retry. One that is not needs
+        `deterministic=False` and a `name` of its own, like an operator's: its rows are computed once, kept on checkpoint
+        storage until the checkpoint has completed, and read from there by all. Raises `PipelineDefinitionError` if one of
+        the two stands without the other.
+        """
+        transformed = replace(self, transforms=(*self.transforms, function))
+        if deterministic and name is None:
+            return transformed
+        if deterministic or name is None:
+            raise PipelineDefinitionError(
+                f"A transform after {self.origin!r} of pipeline {self.pipeline.name!r} has deterministic={deterministic} and "
+                f"name={name!r}. A transform that is not deterministic needs both, deterministic=False and a name, because "
+                "its rows are kept under that name; any other takes neither."
+            )
+        return self.pipeline.add(StepVertex(name, transformed))
 
     def key_by(self, *columns: str) -> "KeyedStream":
         """Partition by key; null is a key like any other."""
@@ -81,6 +96,18 @@ class SourceVertex:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class StepVertex:
+    """A transform that is not deterministic: the last one of `input`. Its rows are durable before anybody reads them."""
+
+    name: str
+    input: Stream
+
+    @property
+    def operator_id(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class KeyedVertex:
     """A keyed operator: either `aggregates`, or `update` with the DDL of its state rows (key columns included)."""
 
@@ -121,13 +148,13 @@ class CheckVertex:
     expect: ExpectationSuite
 
 
-Vertex = SourceVertex | KeyedVertex | SinkVertex | CheckVertex
+Vertex = SourceVertex | StepVertex | KeyedVertex | SinkVertex | CheckVertex
 
 
 class Pipeline:
-    """A named graph of sources, keyed operators and sinks whose positions, state and output move together.
+    """A named graph of sources, steps, keyed operators and sinks whose positions, state and output move together.
 
-    `parallelism` is the number of subtasks of each keyed operator and sink; `max_parallelism` the number of key
+    `parallelism` is the number of subtasks of each step, keyed operator and sink; `max_parallelism` the number of key
     groups, which is fixed for the life of the state. Raises `PipelineDefinitionError` where the definition is wrong.
     """
 
@@ -177,7 +204,8 @@ class Pipeline:
         One batch per input, in order, with this checkpoint's rows; `state` has the rows of the batches' keys only.
         What is returned has the columns of `state` (DDL, key included), at most one row a key, and optionally a
         boolean `_delete` column whose true rows remove their key. Untouched keys keep their row. The function must be
-        deterministic: a retry runs it again on the same rows.
+        deterministic: a retry runs it again on the same rows. What is not, such as rand(), is drawn by a transform in
+        front of it that says so.
         """
 
         def decorate(update: Callable[..., Any]) -> Stream:

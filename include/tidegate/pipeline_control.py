@@ -66,6 +66,26 @@ class PipelineControl:
             tx.move_pipeline(PipelineStatus.FAILED, now, decision.message)
         return True
 
+    def abort_request(self, request_id: str, reason: FailureReason, message: str) -> CheckpointRecord | None:
+        """Give up what a request led to: its place in the queue, and its newest checkpoint if that is in progress. Returns
+        that checkpoint as it is then, None if there never was one."""
+        with self._store.transaction(self._pipeline_id) as tx:
+            tx.remove_requests([request_id])
+            record = tx.latest_by_request(request_id)
+            if record is not None and self.fail_checkpoint(tx, record.checkpoint_id, reason, message):
+                record = tx.checkpoint(record.checkpoint_id)
+            return record
+
+    def expire(self, tx: StoreTransaction, record: CheckpointRecord) -> None:
+        """Fail a checkpoint in progress whose deadline has passed."""
+        message = (
+            f"Checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} did not get past {record.phase} by its "
+            f"deadline {record.deadline:%Y-%m-%d %H:%M:%S} UTC ({record.num_acknowledged} of {record.num_subtasks} subtasks "
+            "had acknowledged). "
+            "Committed data is untouched. If the work is sound but slow, raise CheckpointConfig(timeout=…)."
+        )
+        self.fail_checkpoint(tx, record.checkpoint_id, FailureReason.CHECKPOINT_EXPIRED, message)
+
     def _stop_failed(
         self, tx: StoreTransaction, record: CheckpointRecord, reason: FailureReason, message: str, now: datetime
     ) -> None:
@@ -115,11 +135,16 @@ def end_if_over(tx: StoreTransaction, now: datetime) -> None:
         tx.end_region(tx.region().attempt, now)  # a dead one has nobody else to do it, and one that lives is done
 
 
-def give_up_all(tx: StoreTransaction, reason: FailureReason, now: datetime, but: int | None = None) -> None:
-    """End what is in progress and what waits, `but` for one checkpoint."""
-    message = f"{reason.sentence} Committed data and the latest completed checkpoint are untouched."
+def give_up_all(
+    tx: StoreTransaction, reason: FailureReason, now: datetime, last: CheckpointRecord | None = None
+) -> None:
+    """End what is in progress and what waits, but for the `last` one, with which the pipeline stops."""
+    why = reason.sentence
+    if last is not None:
+        why = f"The pipeline stops with savepoint {last.checkpoint_id}, requested by {last.request_id}."
+    message = f"{why} Committed data and the latest completed checkpoint are untouched."
     for record in tx.in_progress():
-        if record.checkpoint_id == but:
+        if last is not None and record.checkpoint_id == last.checkpoint_id:
             continue
         tx.fail(record.checkpoint_id, reason, message, now)
     for request in tx.requests():

@@ -7,15 +7,23 @@ ends it, itself, its successor or a scheduled attempt that finds it dead, knows 
 from tidegate.config import CheckpointConfig
 from tidegate.delivery import Delivery
 from tidegate.graph import Graph
+from tidegate.identification import Identification
 from tidegate.pipeline_control import PipelineControl
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction
-from tidegate.protocol.errors import SupersededAttemptError
+from tidegate.protocol.admission import choose_overdue
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.notify import choose_unnotified
 from tidegate.protocol.pipelines import WITH_REGION, PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointRecord
-from tidegate.protocol.regions import RegionStart, is_current, is_live, needs_sign, require_startable
+from tidegate.protocol.regions import (
+    RegionStart,
+    is_current,
+    is_live,
+    needs_sign,
+    require_startable,
+    superseded_error,
+)
 from tidegate.protocol.snapshot import SnapshotTask, plan_attempt, require_same_plan
 from tidegate.restoring import restore_latest
 
@@ -30,6 +38,7 @@ class RegionControl:
         store: CheckpointStore,
         control: PipelineControl,
         delivery: Delivery,
+        identification: Identification,
         clock: Clock,
     ) -> None:
         self._graph = graph
@@ -38,16 +47,19 @@ class RegionControl:
         self._store = store
         self._control = control
         self._delivery = delivery
+        self._identification = identification
         self._clock = clock
 
     def start(self) -> RegionStart:
         """Take over from whoever was the region, dead or alive. Everything in progress is given up, savepoints included
         (protocol.md section 7); what completed is made visible first.
 
-        Raises `PipelineStatusError`, `PipelineFailedError`, `StateSchemaError`, and what sinks raise.
+        Raises `PipelineIdentityError`, `PipelineStatusError`, `PipelineFailedError`, `StateSchemaError`, and what sinks raise.
         """
+        self._identification.check()
         while True:
             with self._store.transaction(self._pipeline_id) as tx:
+                self._identification.require(tx)
                 unnotified = choose_unnotified(tx.retained())
                 if not unnotified:
                     return self._start(tx)
@@ -60,6 +72,7 @@ class RegionControl:
         require_startable(tx.pipeline())
         if tx.pipeline().status is PipelineStatus.CREATED:
             tx.move_pipeline(PipelineStatus.RUNNING, now)
+        self._identification.record(tx, now)
         attempt = tx.begin_region(now)
         latest, restored = restore_latest(tx, self._graph, self._config)
         if latest is None:
@@ -68,15 +81,19 @@ class RegionControl:
         return RegionStart(attempt, latest.checkpoint_id, restored)
 
     def begin_snapshot(self, attempt: int, checkpoint_id: int) -> SnapshotTask | None:
-        """The task of the region's next attempt at a checkpoint; None if that has all its snapshots or has ended.
+        """The task of the region's next attempt at a checkpoint; None if that has all its snapshots or has ended, its
+        deadline included.
 
         Raises `SupersededAttemptError`, `PipelineDefinitionError`.
         """
         with self._store.transaction(self._pipeline_id) as tx:
             if not is_current(tx.region(), attempt):
-                raise self._superseded(attempt)
+                raise superseded_error(self._pipeline_id, tx.region(), attempt)
             record = tx.checkpoint(checkpoint_id)
             if record is None or (record.status, record.phase) != (Status.IN_PROGRESS, Phase.TRIGGERED):
+                return None
+            if choose_overdue([record], self._clock.now()):
+                self._control.expire(tx, record)
                 return None
             require_same_plan(record, self._graph.plan)
             tx.begin_attempt(checkpoint_id)
@@ -92,7 +109,7 @@ class RegionControl:
             if pipeline.status not in WITH_REGION:  # which may have ended the region; that is no news beside this
                 return pipeline
             if not is_current(region, attempt):
-                raise self._superseded(attempt)
+                raise superseded_error(self._pipeline_id, region, attempt)
             if needs_sign(region, now):
                 tx.touch_region(attempt, now)
             return pipeline
@@ -137,13 +154,6 @@ class RegionControl:
             "untouched, and the next checkpoint takes the same data."
         )
         self._control.fail_checkpoint(tx, record.checkpoint_id, FailureReason.JOB_FAILOVER_REGION, message)
-
-    def _superseded(self, attempt: int) -> SupersededAttemptError:
-        return SupersededAttemptError(
-            f"Region attempt {attempt} of pipeline {self._pipeline_id} was ended or overtaken by another: it was not seen "
-            "for too long, or somebody started a new one. Nothing it does counts any more. Committed data and the latest "
-            "completed checkpoint are untouched. Stop this process; a new region starts from that checkpoint."
-        )
 
 
 def _is_begun(tx: StoreTransaction, record: CheckpointRecord) -> bool:

@@ -2,14 +2,13 @@
 
 `TIDEGATE_HOME`      root of relative paths in sources and sinks; default: the current directory
 `TIDEGATE_STORAGE`   checkpoint storage, a path or URL (file, s3, gs, hdfs); default: HOME/.tidegate/checkpoints
-`TIDEGATE_CACHE`     local directory for copies of state, on driver and executors; default: a directory of the system's
-                     temporary one. It is a cache and nothing more.
+`TIDEGATE_CACHE`     local directory for copies of state, on driver and executors; default: on each machine the user's own
+                     (see `tidegate.private_directories`). It is a cache and nothing more.
 `TIDEGATE_DOCS`      where validation reports are built; default: HOME/.tidegate/docs
 `TIDEGATE_DATABASE_URL`  the metadata database (see `tidegate.postgres.locate`)
 """
 
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from pathlib import Path
 class Settings:
     home: Path
     storage: str
-    cache: str
+    cache: str | None
     docs: Path
 
     @classmethod
@@ -29,7 +28,7 @@ class Settings:
         return cls(
             home=home,
             storage=resolve(env.get("TIDEGATE_STORAGE") or ".tidegate/checkpoints", home),
-            cache=env.get("TIDEGATE_CACHE") or str(Path(tempfile.gettempdir()) / f"tidegate-cache-{os.getuid()}"),
+            cache=env.get("TIDEGATE_CACHE") or None,
             docs=Path(env.get("TIDEGATE_DOCS") or home / ".tidegate" / "docs"),
         )
 

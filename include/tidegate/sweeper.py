@@ -10,6 +10,7 @@ from datetime import datetime
 
 from tidegate.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
+from tidegate.protocol.directories import choose_closed
 from tidegate.protocol.finalize import directory
 from tidegate.protocol.records import Deletion
 from tidegate.protocol.regions import RegionRecord, choose_left_behind, last_ended, left_since, shared_root
@@ -48,7 +49,8 @@ class Sweeper:
             with self._store.transaction(self._pipeline_id) as tx:
                 live = {checkpoint_id: tx.live_paths(checkpoint_id) for checkpoint_id, files in found.items() if files}
             for checkpoint_id, files in found.items():
-                self._delete(choose_unreferenced(files, live.get(checkpoint_id, set())))
+                closed = {directory(self._pipeline_id, checkpoint_id)}
+                self._delete(choose_unreferenced(files, live.get(checkpoint_id, set())), closed)
         self._looked = {key: at for key, at in self._looked.items() if key in unswept} | dict.fromkeys(found, now)
         if settled := [key for key in due if is_settled(unswept[key], now)]:
             with self._store.transaction(self._pipeline_id) as tx:
@@ -63,7 +65,8 @@ class Sweeper:
         if found := choose_left_behind(self._pipeline_id, self._storage.list(root), up_to):
             with self._store.transaction(self._pipeline_id) as tx:
                 live = tx.live_below(root)
-            self._delete(choose_unreferenced(found, live))
+            closed = choose_closed(self._pipeline_id, [deletion.path for deletion in found], (), region)
+            self._delete(choose_unreferenced(found, live), closed)
         self._looked_after = {up_to: now}
         if is_settled(since, now):
             with self._store.transaction(self._pipeline_id) as tx:
@@ -74,12 +77,14 @@ class Sweeper:
         while True:
             with self._store.transaction(self._pipeline_id) as tx:
                 queued = tx.pending_deletions(ASKED)
+                going, region = [record.checkpoint_id for record in tx.in_progress()], tx.region()
             mine = [deletion for deletion in queued if deletion.owner == "storage" or deletion.owner in self._sinks]
             if not mine:
                 return
             for first in range(0, len(mine), BATCH):
                 batch = mine[first : first + BATCH]
-                self._delete(batch)
+                stored = [deletion.path for deletion in batch if deletion.owner == "storage"]
+                self._delete(batch, choose_closed(self._pipeline_id, stored, going, region))
                 with self._store.transaction(self._pipeline_id) as tx:
                     tx.remove_deletions(batch)
                     if batch[-1] is mine[-1]:
@@ -94,12 +99,12 @@ class Sweeper:
             found += [Deletion(owner, path) for path in sink.staged_paths(checkpoint_id)]
         return found
 
-    def _delete(self, deletions: list[Deletion]) -> None:
+    def _delete(self, deletions: list[Deletion], closed: set[str]) -> None:
         by_owner: dict[str, list[str]] = {}
         for deletion in deletions:
             by_owner.setdefault(deletion.owner, []).append(deletion.path)
         for owner, paths in by_owner.items():
             if owner == "storage":
-                self._storage.delete(paths)
+                self._storage.delete(paths, closed)
             else:
                 self._sinks[owner].discard(paths)

@@ -1,20 +1,20 @@
 """The local Airflow: closed to the network, its secrets its owner's, and stoppable by anybody who finds its home."""
 
 import json
-import shutil
 import signal
 import stat
 import subprocess
 import sys
-import tempfile
 from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
+from undertaker import buried
 
 from tidegate.demo.airflow_environment import Places, Secrets, airflow_environment, postgres_connection
 from tidegate.demo.stack import LocalStack, StackError
+from tidegate.demo.supervisor import STEADY, BackOff
 
 STARTER = """
 import sys, time
@@ -30,14 +30,10 @@ SECRETS = Secrets("fernet", "key", "jwt", 18080)
 
 @pytest.fixture
 def home():
-    # Not below pytest's temporary directory: that is private, and as root Postgres runs as another user.
-    directory = Path(tempfile.mkdtemp(prefix="tidegate-stack-"))
-    directory.chmod(0o755)
-    for name in ("dags", "plugins"):
-        directory.joinpath(name).mkdir()
-    yield directory
-    LocalStack(directory / "stack", dags=directory / "dags", plugins=directory / "plugins").stop()
-    shutil.rmtree(directory)
+    with buried("tidegate-stack-") as directory:
+        for name in ("dags", "plugins"):
+            directory.joinpath(name).mkdir()
+        yield directory
 
 
 @pytest.mark.airflow
@@ -49,7 +45,7 @@ def test_it_survives_its_starter_and_is_stopped_by_another_process(home):
         finally:
             starter.send_signal(signal.SIGKILL)
     stack = LocalStack(home / "stack", dags=home / "dags", plugins=home / "plugins")
-    assert stack.is_running()
+    assert stack.is_supervised()
     with closing(stack.api()) as api:
         assert set(api.health().values()) == {"healthy"}
         assert api.call("GET", "/dags")["dags"] == []
@@ -63,7 +59,7 @@ def test_it_survives_its_starter_and_is_stopped_by_another_process(home):
     stack.stop()
 
     assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in members)
-    assert not stack.is_running()
+    assert not stack.is_supervised()
     with pytest.raises(Exception, match="does not run"):
         _ = stack.database_url
     assert database not in "".join(path.read_text(errors="replace") for path in stack.logs.iterdir())
@@ -78,7 +74,7 @@ def listening(process):
 
 def test_a_stack_that_was_never_started_says_so(tmp_path):
     stack = LocalStack(tmp_path / "stack", dags=tmp_path, plugins=tmp_path)
-    assert not stack.is_running()
+    assert not stack.is_supervised()
     stack.stop()
     with pytest.raises(StackError, match="Run `make up` first"):
         _ = stack.url
@@ -122,3 +118,13 @@ def test_a_password_of_any_characters_reaches_the_connection():
         "password": "p@ss/wörd%",
         "schema": "tidegate",
     }
+
+
+def test_what_ends_at_once_is_started_later_each_time_and_what_ran_for_long_at_once():
+    back_off, now, waited = BackOff(), 1000.0, []
+    for _ in range(8):
+        waited.append(back_off.delay(now))
+        now += waited[-1]
+        back_off.began = now
+    assert waited == [0, 1, 2, 5, 10, 30, 30, 30]
+    assert back_off.delay(now + STEADY + 1) == 0

@@ -9,7 +9,7 @@ import time
 import psutil
 import pytest
 
-from tidegate.demo.processes import Session, read_sessions, start_session, stop_sessions, write_sessions
+from tidegate.demo.processes import MARK, Session, belonging, end, read_sessions, start_session, write_sessions
 
 #: A leader with a child in a process group of its own, as Airflow's tasks have; it prints the child's pid.
 LEADER = """
@@ -53,7 +53,7 @@ def alive(pid):
 def test_stopping_also_ends_those_in_other_process_groups(started):
     session, child = started(LEADER)
     assert os.getpgid(int(child)) != os.getpgid(session.pid)
-    stop_sessions([session])
+    end(session.members)
     assert not alive(session.pid)
     assert not alive(int(child))
 
@@ -64,13 +64,13 @@ def test_members_are_stopped_although_their_leader_was_killed(started):
     os.waitpid(session.pid, 0)
     assert session.leader() is None
     assert [process.pid for process in session.members()] == [int(child)]
-    stop_sessions([session])
+    end(session.members)
     assert not alive(int(child))
 
 
 def test_what_does_not_listen_is_killed(started):
     session, _ = started(STUBBORN)
-    stop_sessions([session], grace=0.5)
+    end(session.members, grace=0.5)
     assert not alive(session.pid)
 
 
@@ -89,8 +89,43 @@ def test_a_process_that_only_has_the_same_pid_is_left_alone():
         earlier = Session("part", stranger.pid, psutil.Process(stranger.pid).create_time() - 3600)
         assert earlier.leader() is None
         assert earlier.members() == []
-        stop_sessions([earlier], grace=0.5)
+        end(earlier.members, grace=0.5)
         assert stranger.poll() is None
     finally:
         stranger.kill()
         stranger.wait()
+
+
+#: A leader whose child has begun a session of its own and whose grandchild outlives both; it prints that one's pid.
+LEAVER = """
+import subprocess, sys, time
+child = "import subprocess; print(subprocess.Popen(['sleep', '600']).pid, flush=True)"
+subprocess.run([sys.executable, "-c", child], start_new_session=True)
+time.sleep(600)
+"""
+
+
+def test_what_has_left_the_session_is_found_by_its_mark(started, monkeypatch, tmp_path):
+    monkeypatch.setenv(MARK, str(tmp_path))
+    session, left = started(LEAVER)
+    monkeypatch.delenv(MARK)
+    assert int(left) not in [process.pid for process in session.members()]
+    assert {int(left), session.pid} == {process.pid for process in belonging([], str(tmp_path))}
+    end(lambda: belonging([session], str(tmp_path)))
+    assert not alive(int(left))
+
+
+def test_what_a_process_starts_while_it_ends_is_ended_too(started):
+    """One that starts another one each time it is asked to end, until it is killed."""
+    program = """
+import signal, subprocess, sys, time
+def again(number, frame):
+    subprocess.Popen(["sleep", "600"])
+signal.signal(signal.SIGTERM, again)
+print("ready", flush=True)
+while True:
+    time.sleep(1)
+"""
+    session, _ = started(program)
+    end(session.members, grace=0.5)
+    assert session.members() == []

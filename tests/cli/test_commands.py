@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from orders import Shop, check_tables
+from store_steps import triggered
 
 from tidegate.cli.exit_codes import ExitCode
 
@@ -77,6 +78,8 @@ def test_a_run_its_history_and_its_details(command, tmp_path):
     assert durations["min"] == durations["p50"] == durations["max"] == history[0]["end_to_end_duration"]
     assert "End to End Duration" in command("stats", "orders").stdout
     assert "COMPLETED" in command("checkpoints", "orders").stdout
+    too_late = command("abort", "orders", "1")
+    assert (too_late.returncode, "nothing undoes that" in too_late.stderr) == (ExitCode.PIPELINE_STOPPED, True)
 
     details = json.loads(command("checkpoint", "orders", "1", "-o", "json").stdout)
     assert sum(len(operator["subtasks"]) for operator in details["operators"]) == details["num_subtasks"]
@@ -120,6 +123,18 @@ def test_a_pipeline_is_suspended_resumed_and_cancelled(command):
     refused = command("resume", "orders")
     assert refused.returncode == ExitCode.PIPELINE_STOPPED
     assert "Pipeline orders is CANCELLED and cannot become RUNNING" in refused.stderr
+
+
+def test_a_checkpoint_is_given_up_by_hand(command, store):
+    assert "no checkpoint in progress" in command("abort", "orders").stderr
+    assert command("abort", "orders", "1").returncode == ExitCode.NOT_FOUND
+    triggered(store, pipeline_id="orders")
+    for arguments in ((), ("1",)):
+        told = command("abort", "orders", *arguments)
+        assert told.returncode == ExitCode.OK, told.stderr
+        if not arguments:
+            assert told.stderr.startswith("Checkpoint 1 of pipeline orders is FAILED: COORDINATOR_SUSPEND.")
+    assert command("abort", "orders").returncode == ExitCode.OK
 
 
 @pytest.mark.spark

@@ -162,7 +162,7 @@ def test_it_takes_checkpoints_beside_other_commands_until_another_one_takes_over
     second = running("orders")
     code, said = first.ended()
     assert code == ExitCode.ABORTED, said
-    assert "SupersededAttemptError Region attempt 1 of pipeline orders was ended or overtaken by another" in said
+    assert "SupersededAttemptError Region attempt 1 of pipeline orders was superseded by attempt 2" in said
     assert "cli/main.py" not in said, "one paragraph, and no traceback of ours"
     shop.deliver()
     second.wait_for_tables(shop)

@@ -17,7 +17,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[CheckpointStore]:
     if request.param == "memory":
         yield MemoryCheckpointStore()
         return
-    on_postgres = PostgresCheckpointStore(connect(request.getfixturevalue("postgres_url")))
+    on_postgres = PostgresCheckpointStore(connect(request.getfixturevalue("running_url")))
     yield on_postgres
     on_postgres.close()
 

@@ -133,7 +133,7 @@ def test_a_newer_region_ends_the_run_and_what_is_left_of_it_changes_nothing(live
     one = live(interval="10 s")
     one.orders[2] = "silent"
     one.at(22, lambda: one.world.coordinator.start_region())
-    with pytest.raises(SupersededAttemptError, match="Region attempt 1 of pipeline p was ended or overtaken"):
+    with pytest.raises(SupersededAttemptError, match="Region attempt 1 of pipeline p was superseded by attempt 2"):
         one.run()
     region = one.world.store.region("p")
     assert (region.attempt, region.seen_at is not None) == (2, True), "the newer one goes on"

@@ -131,7 +131,7 @@ def test_an_unknown_checkpoint_neither_completes_nor_fails(store: CheckpointStor
 def test_the_first_notification_is_recorded(store: CheckpointStore) -> None:
     completed(store)
     with store.transaction(PIPELINE) as transaction:
-        transaction.mark_notified(1, at(99))
+        assert transaction.mark_notified(1, transaction.begin_commit(at(99)), at(99))
     kept = store.checkpoint(PIPELINE, 1)
     assert kept is not None
     assert kept.notified_at == at(40)
@@ -140,4 +140,4 @@ def test_the_first_notification_is_recorded(store: CheckpointStore) -> None:
 def test_what_has_not_completed_cannot_be_notified(store: CheckpointStore) -> None:
     validated(store)
     with pytest.raises(CheckpointError), store.transaction(PIPELINE) as transaction:
-        transaction.mark_notified(1, at(40))
+        transaction.mark_notified(1, transaction.begin_commit(at(40)), at(40))

@@ -117,7 +117,8 @@ def stage(world: Desk, finished: bool, but: str) -> Callable[[SnapshotTask], Non
             handles = task.restored.get(subtask, Snapshot()).handles if subtask.operator_id == "op" else ()
             if subtask.operator_id in ("op", "out-sink"):
                 kind = HandleKind.RUN if subtask.operator_id == "op" else HandleKind.STAGED
-                path = f"chk-{id_}-{subtask}"
+                below = "p" if kind is HandleKind.RUN else "_staging"
+                path = f"{below}/chk-{id_}/{subtask}-{attempt}-file"
                 handles = (*handles, StateHandle(path, kind, 1, 100, "0" * 64, id_))
                 (world.storage.files if kind is HandleKind.RUN else world.sink.staged)[path] = id_
             ends = finished and not (but and subtask.operator_id.startswith(but))
@@ -145,9 +146,9 @@ def test_the_last_checkpoint_keeps_the_state_and_makes_the_pipeline_finished_onc
     assert status_of(world) is PipelineStatus.RUNNING, "its sinks were not told yet"
     world.coordinator.notify(2)
     assert status_of(world) is PipelineStatus.FINISHED
-    assert world.sink.visible[2] == ("chk-2-out-sink/0", "chk-2-out-sink/1")
+    assert world.sink.visible[2] == ("_staging/chk-2/out-sink/0-1-file", "_staging/chk-2/out-sink/1-1-file")
     last = world.store.subtasks("p", 2)[SubtaskId("op", 1)].snapshot
-    assert [run.path for run in last.handles] == ["chk-1-op/1", "chk-2-op/1"]
+    assert [run.path for run in last.handles] == ["p/chk-1/op/1-1-file", "p/chk-2/op/1-1-file"]
     assert {run.path for run in last.handles} <= world.storage.files.keys()
     assert world.coordinator.notify(2) == world.coordinator.notify(2)
 
@@ -219,7 +220,7 @@ def test_a_sink_that_had_finished_is_not_told_again_and_its_rows_are_not_committ
     assert told == ["live 2"]
     carried = world.store.subtasks("p", 2)
     assert carried[SubtaskId("out-sink", 0)].snapshot == Snapshot(finished=True)
-    assert [run.path for run in carried[SubtaskId("op", 0)].snapshot.handles] == ["chk-1-op/0"]
+    assert [run.path for run in carried[SubtaskId("op", 0)].snapshot.handles] == ["p/chk-1/op/0-1-file"]
     assert found(world, 2).checkpointed_size == 0
     assert world.sink.visible.keys() == {1}
 

@@ -107,7 +107,7 @@ def test_committed_rows_that_no_sink_was_told_of_are_kept(store: CheckpointStore
     assert pending(store) == on_storage(metadata(1))
     with store.transaction(PIPELINE) as transaction:
         assert transaction.live_paths(1) == {STAGED}
-        transaction.mark_notified(1, at(60))
+        assert transaction.mark_notified(1, transaction.begin_commit(at(60)), at(60))
     assert pending(store) == on_storage(metadata(1)) | {STAGED}
 
 

@@ -10,8 +10,10 @@ import pytest
 from desks import Desk
 from records import at
 from store_steps import PIPELINE, completed, triggered
-from worlds import DEATHS, Crash, Judge, MortalStore
+from worlds import DEATHS, Crash, Judge, MortalStore, small_pipeline
 
+from tidegate.coordinator import CheckpointCoordinator
+from tidegate.listeners import InOrder, Listeners, watch_failures
 from tidegate.ports import CheckpointListener, CheckpointStore
 from tidegate.protocol.errors import CheckpointError, CheckpointExpiredError, ValidationFailedError
 from tidegate.protocol.lifecycle import COMMITTED, Status
@@ -252,3 +254,58 @@ def test_a_crash_at_any_commit_never_tells_too_early_and_never_forgets(
     done = {record.checkpoint_id for record in store.history("p", 1000) if record.status in COMMITTED}
     assert told == done
     assert number > 8
+
+
+# -- what nobody must hear too early
+
+
+class Notes(CheckpointListener):
+    """Writes down what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[Any, ...]] = []
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self.heard.append(("complete", checkpoint_id))
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed: int | None) -> None:
+        self.heard.append(("aborted", checkpoint_id, latest_completed))
+
+    def notify_checkpoint_subsumed(self, checkpoint_id: int) -> None:
+        self.heard.append(("subsumed", checkpoint_id))
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_failure_names_no_checkpoint_whose_sinks_have_not_committed(store: CheckpointStore, told: bool) -> None:
+    notes = Notes()
+    watched = watch_failures(store, Listeners(PIPELINE, [InOrder(notes)]))
+    completed(store, notified=told)
+    triggered(store)
+    with watched.transaction(PIPELINE) as tx:
+        tx.fail(2, FailureReason.TASK_FAILURE, "gone", at(10))
+    assert notes.heard == ([("complete", 1), ("aborted", 2, 1)] if told else [("aborted", 2, None)])
+
+
+def test_what_was_pushed_out_is_not_told_after_an_older_completion(desk: MakeDesk) -> None:
+    """While one process commits the sinks of checkpoint 1, another does all of it and of checkpoint 2, which pushes 1 out."""
+    world = desk(retained=1)
+    notes = Notes()
+    world.pipeline.listen(notes)
+    world.ask("a")
+    world.acknowledge(1)
+    world.coordinator.validate(1, Judge(True))
+    world.coordinator.finalize(1)
+
+    def meanwhile(checkpoint_id: int) -> None:
+        world.sink.before_commit = lambda checkpoint_id: None
+        mine, other = world.coordinator, small_pipeline(world.sink)
+        other.checkpoints = world.pipeline.checkpoints
+        world.coordinator = CheckpointCoordinator(other, world.store, world.storage, world.clock)
+        take(world, "b")
+        world.coordinator = mine
+
+    world.sink.before_commit = meanwhile
+    world.coordinator.notify(1)
+    assert notes.heard == [("complete", 1)]
+    take(world, "c")
+    assert notes.heard == [("complete", 1), ("complete", 3), ("subsumed", 2)]

@@ -75,7 +75,7 @@ def test_threads_that_report_the_same_subtasks_count_each_once_and_decide_once(s
         together.wait(30)
         for first in range(0, len(mine), BATCH):
             reports = [
-                acknowledgement(subtask, 1, handle(f"{subtask}-by-{thread}", checkpoint_id))
+                acknowledgement(subtask, 1, handle(path_of(subtask, 1, thread), checkpoint_id))
                 for subtask in mine[first : first + BATCH]
             ]
             answers.update(coordinator.record_acknowledgements(checkpoint_id, reports).items())
@@ -94,7 +94,7 @@ def test_threads_that_report_the_same_subtasks_count_each_once_and_decide_once(s
     for thread, answers in enumerate(by_thread):
         for subtask, result in answers:
             if result is AcknowledgeResult.SUCCESS:  # the first report owns the state
-                assert [run.path for run in kept[subtask].snapshot.handles] == [f"{subtask}-by-{thread}"]
+                assert [run.path for run in kept[subtask].snapshot.handles] == [path_of(subtask, 1, thread)]
 
 
 def test_a_later_attempt_among_them_makes_the_older_reports_garbage_and_loses_none(store: CheckpointStore) -> None:
@@ -117,7 +117,7 @@ def test_a_later_attempt_among_them_makes_the_older_reports_garbage_and_loses_no
                     assert tx.begin_attempt(checkpoint_id) == 2
                 superseded.set()
             reports = [
-                acknowledgement(subtask, attempt, handle(f"{subtask}-{attempt}", checkpoint_id))
+                acknowledgement(subtask, attempt, handle(path_of(subtask, attempt), checkpoint_id))
                 for subtask in mine[first : first + BATCH]
             ]
             given = coordinator.record_acknowledgements(checkpoint_id, reports)
@@ -139,7 +139,7 @@ def test_a_later_attempt_among_them_makes_the_older_reports_garbage_and_loses_no
     assert {subtask: known.attempt for subtask, known in kept.items()} == successes
     with store.transaction("wide") as tx:
         garbage = {deletion.path for deletion in tx.pending_deletions(len(subtasks) + 1)}
-    assert garbage == {f"{subtask}-{3 - attempt}" for subtask, attempt in successes.items()}
+    assert garbage == {path_of(subtask, 3 - attempt) for subtask, attempt in successes.items()}
 
 
 def test_much_garbage_is_judged_at_once_and_its_deletion_recorded_in_batches(store: CheckpointStore) -> None:
@@ -164,6 +164,10 @@ def _wide() -> Pipeline:
     stream = pipeline.source("source", SplitSource(PARALLELISM))
     stream.key_by("k").aggregate("totals", n=count())
     return pipeline
+
+
+def path_of(subtask: SubtaskId, attempt: int, thread: int = 0) -> str:
+    return f"wide/chk-1/{subtask}-{attempt}-{thread}"
 
 
 def _asked(coordinator: CheckpointCoordinator, store: Any) -> int:

@@ -87,6 +87,33 @@ def test_a_suspended_pipeline_gives_up_what_it_has_and_takes_nothing(desk: Calla
     assert world.ask("first") == Triggered(2)
 
 
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [("cancel", FailureReason.COORDINATOR_SHUTDOWN), ("suspend", FailureReason.COORDINATOR_SUSPEND)],
+)
+@pytest.mark.parametrize("periodic", [True, False])
+def test_a_request_that_waited_hears_what_ended_its_waiting(
+    desk: Callable[..., Desk], end: str, reason: FailureReason, periodic: bool
+) -> None:
+    world = desk()
+    world.ask("first")
+    assert isinstance(world.ask("second", periodic=periodic), Queued)
+    getattr(world.coordinator, end)()
+    waited = world.ask("second", periodic=periodic)
+    assert isinstance(waited, Dropped)
+    assert waited.reason is reason
+    assert waited.message.startswith(reason.sentence)
+
+
+def test_a_cancelled_pipeline_is_shut_down_for_every_request(desk: Callable[..., Desk]) -> None:
+    world = desk()
+    world.coordinator.cancel()
+    for request, periodic in (("first", True), ("second", False)):
+        outcome = world.ask(request, periodic=periodic)
+        assert isinstance(outcome, Dropped)
+        assert outcome.reason is FailureReason.COORDINATOR_SHUTDOWN
+
+
 def test_a_suspended_pipeline_goes_on_from_its_latest_checkpoint(desk: Callable[..., Desk]) -> None:
     world = desk()
     world.ask("first")

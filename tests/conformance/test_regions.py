@@ -13,6 +13,7 @@ from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import (
     CheckpointDeclinedError,
     CheckpointError,
+    CheckpointExpiredError,
     CheckpointNotInProgressError,
     PipelineDefinitionError,
     PipelineFailedError,
@@ -22,7 +23,16 @@ from tidegate.protocol.errors import (
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import Acknowledgement, CheckpointRecord, Snapshot
+from tidegate.protocol.records import (
+    Acknowledgement,
+    AcknowledgeResult,
+    CheckpointRecord,
+    Deletion,
+    HandleKind,
+    Snapshot,
+    StateHandle,
+    SubtaskId,
+)
 from tidegate.protocol.regions import RegionRecord, RegionStart
 from tidegate.protocol.snapshot import SnapshotTask
 
@@ -160,7 +170,7 @@ def test_a_new_region_overtakes_one_that_lives_and_gives_up_what_is_in_progress(
         lambda: world.coordinator.begin_snapshot(1, 2),
         lambda: world.coordinator.keep_region(1),
     ):
-        with pytest.raises(SupersededAttemptError, match="Region attempt 1 of pipeline p was ended or overtaken"):
+        with pytest.raises(SupersededAttemptError, match="Region attempt 1 of pipeline p was superseded by attempt 2"):
             refused()
     world.coordinator.end_region(1)
     assert world.coordinator.has_live_region()
@@ -332,3 +342,47 @@ def test_a_second_scheduled_attempt_is_a_restore(desk: Callable[..., Desk]) -> N
     latest = world.store.statistics("p").latest_restore
     assert latest is not None
     assert (world.store.statistics("p").restores, latest.checkpoint.checkpoint_id) == (1, 1)
+
+
+def test_a_region_begins_no_snapshot_whose_deadline_has_passed(desk: Callable[..., Desk]) -> None:
+    world = desk(timeout="10 min")
+    world.coordinator.start_region()
+    world.ask("first")
+    world.clock.advance(600)
+    assert world.coordinator.begin_snapshot(1, 1) is None
+    assert found(world, 1).failure_reason is FailureReason.CHECKPOINT_EXPIRED
+    assert {known.attempt for known in world.store.subtasks("p", 1).values()} == {0}
+
+
+def test_a_scheduled_attempt_begins_no_snapshot_whose_deadline_has_passed(desk: Callable[..., Desk]) -> None:
+    world = desk(timeout="10 min")
+    world.ask("first")
+    world.clock.advance(600)
+    region = CapturingRegion()
+    with pytest.raises(CheckpointExpiredError):
+        world.coordinator.snapshot(1, region)
+    assert region.task is None
+    assert {known.attempt for known in world.store.subtasks("p", 1).values()} == {0}
+
+
+@pytest.mark.parametrize("late", [599, 600, 3600])
+def test_a_report_after_a_deadline_that_nobody_noticed_is_discarded(desk: Callable[..., Desk], late: int) -> None:
+    """Also where it would have been the last one: the checkpoint has failed, and its files are garbage."""
+    world = desk(timeout="10 min")
+    world.ask("first")
+    region = CapturingRegion()
+    with pytest.raises(CheckpointDeclinedError):
+        world.coordinator.snapshot(1, region)
+    assert region.task is not None
+    run = StateHandle("p/chk-1/op/0-1-run", HandleKind.RUN, 1, 1, "0" * 64, 1)
+    acks = [
+        Acknowledgement(key, attempt, Snapshot((run,) if key == SubtaskId("op", 0) else ()))
+        for key, attempt in region.task.attempts.items()
+    ]
+    world.clock.advance(late)
+    results = world.coordinator.record_acknowledgements(1, acks)
+    in_time = late < 600
+    assert set(results.values()) == {AcknowledgeResult.SUCCESS if in_time else AcknowledgeResult.DISCARDED}
+    assert found(world, 1).failure_reason is (None if in_time else FailureReason.CHECKPOINT_EXPIRED)
+    with world.store.transaction("p") as tx:
+        assert tx.pending_deletions(10) == ([] if in_time else [Deletion("storage", run.path)])

@@ -186,7 +186,7 @@ def test_garbage_of_too_many_checkpoints_is_cleared_away_before_another_starts(d
     world = desk(retained=1)
     delete = world.storage.delete
 
-    def refuse(paths: object) -> None:
+    def refuse(paths: object, closed: object) -> None:
         raise CheckpointError("the storage is away")
 
     world.storage.delete = refuse

@@ -124,9 +124,9 @@ def test_a_shared_file_lives_as_long_as_any_checkpoint_that_is_kept_refers_to_it
     world = desk(retained=1)
     for number, names in enumerate([("a", "b"), ("a", "c"), ("c",)], start=1):
         world.ask(f"r{number}")
-        world.storage.write(f"p/chk-{number}/{names[-1]}", b"")
+        world.storage.write(f"p/chk-{number}/op/0-1-{names[-1]}", b"")
         if number == 1:
-            world.storage.write("p/chk-1/a", b"")
+            world.storage.write("p/chk-1/op/0-1-a", b"")
         runs = tuple(_run(name, number) for name in names)
         _complete_with(world, number, runs)
         there = {path for path in world.storage.files if not path.endswith("_metadata")}
@@ -135,7 +135,7 @@ def test_a_shared_file_lives_as_long_as_any_checkpoint_that_is_kept_refers_to_it
 
 def _run(name: str, number: int) -> StateHandle:
     created = {"a": 1, "b": 1, "c": 2}[name]
-    return StateHandle(f"p/chk-{created}/{name}", HandleKind.RUN, 1, 1, "0" * 64, min(created, number))
+    return StateHandle(f"p/chk-{created}/op/0-1-{name}", HandleKind.RUN, 1, 1, "0" * 64, min(created, number))
 
 
 def _complete_with(world: Desk, checkpoint_id: int, runs: tuple[StateHandle, ...]) -> None:
@@ -161,3 +161,16 @@ def test_a_failed_pipeline_goes_on_from_what_it_kept(desk: Callable[..., Desk]) 
     world.ask("again")
     world.complete(3)
     assert world.store.checkpoint("p", 3).status is Status.COMPLETED
+
+
+def test_savepoints_in_between_push_no_checkpoint_out(desk: Callable[..., Desk]) -> None:
+    world = desk(retained=3)
+    for number, savepoint in enumerate([False, True, True, False, True, False], start=1):
+        world.ask(f"r{number}", savepoint=savepoint)
+        world.complete(number)
+    with world.store.transaction("p") as tx:
+        assert [record.checkpoint_id for record in tx.retained()] == [1, 2, 3, 4, 5, 6]
+    world.ask("r7")
+    world.complete(7)
+    with world.store.transaction("p") as tx:
+        assert [record.checkpoint_id for record in tx.retained()] == [2, 3, 4, 5, 6, 7]

@@ -166,7 +166,7 @@ class SharingRegion:
 
     def write(self) -> str:
         self._written += 1
-        path = f"p/shared/{self.attempt}/op/{self._written}.parquet"
+        path = f"p/shared/{self.attempt}/op/0-{self.attempt}-{self._written}.parquet"
         self.storage.write(path, b"rows")
         self.files = dict([*self.files.items(), (path, 0)][-2:])
         return path

@@ -96,13 +96,20 @@ def test_stopping_gives_up_what_is_in_progress_and_what_waits(desk: Callable[...
         Status.FAILED,
         FailureReason.COORDINATOR_SUSPEND,
     )
-    with pytest.raises(CheckpointNotInProgressError, match="The pipeline was suspended"):
+    with pytest.raises(
+        CheckpointNotInProgressError,
+        match=r"COORDINATOR_SUSPEND\. The pipeline stops with savepoint 2, requested by stop\.",
+    ):
         world.coordinator.finalize(1)
     assert pipeline(world).status is PipelineStatus.STOPPING
     dropped = world.ask("waits")
     assert isinstance(dropped, Dropped)
-    assert "Pipeline p is STOPPING since" in dropped.message
-    assert "It stops with savepoint 2, requested by stop" in dropped.message
+    assert dropped.reason is FailureReason.COORDINATOR_SUSPEND
+    assert dropped.message.startswith("The pipeline stops with savepoint 2, requested by stop. Committed data")
+    fresh = world.ask("new")
+    assert isinstance(fresh, Dropped)
+    assert "Pipeline p is STOPPING since" in fresh.message
+    assert "It stops with savepoint 2, requested by stop" in fresh.message
     assert isinstance(world.ask("new", periodic=True), Dropped)
     assert isinstance(world.stop("another"), Dropped)
     assert world.stop("stop") == Resumed(2)

@@ -369,6 +369,7 @@ def test_describe_has_what_a_reader_of_the_metadata_needs(home: Path) -> None:
         "splits": 2,
         "max_files_per_checkpoint": None,
         "malformed": "fail",
+        "encoding": "utf-8",
         "options": {},
         "end_marker": None,
     }

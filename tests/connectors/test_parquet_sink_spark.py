@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from commits import commit
 from pyspark import TaskContext
 
 from tidegate.locations import spark_path
@@ -51,7 +52,7 @@ def test_spark_reads_back_the_types_and_values_it_gave(zone: str, spark: Any) ->
         before = sink.read_staged(spark, staged)
         assert types(before) == types(frame)
         assert values(before) == values(frame)
-        sink.commit(1, staged)
+        commit(sink, 1, staged)
         after = spark.read.parquet(spark_path(sink.root))
         assert types(after.drop("checkpoint")) == types(frame)
         assert values(after.drop("checkpoint")) == values(frame)
@@ -75,14 +76,14 @@ def test_executors_stage_and_the_driver_commits(spark: Any) -> None:
     handles = [StateHandle(r.path, HandleKind.STAGED, r.rows, r.bytes, r.checksum, 1) for r in reported.collect()]
     assert [handle.rows for handle in handles] == [5, 5]
     assert rows(sink.read_staged(spark, handles)) == [(n,) for n in range(10)]
-    sink.commit(1, handles)
+    commit(sink, 1, handles)
     assert rows(spark.read.parquet(sink.root)) == [(n, 1) for n in range(10)]
 
 
 def test_readers_see_committed_checkpoints_only_as_partitions(spark: Any) -> None:
     sink = ParquetSink("events")
     for id_ in (1, 2):
-        sink.commit(id_, stage(sink, id_, spark.sql(f"select {id_} as v")))
+        commit(sink, id_, stage(sink, id_, spark.sql(f"select {id_} as v")))
     staged = stage(sink, 3, spark.sql("select 3 as v"))
     table = spark.read.parquet(sink.root)
     assert rows(table.select("v", "checkpoint")) == [(1, 1), (2, 2)]
@@ -98,7 +99,7 @@ def test_an_empty_latest_table_keeps_its_columns(spark: Any) -> None:
     staged = stage(sink, 1, spark.sql("select 1 as k, 'x' as v where false"))
     assert [handle.rows for handle in staged] == [0]
     assert sink.read_staged(spark, staged).columns == ["k", "v"]
-    sink.commit(1, staged)
+    commit(sink, 1, staged)
     table = spark.read.parquet(f"{sink.root}/current")
     assert table.columns == ["k", "v"]
     assert table.count() == 0
@@ -106,9 +107,9 @@ def test_an_empty_latest_table_keeps_its_columns(spark: Any) -> None:
 
 def test_a_frame_on_the_opened_table_survives_the_next_commit(spark: Any) -> None:
     sink = ParquetSink("state", mode="latest")
-    sink.commit(1, stage(sink, 1, spark.sql("select 1 as v")))
+    commit(sink, 1, stage(sink, 1, spark.sql("select 1 as v")))
     opened = spark.read.parquet(sink.table())
-    sink.commit(2, stage(sink, 2, spark.sql("select 2 as v")))
+    commit(sink, 2, stage(sink, 2, spark.sql("select 2 as v")))
     assert rows(opened) == [(1,)]
     assert rows(spark.read.parquet(f"{sink.root}/current")) == [(2,)]
 

@@ -1,19 +1,23 @@
 """Fixtures of the Airflow layer's tests: a real database, and Airflow's own task runner without its server."""
 
 import atexit
+import json
 import os
 import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
 import structlog
+from live_airflow import PROJECT, World
 from worlds import MemorySink, small_pipeline
 
 from tidegate.pipeline import Pipeline
@@ -66,7 +70,7 @@ class InProcessRegion:
     def _handles(self, task: Any, subtask: Any, attempt: int) -> tuple[StateHandle, ...]:
         if not subtask.operator_id.endswith("-sink"):
             return ()
-        path = f"chk-{task.checkpoint_id}/{subtask.subtask_index}-{attempt}.parquet"
+        path = f"chk-{task.checkpoint_id}/{subtask.subtask_index}-{attempt}-rows.parquet"
         self._sink.staged[path] = task.checkpoint_id
         return (StateHandle(path, HandleKind.STAGED, 3, 100, "0" * 64, task.checkpoint_id),)
 
@@ -111,6 +115,10 @@ def regions(sink, monkeypatch) -> Regions:
     regions = Regions(sink)
     monkeypatch.setattr("tidegate.airflow.operators.running_region", regions.running)
     return regions
+
+
+#: When a DAG run was to run, unless a test says otherwise.
+RUN_AFTER = datetime(2026, 11, 22, tzinfo=UTC)
 
 
 @dataclass
@@ -182,13 +190,14 @@ def run(supervisor) -> Callable[..., Ran]:
 
     def run(
         task: Any, run_id: str = "r1", *, try_number: int = 1, retries: int = 3, run_type: str = "manual",
-        next_method: str | None = None, conf: dict[str, Any] | None = None,
+        next_method: str | None = None, conf: dict[str, Any] | None = None, run_after: datetime = RUN_AFTER,
+        user: str | None = None,
     ) -> Ran:  # fmt: skip
         now = datetime.now(UTC)
         dag_run = DagRun(
             dag_id=task.dag_id, run_id=run_id, logical_date=now, data_interval_start=now, data_interval_end=now,
-            run_after=now, start_date=now, end_date=None, run_type=run_type, state="running", consumed_asset_events=[],
-            partition_key=None, conf=conf,
+            run_after=run_after, start_date=now, end_date=None, run_type=run_type, state="running", consumed_asset_events=[],
+            partition_key=None, conf=conf, triggering_user_name=user,
         )  # fmt: skip
         context = TIRunContext(
             dag_run=dag_run, max_tries=retries, should_retry=try_number <= retries, next_method=next_method,
@@ -207,3 +216,36 @@ def run(supervisor) -> Callable[..., Ran]:
         return Ran(state.value, message, error)
 
     return run
+
+
+@pytest.fixture(scope="package")
+def world(connect_server):
+    # Not below pytest's temporary directory, which the account of the embedded Postgres may not enter.
+    home = Path(tempfile.mkdtemp(prefix="tidegate-airflow-"))
+    home.chmod(0o755)
+    server = urlsplit(connect_server)
+    environment = {
+        "TIDEGATE_HOME": str(home),
+        "TIDEGATE_CACHE": str(home / "cache"),
+        "AIRFLOW_CONN_SPARK_SERVER": json.dumps(
+            {"conn_type": "spark_connect", "host": server.hostname, "port": server.port}
+        ),
+    }
+    # Imported here: it belongs to the slow tests alone.
+    from tidegate.demo.stack import LocalStack
+    from tidegate.postgres.engine import connect
+    from tidegate.postgres.store import PostgresCheckpointStore
+
+    stack = LocalStack(home / "stack", PROJECT / "tests/dags/live", PROJECT / "plugins", environment)
+    with stack, closing(stack.api()) as api:
+        store = PostgresCheckpointStore(connect(stack.database_url))
+        world = World(home, stack, api, store)
+        for dag_id in ("small", "small_again", "hasty", "consumer", "marked", "timed", "doomed"):
+            api.wait_for_dag(dag_id)
+        # Begun here and looked at by its test: it spends its time waiting.
+        world.lay("first", ("a", 1), pipeline="hasty")
+        world.hold("hasty")
+        world.hasty_run = api.trigger("hasty")
+        yield world
+        store.close()
+    shutil.rmtree(home)

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from datetime import UTC, datetime
 
 import pytest
 from airflow.sdk import DAG
@@ -50,9 +51,9 @@ def judge(monkeypatch, verdict):
     return Judge
 
 
-def complete(dag, run, run_id="r1"):
+def complete(dag, run, run_id="r1", **arguments):
     for name in ("trigger", "snapshot", "acknowledge", "validate", "finalize", "notify"):
-        ran = run(dag.get_task(name), run_id)
+        ran = run(dag.get_task(name), run_id, **arguments)
         assert ran.state == "success", (name, ran.error)
     return ran
 
@@ -63,7 +64,7 @@ def complete(dag, run, run_id="r1"):
 def test_trigger_hands_on_the_id_and_nothing_else(dag, run, supervisor, checkpoint):
     assert run(dag.get_task("trigger")).state == "success"
     assert supervisor.xcoms == {"trigger": 1}
-    assert checkpoint().request_id == "p/r1"
+    assert checkpoint().request_id.startswith("p/r1/")
     assert not checkpoint().periodic
 
 
@@ -85,7 +86,7 @@ def test_a_second_run_waits_in_the_triggerer_while_the_first_holds_the_pipeline(
     assert run(dag.get_task("trigger"), "r2", next_method="ask").state == "deferred"
     complete(dag, run, "r1")
     assert run(dag.get_task("trigger"), "r2", next_method="ask").state == "success"
-    assert checkpoint(2).request_id == "p/r2"
+    assert checkpoint(2).request_id.startswith("p/r2/")
 
 
 def test_a_savepoint_asked_for_by_a_parameter_overtakes_what_waits(pipeline, run, regions, good, checkpoint):
@@ -99,7 +100,7 @@ def test_a_savepoint_asked_for_by_a_parameter_overtakes_what_waits(pipeline, run
     complete(checkpoint_dag(pipeline), run, "r1")
     assert ask("r2", next_method="ask").state == "deferred"
     assert ask("r3", next_method="ask", conf={"kind": "SAVEPOINT"}).state == "success"
-    assert checkpoint(2).request_id == "p/r3"
+    assert checkpoint(2).request_id.startswith("p/r3/")
     assert checkpoint(2).kind is CheckpointKind.SAVEPOINT
 
 
@@ -163,7 +164,7 @@ def test_a_scheduled_run_is_skipped_within_the_minimum_pause_and_a_manual_one_is
     complete(dag, run, "r1")
     assert run(dag.get_task("trigger"), "r2", run_type="scheduled").state == "skipped"
     assert run(dag.get_task("trigger"), "r3", run_type="manual").state == "success"
-    assert checkpoint(2).request_id == "p/r3"
+    assert checkpoint(2).request_id.startswith("p/r3/")
 
 
 def test_a_repeated_trigger_resumes_its_checkpoint(dag, run, supervisor, checkpoint):
@@ -337,11 +338,35 @@ def test_a_cleared_finished_run_changes_nothing(dag, run, regions, good, supervi
     complete(dag, run)
     supervisor.events = [{"uri": "tidegate://p/out", "extra": {"checkpoint_id": 1, "rows": 6}}]
     before, visible, opened = checkpoint(), dict(sink.visible), len(regions.opened)
-    ran = complete(dag, run)
+    ran = complete(dag, run, try_number=2)
     assert supervisor.xcoms["trigger"] == 1
     assert (checkpoint(), sink.visible, len(regions.opened)) == (before, visible, opened)
     assert checkpoint(2) is None
     assert (ran.message.task_outlets, ran.message.outlet_events) == ([], [])
+
+
+def test_a_dag_run_that_has_the_id_of_a_deleted_one_is_another_request(dag, run, regions, good, checkpoint):
+    complete(dag, run)
+    refused = run(dag.get_task("trigger"))  # as a backfill that is repeated: same id, same date, first try
+    assert (refused.state, type(refused.error)) == ("failed", AirflowFailException)
+    assert "which was deleted" in str(refused.error)
+    complete(dag, run, run_after=datetime.now(UTC))  # as one started by hand
+    assert checkpoint(2).status is Status.COMPLETED
+
+
+def test_an_interrupt_ends_a_task_of_airflow_dags_test_for_good_and_of_a_real_run_for_a_retry(dag, run, regions):
+    signals = [signal.SIGTERM, signal.SIGINT, signal.SIGINT]
+
+    def interrupt():
+        os.kill(os.getpid(), signals.pop(0))
+        time.sleep(30)
+
+    regions.before = interrupt
+    run(dag.get_task("trigger"))
+    for _ in ("SIGTERM", "SIGINT"):
+        ran = run(dag.get_task("snapshot"), user="dag_test")
+        assert (ran.state, type(ran.error)) == ("failed", AirflowFailException), ran.error
+    assert run(dag.get_task("snapshot")).state == "up_for_retry"
 
 
 def test_the_event_of_another_checkpoint_does_not_stand_for_this_one(dag, run, regions, good, supervisor):
@@ -354,14 +379,14 @@ def test_the_event_of_another_checkpoint_does_not_stand_for_this_one(dag, run, r
 
 # -- abort
 
+HEALTHY = dict.fromkeys(("trigger", "snapshot", "acknowledge", "validate", "finalize"), "success")
+
 
 def test_abort_names_the_task_that_died_without_leaving_a_cause(dag, run, supervisor, checkpoint):
     run(dag.get_task("trigger"))
-    supervisor.task_states = {
+    supervisor.task_states = dict.fromkeys(("acknowledge", "validate", "finalize", "notify"), "upstream_failed") | {
         "trigger": "success",
         "snapshot": "failed",
-        "acknowledge": "deferred",
-        "validate": "upstream_failed",
     }
     assert run(dag.get_task("abort")).state == "success"
     assert checkpoint().failure_reason is FailureReason.TASK_FAILURE
@@ -371,6 +396,7 @@ def test_abort_names_the_task_that_died_without_leaving_a_cause(dag, run, superv
 def test_abort_keeps_the_cause_that_is_on_record(dag, run, supervisor, pipeline, checkpoint):
     run(dag.get_task("trigger"))
     open_coordinator(pipeline).abort(1, FailureReason.VALIDATION_FAILED, "Rows are wrong.")
+    supervisor.task_states = HEALTHY | {"validate": "failed", "finalize": "upstream_failed"}
     assert run(dag.get_task("abort")).state == "success"
     assert (checkpoint().failure_reason, checkpoint().failure_message) == (
         FailureReason.VALIDATION_FAILED,
@@ -378,11 +404,50 @@ def test_abort_keeps_the_cause_that_is_on_record(dag, run, supervisor, pipeline,
     )
 
 
-def test_abort_leaves_a_completed_checkpoint_alone(dag, run, regions, good, checkpoint):
+@pytest.mark.parametrize(
+    "states",
+    [
+        {"trigger": "success", "snapshot": "failed", "acknowledge": "skipped", "notify": "skipped"},  # the run, failed
+        {
+            "trigger": "success",
+            "snapshot": "success",
+            "acknowledge": "skipped",
+            "notify": "skipped",
+        },  # the run, success
+        HEALTHY,  # finalize alone, success
+    ],
+)
+def test_abort_ends_the_checkpoint_of_a_run_that_was_marked_and_fails_the_run(dag, run, supervisor, checkpoint, states):
+    run(dag.get_task("trigger"))
+    supervisor.task_states = states
+    ran = run(dag.get_task("abort"))
+    assert (ran.state, type(ran.error)) == ("failed", AirflowFailException)
+    assert "ended by hand" in str(ran.error)
+    assert checkpoint().failure_reason is FailureReason.COORDINATOR_SUSPEND
+    assert "DAG run r1 was ended by hand" in checkpoint().failure_message
+
+
+def test_abort_takes_a_request_that_waits_out_of_the_queue(dag, run, supervisor, pipeline):
+    run(dag.get_task("trigger"), "r1")
+    assert run(dag.get_task("trigger"), "r2").state == "deferred"
+    supervisor.task_states = {"trigger": "failed", "snapshot": "skipped", "notify": "skipped"}
+    assert run(dag.get_task("abort"), "r2").state == "failed"
+    with open_store().transaction(pipeline.name) as tx:
+        assert tx.requests() == []
+        assert [record.checkpoint_id for record in tx.in_progress()] == [1]
+
+
+def test_abort_leaves_a_completed_checkpoint_alone(dag, run, supervisor, regions, good, checkpoint):
     complete(dag, run)
-    assert run(dag.get_task("abort")).state == "success"
+    supervisor.task_states = HEALTHY
+    assert run(dag.get_task("abort")).state == "skipped"
+    supervisor.task_states = HEALTHY | {"notify": "skipped"}  # the run was marked between its last two tasks
+    ran = run(dag.get_task("abort"))
+    assert ran.state == "failed"
+    assert "it stands" in str(ran.error)
     assert checkpoint().status is Status.COMPLETED
 
 
-def test_abort_has_nothing_to_do_when_nothing_was_triggered(dag, run):
-    assert run(dag.get_task("abort")).state == "success"
+def test_abort_is_skipped_when_nothing_was_triggered(dag, run, supervisor):
+    supervisor.task_states = {"trigger": "skipped", "snapshot": "skipped"}
+    assert run(dag.get_task("abort")).state == "skipped"

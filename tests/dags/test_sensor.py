@@ -4,7 +4,12 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, AirflowRescheduleException
 
-from tidegate.airflow import AcknowledgeCheckpointSensor, checkpoint_dag
+from tidegate.airflow import (
+    AcknowledgeCheckpointSensor,
+    SnapshotOperator,
+    TriggerCheckpointOperator,
+    checkpoint_dag,
+)
 from tidegate.assembly import open_coordinator, open_store
 from tidegate.config import CheckpointConfig
 from tidegate.protocol.reasons import FailureReason
@@ -17,7 +22,8 @@ def dag(pipeline):
     return checkpoint_dag(pipeline)
 
 
-def test_the_sensor_defers_to_a_trigger_that_knows_two_ids_and_no_secret(dag, run, database):
+def test_the_sensor_defers_to_a_trigger_that_knows_two_ids_and_no_secret(dag, run, pipeline):
+    open_coordinator(pipeline).start_region()
     run(dag.get_task("trigger"))
     ran = run(dag.get_task("acknowledge"))
     assert ran.state == "deferred"
@@ -32,11 +38,27 @@ def test_the_sensor_does_not_defer_when_all_have_acknowledged(dag, run, regions)
     assert run(dag.get_task("acknowledge")).state == "success"
 
 
-def test_a_resumed_sensor_looks_for_itself_and_waits_on_when_woken_too_early(dag, run, regions):
+def test_a_resumed_sensor_looks_for_itself_and_waits_on_when_woken_too_early(pipeline, run, regions):
+    with DAG("p", schedule=None):
+        begin = TriggerCheckpointOperator(task_id="trigger", pipeline=pipeline)
+        take, wait = (
+            SnapshotOperator(task_id="s", pipeline=pipeline),
+            AcknowledgeCheckpointSensor(task_id="a", pipeline=pipeline),
+        )
+        begin >> [take, wait]  # beside the snapshot, which may still come
+    run(begin)
+    assert run(wait, next_method="look").state == "deferred"
+    run(take)
+    assert run(wait, next_method="look").state == "success"
+
+
+@pytest.mark.parametrize("next_method", [None, "look"])
+def test_behind_a_snapshot_that_was_marked_by_hand_the_sensor_waits_for_nobody(dag, run, next_method):
     run(dag.get_task("trigger"))
-    assert run(dag.get_task("acknowledge"), next_method="look").state == "deferred"
-    run(dag.get_task("snapshot"))
-    assert run(dag.get_task("acknowledge"), next_method="look").state == "success"
+    ran = run(dag.get_task("acknowledge"), next_method=next_method)
+    assert (ran.state, type(ran.error)) == ("failed", AirflowFailException)
+    assert "marked by hand" in str(ran.error)
+    assert open_store().checkpoint("p", 1).failure_reason is FailureReason.COORDINATOR_SUSPEND
 
 
 def test_the_sensor_expires_a_checkpoint_whose_deadline_has_passed(pipeline, run):

@@ -22,8 +22,8 @@ from tidegate.pipeline import Pipeline
 from tidegate.protocol.errors import PipelineDefinitionError
 
 EDGES = {
-    "trigger": {"snapshot", "acknowledge", "abort"},
-    "snapshot": {"validate", "abort"},
+    "trigger": {"snapshot", "abort"},
+    "snapshot": {"acknowledge", "abort"},
     "acknowledge": {"validate", "abort"},
     "validate": {"finalize", "abort"},
     "finalize": {"notify", "abort"},
@@ -42,9 +42,12 @@ def test_the_dag_is_called_like_its_pipeline_and_has_one_task_per_step(dag):
     assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == EDGES
 
 
-def test_abort_waits_for_a_failure_and_notify_decides_about_the_dag_run(dag):
-    assert dag.get_task("abort").trigger_rule == TriggerRule.ONE_FAILED
-    others = [task for task in dag.tasks if task.task_id != "abort"]
+def test_abort_is_a_teardown_and_decides_with_notify_about_the_dag_run(dag):
+    abort = dag.get_task("abort")
+    assert (abort.is_teardown, abort.on_failure_fail_dagrun) == (True, True)
+    assert abort.trigger_rule == TriggerRule.ALL_DONE_SETUP_SUCCESS
+    others = [task for task in dag.tasks if task is not abort]
+    assert not any(task.is_setup for task in others), "abort would not run after a trigger that was marked"
     assert {task.trigger_rule for task in others} == {TriggerRule.ALL_SUCCESS}
     assert {task.task_id for task in dag.tasks if not task.downstream_task_ids} == {"notify", "abort"}
 
@@ -100,7 +103,8 @@ def test_options_of_the_dag_and_its_tasks_can_be_chosen():
 def test_the_dag_survives_serialisation(dag):
     restored = DagSerialization.from_dict(DagSerialization.to_dict(dag))
     assert {task.task_id: task.downstream_task_ids for task in restored.tasks} == EDGES
-    assert restored.get_task("abort").trigger_rule == TriggerRule.ONE_FAILED
+    assert restored.get_task("abort").is_teardown
+    assert restored.get_task("abort").on_failure_fail_dagrun
 
 
 def test_a_wrong_pipeline_is_an_import_error_of_its_dag_file():
@@ -118,7 +122,7 @@ def test_the_steps_can_be_placed_in_a_dag_of_ones_own():
         judge = ValidateCheckpointOperator(task_id="judge", **steps)
         commit = FinalizeCheckpointOperator(task_id="commit", **steps)
         tell = NotifyCheckpointOperator(task_id="tell", outlets=[sink_asset("p", "out")], **steps)
-        give_up = AbortCheckpointOperator(task_id="give_up", **steps)
+        give_up = AbortCheckpointOperator(task_id="give_up", pipeline=name)
         [take, wait] >> judge >> commit >> tell
         [take, wait, judge, commit] >> give_up
     assert dag.get_task("take").upstream_task_ids == {"begin"}  # by the id it is given

@@ -60,6 +60,38 @@ def test_operators_are_put_upstream_first_in_whatever_order_they_were_written(pi
     assert [vertex.name for vertex in compile_graph(pipeline).keyed] == ["first", "second"]
 
 
+def test_a_step_that_is_not_deterministic_is_a_vertex_with_subtasks_of_its_own(pipeline):
+    drawn = pipeline.source("src", SplitSource()).transform(str).transform(repr, deterministic=False, name="drawn")
+    counts = drawn.transform(str).key_by("k").aggregate("counts", n=count())
+    counts.transform(hash, deterministic=False, name="again").sink("out", Somewhere())
+    drawn.sink("raw", Somewhere("tables/raw"))
+    graph = compile_graph(pipeline)
+    assert [vertex.name for vertex in graph.producers] == ["drawn", "counts", "again"]
+    assert graph.producers[0].input.transforms == (str, repr)
+    assert [(plan.operator_id, plan.parallelism) for plan in graph.plan][1:] == [
+        *(("drawn", 2), ("counts", 2), ("again", 2)),
+        *(("raw-sink", 2), ("out-sink", 2)),
+    ]
+    upstreams = {"drawn": ("src",), "counts": ("drawn",), "again": ("counts",)}
+    assert graph.upstreams == upstreams | {"out-sink": ("again",), "raw-sink": ("drawn",)}
+
+
+@pytest.mark.parametrize("marks", [{"deterministic": False}, {"name": "drawn"}, {"deterministic": True, "name": "x"}])
+def test_a_transform_that_is_not_deterministic_has_a_name_and_others_have_none(pipeline, marks):
+    stream = pipeline.source("src", SplitSource())
+    with pytest.raises(
+        PipelineDefinitionError, match="A transform after 'src' of pipeline 'delays' has deterministic="
+    ):
+        stream.transform(str, **marks)
+
+
+def test_a_table_of_current_rows_cannot_follow_a_step(pipeline):
+    drawn = pipeline.source("src", SplitSource()).transform(str, deterministic=False, name="drawn")
+    drawn.sink("out", Somewhere(input_=SinkInput.CURRENT))
+    with refused(pipeline, "must follow a keyed operator directly"):
+        compile_graph(pipeline)
+
+
 def test_one_verdict_is_expected_of_everything_that_has_a_suite(pipeline):
     rows = suite("rows", expect("column_to_exist", column="k"))
     stream = pipeline.source("src", SplitSource())
@@ -139,7 +171,7 @@ def test_a_stream_of_another_pipeline_is_refused(pipeline):
 def test_a_stream_of_nothing_is_refused(pipeline):
     pipeline.source("src", SplitSource())
     pipeline.add(SinkVertex("out", Stream(pipeline, "typo"), Somewhere()))
-    with refused(pipeline, "reads 'typo', which is not a source or operator"):
+    with refused(pipeline, "reads 'typo', which is not a source, step or operator"):
         compile_graph(pipeline)
 
 
@@ -191,3 +223,9 @@ def test_an_empty_suite_is_refused():
 
 def test_a_source_that_cannot_say_whether_it_is_behind_never_is():
     assert not SourceVertex("src", SplitSource()).is_behind(0, None)
+
+
+def test_a_pipeline_that_leaves_nothing_behind_is_refused(pipeline: Pipeline) -> None:
+    pipeline.source("src", SplitSource()).transform(lambda df: df)
+    with pytest.raises(PipelineDefinitionError, match="neither a sink nor an operator with state"):
+        compile_graph(pipeline)

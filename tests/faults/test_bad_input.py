@@ -164,10 +164,45 @@ def test_a_damaged_run_is_named_and_nothing_is_built_on_it(tmp_path, checkpoints
             run.unlink()
         else:
             run.write_bytes(content[:-20] if damage == "truncated" else b"X" + content[1:])
-    for copy in (tmp_path / "cache").rglob("*.arrow"):
+    for copy in (tmp_path / "cache").rglob("*.copy"):
         copy.unlink()
     shop.deliver(rows=40)
     with pytest.raises(StateIntegrityError, match=r"chk-1/totals/.*\.parquet"):
+        checkpoints(counting(tmp_path))
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "altered"])
+def test_damage_that_nobody_reads_is_noticed_before_a_checkpoint_refers_to_it_again(
+    damage, tmp_path, checkpoints, store
+):
+    """Nothing arrives for the state, or the state is read from a copy: what lies on storage is looked at all the same."""
+    Shop(tmp_path).deliver(rows=40)
+    checkpoints(counting(tmp_path))
+    run = max((tmp_path / "checkpoints/orders/chk-1/totals").glob("*.parquet"))
+    content = run.read_bytes()
+    if damage == "missing":
+        run.unlink()
+    else:
+        run.write_bytes(content[:-20] if damage == "truncated" else content[:40] + b"X" + content[41:])
+    with pytest.raises(StateIntegrityError) as caught:
+        checkpoints(counting(tmp_path))
+    assert str(caught.value).startswith(
+        "Checkpoint 2 of pipeline orders was not completed, because it refers to a file"
+    )
+    assert f"chk-1/totals/{run.name}" in str(caught.value)
+    assert "The previous checkpoint is still the latest" in str(caught.value)
+    assert store.checkpoint("orders", 2).failure_reason is FailureReason.CHECKPOINT_DECLINED
+    run.write_bytes(content)
+    checkpoints(counting(tmp_path))
+
+
+def test_a_damaged_list_of_files_read_is_noticed_although_nothing_arrives(tmp_path, checkpoints):
+    shop = Shop(tmp_path)
+    shop.deliver(rows=40)
+    checkpoints(counting(tmp_path))
+    (manifest,) = (tmp_path / "checkpoints/orders/chk-1/orders").glob("*.parquet")
+    manifest.write_bytes(manifest.read_bytes()[:-1])
+    with pytest.raises(StateIntegrityError, match=r"chk-1/orders/.*\.parquet"):
         checkpoints(counting(tmp_path))
 
 

@@ -1,12 +1,14 @@
 """Die before and after every effect of a whole checkpoint, run again, and compare with an uninterrupted run."""
 
+from collections import Counter
 from datetime import timedelta
 
 import pytest
 from effects import Effects, Mortal, MortalTransactions
-from orders import Shop, check_storage, check_tables, orders_pipeline
+from orders import SCHEMA, Shop, check_storage, check_tables, orders_pipeline, rows_of
 from worlds import Crash, Judge
 
+from tidegate import FileSource, ParquetSink, Pipeline, count
 from tidegate.clock import SystemClock
 from tidegate.coordinator import CheckpointCoordinator
 from tidegate.protocol.lifecycle import Status
@@ -22,20 +24,23 @@ class ShiftedClock(SystemClock):
     def now(self):
         return super().now() + self.shift
 
+    def sleep(self, seconds):
+        self.shift += timedelta(seconds=seconds)
+
 
 class Runner:
     """One process after another on the same pipeline: nothing survives in it but what the ports keep."""
 
-    def __init__(self, tmp_path, store, spark):
+    def __init__(self, tmp_path, store, spark, pipeline=orders_pipeline):
         from tidegate.spark.region import SparkRegion
 
         self.effects = Effects()
         self.clock = ShiftedClock()
         settings = Settings(tmp_path, str(tmp_path / "checkpoints"), str(tmp_path / "cache"), tmp_path / "docs")
         storage = Mortal(ArrowCheckpointStorage(settings.storage), self.effects, "write", "delete")
-        pipeline = orders_pipeline(tmp_path, wrap_sink=lambda sink: Mortal(sink, self.effects, "commit", "discard"))
+        made = pipeline(tmp_path, wrap_sink=lambda sink: Mortal(sink, self.effects, "commit", "discard"))
         mortal = MortalTransactions(store, self.effects)
-        self.coordinator = CheckpointCoordinator(pipeline, mortal, storage, self.clock)
+        self.coordinator = CheckpointCoordinator(made, mortal, storage, self.clock)
         self.region = SparkRegion(self.coordinator.graph, spark, storage, settings)
 
     def run(self, request):
@@ -95,3 +100,53 @@ def test_a_crash_and_then_another_request_costs_nothing_either(tmp_path, store, 
     runner.clock.shift += timedelta(hours=2)
     runner.coordinator.clean()
     check_storage(store, "orders", tmp_path / "checkpoints", tmp_path)
+
+
+def raffle(home, wrap_sink):
+    """Each order draws a ticket, of which two tables and an operator must see the same."""
+    pipeline = Pipeline("raffle", parallelism=2, max_parallelism=16)
+    orders = pipeline.source("orders", FileSource(str(home / "landing"), format="csv", schema=SCHEMA))
+    tickets = orders.transform(lambda df: df.selectExpr("*", "uuid() as id"), deterministic=False, name="tickets")
+    tickets.sink("tickets", wrap_sink(ParquetSink(str(home / "tables/tickets"))))
+    stubs = tickets.transform(lambda df: df.select("id"))
+    stubs.sink("stubs", wrap_sink(ParquetSink(str(home / "tables/stubs"))))
+    uses = tickets.key_by("id").aggregate("uses", n=count())
+    uses.sink("uses", wrap_sink(ParquetSink(str(home / "tables/uses"), mode="latest")))
+    return pipeline
+
+
+def check_raffle(shop):
+    tables = shop.home / "tables"
+    tickets = rows_of(tables / "tickets")
+    assert Counter((row["customer"], row["amount"]) for row in tickets) == Counter(shop.rows)
+    drawn = Counter(row["id"] for row in tickets)
+    assert set(drawn.values()) == {1}
+    assert Counter(row["id"] for row in rows_of(tables / "stubs")) == drawn
+    assert {row["id"]: row["n"] for row in rows_of(tables / "uses" / "current")} == drawn
+
+
+def test_everybody_sees_what_a_step_drew_wherever_it_crashes(tmp_path, store, spark):
+    shop, runner = Shop(tmp_path, seed=3), Runner(tmp_path, store, spark, raffle)
+    shop.deliver()
+    runner.run("warm")
+    number, survived, crashes = 0, 0, 0
+    while survived < 2:
+        survived = 0
+        for before in (True, False):
+            shop.deliver(files=1)
+            request = f"crash-{number}-{before}"
+            runner.effects.die(number, before)
+            try:
+                runner.run(request)
+                survived += 1
+            except Crash:
+                crashes += 1
+                runner.effects.die(None)
+                runner.run(request)
+            check_raffle(shop)
+        number += 1
+    assert crashes > 20, f"only {crashes} crash points were met: {runner.effects.log}"
+    runner.effects.die(None)
+    runner.clock.shift = timedelta(hours=2)
+    runner.coordinator.clean()
+    check_storage(store, "raffle", tmp_path / "checkpoints", tmp_path)

@@ -29,7 +29,7 @@ def world(store):
         coordinator.snapshot(checkpoint_id, region)
     acks = []
     for subtask, attempt in region.task.attempts.items():
-        path = f"_staging/chk-1/{subtask}"
+        path = f"_staging/chk-1/{subtask}-{attempt}-rows"
         staged = subtask.operator_id == "out-sink"
         handles = (StateHandle(path, HandleKind.STAGED, 3, 1, "0" * 64, 1),) if staged else ()
         sink.staged |= {path: 1} if staged else {}

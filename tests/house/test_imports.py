@@ -76,6 +76,8 @@ def test_the_coordinator_and_the_definition_know_no_adapter():
     names = [
         "coordinator",
         "continuous",
+        "delivery",
+        "committing",
         "region_control",
         "restoring",
         "sweeper",

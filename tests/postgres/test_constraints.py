@@ -20,6 +20,10 @@ COMPACTION = (
     "INSERT INTO tidegate.compactions"
     " (pipeline_id, operator_id, subtask_index, path, kind, rows, bytes, checksum, created_by, replaces)"
 )
+ORPHAN = """
+    INSERT INTO tidegate.handles (pipeline_id, checkpoint_id, operator_id, subtask_index, ordinal, path, kind, rows, bytes,
+        checksum, created_by)
+    SELECT pipeline_id, checkpoint_id, operator_id, 9, 0, path, kind, 1, 1, '', 1 FROM tidegate.handles LIMIT 1"""
 
 
 @pytest.fixture
@@ -130,6 +134,7 @@ def test_an_illegal_checkpoint_is_refused(
 ) -> None:
     with store.transaction(PIPELINE) as transaction:
         transaction.add_pending(record(1, "run-1"), SUBTASKS)
+    without_guards(connection, "subtasks")
     connection.execute(text("DELETE FROM tidegate.subtasks"))  # only the rule in question shall be broken
     assert rule_broken_by(connection, UPDATE + change) == rule
 
@@ -163,13 +168,17 @@ def test_a_completed_checkpoint_stays_whole(
         ("subtasks_position", "UPDATE tidegate.subtasks SET acknowledged_at = NULL, position = '{}'"),
         ("subtasks_metrics", "UPDATE tidegate.subtasks SET rows_out = -2"),
         ("subtasks_checkpoint_fkey", "DELETE FROM tidegate.handles; UPDATE tidegate.subtasks SET checkpoint_id = 9"),
-        ("handles_of_subtask", "UPDATE tidegate.handles SET subtask_index = 9"),
+        ("handles_of_subtask", ORPHAN),
         ("handles_path_confined", "UPDATE tidegate.handles SET path = 'a/../../b'"),
         ("handles_kind", "UPDATE tidegate.handles SET kind = 'PICKLE'"),
         ("handles_sizes", "UPDATE tidegate.handles SET bytes = -1"),
         ("handles_created_before", "UPDATE tidegate.handles SET created_by = 2"),
         ("handles_key_groups", "UPDATE tidegate.handles SET first_key_group = NULL"),
         ("handles_key_groups", "UPDATE tidegate.handles SET first_key_group = 64"),
+        (
+            "pipelines_committer",
+            "INSERT INTO tidegate.pipelines (pipeline_id, committer_seen_at) VALUES ('p', now())",
+        ),
         ("deletion_queue_owner", "INSERT INTO tidegate.deletion_queue VALUES ('flights', DEFAULT, 'x', 'y')"),
         (
             "deletion_queue_given_up_by",
@@ -183,6 +192,8 @@ def test_illegal_parts_of_a_checkpoint_are_refused(
     store: PostgresCheckpointStore, connection: Connection, rule: str, statement: str
 ) -> None:
     acknowledged(store, {FIRST: [handle("run", 1)]})
+    if rule == "subtasks_checkpoint_fkey":
+        without_guards(connection, "subtasks", "handles")
     assert rule_broken_by(connection, statement) == rule
 
 
@@ -210,6 +221,23 @@ def test_an_illegal_region_or_restore_is_refused(
 ) -> None:
     triggered(store)
     assert rule_broken_by(connection, UPDATE_PIPELINE + change) == rule
+
+
+@pytest.mark.parametrize("change", ["commit_attempt = 6", "commit_attempt = -1", "committer_seen_at = now()"])
+def test_an_attempt_at_committing_is_given_out_once(
+    store: PostgresCheckpointStore, connection: Connection, change: str
+) -> None:
+    triggered(store)
+    connection.execute(text(UPDATE_PIPELINE + "commit_attempt = 7, committer_seen_at = now()"))
+    connection.execute(text(UPDATE_PIPELINE + "committer_seen_at = now()"))
+    connection.execute(text(UPDATE_PIPELINE + "committer_seen_at = NULL"))
+    assert rule_broken_by(connection, UPDATE_PIPELINE + change) == "pipelines_attempts_grow"
+
+
+def without_guards(connection: Connection, *tables: str) -> None:
+    """What the owner of the schema can do, until the transaction is rolled back."""
+    for table in tables:
+        connection.execute(text(f"ALTER TABLE tidegate.{table} DISABLE TRIGGER USER"))
 
 
 def rule_broken_by(connection: Connection, statement: str) -> str | None:

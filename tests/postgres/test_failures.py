@@ -26,6 +26,8 @@ class Severed:
         self._delivers = delivers
         self._end = end
         self.armed = False
+        self._is_cut = False
+        self._answered = threading.Event()  # after the cut
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -48,18 +50,23 @@ class Severed:
         with suppress(OSError):
             while data := client.recv(65536):
                 if self.armed and self._end in data:
+                    self._is_cut = True
                     _cut(client)
                     if self._delivers:
                         server.sendall(data)
-                        server.settimeout(5)
-                        server.recv(65536)  # the server has answered, so what was asked is done
+                        self._answered.wait(5)  # then what was asked is done
                     break
                 server.sendall(data)
+        with suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)  # wakes who waits for its answers
         server.close()
 
     def _answers(self, server: socket.socket, client: socket.socket) -> None:
         with suppress(OSError):
-            while not self.armed and (data := server.recv(65536)):
+            while data := server.recv(65536):
+                if self._is_cut:
+                    self._answered.set()
+                    return
                 client.sendall(data)
 
 

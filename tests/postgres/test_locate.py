@@ -51,7 +51,9 @@ def test_a_connection_of_another_type_is_refused(monkeypatch: pytest.MonkeyPatch
 def test_the_embedded_server_lies_below_the_projects_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Path] = []
     monkeypatch.setattr(locate, "_airflow_connection", lambda: None)
-    monkeypatch.setattr(locate, "start_embedded", lambda path: asked.append(path) or "postgresql://embedded/tidegate")
+    monkeypatch.setattr(
+        locate, "start_embedded", lambda path, owner: asked.append(path) or "postgresql://embedded/tidegate"
+    )
     assert locate_database(None, {"TIDEGATE_HOME": str(tmp_path)}).host == "embedded"
     assert asked == [tmp_path.resolve() / ".tidegate" / "postgres"]
 

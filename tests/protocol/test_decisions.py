@@ -12,7 +12,7 @@ from tidegate.protocol.finalize import metadata_document, sizes
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.notify import choose_unnotified, committables
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import HandleKind, OperatorPlan, Snapshot, SubtaskId, Verdict
+from tidegate.protocol.records import CheckpointKind, HandleKind, OperatorPlan, Snapshot, SubtaskId, Verdict
 from tidegate.protocol.retention import SWEEP_FOR, choose_subsumed, choose_unreferenced, is_settled
 from tidegate.protocol.snapshot import needs_attempt, plan_attempt, require_same_plan
 from tidegate.protocol.validate import ValidatedCheckpoint, decide_rejection, needs_validation, permit
@@ -186,3 +186,18 @@ def test_the_metadata_is_plain_json_and_names_every_file():
     assert (operator["operator_id"], operator["parallelism"], operator["max_parallelism"]) == ("op", 2, 128)
     assert [known["handles"][0]["path"] for known in operator["subtasks"]] == ["p/chk-1/0", "p/chk-1/1"]
     assert again["verdicts"] == [{"target": "sink:out", "suite": "s", "success": True}]
+
+
+def test_savepoints_are_not_counted_among_the_retained():
+    kinds = [
+        CheckpointKind.CHECKPOINT,
+        CheckpointKind.SAVEPOINT,
+        CheckpointKind.CHECKPOINT,
+        CheckpointKind.SYNC_SAVEPOINT,
+    ]
+    retained = [completed(number, kind=kind) for number, kind in enumerate(kinds * 2, start=1)]
+    assert choose_subsumed(retained, 5) == []
+    assert choose_subsumed(retained, 4) == []
+    assert choose_subsumed(retained, 3) == [1]
+    assert choose_subsumed(retained, 2) == [1, 3]
+    assert choose_subsumed(retained, 1) == [1, 3, 5]

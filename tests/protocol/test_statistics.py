@@ -3,7 +3,7 @@
 import statistics
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tidegate.protocol.lifecycle import Status
@@ -32,6 +32,7 @@ def test_percentiles_are_interpolated_between_neighbours(values, percent, expect
     assert percentile(values, percent) == expected
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no mistake
 @given(st.lists(st.integers(0, 10**6), min_size=99, max_size=300))
 def test_percentiles_are_those_of_the_standard_library(values):
     expected = statistics.quantiles(values, n=100, method="exclusive")

@@ -30,9 +30,9 @@ SYNC = CheckpointKind.SYNC_SAVEPOINT
 def test_only_a_savepoint_to_stop_with_may_advance_to_the_end(kind, drain):
     if drain and kind is not SYNC:
         with pytest.raises(IllegalRequestError, match=f"A {kind} cannot drain the pipeline.*Nothing was triggered"):
-            require_legal(kind, drain)
+            require_legal("r", kind, drain)
     else:
-        require_legal(kind, drain)
+        require_legal("r", kind, drain)
 
 
 @pytest.mark.parametrize(

@@ -41,10 +41,16 @@ def test_a_pipeline_that_runs_takes_checkpoints(status, periodic):
 
 
 @pytest.mark.parametrize(
-    ("periodic", "reason"),
-    [(True, FailureReason.PERIODIC_SCHEDULER_SHUTDOWN), (False, FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING)],
+    ("status", "periodic", "reason"),
+    [
+        (PipelineStatus.SUSPENDED, True, FailureReason.PERIODIC_SCHEDULER_SHUTDOWN),
+        (PipelineStatus.SUSPENDED, False, FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING),
+        (PipelineStatus.FINISHED, True, FailureReason.PERIODIC_SCHEDULER_SHUTDOWN),
+        (PipelineStatus.FINISHED, False, FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING),
+        (PipelineStatus.CANCELLED, True, FailureReason.COORDINATOR_SHUTDOWN),
+        (PipelineStatus.CANCELLED, False, FailureReason.COORDINATOR_SHUTDOWN),
+    ],
 )
-@pytest.mark.parametrize("status", [PipelineStatus.SUSPENDED, PipelineStatus.CANCELLED])
 def test_a_pipeline_that_does_not_run_takes_none(status, periodic, reason):
     dropped = decide_standing(PipelineRecord("p", status, at(60)), periodic)
     assert dropped.reason is reason

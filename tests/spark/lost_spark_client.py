@@ -15,8 +15,10 @@ from pyspark.sql import functions as F
 from spark_checkpoints import Checkpoints, Landing
 
 from tidegate import FileSource, ParquetSink, Pipeline, count, expect, suite, sum_
+from tidegate.ports import SourceContext
 from tidegate.protocol.errors import CheckpointError
 from tidegate.spark.session import SparkSettings, open_session
+from tidegate.state.storage import ArrowCheckpointStorage
 
 
 def pipeline(rows: Landing, tables: Path) -> Pipeline:
@@ -31,7 +33,24 @@ def pipeline(rows: Landing, tables: Path) -> Pipeline:
         return batch.select("k", label("total").alias("label"))
 
     running.transform(lambda df: df.where("k < 2")).sink("labels", ParquetSink(str(tables / "labels")))
+    drawn = source.transform(lambda df: df.withColumn("id", F.expr("uuid()")), deterministic=False, name="drawn")
+    drawn.sink("ids", ParquetSink(str(tables / "ids")))
+    drawn.transform(lambda df: df.select("id")).sink("again", ParquetSink(str(tables / "again")))
     return pipeline
+
+
+def refusal(session: Any, root: Path) -> str:
+    """What is said of a transform that draws without saying so."""
+    pipeline, rows = Pipeline("luck"), Landing(root / "luck")
+    source = pipeline.source("rows", FileSource(str(rows.path), format="parquet", schema="k bigint"))
+    lucky = source.transform(lambda df: df.where("rand() < 0.5").withColumn("at", F.current_timestamp()))
+    lucky.sink("lucky", ParquetSink(str(root / "lucky")))
+    rows.put(k=[1])
+    try:
+        Checkpoints(pipeline, session, root).take()
+    except CheckpointError as error:
+        return str(error)
+    return "nothing"
 
 
 def tell(**facts: object) -> None:
@@ -46,6 +65,30 @@ def whence(batches: Any) -> Any:
     yield pa.RecordBatch.from_pydict({"path": ["" if spec is None else str(spec.origin)]})
 
 
+def texts(session: Any, root: Path) -> dict[str, Any]:
+    """A text file read on executors that have nothing of ours, and one that is no text."""
+    (root / "texts").mkdir()
+    source = FileSource(str(root / "texts"), schema="k int, name string")
+    storage = ArrowCheckpointStorage(str(root / "positions"))
+    (root / "texts" / "ré.csv").write_text('k,name\n1,"a ""b""\nc"\n2,""\n')
+    segment, taken = source.poll(0, None, SourceContext(storage, 1, "p/1"))
+    rows = [list(row) for row in source.read(session, [segment]).collect()]
+    (root / "texts" / "latin.csv").write_bytes(b"k,name\n1,r\xe9\n")
+    broken, _ = source.poll(0, taken, SourceContext(storage, 2, "p/2"))
+    errors = [explained(session, source, broken)]
+    (root / "texts" / "latin.csv").rename(root / "texts" / "_latin.csv")
+    (root / "texts" / "bad.csv").write_text("k,name\nx,y\n")
+    errors.append(explained(session, source, source.poll(0, taken, SourceContext(storage, 3, "p/3"))[0]))
+    return {"rows": rows, "errors": errors}
+
+
+def explained(session: Any, source: FileSource, segment: Any) -> str:
+    try:
+        return str(source.read(session, [segment]).where("k > 5").count())
+    except Exception as error:
+        return str(source.explain(error, [segment]))
+
+
 def main(address: str, root: Path) -> None:
     settings = SparkSettings(remote=address) if address.startswith("sc://") else SparkSettings(master=address)
     try:
@@ -58,6 +101,7 @@ def main(address: str, root: Path) -> None:
         tell(installed=bare.range(1).mapInArrow(whence, "path string").collect()[0].path)
         bare.stop()
     tell(shipped=session.range(1).mapInArrow(whence, "path string").collect()[0].path)
+    tell(texts=texts(session, root))
     rows = Landing(root / "landing")
     checkpoints = Checkpoints(pipeline(rows, root), session, root)
     rows.put(k=[1, 2, 2], v=[10, 20, 30])
@@ -68,6 +112,9 @@ def main(address: str, root: Path) -> None:
         state=checkpoints.rows("state:totals"),
         staged=checkpoints.rows("sink:totals"),
         labels=checkpoints.rows("state:running"),
+        ids=[row[2] for row in checkpoints.rows("sink:ids")],
+        again=[row[0] for row in checkpoints.rows("sink:again")],
+        refusal=refusal(session, root),
         calls=[[str(subtask) for subtask in call] for call in checkpoints.calls],
     )
     rows.put(k=[3], v=[5])

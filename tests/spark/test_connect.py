@@ -126,10 +126,17 @@ def test_a_pipeline_runs_on_connect_and_survives_the_loss_of_the_server(server: 
     try:
         assert told(client.stdout, "installed") == {"installed": ""}
         assert ".zip" in told(client.stdout, "shipped")["shipped"]
+        texts = told(client.stdout, "texts")["texts"]
+        assert texts["rows"] == [[1, 'a "b"\nc'], [2, ""]]
+        assert "latin.csv has bytes that are no text: 0xE9 at byte 10, line 2" in texts["errors"][0]
+        assert "bad.csv has a row that does not fit the source's schema: line 2, x,y" in texts["errors"][1]
         facts = told(client.stdout, "state")
         assert facts["state"] == EXPECTED
         assert facts["staged"] == EXPECTED
         assert facts["labels"] == [[1, "10 so far"], [2, "55 so far"]]
+        assert len(facts["ids"]) == 1
+        assert facts["again"] == facts["ids"]
+        assert "reads of 'rows' is not deterministic, because of current_timestamp(), rand()" in facts["refusal"]
         told(client.stdout, "waiting")
         server.kill()
         assert client.stdin is not None

@@ -231,6 +231,7 @@ def test_what_is_added_behind_a_finished_source_is_asked_directly_also_by_a_seco
     late = stream.key_by("k").aggregate("late", n=count())
     late.key_by("n").aggregate("later", keys=count()).sink("later", ParquetSink(str(tmp_path / "later")))
     runs.define(wider)
+    runs.coordinator.relocate()
     present.put(k=[3], v=[0])
 
     class DiedError(Exception):

@@ -24,6 +24,7 @@ class Workshop:
     def __init__(self, root: Path) -> None:
         self.storage = root / "storage"
         self.cache = root / "cache"
+        self.copies = self.cache / "runs"
         self.files = 0
 
     def spec(

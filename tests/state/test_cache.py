@@ -9,7 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from tidegate.protocol.errors import StateIntegrityError, StorageError
+from tidegate.protocol.errors import ConfigurationError, StateIntegrityError, StorageError
 from tidegate.state import cache, opening
 from tidegate.state.layout import StateLayout
 from tidegate.state.subtask import scan, upsert
@@ -43,7 +43,7 @@ def test_a_run_just_written_needs_no_download(write, workshop) -> None:
 
 def test_entries_nobody_used_for_days_are_deleted_when_one_is_added(write, workshop) -> None:
     spec = write(1)
-    (old,) = workshop.cache.iterdir()
+    (old,) = workshop.copies.iterdir()
     os.utime(old, (time.time() - cache.CACHE_SECONDS - 60,) * 2)
     spec = write(2, spec)
     assert not old.exists()
@@ -52,7 +52,7 @@ def test_entries_nobody_used_for_days_are_deleted_when_one_is_added(write, works
 
 def test_using_an_entry_keeps_it(write, workshop) -> None:
     spec = write(1)
-    (old,) = workshop.cache.iterdir()
+    (old,) = workshop.copies.iterdir()
     os.utime(old, (time.time() - cache.CACHE_SECONDS - 60,) * 2)
     assert keys(spec) == [1]
     write(2, spec)
@@ -62,24 +62,24 @@ def test_using_an_entry_keeps_it(write, workshop) -> None:
 def test_a_run_larger_than_the_whole_cache_is_read_all_the_same(write, workshop, monkeypatch) -> None:
     monkeypatch.setattr(cache, "CACHE_BYTES", 1)
     spec = write(2, write(1))
-    assert not list(workshop.cache.iterdir())
+    assert not list(workshop.copies.iterdir())
     assert keys(spec) == [1, 2]
 
 
 def test_an_entry_of_another_boot_is_not_trusted(write, workshop, monkeypatch) -> None:
     spec = write(1)
-    (entry,) = workshop.cache.iterdir()
+    (entry,) = workshop.copies.iterdir()
     monkeypatch.setattr(cache, "_boot", lambda: "another")
     entry.write_bytes(b"zeros after a power cut")
     assert keys(spec) == [1]
-    assert len(list(workshop.cache.iterdir())) == 2
+    assert len(list(workshop.copies.iterdir())) == 2
 
 
 def test_losing_the_cache_costs_a_download_and_nothing_else(write, workshop) -> None:
     spec = write(1)
     shutil.rmtree(workshop.cache)
     assert keys(spec) == [1]
-    assert len(list(workshop.cache.glob("*.arrow"))) == 1
+    assert len(list(workshop.copies.glob("*.copy"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_losing_the_cache_costs_a_download_and_nothing_else(write, workshop) -> 
 )
 def test_a_damaged_entry_is_replaced(damage, write, workshop) -> None:
     spec = write(1)
-    (entry,) = workshop.cache.glob("*.arrow")
+    (entry,) = workshop.copies.glob("*.copy")
     content = entry.read_bytes()
     entry.unlink()
     entry.write_bytes(damage(content))
@@ -128,10 +128,100 @@ def test_a_run_that_is_small_in_memory_only_is_copied_when_it_is_read(write, wor
     spec = write(1)
     assert not workshop.cache.exists()
     assert keys(spec) == [1]
-    assert len(list(workshop.cache.glob("*.arrow"))) == 1
+    assert len(list(workshop.copies.glob("*.copy"))) == 1
 
 
 def test_what_travels_to_a_subtask_is_small(write) -> None:
     spec = write(2, write(1))
     assert pickle.loads(pickle.dumps(spec)) == spec  # noqa: S301 - its own bytes
     assert len(pickle.dumps(spec)) < 4000
+
+
+def test_a_copy_that_is_not_what_was_written_is_thrown_away_and_fetched_again(write, workshop) -> None:
+    spec = write(1)
+    (entry,) = workshop.copies.glob("*.copy")
+    content = entry.read_bytes()
+    other = write(2).runs[0]  # a whole Arrow file of as many rows, with another value
+    forged = next(path for path in workshop.copies.glob("*.copy") if path != entry)
+    assert other.rows == spec.runs[0].rows
+    for damage in (forged.read_bytes()[:-32] + content[-32:], content[:-1] + b"?"):
+        entry.write_bytes(damage)
+        assert keys(spec) == [1]
+        assert entry.read_bytes() == content
+
+
+def test_a_copy_is_read_for_its_checksum_once_a_process_and_file(write, workshop, monkeypatch) -> None:
+    read: list[int] = []
+    require = cache._require_checksum
+    monkeypatch.setattr(cache, "_require_checksum", lambda file, size: (read.append(size), require(file, size)))
+    spec = write(1)
+    assert keys(spec) == keys(spec) == [1]
+    assert not read  # this process wrote it
+    cache._believed.clear()
+    assert keys(spec) == keys(spec) == [1]
+    assert len(read) == 1
+    (entry,) = workshop.copies.iterdir()
+    entry.write_bytes(entry.read_bytes())
+    assert keys(spec) == [1]
+    assert len(read) == 2  # somebody wrote to it
+
+
+def test_marking_a_copy_as_used_does_not_make_it_another_file(write, workshop) -> None:
+    spec = write(1)
+    (entry,) = workshop.copies.iterdir()
+    os.utime(entry, (time.time() - 2 * cache._TOUCH_SECONDS, entry.stat().st_mtime))
+    believed = set(cache._believed)
+    assert keys(spec) == [1]
+    assert entry.stat().st_atime > time.time() - 60
+    assert cache._identity(entry.stat()) in believed | set(cache._believed)
+    assert set(cache._believed) >= believed
+
+
+def test_only_what_the_cache_made_is_deleted(write, workshop, tmp_path) -> None:
+    spec = write(1)
+    (entry,) = workshop.copies.iterdir()
+    treasure = tmp_path / "treasure"
+    treasure.mkdir()
+    others = [workshop.copies / "notes.txt", workshop.copies / ".hidden", treasure / entry.name, treasure / "gold"]
+    for path in others:
+        path.write_text("mine")
+        os.utime(path, (0, 0))
+    links = {
+        workshop.copies / f"{'a' * 64}-boot.copy": treasure / "gold",
+        workshop.copies / f"{'b' * 64}-boot.copy": treasure,
+        workshop.copies / f".{'c' * 32}.tmp": treasure / entry.name,
+    }
+    for link, target in links.items():
+        link.symlink_to(target)
+        os.utime(link, (0, 0), follow_symlinks=False)
+    old = workshop.copies / f"{'d' * 64}-boot.copy"
+    old.write_text("of a boot long ago")
+    os.utime(old, (0, 0))
+    write(2, spec)
+    assert not old.exists()
+    assert [path.read_text() for path in others] == ["mine"] * 4
+    assert all(link.is_symlink() for link in links)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to a second account")
+def test_a_file_of_another_account_is_neither_believed_nor_deleted(write, workshop) -> None:
+    spec = write(1)
+    (entry,) = workshop.copies.iterdir()
+    old = workshop.copies / f"{'d' * 64}-boot.copy"
+    old.write_text("")
+    for path in (entry, old):
+        os.utime(path, (0, 0))
+        os.chown(path, 65534, 65534)
+    assert keys(spec) == [1]
+    assert entry.stat().st_uid == 0  # fetched again
+    assert old.exists()
+
+
+def test_a_directory_that_others_can_write_to_is_refused_by_reading_and_by_writing(write, workshop) -> None:
+    spec = write(1)
+    workshop.copies.chmod(0o777)
+    for use in (lambda: keys(spec), lambda: write(2)):
+        with pytest.raises(
+            ConfigurationError, match=r"The cache directory .*runs is not private: others can write to it"
+        ):
+            use()

@@ -75,7 +75,7 @@ def test_a_single_altered_byte_is_found_by_the_checksum(workshop, written) -> No
     workshop.file(changed.handle).write_bytes(bytes(content))
     with pytest.raises(StateIntegrityError, match=f"is damaged: its SHA-256 is .* where {changed.handle.checksum} was"):
         list(scan(spec))
-    assert not [path for path in workshop.cache.rglob("*") if path.suffix == ".arrow"]
+    assert not [path for path in workshop.cache.rglob("*") if path.suffix == ".copy"]
 
 
 def test_the_checksum_in_the_handle_is_that_of_the_file(workshop, written) -> None:

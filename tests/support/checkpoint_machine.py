@@ -95,7 +95,7 @@ class WorkingRegion:
         for subtask, snapshot in sorted(snapshots.items()):
             runs = [handle for handle in snapshot.handles if handle.kind is HandleKind.RUN]
             if len(runs) >= 2:
-                path = f"{machine.name}/chk-{checkpoint_id}/{subtask}-compact-{next(machine.files)}"
+                path = f"{machine.name}/chk-{checkpoint_id}/{subtask}-compacted-{next(machine.files)}"
                 machine.storage.write(path, b"rows")
                 handle = StateHandle(path, HandleKind.RUN, 2, 2, "0" * 64, checkpoint_id)
                 compactions.append(CompactedRun(subtask, handle, tuple(run.view for run in runs[:2])))

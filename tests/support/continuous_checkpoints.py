@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from commits import commit
 from pyspark.sql import SparkSession
 from records import completed as completed_record
 
@@ -92,7 +93,7 @@ class Running:
         self.latest = self.checkpoint_id
         self.completed = {key: _carried(ack.snapshot) for key, ack in self.acknowledged.items()}
         for sink in self.graph.sinks:
-            sink.sink.commit(self.checkpoint_id, committables(self.records(), sink.operator_id))
+            commit(sink.sink, self.checkpoint_id, committables(self.records(), sink.operator_id))
         self.running.completed(self.checkpoint_id)
 
     def abort(self) -> None:

@@ -32,7 +32,9 @@ class Desk:
     def stop(self, request_id: str, drain: bool = False) -> TriggerOutcome:
         return self.coordinator.trigger(request_id, kind=CheckpointKind.SYNC_SAVEPOINT, drain=drain)
 
-    def acknowledge(self, checkpoint_id: int, finished: str = "") -> None:
+    def acknowledge(
+        self, checkpoint_id: int, finished: str = "", region: type[CapturingRegion] = CapturingRegion
+    ) -> None:
         """By all who are asked; `finished` names operators, or one of their subtasks, that nothing will follow."""
 
         def report(task: SnapshotTask) -> None:
@@ -43,7 +45,7 @@ class Desk:
             ]
             self.coordinator.record_acknowledgements(checkpoint_id, acks)
 
-        self.coordinator.snapshot(checkpoint_id, CapturingRegion(report))
+        self.coordinator.snapshot(checkpoint_id, region(report))
 
     def complete(self, checkpoint_id: int, finished: str = "") -> None:
         self.acknowledge(checkpoint_id, finished)

@@ -32,7 +32,9 @@ def main(home: str, database_url: str, request: str, slow: str) -> None:
     from tidegate.settings import Settings
 
     root = Path(home)
-    settings = Settings(root, str(root / "checkpoints"), str(root / "cache"), root / "docs")
+    storage = os.environ.get("TIDEGATE_STORAGE") or str(root / "checkpoints")
+    cache = os.environ.get("TIDEGATE_CACHE", str(root / "cache")) or None
+    settings = Settings(root, storage, cache, root / "docs")
     pipeline = orders_pipeline(root, slow=_slowly if slow == "slow" else None)
     coordinator = assembly.open_coordinator(pipeline, settings, database_url)
     region = assembly.open_region(pipeline, settings=settings)
@@ -78,9 +80,9 @@ class Killable:
             self._process.stdout.close()
         return code
 
-    def finish(self) -> None:
+    def finish(self, seconds: float = 120) -> None:
         """Run to the end, which must be a good one."""
-        code = self.wait()
+        code = self.wait(seconds)
         assert code == 0, self.log()
 
     def close(self) -> None:

@@ -95,7 +95,7 @@ class CountingRegion:
     def _acknowledge(self, task: SnapshotTask, key: SubtaskId) -> Acknowledgement:
         handles: tuple[StateHandle, ...] = ()
         if key == ROWS and self._shown < self._at_barrier:
-            path = f"chk-{task.checkpoint_id}/{self._start.attempt}-{self._shown}-{self._at_barrier}"
+            path = f"chk-{task.checkpoint_id}/{key.subtask_index}-{task.attempts[key]}-{self._shown}-{self._at_barrier}"
             self._sink.staged[path] = task.checkpoint_id
             rows = self._at_barrier - self._shown
             handles = (StateHandle(path, HandleKind.STAGED, rows, 100, "0" * 64, task.checkpoint_id),)
@@ -109,7 +109,7 @@ def shown(sink: MemorySink) -> list[int]:
     numbers: list[int] = []
     for checkpoint_id in sorted(sink.visible):
         for path in sink.visible[checkpoint_id]:
-            _, first, last = path.rpartition("/")[2].split("-")
+            *_, first, last = path.rpartition("/")[2].split("-")
             numbers += range(int(first), int(last))
     return numbers
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from tidegate.protocol.committing import CommitterRecord
+from tidegate.protocol.identity import Endpoint, Role
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import (
@@ -36,7 +38,9 @@ class PipelineState:
     pipeline: PipelineRecord | None = None
     requests: dict[str, CheckpointRequest] = field(default_factory=dict)
     region: RegionRecord = field(default_factory=RegionRecord)
+    committer: CommitterRecord = field(default_factory=CommitterRecord)
     restores: tuple[tuple[int, datetime], ...] = ()  # each checkpoint gone on from, and when
+    endpoints: dict[tuple[Role, str], Endpoint] = field(default_factory=dict)
 
     def copy(self) -> "PipelineState":
         return PipelineState(
@@ -50,7 +54,9 @@ class PipelineState:
             self.pipeline,
             dict(self.requests),
             self.region,
+            self.committer,
             self.restores,
+            dict(self.endpoints),
         )
 
     def handles(self, checkpoint_id: int) -> Iterator[tuple[Deletion, StateHandle]]:

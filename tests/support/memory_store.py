@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from memory_state import PipelineState, read_subtasks
 from memory_transaction import MemoryTransaction
 
-from tidegate.protocol.errors import CheckpointError, StoreUnavailableError
+from tidegate.protocol.errors import RecordRefusedError, StoreUnavailableError
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import (
@@ -50,7 +50,7 @@ class MemoryCheckpointStore:
             transaction = MemoryTransaction(pipeline_id, before.copy())
             yield transaction
             if transaction.refused is not None:
-                raise CheckpointError(f"A write was refused before: {transaction.refused}. Nothing was changed.")
+                raise RecordRefusedError(f"A write was refused before: {transaction.refused}. Nothing was changed.")
             if transaction.state != before:
                 self._commit(pipeline_id, transaction.state)
         finally:

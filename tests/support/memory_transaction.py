@@ -7,7 +7,10 @@ from typing import Any
 
 from memory_state import PipelineState, as_json, read_subtasks
 
-from tidegate.protocol.errors import CheckpointError, CheckpointNotFoundError
+from tidegate.protocol import committing
+from tidegate.protocol.committing import CommitterRecord, is_committing
+from tidegate.protocol.errors import CheckpointNotFoundError, RecordRefusedError
+from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Stage, Status, is_legal
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus, moved, require_move
 from tidegate.protocol.reasons import FailureReason
@@ -24,6 +27,7 @@ from tidegate.protocol.records import (
     Verdict,
 )
 from tidegate.protocol.regions import RegionRecord, begun, directory_in_use, ended, is_current, swept
+from tidegate.protocol.storable import storable_json, storable_text
 
 
 class MemoryTransaction:
@@ -72,11 +76,17 @@ class MemoryTransaction:
     def failed_after(self, checkpoint_id: int) -> list[CheckpointRecord]:
         return [c for c in self._in_order() if c.status is Status.FAILED and c.checkpoint_id > checkpoint_id]
 
+    def endpoints(self) -> list[Endpoint]:
+        return list(self.state.endpoints.values())
+
     def cleaning(self) -> int:
         return sum(c.status is Status.SUBSUMED for c in self._in_order())
 
     def region(self) -> RegionRecord:
         return self.state.region
+
+    def committer(self) -> CommitterRecord:
+        return self.state.committer
 
     def latest_subsumed(self) -> int | None:
         gone = [c.checkpoint_id for c in self._in_order() if c.status in {Status.SUBSUMED, Status.DISCARDED}]
@@ -88,16 +98,22 @@ class MemoryTransaction:
         self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None
     ) -> None:
         require_move(self.pipeline(), after)
-        self.state.pipeline = moved(self.pipeline(), after, at, message, forgiven_until)
+        self.state.pipeline = moved(self.pipeline(), after, at, message and storable_text(message), forgiven_until)
         in_range = 0 <= self.state.pipeline.forgiven_until <= self.state.last_checkpoint_id
         self._require(in_range, "failures to come are forgiven")
+
+    def record_endpoints(self, endpoints: Sequence[Endpoint], at: datetime) -> None:
+        for endpoint in endpoints:
+            self._require(bool(endpoint.name and endpoint.type), "it has no name or type")
+            self.state.endpoints[endpoint.key] = endpoint
 
     def put_request(self, request: CheckpointRequest) -> None:
         self._require(bool(request.request_id), "the request has no id")
         self._require(request.seen_at >= request.asked_at, "it was seen before it was asked")
         self._require((request.dropped is None) == (request.dropped_message is None), "it does not say why")
         self._require_drain_to_stop(request)
-        self.state.requests[request.request_id] = request
+        message = request.dropped_message and storable_text(request.dropped_message)
+        self.state.requests[request.request_id] = replace(request, dropped_message=message)
 
     def remove_requests(self, request_ids: Sequence[str]) -> None:
         for request_id in request_ids:
@@ -192,7 +208,10 @@ class MemoryTransaction:
         self._require(len({(v.target, v.suite) for v in verdicts}) == len(verdicts), "a target is judged twice")
         for verdict in verdicts:
             self._require(verdict.success is not None or verdict.error is not None, "it does not say what failed")
-        self.state.verdicts[checkpoint_id] = [replace(v, results=tuple(as_json(list(v.results)))) for v in verdicts]
+        self.state.verdicts[checkpoint_id] = [
+            replace(v, results=tuple(as_json(storable_json(v.results))), error=v.error and storable_text(v.error))
+            for v in verdicts
+        ]
 
     def complete(
         self, checkpoint_id: int, at: datetime, metadata_path: str, state_size: int, checkpointed_size: int
@@ -217,7 +236,7 @@ class MemoryTransaction:
         if checkpoint is None or checkpoint.status is not Status.IN_PROGRESS:
             return False
         failed = (Status.FAILED, checkpoint.phase)
-        self._move(checkpoint, failed, failed_at=at, failure_reason=reason, failure_message=message)
+        self._move(checkpoint, failed, failed_at=at, failure_reason=reason, failure_message=storable_text(message))
         self._release({checkpoint_id}, given_up_by=checkpoint_id)
         return True
 
@@ -227,11 +246,29 @@ class MemoryTransaction:
             self._move(self.state.checkpoints[id_], (Status.SUBSUMED, Phase.VALIDATED))
         self._release(leaving)
 
-    def mark_notified(self, checkpoint_id: int, at: datetime) -> None:
+    def begin_commit(self, at: datetime) -> int:
+        attempt = self.state.committer.attempt
+        self.state.committer = committing.begun(self.state.committer, at)
+        self._require(self.state.committer.attempt > attempt, "an attempt is given out a second time")
+        return self.state.committer.attempt
+
+    def touch_committer(self, attempt: int, at: datetime) -> bool:
+        if current := is_committing(self.state.committer, attempt):
+            self.state.committer = replace(self.state.committer, seen_at=at)
+        return current
+
+    def end_commit(self, attempt: int) -> bool:
+        if current := is_committing(self.state.committer, attempt):
+            self.state.committer = committing.ended(self.state.committer)
+        return current
+
+    def mark_notified(self, checkpoint_id: int, attempt: int, at: datetime) -> bool:
         checkpoint = self.state.checkpoints.get(checkpoint_id)
-        if checkpoint is not None and checkpoint.notified_at is None:
+        current = is_committing(self.state.committer, attempt)
+        if current and checkpoint is not None and checkpoint.notified_at is None:
             self._require(checkpoint.status in COMMITTED, "it has not completed")
             self.state.checkpoints[checkpoint_id] = checkpoint.moved(notified_at=at)
+        return current
 
     def add_compactions(self, compactions: Sequence[CompactedRun]) -> None:
         for run in compactions:
@@ -349,4 +386,4 @@ class MemoryTransaction:
     def _require(self, condition: bool, otherwise: str) -> None:
         if not condition:
             self.refused = otherwise
-            raise CheckpointError(f"The store refused a row of pipeline {self.pipeline_id!r}: {otherwise}.")
+            raise RecordRefusedError(f"The store refused a row of pipeline {self.pipeline_id!r}: {otherwise}.")

@@ -64,7 +64,7 @@ class RegionMachine(CheckpointMachine):
         """It writes a run and drops its oldest; also one that was overtaken and does not know."""
         region = self.one(pick)
         key = SubtaskId("op", pick % 2)
-        path = f"{shared_directory(self.name, region.attempt)}/{next(self.files)}"
+        path = f"{shared_directory(self.name, region.attempt)}/{key}-{region.attempt}-{next(self.files)}"
         self.storage.write(path, b"rows")
         run = StateHandle(path, HandleKind.RUN, 1, 1, "0" * 64, 0)
         region.runs[key] = (*region.runs.get(key, ()), run)[-3:]

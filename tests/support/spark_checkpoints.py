@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from commits import commit
 from pyspark.sql import SparkSession
 
 from tidegate.graph import compile_graph
@@ -113,7 +114,7 @@ class Checkpoints:
         return [handle for id_ in ids for handle in self.acknowledged[id_].snapshot.handles]
 
     def commit(self, sink: str) -> None:
-        self.graph.sink(sink).sink.commit(self.checkpoint_id, self.staged(sink))
+        commit(self.graph.sink(sink).sink, self.checkpoint_id, self.staged(sink))
 
 
 def in_order(rows: Sequence[Any]) -> list[tuple[Any, ...]]:

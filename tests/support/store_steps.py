@@ -97,7 +97,7 @@ def completed(
         transaction.subsume(subsume)
     if notified:
         with store.transaction(PIPELINE) as transaction:
-            transaction.mark_notified(id_, at(40))
+            transaction.mark_notified(id_, transaction.begin_commit(at(40)), at(40))
     return id_
 
 

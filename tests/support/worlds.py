@@ -2,7 +2,7 @@
 die on request. The coordinator, the graph and the store under test are the real ones.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,7 +12,7 @@ from records import T0
 from tidegate.config import CheckpointConfig
 from tidegate.expectations import expect, suite
 from tidegate.pipeline import Pipeline
-from tidegate.ports import CheckpointStore, DeliveryGuarantee, SinkInput, StoreTransaction
+from tidegate.ports import CheckpointStore, CommitAttempt, DeliveryGuarantee, SinkInput, StoreTransaction
 from tidegate.protocol.errors import StateIntegrityError, UnknownOutcomeError
 from tidegate.protocol.records import (
     CheckpointRecord,
@@ -40,6 +40,8 @@ class ManualClock:
     def advance(self, seconds: float) -> None:
         self.time += timedelta(seconds=seconds)
 
+    sleep = advance
+
 
 class MemoryStorage:
     """Checkpoint storage as a dictionary."""
@@ -60,9 +62,12 @@ class MemoryStorage:
     def list(self, prefix: str) -> list[str]:
         return sorted(path for path in self.files if path.startswith(prefix + "/"))
 
-    def delete(self, paths: Sequence[str]) -> None:
+    def delete(self, paths: Sequence[str], closed: Collection[str] = ()) -> None:
         for path in paths:
             self.files.pop(path, None)
+
+    def verify(self, files: Sequence[StateHandle], in_full: Collection[str]) -> None:
+        """Handles of this world are names: nobody writes their files."""
 
 
 class MemorySink:
@@ -82,7 +87,8 @@ class MemorySink:
     def read_staged(self, spark: Any, staged: Sequence[StateHandle]) -> Any:
         raise AssertionError("this world has no frames")
 
-    def commit(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> None:
+    def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
+        attempt.confirm()
         self.before_commit(checkpoint_id)
         paths = tuple(handle.path for handle in staged)
         if checkpoint_id in self.visible:

@@ -65,6 +65,8 @@ def docs(tmp_path: Path) -> Path:
     (page.parent / ".hidden.html").write_text("half written")
     (tmp_path / "secret.html").write_text("secret")
     (page.parent / "link.html").symlink_to(tmp_path / "secret.html")
+    (page.parent / "circle.html").symlink_to(page.parent / "circle.html")
+    (page.parent / "folder.html").mkdir()
     (tmp_path / "docs" / "flight_delays" / "chk-8").symlink_to(tmp_path)
     return tmp_path / "docs"
 

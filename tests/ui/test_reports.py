@@ -22,7 +22,7 @@ def test_no_route_answers_without_a_login(get: Get, docs: Path) -> None:
 
     routes = create_app(docs).routes
     assert routes
-    examples = {"dag_id": "flight_delays", "checkpoint_id": "7", "checkpoint_id:int": "7", "name": "index.html"}
+    examples = {"dag_id": "flight_delays", "checkpoint": "chk-7", "name": "index.html"}
     for route in routes:
         assert isinstance(route, APIRoute), f"{route} is not behind the app's dependencies"
         path = route.path.replace("{", "%(").replace("}", ")s") % examples
@@ -80,6 +80,16 @@ def test_the_page_may_run_nothing_load_nothing_and_stay_in_no_shared_cache(get: 
         "flight_delays/chk-7/index.html%00.png",
         "flight_delays/chk-7/%2fetc%2fpasswd",
         "flight_delays/chk-7/.hidden.html",
+        f"flight_delays/chk-7/{'x' * 300}.html",  # longer than a name may be in a file system
+        f"{'x' * 300}/chk-7/index.html",
+        f"{'x' * 5000}/chk-7/index.html",  # longer than a path may be
+        f"flight_delays/chk-{'9' * 5000}/index.html",  # more digits than Python makes a number of
+        "flight_delays/chk-%d9%a7/index.html",  # a digit, but not one of ours
+        "flight_delays/chk-7/%ff%fe.html",  # not UTF-8
+        "flight_delays/chk-7/%00.html",
+        "flight_delays%00/chk-7/index.html",
+        "flight_delays/chk-7/circle.html",  # links that lead in a circle
+        "flight_delays/chk-7/folder.html",
     ],
 )
 def test_whatever_is_not_a_report_is_not_found(get: Get, token: Token, path: str) -> None:

@@ -1,6 +1,6 @@
 """Tidegate's steps as Airflow tasks.
 
-Reading order: `dag` (the wiring), `operators` and `sensor` (one class a step), `step` (what they share), `outcome`
+Reading order: `dag` (the wiring), `operators`, `sensor` and `abort` (one class a step), `step` (what they share), `outcome`
 (which errors are worth a retry), `running_region` and `spark_connection` (Spark for a step), `triggers` (waiting in the
 triggerer), `assets` (what other DAGs are scheduled on), `links`.
 
@@ -20,7 +20,7 @@ _PUBLIC = {
     "ValidateCheckpointOperator": "tidegate.airflow.operators",
     "FinalizeCheckpointOperator": "tidegate.airflow.operators",
     "NotifyCheckpointOperator": "tidegate.airflow.operators",
-    "AbortCheckpointOperator": "tidegate.airflow.operators",
+    "AbortCheckpointOperator": "tidegate.airflow.abort",
 }
 
 __all__ = sorted(_PUBLIC)

@@ -1,12 +1,12 @@
 """Makes the DAG of a pipeline: a DAG run is a checkpoint.
 
-    trigger ─┬─ snapshot ────┬─ validate ── finalize ── notify
-             └─ acknowledge ─┘
-    and `abort` after any of those before `notify`.
+    trigger ── snapshot ── acknowledge ── validate ── finalize ── notify
+    and the teardown `abort` after any of those before `notify`.
 
-`validate` waits for both: for `acknowledge` because it says that the cut is whole, for `snapshot` so that its Spark is
-gone before the next one starts. `abort` is not downstream of `notify`: past the commit point nothing can be given up,
-and `notify` stays the last task of the DAG, so that the DAG run fails with it although `abort` succeeds.
+One after the other: where `snapshot` runs on Spark, nothing is left for `acknowledge` to wait for; where it leaves the
+snapshot to a continuous region, it ends at once. So nobody waits in line for a task behind it, as `airflow dags test`
+would for ever, and the deadline is watched by whichever of the two waits. `abort` is a teardown, which alone still runs
+when somebody marks the DAG run. It is not downstream of `notify`: past the commit point nothing can be given up.
 """
 
 import sys
@@ -15,9 +15,9 @@ from typing import Any
 
 from airflow.sdk import DAG, Param
 
+from tidegate.airflow.abort import AbortCheckpointOperator
 from tidegate.airflow.operators import (
     DEFAULT_SPARK,
-    AbortCheckpointOperator,
     FinalizeCheckpointOperator,
     NotifyCheckpointOperator,
     SnapshotOperator,
@@ -38,7 +38,7 @@ RETRIES: dict[str, Any] = {
 }
 
 _KINDS = (
-    "A SAVEPOINT comes before other requests, and is kept until you dispose of it. A SYNC_SAVEPOINT gives up what is in "
+    "A SAVEPOINT comes before other requests, and is kept. A SYNC_SAVEPOINT gives up what is in "
     "progress, is kept likewise, and stops the pipeline: `tidegate resume` goes on from it."
 )
 _DRAIN = "With a SYNC_SAVEPOINT: all inputs count as ended, and the pipeline stops for ever."
@@ -78,5 +78,5 @@ def _steps(pipeline: Pipeline, spark_conn_id: str) -> None:
     finalize = FinalizeCheckpointOperator(task_id="finalize", pipeline=pipeline)
     notify = NotifyCheckpointOperator(task_id="notify", pipeline=pipeline)
     abort = AbortCheckpointOperator(task_id="abort", pipeline=pipeline)
-    trigger >> [snapshot, acknowledge] >> validate >> finalize >> notify
+    trigger >> snapshot >> acknowledge >> validate >> finalize >> notify
     [trigger, snapshot, acknowledge, validate, finalize] >> abort

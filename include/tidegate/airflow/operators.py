@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, Context, TaskInstanceState, TriggerRule
+from airflow.sdk import Asset, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from tidegate.airflow.assets import sink_asset, unannounced
@@ -18,9 +18,8 @@ from tidegate.airflow.running_region import only_while_wanted, running_region, s
 from tidegate.airflow.step import CheckpointStep, CheckpointTask, airflow_outcome
 from tidegate.airflow.triggers import PipelineTrigger
 from tidegate.pipeline import Pipeline, SinkVertex
-from tidegate.protocol.errors import ConfigurationError
-from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
-from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.errors import ConfigurationError, IllegalRequestError
+from tidegate.protocol.lifecycle import Phase
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered
 
@@ -46,13 +45,15 @@ class TriggerCheckpointOperator(CheckpointTask):
         self.poll_interval = poll_interval
 
     def execute(self, context: Context) -> int:
-        return self.ask(context)
+        return self.ask(context, is_first=int(context["ti"].try_number) == 1)
 
-    def ask(self, context: Context, event: Any = None) -> int:
+    def ask(self, context: Context, event: Any = None, is_first: bool = False) -> int:
         """Ask, again if need be: what the trigger saw is not trusted, only that it is time to ask."""
-        with airflow_outcome():
-            request = _request_id(context), _is_periodic(context), _kind(context)
+        with airflow_outcome(context):
+            request = request_id(context), _is_periodic(context), _kind(context)
             outcome = self.open_coordinator().trigger(*request, wait=self.wait, drain=_drain(context))
+            if is_first and isinstance(outcome, AlreadyCompleted):
+                raise self._taken_before(context, outcome.checkpoint_id)
         match outcome:
             case Queued():
                 self.log.info("Waiting: %s", outcome.message)
@@ -68,9 +69,17 @@ class TriggerCheckpointOperator(CheckpointTask):
                 self.log.info("Checkpoint %s completed before; the steps change nothing.", outcome.checkpoint_id)
         return outcome.checkpoint_id
 
+    def _taken_before(self, context: Context, checkpoint_id: int) -> IllegalRequestError:
+        return IllegalRequestError(
+            f"DAG run {context['run_id']} asks for the first time, but checkpoint {checkpoint_id} of pipeline "
+            f"{self.resolve_pipeline().name} was taken for a DAG run of the same id and date, which was deleted. That "
+            "checkpoint stands, and nothing was triggered. Start a DAG run by hand: it takes whatever has arrived since."
+        )
 
-def _request_id(context: Context) -> str:
-    return f"{context['ti'].dag_id}/{context['run_id']}"
+
+def request_id(context: Context) -> str:
+    """A DAG run is its DAG, its id and when it was to run: one that was deleted may leave its id to another."""
+    return f"{context['ti'].dag_id}/{context['run_id']}/{context['dag_run'].run_after:%Y%m%dT%H%M%S.%f}"
 
 
 def _is_periodic(context: Context) -> bool:
@@ -196,41 +205,3 @@ class NotifyCheckpointOperator(CheckpointStep):
 
 def _sink_assets(pipeline: Pipeline) -> list[Asset]:
     return [sink_asset(pipeline.name, vertex.name) for vertex in pipeline.vertices if isinstance(vertex, SinkVertex)]
-
-
-class AbortCheckpointOperator(CheckpointStep):
-    """Gives the checkpoint up after a step failed for good, and says why. A completed one is left alone.
-
-    Place it downstream of the steps before the commit point. It runs as soon as one of them has failed, not while one
-    is waiting for its retry, and is skipped if none did.
-    """
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**{"trigger_rule": TriggerRule.ONE_FAILED, **kwargs})
-
-    def execute(self, context: Context) -> None:
-        if self.checkpoint_id == "None":  # what Jinja makes of an XCom that was never pushed
-            self.log.info("No checkpoint was triggered, so there is none to abort.")
-            return
-        self.run_step(context)
-
-    def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> None:
-        tasks = ", ".join(self._failed_upstream(context)) or "(unknown)"
-        message = f"Task {tasks} failed for good without leaving a cause; the log of the task has it."
-        record = coordinator.abort(checkpoint_id, FailureReason.TASK_FAILURE, message)
-        if record.status in COMMITTED:
-            self.log.warning(
-                "Checkpoint %s had passed its commit point before %s failed: it stands. The next run makes its rows "
-                "visible, or clear this DAG run.",
-                checkpoint_id,
-                tasks,
-            )
-        elif record.status is Status.FAILED and record.failure_reason is not None:
-            self.log.error(
-                "Checkpoint %s was aborted: %s. %s", checkpoint_id, record.failure_reason.name, record.failure_message
-            )
-
-    def _failed_upstream(self, context: Context) -> list[str]:
-        ti = context["ti"]
-        states = ti.get_task_states(dag_id=ti.dag_id, task_ids=sorted(self.upstream_task_ids), run_ids=[ti.run_id])
-        return sorted(task for task, state in states.get(ti.run_id, {}).items() if state == TaskInstanceState.FAILED)

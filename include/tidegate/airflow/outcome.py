@@ -4,16 +4,20 @@ Pure. It does not raise Airflow's exceptions; `step` does.
 """
 
 from tidegate.protocol.errors import (
+    CheckpointCompletedError,
     CheckpointError,
     CheckpointExpiredError,
     CheckpointNotFoundError,
     CheckpointNotInProgressError,
+    ForeignPathError,
     IllegalRequestError,
     MalformedRowsError,
     PipelineDefinitionError,
     PipelineFailedError,
+    PipelineIdentityError,
     PipelineNotFoundError,
     PipelineStatusError,
+    RecordRefusedError,
     SourceChangedError,
     StateIntegrityError,
     StateSchemaError,
@@ -24,15 +28,19 @@ from tidegate.protocol.reasons import FailureReason
 #: The same input gives the same error. Everything else may pass: a database or cluster that restarts or is being set
 #: right (`ConfigurationError`), a full disk, a lost connection while committing (which the repeated step looks into).
 DETERMINISTIC = (
+    CheckpointCompletedError,
     CheckpointExpiredError,
     CheckpointNotFoundError,
     CheckpointNotInProgressError,
+    ForeignPathError,
     IllegalRequestError,
     MalformedRowsError,
     PipelineDefinitionError,
     PipelineFailedError,
+    PipelineIdentityError,
     PipelineNotFoundError,
     PipelineStatusError,
+    RecordRefusedError,
     SourceChangedError,
     StateIntegrityError,
     StateSchemaError,

@@ -34,6 +34,9 @@ def running_region(pipeline: Pipeline, spark_conn_id: str) -> Iterator["SparkReg
     region = open_region(pipeline, spark_settings(spark_conn_id))
     try:
         yield region
+    except KeyboardInterrupt:
+        stop_spark(region.session)  # this thread's connection to the JVM is in the middle of a call
+        raise
     finally:
         region.session.stop()
 

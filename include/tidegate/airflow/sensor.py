@@ -1,13 +1,15 @@
-"""The wait for every subtask's acknowledgement, beside the snapshot; it also enforces the checkpoint's deadline."""
+"""The wait for every subtask's acknowledgement; it also enforces the checkpoint's deadline."""
 
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, Context
 
+from tidegate.airflow.operators import SnapshotOperator
 from tidegate.airflow.step import CheckpointStep
 from tidegate.airflow.triggers import AcknowledgeTrigger
 from tidegate.protocol.errors import StoreUnavailableError
 from tidegate.protocol.lifecycle import Phase
+from tidegate.protocol.reasons import FailureReason
 
 if TYPE_CHECKING:
     from tidegate.coordinator import CheckpointCoordinator
@@ -17,7 +19,8 @@ class AcknowledgeCheckpointSensor(CheckpointStep, BaseSensorOperator):
     """Succeeds when all subtasks have acknowledged; fails, with the recorded cause, when the checkpoint has ended.
 
     Waits in the triggerer unless `deferrable=False`; then `mode` and `poke_interval` hold as for any sensor. A database
-    that cannot be reached is waited for. The deadline is the checkpoint's own; `timeout` need not be set.
+    that cannot be reached is waited for. The deadline is the checkpoint's own; `timeout` need not be set. Downstream of
+    the snapshot it does not wait for nobody: snapshots that a task marked by hand left untaken are given up at once.
     """
 
     def __init__(self, *, deferrable: bool = True, poke_interval: float = 5.0, **kwargs: Any) -> None:
@@ -49,4 +52,15 @@ class AcknowledgeCheckpointSensor(CheckpointStep, BaseSensorOperator):
     def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> bool:
         record = coordinator.acknowledge(checkpoint_id)
         self.log.info("%s of %s subtasks have acknowledged.", record.num_acknowledged, record.num_subtasks)
+        if record.phase is Phase.TRIGGERED and self._follows_snapshot() and not coordinator.has_live_region():
+            message = (
+                f"Only {record.num_acknowledged} of {record.num_subtasks} subtasks have acknowledged checkpoint "
+                f"{checkpoint_id}, and nobody is left to take the other snapshots: the snapshot task has ended (was it "
+                "marked by hand?), and no continuous region runs. Committed data is untouched. Clear the DAG run."
+            )
+            coordinator.abort(checkpoint_id, FailureReason.COORDINATOR_SUSPEND, message)
+            record = coordinator.acknowledge(checkpoint_id)
         return record.phase is not Phase.TRIGGERED
+
+    def _follows_snapshot(self) -> bool:
+        return any(isinstance(task, SnapshotOperator) for task in self.get_flat_relatives(upstream=True))

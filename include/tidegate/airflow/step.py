@@ -4,6 +4,7 @@ A step that fails for good gives the checkpoint up at once, with the real cause:
 `abort` task makes sure of it where the process died before it could.
 """
 
+import signal
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,6 +48,10 @@ class CheckpointTask(BaseOperator):
 
         return load_pipeline(self.pipeline)
 
+    def pre_execute(self, context: Context) -> None:
+        if _is_test(context):  # else the task runner's handler keeps SIGTERM from ending the process
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
+
     def open_coordinator(self) -> "CheckpointCoordinator":
         from tidegate.assembly import open_coordinator
 
@@ -76,7 +81,7 @@ class CheckpointStep(CheckpointTask):
 
     def run_step(self, context: Context) -> Any:
         """`take_step`, with its errors turned into Airflow's outcomes."""
-        with airflow_outcome():
+        with airflow_outcome(context):
             checkpoint_id = self.rendered_id()
             coordinator = self.open_coordinator()
             try:
@@ -93,7 +98,8 @@ class CheckpointStep(CheckpointTask):
         except ValueError as error:
             raise ConfigurationError(
                 f"Task {self.task_id} was given {self.checkpoint_id!r} as its checkpoint. It takes the id that a "
-                "TriggerCheckpointOperator returns: call that task 'trigger', or pass checkpoint_id=<task>.output."
+                "TriggerCheckpointOperator returns: call that task 'trigger', or pass checkpoint_id=<task>.output. Was that "
+                "task marked by hand, or its XCom deleted? Clear it: it hands on the id of the same checkpoint."
             ) from error
 
     def _give_up(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, error: Exception) -> None:
@@ -108,14 +114,26 @@ class CheckpointStep(CheckpointTask):
 
 
 @contextmanager
-def airflow_outcome() -> Iterator[None]:
-    """Errors that a retry would only repeat fail the task at once; the others are left to Airflow's retries."""
+def airflow_outcome(context: Context) -> Iterator[None]:
+    """Errors that a retry would only repeat fail the task at once; the others are left to Airflow's retries.
+
+    So does an interrupt of `airflow dags test`, which else would only begin the next try: `abort` then ends the checkpoint.
+    """
     try:
         yield
+    except KeyboardInterrupt as error:
+        if not _is_test(context):
+            raise
+        raise AirflowFailException("Interrupted. What is in progress is aborted.") from error
     except CheckpointError as error:
         if is_deterministic(error):
             raise AirflowFailException(str(error)) from error
         raise
+
+
+def _is_test(context: Context) -> bool:
+    """Whether `airflow dags test` or `dag.test()` runs the task in its own process, with nobody who supervises it."""
+    return context["dag_run"].triggering_user_name == "dag_test"
 
 
 def _is_last_try(context: Context) -> bool:

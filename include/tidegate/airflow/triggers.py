@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception_type, wait_random_exponential
 
+from tidegate.protocol.errors import StoreUnavailableError
 from tidegate.protocol.lifecycle import Phase, Status
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ async def _listening(pipeline_id: str) -> AsyncIterator[tuple["Connection[Any]",
             yield connection, woken
         finally:
             connection.terminate()  # needs no answer from a database that may be gone
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:  # OSError: timeouts and resets too
+    # OSError: timeouts and resets too; StoreUnavailableError: an embedded server that is full or is being started
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, StoreUnavailableError) as error:
         raise DatabaseLostError(f"{type(error).__name__}: {error}") from error
 
 

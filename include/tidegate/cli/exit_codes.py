@@ -3,12 +3,14 @@
 from enum import IntEnum
 
 from tidegate.protocol.errors import (
+    CheckpointCompletedError,
     CheckpointError,
     CheckpointNotFoundError,
     ConfigurationError,
     IllegalRequestError,
     PipelineDefinitionError,
     PipelineFailedError,
+    PipelineIdentityError,
     PipelineNotFoundError,
     PipelineStatusError,
     StopIncompleteError,
@@ -27,7 +29,9 @@ class ExitCode(IntEnum):
     NOT_FOUND = 5  # no such pipeline or checkpoint
     STORE_UNAVAILABLE = 6  # the database cannot be reached; repeat when it can
     OUTCOME_UNKNOWN = 7  # the connection was lost at the commit point; nothing was deleted; repeat to find out
-    PIPELINE_STOPPED = 8  # the pipeline has failed, or did not get where it was asked to: the error says what to do
+    PIPELINE_STOPPED = (
+        8  # the pipeline has failed, or it or a checkpoint is not where it was to get: the error says why
+    )
 
 
 def exit_code_of(error: CheckpointError) -> ExitCode:
@@ -35,7 +39,7 @@ def exit_code_of(error: CheckpointError) -> ExitCode:
     match error:
         case ValidationFailedError():
             return ExitCode.VALIDATION_FAILED
-        case PipelineFailedError() | PipelineStatusError() | StopIncompleteError():
+        case PipelineFailedError() | PipelineStatusError() | StopIncompleteError() | CheckpointCompletedError():
             return ExitCode.PIPELINE_STOPPED
         case UnknownOutcomeError():
             return ExitCode.OUTCOME_UNKNOWN
@@ -43,7 +47,7 @@ def exit_code_of(error: CheckpointError) -> ExitCode:
             return ExitCode.STORE_UNAVAILABLE
         case CheckpointNotFoundError() | PipelineNotFoundError():
             return ExitCode.NOT_FOUND
-        case ConfigurationError() | IllegalRequestError() | PipelineDefinitionError():
+        case ConfigurationError() | IllegalRequestError() | PipelineDefinitionError() | PipelineIdentityError():
             return ExitCode.USAGE
         case _:
             return ExitCode.ABORTED

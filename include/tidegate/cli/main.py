@@ -8,8 +8,10 @@ import typer
 from rich.console import Console
 
 from tidegate import assembly
+from tidegate.cli import abort as aborting
+from tidegate.cli import documents, views
 from tidegate.cli import run as running
-from tidegate.cli import views
+from tidegate.cli.console import PlainConsole
 from tidegate.cli.continuous import run_continuously
 from tidegate.cli.exit_codes import ExitCode, exit_code_of
 from tidegate.pipeline import Pipeline
@@ -69,7 +71,7 @@ def _take(
     outcome = running.run_checkpoint(
         coordinator, defined, lambda: coordinator.trigger(request_id, kind=kind, wait=wait, drain=drain), _stderr()
     )
-    _show(views.run_document(outcome), output, views.run_table)
+    _show(documents.run_document(outcome), output, views.run_table)
     if outcome.dropped is not None:
         raise typer.Exit(ExitCode.DROPPED)
 
@@ -83,14 +85,14 @@ def checkpoints(
     """The history of a pipeline's checkpoints."""
     store, name = _known(pipeline)
     history = store.history(name, limit)
-    _show([views.checkpoint_document(record) for record in history], output, views.history_table)
+    _show([documents.checkpoint_document(record) for record in history], output, views.history_table)
 
 
 @app.command(epilog=EPILOG)
 def stats(pipeline: PipelineArgument, output: OutputOption = Output.TABLE) -> None:
     """What a pipeline's checkpoints have cost: counts, durations and sizes with percentiles, the latest ones."""
     store, name = _known(pipeline)
-    document = views.statistics_document(store.pipeline(name), store.statistics(name))
+    document = documents.statistics_document(store.pipeline(name), store.statistics(name))
     _show(document, output, views.statistics_tables)
 
 
@@ -99,7 +101,9 @@ def checkpoint(
     pipeline: PipelineArgument,
     checkpoint_id: Annotated[int | None, typer.Argument(metavar="[ID]")] = None,
     request_id: Annotated[str | None, typer.Option(help="Names the request: repeated, it is not done twice.")] = None,
-    savepoint: Annotated[bool, typer.Option(help="Come before others, and be kept until disposed of.")] = False,
+    savepoint: Annotated[
+        bool, typer.Option(help="Come before others, and be kept: no later checkpoint replaces it.")
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """With an ID, show a checkpoint: its operators and subtasks, its verdicts, and why it failed if it did. Without,
@@ -117,8 +121,22 @@ def checkpoint(
         raise CheckpointNotFoundError(
             f"Pipeline {name!r} has no checkpoint {checkpoint_id}. `tidegate checkpoints {name}` lists those it has."
         )
-    document = views.details_document(record, store.subtasks(name, checkpoint_id), store.verdicts(name, checkpoint_id))
+    document = documents.details_document(
+        record, store.subtasks(name, checkpoint_id), store.verdicts(name, checkpoint_id)
+    )
     _show(document, output, views.details_tables)
+
+
+@app.command(epilog=EPILOG)
+def abort(
+    pipeline: PipelineArgument,
+    checkpoint_id: Annotated[int | None, typer.Argument(metavar="[ID]")] = None,
+) -> None:
+    """Give up one checkpoint, the one in progress if no ID says which; the pipeline goes on, and committed data stays. One
+    that has completed cannot be given up."""
+    coordinator = assembly.open_coordinator(assembly.load_pipeline(pipeline))
+    outcome = aborting.abort(coordinator, assembly.open_store(), checkpoint_id)
+    _stderr().print(outcome, highlight=False, soft_wrap=True, markup=False)
 
 
 @app.command(epilog=EPILOG)
@@ -147,7 +165,8 @@ def stop(
     _take(defined, request_id, CheckpointKind.SYNC_SAVEPOINT, False, output, drain)
     stopped = store.pipeline(defined.name)
     assert stopped is not None
-    _stderr().print(f"Pipeline {defined.name} is {stopped.status}. {stopped.message}", highlight=False, soft_wrap=True)
+    said = f"Pipeline {defined.name} is {stopped.status}. {stopped.message}"
+    _stderr().print(said, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command(epilog=EPILOG)
@@ -162,6 +181,24 @@ def cancel(
     _tell(assembly.open_coordinator(defined).cancel())
 
 
+@app.command(epilog=EPILOG)
+def relocate(
+    pipeline: PipelineArgument,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Say that sources or sinks were moved on purpose. Until then a checkpoint of a pipeline whose sources or sinks lie
+    elsewhere than before is refused: it may be another pipeline of the same name."""
+    defined = assembly.load_pipeline(pipeline)
+    coordinator = assembly.open_coordinator(defined)
+    for moved in coordinator.moved():
+        _stderr().print(f"Pipeline {defined.name}: {moved}.", markup=False, highlight=False, soft_wrap=True)
+    if coordinator.moved() and not yes:
+        typer.confirm("Go on with the state and positions as they are, from there?", abort=True)
+    relocated = coordinator.relocate()
+    said = f"{len(relocated)} of its sources and sinks are recorded elsewhere" if relocated else "nothing has moved"
+    _stderr().print(f"Pipeline {defined.name}: {said}.", markup=False, highlight=False)
+
+
 def _tell(record: PipelineRecord) -> None:
     _stderr().print(f"Pipeline {record.pipeline_id} is {record.status}.", highlight=False)
 
@@ -172,7 +209,7 @@ def upgrade() -> None:
     from tidegate.postgres.locate import locate_database
     from tidegate.postgres.migrate import upgrade as migrate
 
-    migrate(locate_database())
+    migrate(locate_database(owner=True))
     _stderr().print("The database is up to date.")
 
 
@@ -190,13 +227,13 @@ def _name(pipeline: str) -> str:
 
 def _show(document: Any, output: Output, table: Any) -> None:
     if output is Output.JSON:
-        typer.echo(views.to_json(document))
+        typer.echo(documents.to_json(document))
     else:
-        Console().print(table(document))
+        PlainConsole().print(table(document))
 
 
 def _stderr() -> Console:
-    return Console(stderr=True)
+    return PlainConsole(stderr=True)
 
 
 def main() -> None:

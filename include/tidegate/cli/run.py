@@ -108,7 +108,7 @@ def _waited_for(
     told = ""
     while isinstance(decision := request(), Queued):
         if decision.message != told:
-            console.print(told := decision.message, highlight=False)
+            console.print(told := decision.message, markup=False, highlight=False)
         store.wait_for_change(pipeline_id, _LOOK_EVERY)
     return decision
 

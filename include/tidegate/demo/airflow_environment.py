@@ -28,6 +28,20 @@ class Places:
     password_file: Path
 
 
+#: How soon what was killed is noticed, in seconds. The supervisor has it running again in a few; Airflow's own settings
+#: are for machines that are far apart, and let a task without a scheduler wait for five minutes.
+_RECOVERY = {
+    # A scheduler that is silent for so long has ended, and its tasks are scheduled again by the next.
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "20",
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
+    # A task that is silent for so long has ended. Above what an API server needs to be back on a busy machine.
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
+    "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
+    # Heartbeats are five seconds apart: a task outlives an API server that is away for a minute.
+    "AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS": "12",
+}
+
+
 def airflow_environment(
     inherited: Mapping[str, str],
     places: Places,
@@ -40,7 +54,7 @@ def airflow_environment(
     """The whole environment of the components. Airflow's own variables are set here or in `extra`, never inherited.
 
     The port is needed three times: tasks reach the API server by `EXECUTION_API_SERVER_URL`, which does not follow
-    `API__PORT`. The idle sleep bounds how long a task waits for the one before it.
+    `API__PORT`. The idle sleep bounds how long a task waits for the one before it. `_RECOVERY` is about what was killed.
     """
     url = f"http://127.0.0.1:{secrets.port}"
     ours = {
@@ -69,7 +83,7 @@ def airflow_environment(
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     kept = {name: value for name, value in inherited.items() if not name.startswith("AIRFLOW")}
-    return kept | {name: str(value) for name, value in ours.items()} | dict(extra)
+    return kept | _RECOVERY | {name: str(value) for name, value in ours.items()} | dict(extra)
 
 
 def postgres_connection(url: str) -> str:

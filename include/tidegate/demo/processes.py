@@ -1,21 +1,33 @@
 """Processes in sessions of their own: started here, found again by another process, stopped as a whole.
 
-Airflow gives every task its own process group, and Spark's JVM starts groups again; all of them stay in the session
-that we began. So a session, not a group, is what is stopped. Nothing here knows what the processes do.
+Airflow gives every task its own process group, and Spark's JVM starts groups again; most of them stay in the session
+that we began. What leaves it is found by a mark in its environment. Nothing here knows what the processes do.
 """
 
 import json
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
 
+from tidegate.protocol.errors import CheckpointError
+
+#: In the environment of every process of a stack: which stack that is.
+MARK = "TIDEGATE_STACK"
+
 #: Two start times this close (seconds) are the same process: the clock may have been set in between.
 SAME_START = 5.0
+#: Seconds that a killed process may take until it is gone.
+_PATIENCE = 30.0
+
+
+class UnstoppableError(CheckpointError):
+    """A process does not end, although it was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +48,17 @@ class Session:
             return None
 
     def members(self) -> list[psutil.Process]:
-        """Every live process of the session, also when its leader is gone; none if the pid now means another one.
+        """Every live process of the session, also when its leader is gone; none if the pid now means another one."""
+        found = [process for process in psutil.process_iter() if _session_of(process.pid) == self.pid]
+        return [process for process in found if is_alive(process)] if self.is_valid() else []
+
+    def is_valid(self) -> bool:
+        """Whether the pid still means this session, if it means anything.
 
         A pid is not given out again while a session carries it, so members without their leader are ours.
         """
-        if self.leader() is None and psutil.pid_exists(self.pid) and not self._is_zombie():
-            return []
-        return [process for process in psutil.process_iter() if _session_of(process.pid) == self.pid]
-
-    def _is_zombie(self) -> bool:
         try:
-            return bool(psutil.Process(self.pid).status() == psutil.STATUS_ZOMBIE)
+            return self.leader() is not None or psutil.Process(self.pid).status() == psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             return True
 
@@ -78,20 +90,76 @@ def start_session(
     return Session(name, process.pid, psutil.Process(process.pid).create_time()), process
 
 
-def stop_sessions(sessions: Sequence[Session], grace: float = 15.0) -> None:
-    """End every process of the sessions: asked first, killed after `grace` seconds. Those already gone are fine."""
-    processes = [process for session in sessions for process in session.members()]
-    for process in processes:
-        _signal(process, kill=False)
-    psutil.wait_procs(processes, timeout=grace)
-    for process in (process for session in sessions for process in session.members()):
-        _signal(process, kill=True)
-    psutil.wait_procs([process for session in sessions for process in session.members()], timeout=grace)
+def belonging(sessions: Sequence[Session], mark: str) -> list[psutil.Process]:
+    """Every live process of the sessions, every one of this user with the mark in its environment, and all they started.
+
+    A session also holds those whose environment nobody may read: Airflow's workers hide theirs. The mark is also on those
+    that have begun a session of their own. This process is never among them.
+    """
+    leaders = {session.pid for session in sessions if session.is_valid()}
+    children = _by_parent()
+    everybody = [process for siblings in children.values() for process in siblings]
+    found = {p for p in everybody if _session_of(p.pid) in leaders or _is_marked(p, mark)}
+    found = found.union(*(_below(process.pid, children) for process in found))
+    return [process for process in found if process.pid != os.getpid() and is_alive(process)]
 
 
-def _signal(process: psutil.Process, kill: bool) -> None:
-    with suppress(psutil.NoSuchProcess):
-        process.kill() if kill else process.terminate()
+def started_by(pid: int, but: Collection[int] = ()) -> list[psutil.Process]:
+    """The live children of a process, except some, and all that they started."""
+    children = _by_parent()
+    found = {child for child in children.get(pid, []) if child.pid not in but}
+    found = found.union(*(_below(child.pid, children) for child in found))
+    return [process for process in found if is_alive(process)]
+
+
+def end(find: Callable[[], Iterable[psutil.Process]], grace: float = 15.0) -> None:
+    """End what is found: asked first, killed after `grace` seconds. Looks again until there is nothing, because a process
+    may start another while it ends. Raises `UnstoppableError` where the system does not end one.
+    """
+    known: set[psutil.Process] = set()
+    began = time.monotonic()
+    while remaining := {process for process in known.union(find()) if is_alive(process)}:
+        late = time.monotonic() - began > grace
+        if time.monotonic() - began > grace + _PATIENCE:
+            left = ", ".join(str(process.pid) for process in remaining)
+            raise UnstoppableError(
+                f"These processes do not end, although they were killed: {left}. The system holds them, often because of "
+                "a disk or a mount that does not answer. Repair that, then stop the stack again."
+            )
+        for process in remaining if late else remaining - known:
+            with suppress(psutil.NoSuchProcess):
+                process.kill() if late else process.terminate()
+        known |= remaining
+        psutil.wait_procs(list(remaining), timeout=0.1)
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Whether it still runs; one that has ended and waits for its parent to notice does not."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _by_parent() -> dict[int, list[psutil.Process]]:
+    children: dict[int, list[psutil.Process]] = {}
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess):
+            children.setdefault(process.ppid(), []).append(process)
+    return children
+
+
+def _below(pid: int, children: Mapping[int, list[psutil.Process]]) -> Iterator[psutil.Process]:
+    for child in children.get(pid, []):
+        yield child
+        yield from _below(child.pid, children)
+
+
+def _is_marked(process: psutil.Process, mark: str) -> bool:
+    try:
+        return bool(process.uids().real == os.getuid() and process.environ().get(MARK) == mark)
+    except (psutil.Error, OSError):
+        return False
 
 
 def write_sessions(path: Path, sessions: Sequence[Session]) -> None:

@@ -118,7 +118,7 @@ class Demonstration:
         self.api.trigger(pipeline.name, run_id)
         with self.console.status("Waiting for the snapshot to be under way"):
             pid, seen = kill_spark_in_snapshot(
-                self.store, pipeline.name, f"{pipeline.name}/{run_id}", self.stack.sessions()
+                self.store, pipeline.name, f"{pipeline.name}/{run_id}/", self.stack.sessions()
             )
         report.killed(self.console, pid, seen)
         self._finish(run_id, "success", triggered=True)
@@ -163,8 +163,8 @@ class Demonstration:
         _must(state == expected, f"DAG run {run_id!r} ended as {state}, not {expected}. Logs: {self.stack.logs.parent}")
 
     def _record(self, run_id: str) -> CheckpointRecord:
-        request = f"{pipeline.name}/{run_id}"
-        return next(record for record in self.store.history(pipeline.name, 10) if record.request_id == request)
+        request = f"{pipeline.name}/{run_id}/"
+        return next(record for record in self.store.history(pipeline.name, 10) if record.request_id.startswith(request))
 
     def _observe(self) -> Observation:
         return observe(self.store, pipeline.name, self.place.home)
@@ -217,12 +217,9 @@ def start(stack: LocalStack, console: Console) -> None:
 
 
 def up(place: Place, console: Console) -> None:
-    """Leave the stack running, with the demonstration's history if there is one, else with the whole year to read."""
+    """Leave the stack running and whole, with the demonstration's history if there is one, else with a year to read."""
     stack = place.stack()
-    if stack.is_running():
-        console.print(f"Already running: {stack.url}")
-    else:
-        start(stack, console)
+    start(stack, console)
     if not place.landing.exists():
         deliver(place, console)
     report.running(console, stack, place)

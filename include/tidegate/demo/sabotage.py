@@ -16,23 +16,23 @@ class SabotageError(CheckpointError):
 
 
 def kill_spark_in_snapshot(
-    store: CheckpointStore, pipeline_id: str, request_id: str, sessions: list[Session], timeout: float = 120.0
+    store: CheckpointStore, pipeline_id: str, request: str, sessions: list[Session], timeout: float = 120.0
 ) -> tuple[int, CheckpointRecord]:
     """SIGKILL the Java process of the request's snapshot; its pid, and the checkpoint as it was a moment before."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
-        record = _latest(store, pipeline_id, request_id)
+        record = _latest(store, pipeline_id, request)
         if record is not None and record.num_acknowledged > 0:
             if record.status is not Status.IN_PROGRESS or record.phase is not Phase.TRIGGERED:
                 raise SabotageError(f"Checkpoint {record.checkpoint_id} was acknowledged before Spark could be killed.")
             if killed := _kill_java(sessions):
                 return killed, record
         time.sleep(0.02)
-    raise SabotageError(f"No snapshot of {request_id} was seen running on Spark in {timeout:.0f} s.")
+    raise SabotageError(f"No snapshot of {request} was seen running on Spark in {timeout:.0f} s.")
 
 
-def _latest(store: CheckpointStore, pipeline_id: str, request_id: str) -> CheckpointRecord | None:
-    return next((record for record in store.history(pipeline_id, 1) if record.request_id == request_id), None)
+def _latest(store: CheckpointStore, pipeline_id: str, request: str) -> CheckpointRecord | None:
+    return next((record for record in store.history(pipeline_id, 1) if record.request_id.startswith(request)), None)
 
 
 def _kill_java(sessions: list[Session]) -> int | None:

@@ -1,9 +1,19 @@
-"""A whole Airflow and its Postgres on this machine: started, watched until healthy, found again, stopped.
+"""A whole Airflow and its Postgres on this machine: started, kept running, found again, repaired, stopped.
 
-Everything listens on loopback. The four components of Airflow lead sessions of their own, noted in a file, so that
-another process can stop them, also after the one that started them was killed. What runs on the stack is the caller's.
+Everything listens on loopback. A `supervisor` starts the four components of Airflow and restarts what ends; their sessions
+are noted in a file and their environment carries the stack's mark, so that another process can stop them, also after the
+one that started them was killed. What runs on the stack is the caller's.
+
+    HOME/lock            starters and stoppers take turns
+    HOME/settings.json   what it runs with, for the supervisor
+    HOME/secrets.json    of Airflow, with the port of its API server
+    HOME/password.json   of its user
+    HOME/sessions.json   the processes that run
+    HOME/postgres        the embedded Postgres
+    HOME/logs            one file for each component
 """
 
+import fcntl
 import json
 import os
 import secrets
@@ -13,16 +23,18 @@ import subprocess
 import sys
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+import psutil
 
 from tidegate.demo.airflow_api import AirflowApi
 from tidegate.demo.airflow_environment import Places, Secrets, airflow_environment
-from tidegate.demo.processes import Session, read_sessions, start_session, stop_sessions, write_sessions
+from tidegate.demo.processes import MARK, Session, belonging, end, read_sessions, start_session, write_sessions
 from tidegate.postgres.embedded import EmbeddedPostgres
 from tidegate.postgres.migrate import upgrade
 from tidegate.protocol.errors import CheckpointError
@@ -35,7 +47,12 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
     "dag-processor": ("dag-processor",),
 }
 HEALTHY = {"metadatabase", "scheduler", "triggerer", "dag_processor"}
+SUPERVISOR = "supervisor"
 USER = "admin"
+#: A client that is stopped or killed in the middle of a transaction holds up all who need its rows, for so long at most.
+DATABASE_SETTINGS = {"idle_in_transaction_session_timeout": "60s", "client_connection_check_interval": "5s"}
+#: A component that ends so often while the stack starts will not come up at all.
+_TOO_OFTEN = 3
 Report = Callable[[str], None]
 
 
@@ -63,8 +80,14 @@ class LocalStack:
         self.plugins = plugins.resolve()
         self.parallelism = parallelism
         self._extra = dict(environment or {})
-        self._postgres = EmbeddedPostgres(self.home / "postgres")
-        self._children: list[subprocess.Popen[bytes]] = []
+        self.postgres = EmbeddedPostgres(self.home / "postgres")
+        self._started: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def noted_in(cls, home: Path) -> Self:
+        """The stack that was started in a directory, as it was started."""
+        noted = json.loads((home / "settings.json").read_text())
+        return cls(home, Path(noted["dags"]), Path(noted["plugins"]), noted["environment"], noted["parallelism"])
 
     def __enter__(self) -> Self:
         self.start()
@@ -87,15 +110,21 @@ class LocalStack:
         return self.home / "secrets.json"
 
     @property
-    def _noted(self) -> Path:
+    def _settings_file(self) -> Path:
+        return self.home / "settings.json"
+
+    @property
+    def noted(self) -> Path:
+        """Where the supervisor writes down the sessions."""
         return self.home / "sessions.json"
 
     def sessions(self) -> list[Session]:
-        """The components' sessions, whoever started them; empty when the stack was never started or was stopped."""
-        return read_sessions(self._noted)
+        """The supervisor's and the components' sessions; empty when the stack was never started or was stopped."""
+        return read_sessions(self.noted)
 
-    def is_running(self) -> bool:
-        return any(session.leader() for session in self.sessions())
+    def is_supervised(self) -> bool:
+        """Whether what ends is started again. Components of a stack that is not may run all the same."""
+        return any(session.name == SUPERVISOR and session.leader() is not None for session in self.sessions())
 
     @property
     def url(self) -> str:
@@ -108,7 +137,7 @@ class LocalStack:
     @property
     def database_url(self) -> str:
         """Tidegate's database, password included. Raises `StoreUnavailableError` while the stack does not run."""
-        return self._postgres.url("tidegate")
+        return self.postgres.running_url("tidegate")
 
     def environment(self) -> dict[str, str]:
         """What the components and tasks run with."""
@@ -117,87 +146,141 @@ class LocalStack:
             os.environ,
             places,
             self._secrets(),
-            self._postgres.url("airflow"),
+            self.postgres.url("airflow"),
             self.database_url,
             self.parallelism,
-            self._extra,
+            self._extra | {MARK: str(self.home)},
         )
 
     # -- life
     def start(self, report: Report = lambda message: None) -> None:
-        """Start everything and return when Airflow is healthy. Raises `StackError`, leaving nothing running."""
-        self.stop()
-        self.logs.mkdir(parents=True, exist_ok=True)
-        self._write_secrets()
-        try:
-            report("Starting Postgres")
-            self._start_postgres()
-            report("Creating Airflow's tables")
-            self._run("db", "migrate")
-            report("Starting Airflow: API server, scheduler, triggerer and DAG processor")
-            self._start_components()
-            self._wait_until_healthy(report)
-        except BaseException:
-            self.stop()
-            raise
+        """Start everything, or what is missing, and return when Airflow is healthy.
+
+        A stack that runs, supervised and with the same settings, is left as it is once it is healthy. Any other, whatever
+        is left of it, is stopped and started again. Raises `StackError`, leaving nothing running.
+        """
+        with self._turn():
+            if self.is_supervised() and self._noted_settings() == self._settings() and self._recovers(report):
+                return
+            self._stop()
+            try:
+                self._start(report)
+            except BaseException:
+                self._stop()
+                raise
 
     def stop(self) -> None:
         """Stop every process of the stack, whoever started it; what it wrote stays. Not running is fine."""
-        stop_sessions(self.sessions())
-        for child in self._children:
-            child.wait()
-        self._children.clear()
-        self._noted.unlink(missing_ok=True)
-        if self._postgres.data_dir.exists():
-            self._postgres.stop()
+        if self.home.exists():
+            with self._turn():
+                self._stop()
 
     def remove(self) -> None:
         """Stop it and remove everything it ever wrote."""
         self.stop()
-        self._postgres.remove()
+        self.postgres.remove()
         shutil.rmtree(self.home, ignore_errors=True)
 
     # -- how
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Starters and stoppers follow each other."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        with (self.home / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _start(self, report: Report) -> None:
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self._write_secrets()
+        _write_private(self._settings_file, json.dumps(self._settings()))
+        report("Starting Postgres")
+        self._start_postgres()
+        report("Creating Airflow's tables")
+        self._run("db", "migrate")
+        report("Starting Airflow: API server, scheduler, triggerer and DAG processor")
+        command = [sys.executable, "-m", "tidegate.demo.supervisor", str(self.home)]
+        environment = {**os.environ, MARK: str(self.home)}
+        session, self._started = start_session(SUPERVISOR, command, environment, self._log(SUPERVISOR), self.home)
+        write_sessions(self.noted, [session])
+        self._wait_until_healthy(report, 180.0)
+
+    def _stop(self) -> None:
+        """The supervisor first, so that it starts nothing again; what only it would find is looked up before."""
+        known = belonging(self.sessions(), str(self.home))
+        for session in self.sessions():
+            if session.name == SUPERVISOR and (supervisor := session.leader()) is not None:
+                supervisor.kill()
+        end(lambda: [*known, *belonging(self.sessions(), str(self.home))])
+        if self._started is not None:
+            self._started.wait()
+            self._started = None
+        self.noted.unlink(missing_ok=True)
+        if self.postgres.data_dir.exists():
+            pid = self.postgres.pid()
+            server = [process for process in psutil.process_iter() if process.pid == pid]
+            self.postgres.stop()
+            end(lambda: server)  # it removes its mark a moment before it ends
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "dags": str(self.dags),
+            "plugins": str(self.plugins),
+            "environment": self._extra,
+            "parallelism": self.parallelism,
+        }
+
+    def _noted_settings(self) -> Any:
+        return json.loads(self._settings_file.read_text()) if self._settings_file.exists() else None
+
     def _start_postgres(self) -> None:
-        self._postgres.start()
+        self.postgres.start()
         for database in ("airflow", "tidegate"):
-            self._postgres.create_database(database)
-        upgrade(self.database_url)
+            self.postgres.create_database(database, DATABASE_SETTINGS)
+        upgrade(self.postgres.url("tidegate"))
 
     def _run(self, *command: str) -> None:
         """An Airflow command that ends by itself."""
-        log = self.logs / f"{command[0]}.log"
+        log = self._log(command[0])
         with log.open("ab") as output:
             arguments = [sys.executable, "-m", "airflow", *command]
             ended = subprocess.run(arguments, env=self.environment(), stdout=output, stderr=output, cwd=self.home)
         if ended.returncode != 0:
             raise StackError(f"`airflow {' '.join(command)}` failed. {_tail(log)}")
 
-    def _start_components(self) -> None:
-        environment = self.environment()
-        sessions: list[Session] = []
-        for name, arguments in COMPONENTS.items():
-            command = [sys.executable, "-m", "airflow", *arguments]
-            session, child = start_session(name, command, environment, self.logs / f"{name}.log", self.home)
-            sessions.append(session)
-            self._children.append(child)
-            write_sessions(self._noted, sessions)  # after each one: a crash in between leaves none unknown
+    def _recovers(self, report: Report) -> bool:
+        """Whether a stack that runs is healthy, or gets so with its supervisor's help."""
+        try:
+            self._wait_until_healthy(report, 90.0)
+        except StackError:
+            return False
+        return True
 
-    def _wait_until_healthy(self, report: Report, timeout: float = 180.0) -> None:
+    def _wait_until_healthy(self, report: Report, timeout: float) -> None:
+        """Until every component runs and says that it is well: Airflow takes a killed one's word for a while."""
         started, seen = time.monotonic(), ""
+        pids: dict[str, set[int]] = {name: set() for name in COMPONENTS}
         with closing(self.api()) as api:
             while True:
                 health = api.health()
-                if all(health.get(component) == "healthy" for component in HEALTHY):
+                running = {session.name for session in self.sessions() if session.leader() is not None}
+                if running >= {SUPERVISOR, *COMPONENTS} and all(health.get(part) == "healthy" for part in HEALTHY):
                     return
                 if (now := ", ".join(sorted(c for c in HEALTHY if health.get(c) == "healthy"))) != seen:
                     seen = now
                     report(f"Healthy: {now}")
-                if dead := [session.name for session in self.sessions() if session.leader() is None]:
-                    raise StackError(f"Airflow's {dead[0]} ended by itself. {_tail(self.logs / f'{dead[0]}.log')}")
+                if not self.is_supervised():
+                    raise StackError(f"The stack's supervisor ended by itself. {_tail(self._log(SUPERVISOR))}")
+                for session in self.sessions():
+                    pids.setdefault(session.name, set()).add(session.pid)
+                if again := [name for name, known in pids.items() if len(known) > _TOO_OFTEN]:
+                    raise StackError(f"Airflow's {again[0]} ends again and again. {_tail(self._log(again[0]))}")
                 if time.monotonic() - started > timeout:
                     raise StackError(f"Airflow is not healthy after {timeout:.0f} s: {health}. Its logs: {self.logs}")
                 time.sleep(0.3)
+
+    def _log(self, name: str) -> Path:
+        return self.logs / f"{name}.log"
 
     def _secrets(self) -> Secrets:
         if not self._secrets_file.exists():

@@ -5,6 +5,7 @@ Third-party types appear as `Any` so that importing them costs nothing at DAG pa
 """
 
 from tidegate.ports.connectors import (
+    CommitAttempt,
     DeliveryGuarantee,
     Segment,
     Sink,
@@ -23,6 +24,7 @@ __all__ = [
     "CheckpointStorage",
     "CheckpointStore",
     "Clock",
+    "CommitAttempt",
     "ContinuousRegion",
     "Declined",
     "DeliveryGuarantee",

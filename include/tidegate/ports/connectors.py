@@ -71,7 +71,8 @@ class Source(Protocol):
         ...
 
     def describe(self) -> dict[str, Any]:
-        """JSON for the checkpoint's metadata: class and options, no secrets."""
+        """JSON for the checkpoint's metadata: class and options, no secrets. By its `type` and `path`, where it has one,
+        it is known again: see `protocol.identity`."""
         ...
 
 
@@ -101,7 +102,27 @@ class SinkWriter(Protocol):
     """Runs on executors: picklable, importing only the standard library, numpy, pyarrow and `tidegate.state`."""
 
     def stage(self, rows: Any, context: StageContext) -> list[StateHandle]:
-        """Write a `pyarrow.Table` where no reader sees it; STAGED handles, paths relative to the sink's root."""
+        """Write a `pyarrow.Table` where no reader sees it; STAGED handles, paths relative to the sink's root.
+
+        A path has a directory `chk-<checkpoint_id>`, and its file's name begins with `<subtask_index>-<attempt>-`: a report
+        that names another one is refused (`protocol.paths`).
+        """
+        ...
+
+
+class CommitAttempt(Protocol):
+    """One attempt at committing a pipeline's sinks. A stopped process, or one that hangs, is overtaken by the next attempt
+    and may go on at any moment: then nothing it does may have an effect."""
+
+    number: int  # only grows: a higher one overtakes all lower ones, also those of a process that still runs
+
+    def confirm(self) -> None:
+        """Raises `SupersededAttemptError` unless this attempt is the newest one now."""
+        ...
+
+    def keep(self) -> None:
+        """Say between the parts of long work that it goes on; mostly costs nothing. A commit without a sign for longer
+        than `committing.COMMIT_LEASE` is overtaken. Raises `SupersededAttemptError`."""
         ...
 
 
@@ -116,8 +137,15 @@ class Sink(Protocol):
         """A DataFrame over staged (not yet visible) files; None if there are none, whose columns only the stream knows."""
         ...
 
-    def commit(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> None:
-        """Make the staged rows visible, all at once. Idempotent: it will be repeated after crashes."""
+    def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
+        """Make the staged rows visible, all at once. Idempotent: it will be repeated after crashes.
+
+        Attempts fence: once one of a higher number was here, the steps of this one must change nothing, wherever it had
+        stopped. So publish by a step that fails then by itself: a transaction that compares `attempt.number` with the
+        highest seen; or a rename out of a place of the attempt's own, which is made before `attempt.confirm()` and never
+        again, while whoever comes later first takes the places of lower numbers away. Raises `SupersededAttemptError`
+        where such a step fails for this reason.
+        """
         ...
 
     def staged_paths(self, checkpoint_id: int) -> list[str]:
@@ -128,4 +156,6 @@ class Sink(Protocol):
         """Delete staged files; never rows that readers see. Missing ones are fine."""
         ...
 
-    def describe(self) -> dict[str, Any]: ...
+    def describe(self) -> dict[str, Any]:
+        """As a source's."""
+        ...

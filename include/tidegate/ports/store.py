@@ -1,10 +1,12 @@
 """Where checkpoints are recorded and where state lies, and what time it is there."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol
 
+from tidegate.protocol.committing import CommitterRecord
+from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.lifecycle import Phase
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
@@ -14,6 +16,7 @@ from tidegate.protocol.records import (
     CheckpointRequest,
     CompactedRun,
     Deletion,
+    StateHandle,
     SubtaskId,
     SubtaskRecord,
     Verdict,
@@ -25,6 +28,10 @@ from tidegate.protocol.statistics import Statistics
 class Clock(Protocol):
     def now(self) -> datetime:
         """The wall clock, timezone-aware UTC."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Do nothing until so much time has passed."""
         ...
 
 
@@ -63,11 +70,16 @@ class StoreTransaction(Protocol):
         """Checkpoints with status FAILED and a higher id, oldest first."""
         ...
 
+    def endpoints(self) -> list[Endpoint]:
+        """Sources and sinks as they were last recorded, those that the definition no longer has included."""
+        ...
+
     def cleaning(self) -> int:
         """How many checkpoints are SUBSUMED, and so wait for their files to be deleted."""
         ...
 
     def region(self) -> RegionRecord: ...
+    def committer(self) -> CommitterRecord: ...
     def latest_subsumed(self) -> int | None:
         """The newest checkpoint that is SUBSUMED or DISCARDED."""
         ...
@@ -77,6 +89,10 @@ class StoreTransaction(Protocol):
         self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None
     ) -> None:
         """Raises `PipelineStatusError` where the transition is not legal."""
+        ...
+
+    def record_endpoints(self, endpoints: Sequence[Endpoint], at: datetime) -> None:
+        """Each takes the place of the one of its role and name; where that one was is kept beside it."""
         ...
 
     def put_request(self, request: CheckpointRequest) -> None:
@@ -149,7 +165,23 @@ class StoreTransaction(Protocol):
         """
         ...
 
-    def mark_notified(self, checkpoint_id: int, at: datetime) -> None: ...
+    def begin_commit(self, at: datetime) -> int:
+        """Register the next attempt at committing sinks, seen now, and return it; an older one is overtaken."""
+        ...
+
+    def touch_committer(self, attempt: int, at: datetime) -> bool:
+        """Record a sign of life. False if another attempt has taken over or it was ended."""
+        ...
+
+    def end_commit(self, attempt: int) -> bool:
+        """False if another attempt has taken over or it was ended before."""
+        ...
+
+    def mark_notified(self, checkpoint_id: int, attempt: int, at: datetime) -> bool:
+        """Record that this attempt has committed all sinks; the first record stays. False, and nothing is changed, if
+        another attempt has taken over or it was ended."""
+        ...
+
     def add_compactions(self, compactions: Sequence[CompactedRun]) -> None: ...
     def remove_compactions(self, paths: Sequence[str]) -> None:
         """Forget compacted runs by the path of their handle; a file that nothing live refers to is enqueued."""
@@ -236,6 +268,17 @@ class CheckpointStorage(Protocol):
         """All files below a directory, at any depth, as paths that `read` takes; none if it does not exist."""
         ...
 
-    def delete(self, paths: Sequence[str]) -> None:
-        """Missing files are fine; directories left empty are removed."""
+    def delete(self, paths: Sequence[str], closed: Collection[str] = ()) -> None:
+        """Missing files are fine; directories left empty are removed.
+
+        An object store has none, but its file system leaves empty objects that stand for them. They cannot be removed
+        alone, so that is done only in `closed` directories, where nothing that counts is written any more.
+        """
+        ...
+
+    def verify(self, files: Sequence[StateHandle], in_full: Collection[str]) -> None:
+        """Look whether every file is there in its full length, and read those paths `in_full` against their checksums.
+
+        Raises `StateIntegrityError` for the first that is not what was written.
+        """
         ...

@@ -1,7 +1,8 @@
 """An embedded PostgreSQL for laptops, the demo and tests: one data directory, one server, found again by anybody.
 
     DATA_DIR/lock        starters and stoppers take turns
-    DATA_DIR/password    of the database's owner, readable by the starter only
+    DATA_DIR/password    of the owner of server and schema, who makes and upgrades; readable by the starter only
+    DATA_DIR/running-password    of the role that runs pipelines, which may do no more than that (`grants`); likewise
     DATA_DIR/port        the last one, tried first, so that URLs given out stay valid over a restart
     DATA_DIR/server/     `pgdata` and `log`, owned by the account the server runs as
     DATA_DIR/moved-to    instead of `server/`, where that account cannot enter DATA_DIR (root's home, for instance)
@@ -17,12 +18,14 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from tidegate.postgres.accounts import Account, account_for
 from tidegate.postgres.binaries import Binaries, find_binaries
+from tidegate.postgres.roles import RUNNING_ROLE
 from tidegate.protocol.errors import ConfigurationError, StoreUnavailableError
 
 USER = "tidegate"
@@ -33,6 +36,7 @@ MOVED = Path("/var/lib/tidegate")
 _WAIT = 60.0  # seconds for a start, with recovery after a crash, or for a stop
 _POLL = 0.02
 _PORT_ATTEMPTS = 5
+_CONNECTIONS = 200
 _UNSAFE = ("-c fsync=off", "-c synchronous_commit=off", "-c full_page_writes=off")
 
 
@@ -78,31 +82,59 @@ class EmbeddedPostgres:
             shutil.rmtree(self.data_dir)
 
     def url(self, database: str = DATABASE) -> str:
-        """The database's SQLAlchemy URL, password included. Raises `StoreUnavailableError` if no server runs."""
+        """The database's SQLAlchemy URL for its owner, password included. Raises `StoreUnavailableError` if no server runs."""
+        return self._url(USER, "password", database)
+
+    def running_url(self, database: str = DATABASE) -> str:
+        """The same for the role that runs pipelines, which `create_database` has made."""
+        return self._url(RUNNING_ROLE, "running-password", database)
+
+    def _url(self, user: str, secret: str, database: str) -> str:
         _, port = self._postmaster() or (None, None)
         if port is None:
             raise StoreUnavailableError(
                 f"The embedded Postgres in {self.data_dir} does not run. Start it: `tidegate db upgrade` does."
             )
-        return f"postgresql+psycopg2://{USER}:{self._password()}@127.0.0.1:{port}/{database}"
+        return f"postgresql+psycopg2://{user}:{self._secret(secret)}@127.0.0.1:{port}/{database}"
 
-    def create_database(self, name: str = DATABASE) -> None:
-        """Create a database in the running server unless it exists."""
+    def create_database(self, name: str = DATABASE, settings: Mapping[str, str] | None = None) -> None:
+        """Create a database in the running server, and the role that runs pipelines, unless they exist. `settings` hold in
+        the database's sessions from the next on."""
         # Only here, so that starting and stopping a server needs the standard library only.
         import psycopg2
         from psycopg2 import errors, sql
 
-        connection = psycopg2.connect(self.url("postgres").replace("+psycopg2", ""))
+        from tidegate.postgres.outcomes import unreachable
+
+        try:
+            connection = psycopg2.connect(self.url("postgres").replace("+psycopg2", ""))
+        except psycopg2.OperationalError as error:
+            raise unreachable(str(error), f"looking for database {name!r}") from error
         try:
             connection.autocommit = True
             with connection.cursor() as cursor:
+                self._create_running_role(cursor)
                 cursor.execute("SELECT FROM pg_database WHERE datname = %s", (name,))
                 if cursor.rowcount == 0:
                     cursor.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+                for setting, value in (settings or {}).items():
+                    change = sql.SQL("ALTER DATABASE {} SET {} = {}")
+                    cursor.execute(change.format(sql.Identifier(name), sql.Identifier(setting), sql.Literal(value)))
         except (errors.DuplicateDatabase, errors.UniqueViolation):
             pass  # another process was faster
         finally:
             connection.close()
+
+    def _create_running_role(self, cursor: Any) -> None:
+        from psycopg2 import errors, sql
+
+        cursor.execute("SELECT FROM pg_roles WHERE rolname = %s", (RUNNING_ROLE,))
+        if cursor.rowcount == 0:
+            with self._turn():  # else another starter might be writing the password
+                password = self._new_secret("running-password")
+            made = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}")
+            with suppress(errors.DuplicateObject, errors.UniqueViolation):
+                cursor.execute(made.format(sql.Identifier(RUNNING_ROLE), sql.Literal(password)))
 
     # -- the data directory
 
@@ -159,7 +191,7 @@ class EmbeddedPostgres:
         shutil.rmtree(fresh, ignore_errors=True)  # of a start that was killed
         given.unlink(missing_ok=True)
         try:
-            _write_secret(given, self._new_password())
+            _write_secret(given, self._new_secret("password"))
             account.own(given)
             made = account.run(
                 [
@@ -177,18 +209,18 @@ class EmbeddedPostgres:
             )
         fresh.rename(server / "pgdata")
 
-    def _new_password(self) -> str:
-        file = self.data_dir / "password"
+    def _new_secret(self, name: str) -> str:
+        file = self.data_dir / name
         if not file.exists():
             _write_secret(file, secrets.token_urlsafe(24))
         return file.read_text()
 
-    def _password(self) -> str:
+    def _secret(self, name: str) -> str:
         try:
-            return (self.data_dir / "password").read_text()
+            return (self.data_dir / name).read_text()
         except OSError as error:
             raise ConfigurationError(
-                f"The password of the embedded Postgres cannot be read from {self.data_dir / 'password'}: "
+                f"The password of the embedded Postgres cannot be read from {self.data_dir / name}: "
                 f"{error.strerror}. Its data are safe. Run as the user who created it, or put the file back."
             ) from error
 
@@ -202,7 +234,7 @@ class EmbeddedPostgres:
             port = _free_port(remembered if attempt == 0 else None)
             options = [
                 *("-c listen_addresses=127.0.0.1", f"-c port={port}", "-c unix_socket_directories=''"),
-                *("-c max_connections=200", "-c timezone=UTC", "-c log_timezone=UTC"),
+                *(f"-c max_connections={_CONNECTIONS}", "-c timezone=UTC", "-c log_timezone=UTC"),
                 *(() if self._fsync else _UNSAFE),
             ]
             # Relative names below `cwd`: pg_ctl hands its arguments to a shell, and a path may hold anything.
@@ -229,8 +261,22 @@ class EmbeddedPostgres:
         _, port = self._postmaster() or (0, None)
         return port is not None
 
+    def pid(self) -> int | None:
+        """The server's process id, also while it starts or stops; None if none runs. Cheap: nothing is connected to."""
+        found = self._pid_file()
+        return found[0] if found else None
+
     def _postmaster(self) -> tuple[int, int | None] | None:
         """The server's process id, and its port once it takes connections; None if there is no such process."""
+        found = self._pid_file()
+        if found is None:
+            return None
+        pid, lines = found
+        port = int(lines[3]) if len(lines) > 7 and lines[7].strip() == "ready" else None
+        return pid, port if port is not None and _in_use(port) else None
+
+    def _pid_file(self) -> tuple[int, list[str]] | None:
+        """The process id of a server that runs, and what it has written down; None if there is no such process."""
         moved = self.data_dir / "moved-to"
         try:
             server = Path(moved.read_text().strip()) if moved.exists() else self.data_dir / "server"
@@ -244,10 +290,7 @@ class EmbeddedPostgres:
                 f"The embedded Postgres in {self.data_dir} cannot be looked at: {error}. "
                 "Run as the user who created it, or use a home of your own (TIDEGATE_HOME)."
             ) from error
-        if not _is_postgres(pid):
-            return None
-        port = int(lines[3]) if len(lines) > 7 and lines[7].strip() == "ready" else None
-        return pid, port if port is not None and _in_use(port) else None
+        return (pid, lines) if _is_postgres(pid) else None
 
     def _wait_while(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + _WAIT

@@ -25,8 +25,8 @@ VARIABLE = "TIDEGATE_DATABASE_URL"
 _LIBPQ_EXTRAS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "options", "target_session_attrs")
 
 
-def locate_database(url: str | None = None, environment: Mapping[str, str] | None = None) -> URL:
-    """The database's URL; starts the embedded server if it comes to that.
+def locate_database(url: str | None = None, environment: Mapping[str, str] | None = None, owner: bool = False) -> URL:
+    """The database's URL; starts the embedded server if it comes to that, whose `owner` may also upgrade the schema.
 
     Raises `ConfigurationError` where a URL or the connection makes no sense, or where an Airflow task would have to
     fall back to an embedded server that nobody has made.
@@ -47,19 +47,19 @@ def locate_database(url: str | None = None, environment: Mapping[str, str] | Non
             f"This Airflow task finds no connection {CONNECTION_ID!r}, no {VARIABLE}, and no embedded database in "
             f"{data_dir}. Nothing was changed. Define the connection (type Postgres) or set {VARIABLE} for the workers."
         )
-    return database_url(start_embedded(data_dir))
+    return database_url(start_embedded(data_dir, owner))
 
 
 def embedded_directory(settings: Settings) -> Path:
     return settings.home / ".tidegate" / "postgres"
 
 
-def start_embedded(data_dir: Path) -> str:
+def start_embedded(data_dir: Path, owner: bool = False) -> str:
     """The URL of the embedded server over a directory, started and with its database made."""
     server = EmbeddedPostgres(data_dir)
     server.start()
     server.create_database()
-    return server.url()
+    return server.url() if owner else server.running_url()
 
 
 def _airflow_connection() -> Any:

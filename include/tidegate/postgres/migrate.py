@@ -11,10 +11,11 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import URL, Connection, Engine, create_engine, text
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from tidegate.postgres.engine import CONNECT_TIMEOUT, database_url
+from tidegate.postgres.grants import grant_rights
 from tidegate.postgres.outcomes import explain
 from tidegate.postgres.tables import SCHEMA
 from tidegate.protocol.errors import ConfigurationError
@@ -42,7 +43,8 @@ def needed_version() -> str:
 
 
 def upgrade(url: str | URL) -> None:
-    """Create or upgrade the schema, all of it or nothing; several processes at once are safe, the later ones wait.
+    """Create or upgrade the schema, all of it or nothing; several processes at once are safe, the later ones wait. The URL
+    is its owner's; the running role, if there is one, gets its rights.
 
     Raises `StoreUnavailableError` if the database cannot be reached.
     """
@@ -55,6 +57,7 @@ def upgrade(url: str | URL) -> None:
             else:
                 connection.execute(text("CREATE SCHEMA IF NOT EXISTS tidegate"))
             command.upgrade(config(connection), "head")
+            grant_rights(connection)
     except DBAPIError as error:
         raise explain(error, "the upgrade of the schema") from error
     finally:
@@ -76,7 +79,7 @@ def check(engine: Engine) -> None:
                     f"The schema in the database {_name(engine)} is at version {version}, this library needs "
                     f"{needed_version()}. Run `tidegate db upgrade`."
                 )
-    except OperationalError as error:
+    except DBAPIError as error:
         raise explain(error, "the check of the schema's version") from error
 
 

@@ -10,11 +10,17 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from tidegate.protocol.errors import (
     CheckpointError,
     ConfigurationError,
+    RecordRefusedError,
     StoreUnavailableError,
     UnknownOutcomeError,
 )
 
 _LOCK_NOT_AVAILABLE = "55P03"
+_INSUFFICIENT_PRIVILEGE = "42501"
+_TOO_MANY_CONNECTIONS = "53300"
+# What PostgreSQL says to those that it does not let in; libpq hands on no SQLSTATE then.
+_FULL = ("too many clients already", "remaining connection slots are reserved", "too many connections for")
+_IN_BETWEEN = ("is starting up", "is shutting down", "in recovery mode", "not yet accepting connections")
 _NO_SUCH_TABLE = {"42P01", "3F000", "42703"}
 # SQLSTATE classes: connection, integrity, data, and the server's own trouble.
 _CONNECTION_CLASSES = {"08", "57"}
@@ -37,24 +43,45 @@ def explain(error: DBAPIError | PoolTimeoutError, what: str) -> CheckpointError:
         )
     if state in _NO_SUCH_TABLE:
         return ConfigurationError(
-            f"The metadata database lacks what {what} needs ({_first_line(error)}). Nothing was changed. "
+            f"The metadata database lacks what {what} needs ({_first_line(str(error.orig))}). Nothing was changed. "
             "Run `tidegate db upgrade`."
+        )
+    if state == _INSUFFICIENT_PRIVILEGE:
+        return ConfigurationError(
+            f"The metadata database does not let this role do what {what} needs ({_first_line(str(error.orig))}). Nothing was "
+            "changed. Run `tidegate db upgrade` as the owner of the schema: it gives the running role its rights."
         )
     if state[:2] in _REFUSAL_CLASSES:
         rule = getattr(getattr(error.orig, "diag", None), "constraint_name", None)
-        return CheckpointError(
+        return RecordRefusedError(
             f"The metadata database refused {what}"
-            f"{f', rule {rule}' if rule else ''}: {_first_line(error)}. Nothing was changed. "
+            f"{f', rule {rule}' if rule else ''}: {_first_line(str(error.orig))}. Nothing was changed. "
             "This is a fault in the caller or in Tidegate, not in your data: report it with this message."
         )
-    if is_disconnect(error):
+    if state == _TOO_MANY_CONNECTIONS or is_disconnect(error):
+        return unreachable(str(error.orig), what)
+    return StoreUnavailableError(
+        f"The metadata database could not carry out {what} ({_first_line(str(error.orig))}). Nothing was changed. "
+        "Repair the cause on the database's side, then run the step again."
+    )
+
+
+def unreachable(answer: str, what: str) -> StoreUnavailableError:
+    """The error to raise when there is no connection for `what`: a server that refuses one says so in words only."""
+    said = _first_line(answer)
+    if any(words in answer for words in _FULL):
         return StoreUnavailableError(
-            f"The metadata database cannot be reached ({_first_line(error)}). Nothing was changed by {what}. "
-            "Check that PostgreSQL runs and that its URL is right, then run the step again."
+            f"The metadata database takes no more connections ({said}). Nothing was changed by {what}. Run the step again when "
+            "others have ended; if it persists, look in pg_stat_activity for who holds them, or raise max_connections."
+        )
+    if any(words in answer for words in _IN_BETWEEN):
+        return StoreUnavailableError(
+            f"The metadata database is starting, stopping or recovering ({said}). Nothing was changed by {what}. Run the step "
+            "again in a moment."
         )
     return StoreUnavailableError(
-        f"The metadata database could not carry out {what} ({_first_line(error)}). Nothing was changed. "
-        "Repair the cause on the database's side, then run the step again."
+        f"The metadata database cannot be reached ({said}). Nothing was changed by {what}. "
+        "Check that PostgreSQL runs and that its URL is right, then run the step again."
     )
 
 
@@ -63,7 +90,7 @@ def explain_commit(error: DBAPIError, what: str) -> CheckpointError:
     if not is_disconnect(error):
         return explain(error, what)
     return UnknownOutcomeError(
-        f"The connection to the metadata database was lost while {what} committed ({_first_line(error)}): it may or "
+        f"The connection to the metadata database was lost while {what} committed ({_first_line(str(error.orig))}): it may or "
         "may not have landed. Nothing was deleted, and nothing may be until this is known. Run the step again: it "
         "reads what was recorded and goes on from there."
     )
@@ -79,5 +106,5 @@ def _sqlstate(error: DBAPIError) -> str:
     return getattr(error.orig, "pgcode", None) or ""
 
 
-def _first_line(error: DBAPIError) -> str:
-    return (str(error.orig).strip().splitlines() or ["no message"])[0].rstrip(".")
+def _first_line(answer: str) -> str:
+    return (answer.strip().splitlines() or ["no message"])[0].rstrip(".")

@@ -37,7 +37,17 @@ from tidegate.postgres.rows import (
     subtask_records,
     verdict_record,
 )
-from tidegate.postgres.tables import checkpoints, compactions, handles, pipelines, requests, subtasks, verdicts
+from tidegate.postgres.tables import (
+    checkpoints,
+    compactions,
+    endpoints,
+    handles,
+    pipelines,
+    requests,
+    subtasks,
+    verdicts,
+)
+from tidegate.protocol.identity import Endpoint, Role
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.records import (
@@ -81,6 +91,12 @@ def with_status(connection: Connection, pipeline_id: str, status: Status) -> lis
 def pipeline(connection: Connection, pipeline_id: str) -> PipelineRecord | None:
     known = connection.execute(select(pipelines).where(pipelines.c.pipeline_id == pipeline_id)).mappings().first()
     return None if known is None else pipeline_record(known)
+
+
+def endpoints_of(connection: Connection, pipeline_id: str) -> list[Endpoint]:
+    known = (endpoints.c.role, endpoints.c.name, endpoints.c.type, endpoints.c.place)
+    found = connection.execute(select(*known).where(endpoints.c.pipeline_id == pipeline_id))
+    return [Endpoint(Role(role), *rest) for role, *rest in found]
 
 
 def region(connection: Connection, pipeline_id: str) -> RegionRecord:

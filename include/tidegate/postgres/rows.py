@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import RowMapping
 
 from tidegate.postgres.tables import METRICS
+from tidegate.protocol.committing import CommitterRecord
 from tidegate.protocol.keygroups import KeyGroupRange
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
@@ -28,6 +29,7 @@ from tidegate.protocol.records import (
     Verdict,
 )
 from tidegate.protocol.regions import RegionRecord
+from tidegate.protocol.storable import storable_json, storable_text
 
 
 def checkpoint_values(record: CheckpointRecord) -> dict[str, Any]:
@@ -86,12 +88,22 @@ def region_record(row: RowMapping) -> RegionRecord:
     )
 
 
+def committer_values(committer: CommitterRecord) -> dict[str, Any]:
+    """The columns of a pipeline's row that are about who commits its sinks."""
+    return {"commit_attempt": committer.attempt, "committer_seen_at": committer.seen_at}
+
+
+def committer_record(row: RowMapping) -> CommitterRecord:
+    return CommitterRecord(row["commit_attempt"], _utc(row["committer_seen_at"]))
+
+
 def request_values(request: CheckpointRequest) -> dict[str, Any]:
     """The columns of a request's row."""
     return {
         **asdict(request),
         "kind": request.kind.value,
         "dropped": request.dropped.name if request.dropped else None,
+        "dropped_message": readable(request.dropped_message),
     }
 
 
@@ -176,7 +188,8 @@ def verdict_values(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
         {
             "ordinal": ordinal,
             **{name: getattr(verdict, name) for name in verdict.__slots__},
-            "results": [dict(result) for result in verdict.results],
+            "results": storable_json(verdict.results),
+            "error": readable(verdict.error),
         }
         for ordinal, verdict in enumerate(verdicts)
     ]
@@ -185,6 +198,11 @@ def verdict_values(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 def verdict_record(row: RowMapping) -> Verdict:
     values: Mapping[str, Any] = {name: row[name] for name in Verdict.__slots__}
     return Verdict(**{**values, "results": tuple(row["results"])})
+
+
+def readable(text: str | None) -> str | None:
+    """A column that a person reads, whatever it was made from."""
+    return None if text is None else storable_text(text)
 
 
 def compaction_values(compaction: CompactedRun) -> dict[str, Any]:

@@ -39,6 +39,24 @@ TRANSITION_TRIGGER = """\
 CREATE TRIGGER checkpoints_legal_transition BEFORE INSERT OR UPDATE OF status, phase ON tidegate.checkpoints
 FOR EACH ROW EXECUTE FUNCTION tidegate.refuse_illegal_transition()"""
 
+#: A number that was given out once fences whoever has an older one, so it never comes back. Whoever begins to commit gets
+#: a new one; only the newest may say that it lives.
+ATTEMPTS_FUNCTION = """\
+CREATE FUNCTION tidegate.refuse_older_attempt() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.commit_attempt < OLD.commit_attempt OR NEW.commit_attempt = OLD.commit_attempt
+        AND OLD.committer_seen_at IS NULL AND NEW.committer_seen_at IS NOT NULL
+    THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = 'pipelines_attempts_grow',
+            MESSAGE = 'an attempt at committing is given out a second time';
+    END IF;
+    RETURN NEW;
+END $$"""
+
+ATTEMPTS_TRIGGER = """\
+CREATE TRIGGER pipelines_attempts_grow BEFORE UPDATE OF commit_attempt, committer_seen_at ON tidegate.pipelines
+FOR EACH ROW EXECUTE FUNCTION tidegate.refuse_older_attempt()"""
+
 #: The foreign key of handles, checked once a statement: row by row it took a third of the time of a large batch of
 #: acknowledgements. Rows of subtasks are never deleted before their handles.
 HANDLES_FUNCTION = """\

@@ -15,7 +15,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from tidegate.postgres import reads
 from tidegate.postgres.listening import ChangeListener
 from tidegate.postgres.outcomes import explain, explain_commit, is_disconnect
-from tidegate.postgres.rows import pipeline_record, region_record
+from tidegate.postgres.rows import committer_record, pipeline_record, region_record
 from tidegate.postgres.transaction import PostgresTransaction
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
@@ -52,7 +52,11 @@ class PostgresCheckpointStore:
             try:
                 row = connection.execute(_LOCK_PIPELINE, {"pipeline_id": pipeline_id}).mappings().one()
                 transaction = PostgresTransaction(
-                    connection, pipeline_record(row), row["last_checkpoint_id"], region_record(row)
+                    connection,
+                    pipeline_record(row),
+                    row["last_checkpoint_id"],
+                    region_record(row),
+                    committer_record(row),
                 )
                 yield transaction
                 if transaction.wrote:

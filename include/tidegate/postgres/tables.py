@@ -1,7 +1,7 @@
 """The tables of the store, in a schema of their own, and the rules the database itself enforces.
 
 Constraints and the transition trigger are generated from `protocol.lifecycle` and the closed lists of the records, so
-the database refuses what the protocol does not know. This file decides shapes, `rules` what is live; `migrations/`
+the database refuses what the protocol does not know. This file decides shapes, `rules` what is live, `guards` what rows may become; `migrations/`
 brings a database there, and a test proves that both say the same. The schema does not limit how many checkpoints are in
 progress: that is admission's decision.
 """
@@ -31,13 +31,25 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
+from tidegate.postgres.guards import (
+    CHECKPOINT_GUARDS,
+    HANDLE_GUARDS,
+    PIPELINE_GUARDS,
+    REFUSE,
+    REFUSE_PARTS_OF_ENDED,
+    SUBTASK_GUARDS,
+    VERDICT_GUARDS,
+)
 from tidegate.postgres.rules import (
+    ATTEMPTS_FUNCTION,
+    ATTEMPTS_TRIGGER,
     HANDLES_FUNCTION,
     HANDLES_TRIGGERS,
     LIVE_REFERENCES,
     TRANSITION_FUNCTION,
     TRANSITION_TRIGGER,
 )
+from tidegate.protocol.identity import Role
 from tidegate.protocol.lifecycle import COMMITTED, TRANSITIONS, Phase, Stage, Status
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
@@ -86,6 +98,9 @@ pipelines = Table(
     Column("region_seen_at", _TIMESTAMP),
     Column("region_ended_at", _TIMESTAMP),
     Column("region_swept", Integer, nullable=False, server_default=text("0")),
+    # The newest attempt at committing sinks, see `protocol.committing.CommitterRecord`.
+    Column("commit_attempt", Integer, nullable=False, server_default=text("0")),
+    Column("committer_seen_at", _TIMESTAMP),
     # How often somebody went on from a checkpoint after a failure or as a new region, and the latest time.
     Column("restores", Integer, nullable=False, server_default=text("0")),
     Column("restored_checkpoint", BigInteger),
@@ -101,10 +116,29 @@ pipelines = Table(
     ),
     CheckConstraint("region_swept >= 0 AND region_swept <= region_attempt", name="pipelines_region_swept"),
     CheckConstraint(
+        "commit_attempt >= 0 AND (commit_attempt > 0 OR committer_seen_at IS NULL)", name="pipelines_committer"
+    ),
+    CheckConstraint(
         "restores >= 0 AND num_nonnulls(restored_checkpoint, restored_at) = 2 * least(restores, 1)"
         " AND (restored_checkpoint IS NULL OR restored_checkpoint BETWEEN 1 AND last_checkpoint_id)",
         name="pipelines_restored",
     ),
+)
+
+#: Sources and sinks, and where they are: see `protocol.identity`.
+endpoints = Table(
+    "endpoints",
+    metadata,
+    Column("pipeline_id", Text, ForeignKey("tidegate.pipelines.pipeline_id", name="endpoints_pipeline_fkey")),
+    Column("role", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("place", Text, nullable=False),
+    Column("recorded_at", _TIMESTAMP, nullable=False),
+    Column("place_before", Text),
+    PrimaryKeyConstraint("pipeline_id", "role", "name", name="endpoints_pkey"),
+    CheckConstraint(f"role IN ({_members(Role)})", name="endpoints_role"),
+    CheckConstraint("name <> '' AND type <> ''", name="endpoints_named"),
 )
 
 #: Requests that wait, and those dropped whose owners have not heard of it yet.
@@ -350,9 +384,20 @@ deletion_queue = Table(
 )
 
 
+for _ddl in (ATTEMPTS_FUNCTION, ATTEMPTS_TRIGGER):
+    event.listen(pipelines, "after_create", DDL(_ddl))  # type: ignore[no-untyped-call]
 # DDL() formats its text with `%`.
 event.listen(checkpoints, "after_create", DDL(TRANSITION_FUNCTION.replace("%", "%%")))  # type: ignore[no-untyped-call]
 event.listen(checkpoints, "after_create", DDL(TRANSITION_TRIGGER))  # type: ignore[no-untyped-call]
 for _ddl in (HANDLES_FUNCTION, *HANDLES_TRIGGERS):
     event.listen(handles, "after_create", DDL(_ddl))  # type: ignore[no-untyped-call]
+for _table, _guards in (
+    (pipelines, (REFUSE, REFUSE_PARTS_OF_ENDED, *PIPELINE_GUARDS)),
+    (checkpoints, CHECKPOINT_GUARDS),
+    (subtasks, SUBTASK_GUARDS),
+    (handles, HANDLE_GUARDS),
+    (verdicts, VERDICT_GUARDS),
+):
+    for _ddl in _guards:
+        event.listen(_table, "after_create", DDL(_ddl))  # type: ignore[no-untyped-call]
 event.listen(metadata, "after_create", DDL(LIVE_REFERENCES))  # type: ignore[no-untyped-call]

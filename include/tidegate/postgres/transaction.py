@@ -5,7 +5,7 @@ are `store`'s.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
@@ -16,13 +16,18 @@ from tidegate.postgres import acknowledgements as acknowledging
 from tidegate.postgres import reads, references
 from tidegate.postgres.rows import (
     checkpoint_values,
+    committer_values,
     compaction_values,
+    readable,
     region_values,
     request_values,
     verdict_values,
 )
 from tidegate.postgres.tables import checkpoints, compactions, pipelines, requests, verdicts
+from tidegate.protocol import committing
+from tidegate.protocol.committing import CommitterRecord, is_committing
 from tidegate.protocol.errors import CheckpointNotFoundError
+from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.lifecycle import Phase, Status, is_legal
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus, moved, require_move
 from tidegate.protocol.reasons import FailureReason
@@ -37,6 +42,7 @@ from tidegate.protocol.records import (
     Verdict,
 )
 from tidegate.protocol.regions import RegionRecord, begun, directory_in_use, ended, is_current, swept
+from tidegate.protocol.storable import storable_text
 
 _ADD_SUBTASKS = text("""
 WITH counter AS (
@@ -46,6 +52,13 @@ WITH counter AS (
 INSERT INTO tidegate.subtasks (pipeline_id, checkpoint_id, operator_id, subtask_index)
 SELECT :pipeline_id, :checkpoint_id, s.operator_id, s.subtask_index
 FROM unnest(CAST(:operator_ids AS text[]), CAST(:subtask_indexes AS integer[])) AS s (operator_id, subtask_index)
+""")
+
+_RECORD_ENDPOINT = text("""
+INSERT INTO tidegate.endpoints AS e (pipeline_id, role, name, type, place, recorded_at)
+VALUES (:pipeline_id, :role, :name, :type, :place, :recorded_at)
+ON CONFLICT (pipeline_id, role, name) DO UPDATE SET
+    type = excluded.type, place = excluded.place, recorded_at = excluded.recorded_at, place_before = e.place
 """)
 
 _BEGIN_ATTEMPT = text("""
@@ -67,13 +80,19 @@ class PostgresTransaction:
     """`ports.StoreTransaction` for Postgres. `wrote` says whether anything was changed."""
 
     def __init__(
-        self, connection: Connection, pipeline: PipelineRecord, last_checkpoint_id: int, region: RegionRecord
+        self,
+        connection: Connection,
+        pipeline: PipelineRecord,
+        last_checkpoint_id: int,
+        region: RegionRecord,
+        committer: CommitterRecord,
     ) -> None:
         self._connection = connection
         self._pipeline = pipeline
         self._pipeline_id = pipeline.pipeline_id
         self._last_checkpoint_id = last_checkpoint_id
         self._region = region
+        self._committer = committer
         self.wrote = False
 
     # -- facts
@@ -111,11 +130,17 @@ class PostgresTransaction:
     def failed_after(self, checkpoint_id: int) -> list[CheckpointRecord]:
         return reads.failed_after(self._connection, self._pipeline_id, checkpoint_id)
 
+    def endpoints(self) -> list[Endpoint]:
+        return reads.endpoints_of(self._connection, self._pipeline_id)
+
     def cleaning(self) -> int:
         return reads.count_with_status(self._connection, self._pipeline_id, Status.SUBSUMED)
 
     def region(self) -> RegionRecord:
         return self._region
+
+    def committer(self) -> CommitterRecord:
+        return self._committer
 
     def latest_subsumed(self) -> int | None:
         return reads.latest_subsumed(self._connection, self._pipeline_id)
@@ -126,10 +151,13 @@ class PostgresTransaction:
         self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None
     ) -> None:
         require_move(self._pipeline, after)
-        self._pipeline = moved(self._pipeline, after, at, message, forgiven_until)
-        self._update_pipeline(
-            status=after.value, since=at, message=message, forgiven_until=self._pipeline.forgiven_until
-        )
+        said = readable(message)
+        self._pipeline = moved(self._pipeline, after, at, said, forgiven_until)
+        self._update_pipeline(status=after.value, since=at, message=said, forgiven_until=self._pipeline.forgiven_until)
+
+    def record_endpoints(self, endpoints_: Sequence[Endpoint], at: datetime) -> None:
+        for endpoint in endpoints_:
+            self._execute(_RECORD_ENDPOINT, **asdict(endpoint), recorded_at=at)
 
     def put_request(self, request: CheckpointRequest) -> None:
         self.wrote = True
@@ -231,7 +259,7 @@ class PostgresTransaction:
         failed = {
             "status": Status.FAILED.value,
             "failure_reason": reason.name,
-            "failure_message": message,
+            "failure_message": storable_text(message),
             "failed_at": at,
         }
         if not self._move(checkpoint_id, Status.IN_PROGRESS, None, failed):
@@ -255,8 +283,23 @@ class PostgresTransaction:
         if subsumed:
             references.release(self._connection, self._pipeline_id, subsumed)
 
-    def mark_notified(self, checkpoint_id: int, at: datetime) -> None:
-        """The first notification stays recorded."""
+    def begin_commit(self, at: datetime) -> int:
+        self._put_committer(committing.begun(self._committer, at))
+        return self._committer.attempt
+
+    def touch_committer(self, attempt: int, at: datetime) -> bool:
+        return is_committing(self._committer, attempt) and self._put_committer(replace(self._committer, seen_at=at))
+
+    def end_commit(self, attempt: int) -> bool:
+        return is_committing(self._committer, attempt) and self._put_committer(committing.ended(self._committer))
+
+    def _put_committer(self, committer: CommitterRecord) -> bool:
+        self._committer = committer
+        return self._update_pipeline(**committer_values(committer))
+
+    def mark_notified(self, checkpoint_id: int, attempt: int, at: datetime) -> bool:
+        if not is_committing(self._committer, attempt):
+            return False
         self.wrote = True
         self._connection.execute(
             update(checkpoints)
@@ -267,6 +310,7 @@ class PostgresTransaction:
             )
             .values(notified_at=at)
         )
+        return True
 
     def add_compactions(self, compactions_: Sequence[CompactedRun]) -> None:
         if compactions_:

@@ -20,6 +20,10 @@ class ConfigurationError(CheckpointError):
     """A setting, connection or command-line argument is missing or makes no sense."""
 
 
+class PipelineIdentityError(CheckpointError):
+    """The definition is not the pipeline that the database has under its name: a source or sink lies elsewhere."""
+
+
 class PipelineNotFoundError(CheckpointError):
     """No pipeline of that name is known."""
 
@@ -44,6 +48,10 @@ class CheckpointNotFoundError(CheckpointError):
     """No checkpoint of that id is known for the pipeline."""
 
 
+class CheckpointCompletedError(CheckpointError):
+    """A checkpoint was to be given up that has passed its commit point: nothing undoes it."""
+
+
 class CheckpointNotInProgressError(CheckpointError):
     """A step was asked of a checkpoint that has already ended in another way; it carries the recorded cause."""
 
@@ -62,6 +70,12 @@ class CheckpointExpiredError(CheckpointError):
 
 class SupersededAttemptError(CheckpointError):
     """This attempt is no longer the current one: a later one has taken over, and nothing this one wrote counts."""
+
+
+class ForeignPathError(CheckpointError):
+    """A report names a file that is not its own; nothing of it was recorded, and nothing is deleted."""
+
+    reason = FailureReason.CHECKPOINT_DECLINED
 
 
 class ValidationFailedError(CheckpointError):
@@ -84,6 +98,10 @@ class UnknownOutcomeError(CheckpointError):
 
 class StoreUnavailableError(CheckpointError):
     """The database cannot be reached. Nothing was changed by the step that met this."""
+
+
+class RecordRefusedError(CheckpointError):
+    """A rule of the database refused what was to be recorded. Nothing was changed by the transaction that met this."""
 
 
 class StorageError(CheckpointError):

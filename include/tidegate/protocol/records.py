@@ -134,7 +134,7 @@ class SubtaskRecord:
 
 class CheckpointKind(StrEnum):
     CHECKPOINT = "CHECKPOINT"
-    SAVEPOINT = "SAVEPOINT"  # asked for by a person, and kept until that person disposes of it
+    SAVEPOINT = "SAVEPOINT"  # asked for by a person, and kept (docs/decisions/015-savepoints.md)
     SYNC_SAVEPOINT = "SYNC_SAVEPOINT"  # a savepoint to stop with: the pipeline is FINISHED once its sinks were told
 
 

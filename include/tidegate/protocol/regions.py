@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from tidegate.protocol.errors import PipelineFailedError, PipelineStatusError
+from tidegate.protocol.errors import PipelineFailedError, PipelineStatusError, SupersededAttemptError
 from tidegate.protocol.pipelines import ACTIVE, PipelineRecord, PipelineStatus
 from tidegate.protocol.records import Deletion, Snapshot, SubtaskId
 
@@ -51,6 +51,20 @@ def is_live(region: RegionRecord, now: datetime) -> bool:
 def is_current(region: RegionRecord, attempt: int) -> bool:
     """Whether this attempt is the newest and was not ended, alive or not. Performs no I/O."""
     return region.seen_at is not None and region.attempt == attempt
+
+
+def superseded_error(pipeline_id: str, region: RegionRecord, attempt: int) -> SupersededAttemptError:
+    """The error of an attempt that is not current, with its successor where it has one. Performs no I/O."""
+    if region.attempt > attempt:
+        what = f"was superseded by attempt {region.attempt}"
+        then = "the later attempt goes on from the latest completed checkpoint"
+    else:
+        what = "was ended by another process: it was not seen for too long, or its pipeline had come to its end"
+        then = "the next region goes on from the latest completed checkpoint"
+    return SupersededAttemptError(
+        f"Region attempt {attempt} of pipeline {pipeline_id} {what}. Nothing it does counts any more; {then}. There is "
+        "nothing to do here, and this process may end."
+    )
 
 
 def begun(region: RegionRecord, at: datetime) -> RegionRecord:

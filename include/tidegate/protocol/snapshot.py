@@ -9,8 +9,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidegate.protocol.barriers import StopMode
-from tidegate.protocol.errors import CheckpointNotInProgressError, PipelineDefinitionError
+from tidegate.protocol.errors import (
+    CheckpointExpiredError,
+    CheckpointNotInProgressError,
+    PipelineDefinitionError,
+    SupersededAttemptError,
+)
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
+from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     CheckpointKind,
     CheckpointRecord,
@@ -103,4 +109,30 @@ def ended_error(record: CheckpointRecord) -> CheckpointNotInProgressError:
         f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} has ended: {reason}. "
         f"{record.failure_message or ''} Committed data and the latest completed checkpoint are untouched. Run the "
         "pipeline again (in Airflow: clear the whole DAG run) to take a new checkpoint."
+    )
+
+
+def late_error(record: CheckpointRecord) -> CheckpointExpiredError | CheckpointNotInProgressError:
+    """The error of a snapshot for a checkpoint that failed: its deadline has an error of its own. Performs no I/O."""
+    if record.failure_reason is FailureReason.CHECKPOINT_EXPIRED:
+        return CheckpointExpiredError(record.failure_message)
+    return ended_error(record)
+
+
+def fenced_error(
+    record: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord], task: SnapshotTask
+) -> SupersededAttemptError | CheckpointExpiredError | CheckpointNotInProgressError | None:
+    """Why an attempt does not count any more, which goes before whatever else befell it; None: it is the current one.
+
+    `subtasks` as they are now, those of the task at least. Performs no I/O.
+    """
+    if record.status is Status.FAILED:
+        return late_error(record)
+    newest = max((subtasks[key].attempt for key in task.attempts), default=0)
+    if all(subtasks[key].attempt == attempt for key, attempt in task.attempts.items()):
+        return None
+    return SupersededAttemptError(
+        f"Attempt {max(task.attempts.values())} at checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} was "
+        f"superseded by attempt {newest}. Nothing it did counts, and what it wrote will be deleted. There is nothing to do "
+        "here: the later attempt goes on with the checkpoint."
     )

@@ -30,8 +30,21 @@ _OF_SUBTASKS = frozenset(
 )
 
 
-def require_legal(kind: CheckpointKind, drain: bool) -> None:
-    """Only a savepoint to stop with may advance to the end of time. Raises `IllegalRequestError`. Performs no I/O."""
+#: Of a request's id, in characters. It is part of indexes, whose entries are bounded; Airflow's have 250 at most.
+LONGEST_REQUEST_ID = 500
+
+
+def require_legal(request_id: str, kind: CheckpointKind, drain: bool) -> None:
+    """An id can be recorded and shown, and only a savepoint to stop with may advance to the end of time.
+
+    Raises `IllegalRequestError`. Performs no I/O.
+    """
+    if not request_id.isprintable() or not 1 <= len(request_id) <= LONGEST_REQUEST_ID:
+        shown = ascii(request_id if len(request_id) <= 100 else f"{request_id[:100]}…")
+        raise IllegalRequestError(
+            f"{shown} cannot name a request: an id has 1 to {LONGEST_REQUEST_ID} printable characters. Nothing was triggered. "
+            "Ask again under another id."
+        )
     if drain and kind is not CheckpointKind.SYNC_SAVEPOINT:
         raise IllegalRequestError(
             f"A {kind} cannot drain the pipeline: after it nothing may follow, so only a {CheckpointKind.SYNC_SAVEPOINT} "

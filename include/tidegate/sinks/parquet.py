@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from tidegate.locations import absolute, spark_path
-from tidegate.ports import DeliveryGuarantee, SinkInput, StageContext
+from tidegate.ports import CommitAttempt, DeliveryGuarantee, SinkInput, StageContext
 from tidegate.protocol.errors import PipelineDefinitionError, SinkError, StorageError
 from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.sinks import publish
@@ -90,10 +90,10 @@ class ParquetSink:
             ) from error
         return spark.read.schema(schema).parquet(*(spark_path(path) for path in paths))
 
-    def commit(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> None:
-        """See `ports.Sink`. Durable when it returns. Raises `SinkError`."""
+    def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
+        """See `ports.Sink`. Durable when it returns. Raises `SinkError`, `SupersededAttemptError`."""
         publisher = publish.append if self.mode == "append" else publish.replace
-        publisher(self.root, checkpoint_id, staged)
+        publisher(self.root, checkpoint_id, staged, attempt)
 
     def staged_paths(self, checkpoint_id: int) -> list[str]:
         return publish.staged_paths(self.root, checkpoint_id)

@@ -1,37 +1,35 @@
-"""How staged files become visible all at once, and stay so whatever crashes: directories, links and renames.
+"""How staged files become visible all at once, and stay so whatever crashes or is stopped: directories, links and renames.
 
 Layout below a sink's root; readers skip names that begin with an underscore:
 
     _staging/chk-<id>/…      what attempts wrote; only acknowledged files count
-    _committing/chk-<id>/    append: the acknowledged files, on their way
+    _committing/<attempt>/   what one attempt at committing prepares, see `fencing`
     checkpoint=<id>/         append: visible
-    _versions/chk-<id>/      latest: hard links to the acknowledged files of every subtask
+    _versions/chk-<id>/      latest: the acknowledged files of every subtask
     current                  latest: a symbolic link to one version
-    _lock                    held while committing
 
-Every step can be repeated: each looks at where a file is before it moves it, and the last rename decides. What to
-commit, and when, is the coordinator's decision (protocol.md section 16).
+Staged files get a second name (a hard link) and are never moved, so a commit that is cut short costs nothing. Every step
+can be repeated: each looks at what is there, and the last rename decides. What to commit, and when, is the coordinator's
+decision (protocol.md section 16).
 """
 
 import errno
-import fcntl
 import os
 import re
-import shutil
-import time
-import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import NoReturn
 
+from tidegate.ports import CommitAttempt
 from tidegate.protocol.errors import SinkError
 from tidegate.protocol.records import StateHandle
+from tidegate.sinks.fencing import COMMITTING, PrivateDirectory, committing
 
 CURRENT = "current"
-LOCK_TIMEOUT = 60.0  # seconds; a commit takes milliseconds, so whoever holds it longer is stopped or hangs
-_STAGING, _COMMITTING, _VERSIONS, _LOCK, _NEXT = "_staging", "_committing", "_versions", "_lock", "_next"
+_STAGING, _VERSIONS = "_staging", "_versions"
 _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EXDEV, errno.EMLINK)
+_COPIED_AT_ONCE = 64 << 20  # bytes between two signs of life
 
 
 def staging_of(checkpoint_id: int) -> str:
@@ -43,40 +41,39 @@ def staged_path(handle: StateHandle) -> str:
     return _confined(handle.path)
 
 
-def append(root: str, checkpoint_id: int, staged: Sequence[StateHandle]) -> None:
+def append(root: str, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
     """Make `checkpoint=<id>/` of the staged files; nothing if there are none."""
     if not staged:
         return
-    with _committing(root, checkpoint_id):
+    with committing(root, checkpoint_id, attempt) as private:
         target = os.path.join(root, f"checkpoint={checkpoint_id}")
         if not os.path.isdir(target):
-            collected = os.path.join(root, _COMMITTING, f"chk-{checkpoint_id}")
-            _collect(root, collected, staged)
-            _check_complete(collected, staged, checkpoint_id)
-            sync(collected)
-            os.rename(collected, target)
+            os.rename(_gather(root, private, staged, checkpoint_id, attempt.keep), target)
         _check_same(target, staged, checkpoint_id)
         sync(root)
-        _remove_if_empty(root, f"{_COMMITTING}/chk-{checkpoint_id}", staging_of(checkpoint_id))
+        private.take_away(os.path.join(root, _moved_by_older_version(checkpoint_id)))
+    discard(root, [handle.path for handle in staged])  # visible under another name, and nobody carries them on
 
 
-def replace(root: str, checkpoint_id: int, staged: Sequence[StateHandle]) -> None:
+def replace(root: str, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
     """Make `current` the staged files, unless it is of this or a later checkpoint already."""
     if not staged:
         return
-    with _committing(root, checkpoint_id):
+    with committing(root, checkpoint_id, attempt) as private:
         current = current_checkpoint(root)
         if current is not None and current > checkpoint_id:
             _check_older(root, current, checkpoint_id, staged)
             return
-        version = os.path.join(root, _VERSIONS, f"chk-{checkpoint_id}")
+        version = os.path.join(root, _version(checkpoint_id))
         if not os.path.isdir(version):
-            _link_version(root, version, staged, checkpoint_id)
+            os.makedirs(os.path.dirname(version), exist_ok=True)
+            os.rename(_gather(root, private, staged, checkpoint_id, attempt.keep), version)
+            sync(os.path.dirname(version))
         _check_same(version, staged, checkpoint_id)
         if current != checkpoint_id:
-            _point_to(root, f"{_VERSIONS}/chk-{checkpoint_id}")
+            _point_to(root, private, _version(checkpoint_id))
         sync(root)
-        _remove_versions(root, checkpoint_id, before=current)
+        _remove_versions(root, private, checkpoint_id, before=current)
 
 
 def current_checkpoint(root: str) -> int | None:
@@ -127,87 +124,68 @@ def sync(directory: str) -> None:
         os.close(descriptor)
 
 
-@contextmanager
-def _committing(root: str, checkpoint_id: int) -> Iterator[None]:
-    """One committer at a time below a root; the lock goes with its process, however that ends."""
-    try:
-        descriptor = os.open(os.path.join(root, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            _lock(descriptor, root)
-            yield
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise SinkError(
-            f"Checkpoint {checkpoint_id} could not be committed to {root}: {error}. The checkpoint is complete and its "
-            "rows are safe; readers see all of it or none. Remove the cause (disk space, permissions, mount) and repeat "
-            "the notify step."
-        ) from error
+def _moved_by_older_version(checkpoint_id: int) -> str:
+    """Where versions that did not fence commits moved staged files to, before they became visible."""
+    return f"{COMMITTING}/chk-{checkpoint_id}"
 
 
-def _lock(descriptor: int, root: str) -> None:
-    deadline = time.monotonic() + LOCK_TIMEOUT
-    while True:
-        try:
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                raise TimeoutError(
-                    f"another process has been committing for {LOCK_TIMEOUT:g} s ({root}/{_LOCK})"
-                ) from None
-            time.sleep(0.02)
-
-
-def _collect(root: str, collected: str, staged: Sequence[StateHandle]) -> None:
-    os.makedirs(collected, exist_ok=True)
+def _gather(
+    root: str, private: PrivateDirectory, staged: Sequence[StateHandle], checkpoint_id: int, keep: Callable[[], None]
+) -> str:
+    """A directory of the staged files, complete and durable, that nobody sees yet."""
+    gathered, moved = private.join("gathered"), _moved_by_older_version(checkpoint_id)
+    os.mkdir(gathered)
     for handle in staged:
-        path = _confined(handle.path)
-        # Missing: an earlier try moved it, or it is lost, which the caller finds out.
-        with suppress(FileNotFoundError):
-            os.rename(os.path.join(root, path), os.path.join(collected, os.path.basename(path)))
+        keep()
+        path, name = _confined(handle.path), os.path.basename(handle.path)
+        try:
+            _link(os.path.join(root, path), os.path.join(gathered, name), keep)
+        except FileNotFoundError:
+            with suppress(FileNotFoundError):  # lost, which is found out below
+                _link(os.path.join(root, moved, name), os.path.join(gathered, name), keep)
+    _check_complete(root, gathered, staged, checkpoint_id)
+    sync(gathered)
+    return gathered
 
 
-def _link_version(root: str, version: str, staged: Sequence[StateHandle], checkpoint_id: int) -> None:
-    building = f"{version}.{uuid.uuid4().hex}.tmp"
-    os.makedirs(building)
-    for handle in staged:
-        path = _confined(handle.path)
-        with suppress(FileNotFoundError):
-            _link(os.path.join(root, path), os.path.join(building, os.path.basename(path)))
-    _check_complete(building, staged, checkpoint_id)
-    sync(building)
-    os.rename(building, version)
-    sync(os.path.dirname(version))
-
-
-def _link(source: str, target: str) -> None:
+def _link(source: str, target: str, keep: Callable[[], None]) -> None:
     """A second name for an immutable file, so that neither deleting costs the other; a copy where that is impossible."""
     try:
         os.link(source, target)
     except OSError as error:
         if error.errno not in _NO_HARD_LINKS:
             raise
-        shutil.copyfile(source, target)
-        sync(target)
+        _copy(source, target, keep)
 
 
-def _point_to(root: str, version: str) -> None:
-    following = os.path.join(root, _NEXT)
-    with suppress(FileNotFoundError):
-        os.unlink(following)
-    os.symlink(version, following)
-    os.replace(following, os.path.join(root, CURRENT))
+def _copy(source: str, target: str, keep: Callable[[], None]) -> None:
+    with open(source, "rb") as original, open(target, "xb") as copy:
+        while part := original.read(_COPIED_AT_ONCE):
+            copy.write(part)
+            keep()
+        copy.flush()
+        os.fsync(copy.fileno())
 
 
-def _remove_versions(root: str, checkpoint_id: int, before: int | None) -> None:
-    """Keep the version before this one: readers that opened it finish. Broken-off ones go too."""
+def _point_to(root: str, private: PrivateDirectory, version: str) -> None:
+    prepared = private.join(CURRENT)
+    os.symlink(version, prepared)
+    os.replace(prepared, os.path.join(root, CURRENT))
+
+
+def _remove_versions(root: str, private: PrivateDirectory, checkpoint_id: int, before: int | None) -> None:
+    """Keep the version before this one: readers that opened it finish. Never a newer one, whoever made that."""
     directory = os.path.join(root, _VERSIONS)
     versions = {name: _version_id(name) for name in os.listdir(directory)}
     if before in (None, checkpoint_id):
-        before = max((found for found in versions.values() if found not in (None, checkpoint_id)), default=None)
+        before = max((found for found in versions.values() if found is not None and found < checkpoint_id), default=0)
     for name, found in versions.items():
-        if found is None or found not in (checkpoint_id, before):
-            shutil.rmtree(os.path.join(directory, name))
+        if name.endswith(".tmp") if found is None else found < (before or 0):  # `.tmp`: broken off, by an older version
+            private.take_away(os.path.join(directory, name))
+
+
+def _version(checkpoint_id: int) -> str:
+    return f"{_VERSIONS}/chk-{checkpoint_id}"
 
 
 def _version_id(name: str) -> int | None:
@@ -224,20 +202,19 @@ def _confined(path: str) -> str:
     return path
 
 
-def _check_complete(directory: str, staged: Sequence[StateHandle], checkpoint_id: int) -> None:
+def _check_complete(root: str, directory: str, staged: Sequence[StateHandle], checkpoint_id: int) -> None:
     """Whether the directory, not yet visible, has every acknowledged file in its full length."""
     for handle in staged:
         name = os.path.basename(handle.path)
         try:
             size = os.path.getsize(os.path.join(directory, name))
         except FileNotFoundError:
-            _lost(directory, handle, checkpoint_id, "is missing")
+            _lost(root, handle, checkpoint_id, "is missing")
         if size != handle.bytes:
-            _lost(directory, handle, checkpoint_id, f"has {size} bytes instead of {handle.bytes}")
+            _lost(root, handle, checkpoint_id, f"has {size} bytes instead of {handle.bytes}")
 
 
-def _lost(directory: str, handle: StateHandle, checkpoint_id: int, what: str) -> NoReturn:
-    root = os.path.dirname(os.path.dirname(directory))
+def _lost(root: str, handle: StateHandle, checkpoint_id: int, what: str) -> NoReturn:
     raise SinkError(
         f"Checkpoint {checkpoint_id} cannot be committed to {root}: the staged file {handle.path} ({handle.rows} rows, "
         f"SHA-256 {handle.checksum}) {what}. Nothing of the checkpoint is visible and no other file was changed. Restore "

@@ -14,6 +14,7 @@ from tidegate.ports import CheckpointStorage, Segment, Sink, SinkInput, SourceCo
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, SourceChangedError, StateSchemaError
 from tidegate.protocol.records import Snapshot
 from tidegate.sources import manifests, parsing
+from tidegate.sources.dialect import check_options, text_format
 from tidegate.sources.listing import Directory, FileVersion, in_reading_order, split_of
 from tidegate.sources.read_errors import translate_read_error
 
@@ -23,10 +24,12 @@ class FileSource:
     """Files below `path`, a directory below the project's home or a URL, in the order in which they were written.
 
     `schema` is Spark DDL; `options` are Spark's reader options (CSV files have a header unless `header` says "false",
-    and it must name the columns of the schema in their order). Each of the `splits` is positioned on its own and owns
-    the files whose path hashes to it. `max_files_per_checkpoint` bounds what one checkpoint reads, shared evenly
-    between the splits. Rows that do not fit the schema fail the checkpoint, or with `malformed="quarantine"` go to the
-    sink `quarantine` as (file, record, reason). Columns that a Parquet file lacks are null.
+    and it must name the columns of the schema in their order). CSV is RFC 4180 as everybody writes it: `quote`,
+    `escape` and `multiLine` say otherwise (docs/pipelines.md). Text that is not in the `encoding` counts as malformed.
+    Each of the `splits` is positioned on its own and owns the files whose path hashes to it. `max_files_per_checkpoint`
+    bounds what one checkpoint reads, shared evenly between the splits. Rows that do not fit the schema fail the
+    checkpoint, or with `malformed="quarantine"` go to the sink `quarantine` as (file, record, reason). Columns that a
+    Parquet file lacks are null.
 
     Files whose name begins with a dot or underscore or ends in .tmp, .part or .inprogress are left alone until they
     are renamed, and so is everything in directories with such names. A file must not change once it has its final
@@ -45,11 +48,12 @@ class FileSource:
     max_files_per_checkpoint: int | None = field(default=None, kw_only=True)
     malformed: Literal["fail", "quarantine"] = field(default="fail", kw_only=True)
     quarantine: Sink | None = field(default=None, kw_only=True)
+    encoding: str = field(default="utf-8", kw_only=True)
     options: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     end_marker: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        parsing.check_options(self.path, self.format, self.options)
+        check_options(self.path, self.format, self.encoding, self.options)
         if not self.schema.strip():
             raise self._wrong('it needs a schema in Spark DDL, such as schema="carrier STRING, dep_delay DOUBLE"')
         if self.splits < 1:
@@ -95,6 +99,7 @@ class FileSource:
             "splits": self.splits,
             "max_files_per_checkpoint": self.max_files_per_checkpoint,
             "malformed": self.malformed,
+            "encoding": self.encoding,
             "options": dict(self.options),
             "end_marker": self.end_marker,
         }
@@ -134,12 +139,17 @@ class FileSource:
         location = self.location
         if files:
             self._check_still_there(location, files)
-        return parsing.frame(self, spark, location, [file.path for file in files], output)
+        return parsing.frame(self, spark, location, files, output)
 
     def explain(self, error: BaseException, segments: Sequence[Segment]) -> CheckpointError | None:
         """What to raise instead of an error of Spark, if it comes from reading these segments."""
-        location = self.location
-        return translate_read_error(error, (f"{location}/{file.path}" for file in files_of(segments)))
+        paths = [file.path for file in files_of(segments)]
+        return translate_read_error(error, self.location, paths, self._line_of)
+
+    def _line_of(self, path: str, part: int, line: int) -> int:
+        """The line in a file of a line that was counted from byte `part` on."""
+        rules = text_format(self, ()).rules
+        return line + (Directory(self.location).lines_before(path, part, rules) if part else 0)
 
     def _list_once(self, split: int, checkpoint_id: int) -> list[FileVersion]:
         """One listing for all splits of a checkpoint; a split that asks again gets a new one."""

@@ -67,6 +67,12 @@ class Directory:
             raise StorageError(f"Files of {self.location!r} cannot be looked at: {error}. Run again.") from error
         return [_version(path, info) if info.is_file else None for path, info in zip(paths, found, strict=True)]
 
+    def lines_before(self, path: str, end: int, rules: Any) -> int:
+        """Lines that end before byte `end` of a file, as `records.Rules` has them."""
+        from tidegate.sources.reading import lines_before
+
+        return lines_before(self._filesystem, f"{self._root}/{path}", rules, end)
+
 
 def _version(path: str, info: Any) -> FileVersion:
     return FileVersion(path, info.size, info.mtime_ns or 0)

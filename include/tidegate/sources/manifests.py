@@ -50,6 +50,7 @@ def extend(
     context.storage.write(path, content)
     checksum = hashlib.sha256(content).hexdigest()
     handle = StateHandle(path, HandleKind.POSITION, len(rows), len(content), checksum, context.checkpoint_id)
+    context.storage.verify([handle], [path])
     return (*handles[:keep], handle)
 
 

@@ -1,8 +1,9 @@
-"""How the files of a source become rows: the options given to Spark, and what happens to rows that do not fit.
+"""How the files of a source become rows: the options, and what happens to records that do not fit the schema.
 
-A row is judged as a whole. Spark would parse only the columns that a query uses and skip rows that a pushed-down
-filter drops, so whether a row counts as malformed would depend on the query: `_judged` prevents both. Which files are
-read is decided in `files.py`.
+Text files are decoded and divided into records by our own tasks (`reading.py`), since Spark replaces bytes that it
+cannot decode and reads a CSV dialect of its own; Spark then parses each record. A record is judged as a whole: Spark
+would parse only the columns that a query uses, so whether a record counts as malformed would depend on the query.
+Which files are read is decided in `files.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,27 +11,18 @@ from typing import Any, Protocol
 
 from tidegate.locations import spark_path
 from tidegate.protocol.errors import MalformedRowsError, PipelineDefinitionError
+from tidegate.sources.dialect import UNREAD, canonical_options, text_format
+from tidegate.sources.listing import FileVersion
+from tidegate.sources.read_errors import CLOSE, OPEN
+from tidegate.sources.reading import COLUMNS, ReadPlan, packed
 
-FORMATS = ("csv", "json", "parquet")
 MALFORMED = "file STRING, record STRING, reason STRING"  # schema of what goes to quarantine
 
-_RECORD = "_tidegate_record"
-_DEFAULTS = {"csv": {"header": "true"}, "json": {}, "parquet": {}}
+_CORRUPT = "_tidegate_record"
+_NO_VALUE = "\0null"  # no record has a NUL
 # Every row of exactly the given files, or an error.
-_STRICT = {"enforceSchema": "false", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
-_OWNED = {
-    *(
-        "enforceschema",
-        "ignoremissingfiles",
-        "ignorecorruptfiles",
-        "mode",
-        "columnnameofcorruptrecord",
-        "path",
-        "paths",
-    ),
-    *("pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter", "basepath", "inferschema"),
-    *("badrecordspath", "columnpruning", "mergeschema", "samplingratio", "__globpaths__"),
-}
+_STRICT = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
+_SHOWN = 400  # characters of a record in an error
 
 
 class Parsed(Protocol):
@@ -39,23 +31,11 @@ class Parsed(Protocol):
     format: Any
     schema: str
     malformed: Any
+    encoding: str
     options: Mapping[str, str]
 
 
-def check_options(path: str, format: str, options: Mapping[str, str]) -> None:
-    """Raise `PipelineDefinitionError` for an unknown format and for options that would change which rows are read."""
-    if format not in FORMATS:
-        raise PipelineDefinitionError(
-            f"FileSource({path!r}): the format is {format!r}, but must be csv, json or parquet."
-        )
-    if owned := sorted(name for name in options if name.lower() in _OWNED):
-        raise PipelineDefinitionError(
-            f"FileSource({path!r}): the option {owned[0]!r} is not the user's to set, because it decides which files "
-            "or rows are read. Use the source's own arguments, such as schema, malformed and splits."
-        )
-
-
-def frame(source: Parsed, spark: Any, location: str, paths: Sequence[str], output: str) -> Any:
+def frame(source: Parsed, spark: Any, location: str, files: Sequence[FileVersion], output: str) -> Any:
     """A lazy DataFrame over exactly these files: `rows` in the source's schema, or `malformed` as `MALFORMED`.
 
     Raises `PipelineDefinitionError` where the schema is not Spark DDL, `MalformedRowsError` for an impossible file name.
@@ -63,69 +43,105 @@ def frame(source: Parsed, spark: Any, location: str, paths: Sequence[str], outpu
     from pyspark.errors import ParseException
 
     try:
-        return _frame(source, spark, location, paths, output)
+        return _frame(source, spark, location, files, output)
     except ParseException as error:
         raise PipelineDefinitionError(
             f"The schema of the source of {location!r} is not Spark DDL: {source.schema!r}. {error}"
         ) from error
 
 
-def _frame(source: Parsed, spark: Any, location: str, paths: Sequence[str], output: str) -> Any:
+def _frame(source: Parsed, spark: Any, location: str, files: Sequence[FileVersion], output: str) -> Any:
+    from pyspark.sql.types import StructType
+
     if output not in ("rows", "malformed") or (output == "malformed" and source.malformed != "quarantine"):
         raise PipelineDefinitionError(f"The source of {location!r} has no output {output!r}.")
-    if not paths:
+    if not files:
         # Without the limit the optimiser does not know that it is empty, and plans jobs for it.
         return spark.createDataFrame([], source.schema if output == "rows" else MALFORMED).limit(0)
-    reader = spark.read.format(source.format).options(**_DEFAULTS[source.format], **_STRICT).options(**source.options)
-    targets = [_spark_path(location, path) for path in paths]
     if source.format == "parquet":
-        return reader.schema(source.schema).load(targets)
-    if source.malformed == "fail":
-        return _judged(reader.option("mode", "FAILFAST").schema(source.schema).load(targets))
-    reader = reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", _RECORD)
-    parsed = reader.schema(f"{source.schema.strip().rstrip(',')}, {_RECORD} STRING").load(targets)
-    if output == "rows":
-        return _judged(parsed).where(f"{_RECORD} is null").drop(_RECORD)
-    return _malformed(source, location, _judged(parsed).where(f"{_RECORD} is not null"))
+        reader = spark.read.format("parquet").options(**_STRICT).options(**source.options)
+        return reader.schema(source.schema).load([_spark_path(location, file.path) for file in files])
+    schema: Any = StructType.fromDDL(source.schema)
+    form = text_format(source, tuple(schema.names))
+    bins = packed(files, form, int(spark.conf.get("spark.sql.shuffle.partitions")))
+    records = spark.range(0, len(bins), 1, len(bins)).mapInArrow(ReadPlan(location, bins, form).run, COLUMNS)
+    return _rows(source, schema, records, location, output)
 
 
-def _judged(parsed: Any) -> Any:
-    """The same rows, each parsed in full before anything else sees it.
+def _rows(source: Parsed, schema: Any, records: Any, location: str, output: str) -> Any:
+    """Each record parsed in full, exactly once, before anything else sees it: then its row, or what is wrong with it.
 
-    The condition always holds. It uses every column, so none is pruned; it is not deterministic for the optimiser,
-    so no filter moves below it; and it costs some additions a row.
+    Every step is a generator of one row or none, as the optimiser neither looks into a generator, nor repeats it for
+    each use, nor drops it where a query does not use its columns.
     """
-    nulls = " + ".join(f"cast(isnull({_quoted(column)}) as int)" for column in parsed.columns)
-    return parsed.where(f"monotonically_increasing_id() + {nulls} >= 0")
-
-
-def _malformed(source: Parsed, location: str, parsed: Any) -> Any:
     from pyspark.sql import functions as F
 
-    # Spark percent-encodes the path, but leaves a plus sign as it is, which url_decode would make a space.
-    file = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
-    prefix = location.partition("://")[2] or location
-    below = F.substring(file, F.instr(file, f"{prefix}/") + len(prefix) + 1, F.length(file))
-    return parsed.select(below.alias("file"), F.col(_RECORD).alias("record"), _reason(source, parsed).alias("reason"))
+    given = canonical_options(source.options)
+    options = {name: value for name, value in given.items() if name not in UNREAD}
+    parse = F.from_csv if source.format == "csv" else F.from_json
+    if source.format == "csv":
+        options = {"quote": '"', "escape": given.get("quote") or '"', **options}
+    options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    whole = f"{source.schema.strip().rstrip(',')}, {_CORRUPT} STRING"
+
+    def parsed(frame: Any, condition: Any, options: Mapping[str, str], prefix: str) -> Any:
+        one = F.inline(F.array(parse(F.when(condition, F.col("record")), whole, dict(options))))
+        return frame.select("*", one.alias(*(f"{prefix}{at}" for at in range(len(schema) + 1))))
+
+    def column(prefix: str, at: int) -> Any:
+        return F.col(f"{prefix}{at}")
+
+    corrupt = len(schema)
+    twice = source.format == "csv" and "nullvalue" not in given
+    records = parsed(
+        records, F.col("problem").isNull(), {"nullValue": _NO_VALUE, **options} if twice else options, "_a"
+    )
+    values = [column("_a", at) for at in range(corrupt)]
+    bad = column("_a", corrupt).isNotNull()
+    if twice:
+        # A quoted empty field is an empty string in a STRING column and null in any other: parsed again only there.
+        records = parsed(records, bad, options, "_b")
+        for at, field in enumerate(schema.fields):
+            if field.dataType.typeName() != "string":
+                values[at] = F.when(bad, column("_b", at)).otherwise(values[at])
+        bad = bad & column("_b", corrupt).isNotNull()
+    typed = {field.name: value for field, value in zip(schema.fields, values, strict=True)}
+    reason = F.when(bad, _misfit(source, typed, parse, options))
+    judged = records.select("*", F.inline(F.array(F.struct(F.coalesce("problem", reason)))).alias("_reason"))
+    if output == "malformed":
+        judged = judged.where("_reason is not null")
+        return judged.selectExpr("file", "record", "_reason as reason")
+    row = F.struct(*(value.alias(f"_{at}") for at, value in enumerate(values)))
+    kept = F.when(F.col("_reason").isNull(), F.array(row))
+    if source.malformed == "fail":
+        kept = kept.otherwise(F.raise_error(_facts(location)))
+    return judged.select(F.inline(kept).alias(*schema.names))
 
 
-def _reason(source: Parsed, parsed: Any) -> Any:
+def _misfit(source: Parsed, typed: Mapping[str, Any], parse: Any, options: Mapping[str, str]) -> Any:
     """Why a record does not fit: parsed once more with every column as text, so that those that failed are known."""
     from pyspark.sql import functions as F
 
-    columns = [column for column in parsed.columns if column != _RECORD]
-    schema = ", ".join(f"{_quoted(column)} STRING" for column in (*columns, _RECORD))
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _RECORD, **source.options}
-    options = {name: value for name, value in options.items() if name.lower() not in ("header", "multiline", "linesep")}
-    parse = F.from_csv if source.format == "csv" else F.from_json
-    text = parse(F.col(_RECORD), schema, options)
-    failed = (
-        F.when(F.col(_quoted(c)).isNull() & text[c].isNotNull(), F.concat(F.lit(f"{c} = "), text[c])) for c in columns
-    )
-    whole = f"not a row of {len(columns)} fields" if source.format == "csv" else "not a JSON object"
-    return F.when(text[_RECORD].isNotNull() | text.isNull(), F.lit(whole)).otherwise(
+    schema = ", ".join(f"{_quoted(column)} STRING" for column in (*typed, _CORRUPT))
+    text = parse(F.col("record"), schema, dict(options))
+    failed = (F.when(typed[c].isNull() & text[c].isNotNull(), F.concat(F.lit(f"{c} = "), text[c])) for c in typed)
+    whole = f"not a row of {len(typed)} fields" if source.format == "csv" else "not a JSON object"
+    return F.when(text[_CORRUPT].isNotNull() | text.isNull(), F.lit(whole)).otherwise(
         F.concat(F.lit("does not fit the schema: "), F.concat_ws(", ", *failed))
     )
+
+
+def _facts(location: str) -> Any:
+    """What an error says of a malformed record; `read_errors.py` makes it a sentence."""
+    from pyspark.sql import functions as F
+
+    facts = F.struct(
+        F.lit(location).alias("location"),
+        *("file", "part", "line"),
+        F.substring("record", 1, _SHOWN).alias("record"),
+        F.substring("_reason", 1, _SHOWN).alias("reason"),
+    )
+    return F.concat(F.lit(OPEN), F.hex(F.to_json(facts)), F.lit(CLOSE))
 
 
 def _quoted(name: str) -> str:

@@ -1,60 +1,105 @@
-"""What Spark's errors while reading a source's files mean to the user.
+"""What errors while reading a source's files mean to the user, and how they come from a Spark task to the driver.
 
-Spark wraps every failure in the same error; the file is named in it, percent-encoded, and the cause stands below. Both
-are the same text on a classic session and over Spark Connect, so the text is what is looked at.
+Our own travel as JSON inside the message, as nothing else of them survives the way through Java or gRPC. Spark's (for
+Parquet files) name the file, percent-encoded, with the cause below. Both are the same text on a classic session and
+over Spark Connect, so the text is what is looked at.
 """
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
 from urllib.parse import unquote
 
-from tidegate.protocol.errors import CheckpointError, MalformedRowsError, SourceChangedError
+from tidegate.protocol.errors import CheckpointError, MalformedRowsError, SourceChangedError, StorageError
 
+AS_BEFORE = "Nothing of this checkpoint counts; positions, state and tables are as before. "
+OPEN, CLOSE = "<<tidegate-read:", ":tidegate-read>>"  # hexadecimal UTF-8 of JSON in between
+
+_MARKED = re.compile(re.escape(OPEN) + "([0-9A-Fa-f]+)" + re.escape(CLOSE))
+_KINDS = {kind.__name__: kind for kind in (MalformedRowsError, SourceChangedError, StorageError)}
 _FILE = re.compile(r"Encountered error while reading file (\S+)\.\s")
 _GONE = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.+?)\. SQLSTATE")
-_HEADER = re.compile(r"SparkIllegalArgumentException: ((?:CSV header|Number of column).+?)CSV file:", re.DOTALL)
-_RECORD = re.compile(r"Malformed records are detected in record parsing: (.*)")
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
 _MISMATCH = re.compile(r"Data type mismatches when reading (.+?)\. SQLSTATE")
 _SHOWN = 300  # characters of a row or cause
-_AS_BEFORE = "Nothing of this checkpoint counts; positions, state and tables are as before. "
 
 
-def translate_read_error(error: BaseException, files: Iterable[str]) -> CheckpointError | None:
-    """The error to raise instead if `error` comes from reading one of `files` (absolute paths or URLs), else None."""
+@contextmanager
+def carried(file: str) -> Iterator[None]:
+    """Around the reading of a file (an absolute path or URL) in a Spark task: let its errors reach the driver whole."""
+    try:
+        yield
+    except CheckpointError as error:
+        content = json.dumps({"class": type(error).__name__, "message": str(error), "file": file})
+        raise RuntimeError(f"{OPEN}{content.encode().hex()}{CLOSE}") from error
+
+
+def translate_read_error(
+    error: BaseException, location: str, paths: Iterable[str], line_of: Callable[[str, int, int], int]
+) -> CheckpointError | None:
+    """The error to raise instead if `error` comes from reading one of these files below `location`, else None.
+
+    `line_of(path, part, line)` is the line in the file of a line in one of its parts.
+    """
     text = str(error)
-    if gone := _GONE.search(text):
-        return _vanished(_plain(gone[1])) if _plain(gone[1]) in set(files) else None
-    read = _FILE.search(text)
-    if read is None or (file := _plain(unquote(read[1]))) not in set(files):
-        return None
-    if "FILE_NOT_EXIST" in text:
-        return _vanished(file)
-    if header := _HEADER.search(text):
-        return MalformedRowsError(
-            f"The columns of {file} are not those of the source's schema. {' '.join(header[1].split())}. {_AS_BEFORE}"
-            "Correct the file or the schema, then run again."
-        )
-    causes = _CAUSE.findall(text)
-    if record := _RECORD.search(text):
-        return MalformedRowsError(
-            f"{file} has a row that does not fit the source's schema: {_short(record[1])} {_short(causes[-1])} "
-            f"{_AS_BEFORE}Correct the file, or let the source keep such rows apart with "
-            'malformed="quarantine", then run again.'
-        )
-    mismatch = _MISMATCH.search(text)
-    why = mismatch[1] if mismatch else causes[-1] if causes else "Spark gives no reason"
+    known = set(paths)
+    if marked := _MARKED.search(text):
+        found = json.loads(bytes.fromhex(marked[1]))
+        if "class" in found:
+            own = found["file"] == location or found["file"].removeprefix(f"{location}/") in known
+            return _KINDS.get(found["class"], CheckpointError)(found["message"]) if own else None
+        if found["location"] != location or found["file"] not in known:
+            return None
+        return _misfit(found, line_of)
+    return _of_spark(text, {f"{location}/{path}" for path in known})
+
+
+def vanished(file: str) -> SourceChangedError:
+    return SourceChangedError(
+        f"{file} was there when this checkpoint listed it and is gone before its rows were read. {AS_BEFORE}"
+        "Put it back if it should be read, then run again."
+    )
+
+
+def _not_found(file: str) -> SourceChangedError:
+    if file.isascii():
+        return vanished(file)
+    return SourceChangedError(
+        f"Spark does not find {file}, which was there when this checkpoint listed it. {AS_BEFORE}If the file is gone, "
+        "put it back. If it is there, Spark's Java runs with a locale that is not UTF-8 and cannot open such names: start "
+        "it with LC_ALL=C.UTF-8. Then run again."
+    )
+
+
+def damaged(file: str, why: str) -> MalformedRowsError:
     return MalformedRowsError(
-        f"{file} cannot be read: {_short(why)}. It is damaged, incomplete or of another format. {_AS_BEFORE}"
+        f"{file} cannot be read: {_short(why)}. It is damaged, incomplete or of another format. {AS_BEFORE}"
         "Replace the file or move it away, then run again."
     )
 
 
-def _vanished(file: str) -> SourceChangedError:
-    return SourceChangedError(
-        f"{file} was there when this checkpoint listed it and is gone before its rows were read. {_AS_BEFORE}"
-        "Put it back if it should be read, then run again."
+def _misfit(found: dict[str, Any], line_of: Callable[[str, int, int], int]) -> MalformedRowsError:
+    line = line_of(found["file"], found["part"], found["line"])
+    return MalformedRowsError(
+        f"{found['location']}/{found['file']} has a row that does not fit the source's schema: line {line}, "
+        f"{_short(found['record'])} ({_short(found['reason'])}). {AS_BEFORE}Correct the file, or let the source keep "
+        'such rows apart with malformed="quarantine", then run again.'
     )
+
+
+def _of_spark(text: str, files: set[str]) -> CheckpointError | None:
+    if gone := _GONE.search(text):
+        return _not_found(_plain(gone[1])) if _plain(gone[1]) in files else None
+    read = _FILE.search(text)
+    if read is None or (file := _plain(unquote(read[1]))) not in files:
+        return None
+    if "FILE_NOT_EXIST" in text:
+        return _not_found(file)
+    causes = _CAUSE.findall(text)
+    mismatch = _MISMATCH.search(text)
+    return damaged(file, mismatch[1] if mismatch else causes[-1] if causes else "Spark gives no reason")
 
 
 def _plain(location: str) -> str:

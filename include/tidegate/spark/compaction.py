@@ -7,6 +7,7 @@ the coordinator.
 from collections.abc import Mapping
 
 from tidegate.graph import Graph
+from tidegate.protocol.paths import compaction_prefix
 from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, SubtaskId
 from tidegate.spark.failures import as_checkpoint_error
 from tidegate.spark.jobs import run_job
@@ -58,7 +59,7 @@ def _plan(
             handles = snapshots.get(SubtaskId(vertex.operator_id, index), Snapshot()).handles
             runs = [handle for handle in handles if handle.kind is HandleKind.RUN]
             if len(runs) > 1:
-                prefix = f"{below}/{vertex.operator_id}/{index}-compacted"
+                prefix = compaction_prefix(below, SubtaskId(vertex.operator_id, index))
                 spec = place.spec(vertex, streams.layout(vertex), index, runs, checkpoint_id, prefix)
                 if chosen := plan_compaction(spec):
                     merges.append(Merge(index, spec, chosen))

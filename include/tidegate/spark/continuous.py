@@ -13,7 +13,7 @@ from typing import Protocol, assert_never
 
 from tidegate.clock import SystemClock
 from tidegate.graph import Graph
-from tidegate.pipeline import KeyedVertex
+from tidegate.pipeline import SinkVertex
 from tidegate.ports import CheckpointStorage, Round
 from tidegate.protocol import subtask_messages as steps
 from tidegate.protocol.barrier_options import choose_barrier_options
@@ -136,7 +136,7 @@ class SparkContinuousRegion:
         before = self._done()
         self._inputs.close(finished - self._finished)
         self._finished |= finished
-        for vertex in self._graph.keyed:
+        for vertex in self._graph.producers:
             if vertex.operator_id in self._done() - before:
                 self._channels.signal(channel_of(vertex.name), EndOfPartition)
 
@@ -189,10 +189,11 @@ class SparkContinuousRegion:
         return bool(outputs)
 
     def _process(self, post: OperatorPost, batch: Batch) -> None:
-        """A micro-batch: an operator changes its state and sends on what changed; a sink keeps it for the barrier."""
+        """A micro-batch: an operator changes its state and sends on what changed, a step sends on what it makes of it; a
+        sink keeps it for the barrier."""
         if not batch:
             return
-        if not isinstance(post.vertex, KeyedVertex):
+        if isinstance(post.vertex, SinkVertex):
             post.hold(batch)
             return
         subtasks = [SubtaskId(post.vertex.operator_id, index) for index in range(self._graph.pipeline.parallelism)]

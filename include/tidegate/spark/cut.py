@@ -15,6 +15,7 @@ from tidegate.ports import Acknowledge, CheckpointStorage, Segment, SourceContex
 from tidegate.protocol.barriers import StopMode
 from tidegate.protocol.errors import SupersededAttemptError
 from tidegate.protocol.finalize import directory
+from tidegate.protocol.paths import write_prefix
 from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, Snapshot, SubtaskId, SubtaskMetrics
 from tidegate.protocol.snapshot import SnapshotTask
 
@@ -101,11 +102,6 @@ def _poll(
         persisted_bytes=0,
     )
     return segment, Acknowledgement(subtask, attempt, snapshot, metrics)
-
-
-def write_prefix(below: str, subtask: SubtaskId, attempt: int) -> str:
-    """What the files of a subtask's attempt begin with, below a directory and before each execution's own part."""
-    return f"{below}/{subtask.operator_id}/{subtask.subtask_index}-{attempt}"
 
 
 def milliseconds_between(before: datetime, after: datetime) -> int:

@@ -1,10 +1,10 @@
-"""Rows on their way from one operator to the next: a Parquet file per subtask, on checkpoint storage.
+"""Rows on their way from a step or an operator to the next: Parquet files per subtask, on checkpoint storage.
 
-A file makes the channel durable: a retry that finds the upstream operator acknowledged reads what it produced instead
-of running it again. It belongs to its checkpoint only and is not carried over.
+A file makes the channel durable: a retry that finds what is upstream acknowledged reads what that produced instead of
+running it again. It belongs to its checkpoint only and is not carried over.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -16,14 +16,18 @@ from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.state.storage import open_storage
 
 
-def write_exchange(rows: Any, storage_url: str, path: str, checkpoint_id: int) -> StateHandle:
+def write_exchange(
+    rows: Any, storage_url: str, path: str, checkpoint_id: int, details: Mapping[str, Any] | None = None
+) -> StateHandle:
     """Write a `pyarrow.Table`. Raises `StorageError`."""
     buffer = pa.BufferOutputStream()
     pq.write_table(rows, buffer, compression="snappy")
     content = buffer.getvalue().to_pybytes()
     open_storage(storage_url).write(path, content)
     checksum = sha256(content).hexdigest()
-    return StateHandle(path, HandleKind.EXCHANGE, rows.num_rows, len(content), checksum, checkpoint_id)
+    return StateHandle(
+        path, HandleKind.EXCHANGE, rows.num_rows, len(content), checksum, checkpoint_id, details=details or {}
+    )
 
 
 def read_exchange(handle: StateHandle, storage_url: str, schema: Any) -> Iterator[Any]:

@@ -13,6 +13,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from tidegate.protocol import errors
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
+from tidegate.spark.machine import jvm_end
 
 _OPEN, _CLOSE = "<<tidegate-error:", ":tidegate-error>>"
 _MARKED = re.compile(re.escape(_OPEN) + r"(.*?)" + re.escape(_CLOSE), re.DOTALL)
@@ -50,8 +51,8 @@ def as_checkpoint_error(error: BaseException, where: str) -> CheckpointError:
         return PipelineDefinitionError(f"Spark cannot run {where}: {_first_lines(text)} Correct the pipeline.")
     if is_gone(error):
         return CheckpointError(
-            f"Spark was lost while it ran {where} ({type(error).__name__}). What was acknowledged is safe, committed "
-            "data is untouched, and repeating the snapshot step resumes this checkpoint on the same input."
+            f"Spark was lost while it ran {where} ({type(error).__name__}). {jvm_end()}What was acknowledged is safe, "
+            "committed data is untouched, and repeating the snapshot step resumes this checkpoint on the same input."
         )
     return CheckpointError(
         f"Spark failed in {where}: {_last_lines(text) if 'Traceback' in text else _first_lines(text)} What was "

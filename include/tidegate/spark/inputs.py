@@ -7,10 +7,11 @@ from uuid import uuid4
 
 from tidegate.ports import CheckpointStorage, Segment, SourceContext
 from tidegate.protocol.barriers import EndOfData, EndOfPartition, StopMode
+from tidegate.protocol.paths import write_prefix
 from tidegate.protocol.records import Acknowledgement, Snapshot, SubtaskId, SubtaskMetrics
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.spark.channels import Channels
-from tidegate.spark.cut import milliseconds_between, write_prefix
+from tidegate.spark.cut import milliseconds_between
 from tidegate.spark.live_state import LiveState
 from tidegate.spark.posts import SourcePost
 from tidegate.spark.stations import channel_of

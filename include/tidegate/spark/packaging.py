@@ -5,9 +5,6 @@ One zip a session, added as a Python artifact, which classic and Connect session
 containing them.
 """
 
-import atexit
-import shutil
-import tempfile
 from functools import cache
 from hashlib import sha256
 from io import BytesIO
@@ -18,6 +15,7 @@ from weakref import WeakSet
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 import tidegate
+from tidegate.spark.scratch import scratch
 
 #: What executors never need: the parts that Airflow, the coordinator's process and the developer use.
 _LEFT_HOME = {"airflow", "cli", "postgres", "quality", "ui"}
@@ -42,16 +40,16 @@ def travel_by_value(modules: set[ModuleType]) -> None:
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
-@cache
 def _archive() -> Path:
+    """The library as a file, from which Spark serves it while the session lives."""
     content = _zipped(Path(tidegate.__file__).parent)
-    directory = Path(tempfile.mkdtemp(prefix="tidegate-"))
-    atexit.register(shutil.rmtree, directory, ignore_errors=True)  # served from here while the session lives
-    path = directory / f"tidegate-{sha256(content).hexdigest()[:16]}.zip"
-    path.write_bytes(content)
+    path = scratch() / f"tidegate-{sha256(content).hexdigest()[:16]}.zip"
+    if not path.exists():
+        path.write_bytes(content)
     return path
 
 
+@cache
 def _zipped(package: Path) -> bytes:
     buffer = BytesIO()
     with ZipFile(buffer, "w", ZIP_DEFLATED) as archive:

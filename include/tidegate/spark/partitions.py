@@ -135,6 +135,38 @@ class StagingPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class StepPlan:
+    """A step: each Spark partition is one subtask's rows, which are written as they are. `columns` goes with each file:
+    who reads it need not ask the user's function again, which may answer otherwise."""
+
+    operator_id: str
+    storage_url: str
+    prefixes: Mapping[int, str]
+    columns: str
+    checkpoint_id: int
+
+    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+        index = _partition_id()
+        rows = _not_empty(batches)
+        if rows is None:
+            return
+        with carried_to_driver():
+            report = self._report(index, rows)
+        yield encode_reports(index, [report])
+
+    def _report(self, index: int, rows: Iterable[Any]) -> Report:
+        started, unique = perf_counter(), uuid4().hex
+        handles = []
+        for number, table in enumerate(_pieces(rows)):
+            path = f"{self.prefixes[index]}-{unique}-{number}-exchange.parquet"
+            details = {"columns": self.columns}
+            handles.append(write_exchange(table, self.storage_url, path, self.checkpoint_id, details))
+        count = sum(handle.rows for handle in handles)
+        metrics = {"sync_duration": 0, "async_duration": _since(started), "rows_in": count, "rows_out": count}
+        return Report(self.operator_id, index, tuple(handles), metrics)
+
+
+@dataclass(frozen=True, slots=True)
 class RestagingPlan:
     """Sinks that must hold all current rows of subtasks nothing arrived for. Row i in, what `indexes[i]` staged out."""
 
@@ -203,7 +235,7 @@ class CompactionPlan:
 
 @dataclass(frozen=True, slots=True)
 class ExchangePlan:
-    """What an upstream operator produced: row i in, the rows of `handles[i]` out, with `order[i]` as `PLACE` if given."""
+    """What an upstream step or operator produced: row i in, the rows of `handles[i]` out, with `order[i]` as `PLACE` if given."""
 
     handles: tuple[StateHandle, ...]
     storage_url: str

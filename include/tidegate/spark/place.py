@@ -13,11 +13,11 @@ from tidegate.state.spec import SubtaskSpec
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The checkpoint storage, and the local cache on whichever machine reads from it."""
+    """The checkpoint storage, and the local cache on whichever machine reads from it: None for that machine's own."""
 
     graph: Graph
     storage_url: str
-    cache_dir: str
+    cache_dir: str | None
 
     def spec(
         self,

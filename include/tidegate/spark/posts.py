@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidegate.pipeline import KeyedVertex, SinkVertex, SourceVertex
+from tidegate.pipeline import KeyedVertex, SinkVertex, SourceVertex, StepVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.barriers import StopMode
 from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, SubtaskId
@@ -56,7 +56,7 @@ class Taking:
 
 @dataclass(eq=False)
 class OperatorPost:
-    """A keyed operator with the tables of its current rows, or a sink of its own.
+    """A step, a keyed operator with the tables of its current rows, or a sink of its own.
 
     An appending sink holds on to what reached it until a checkpoint has completed with it; of a table, those subtasks are
     `stale` whose state has changed since the latest completed checkpoint. `rows` counts what went in and out since then.
@@ -77,7 +77,7 @@ class OperatorPost:
     rows_since: Counter[tuple[int, str]] = field(default_factory=Counter)
 
     @property
-    def vertex(self) -> KeyedVertex | SinkVertex:
+    def vertex(self) -> StepVertex | KeyedVertex | SinkVertex:
         return self.station.vertex
 
     @property

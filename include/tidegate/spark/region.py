@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tidegate.graph import Graph
+from tidegate.pipeline import StepVertex
 from tidegate.ports import Acknowledge, CheckpointStorage
 from tidegate.protocol.finalize import directory
 from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId, SubtaskRecord
@@ -64,6 +65,8 @@ def _modules_of(graph: Graph) -> set[ModuleType]:
     functions += [check.query for check in graph.checks]
     for vertex in graph.keyed:
         functions += [transform for stream in vertex.inputs for transform in stream.transforms]
+    for step in graph.producers:
+        functions += step.input.transforms if isinstance(step, StepVertex) else ()
     for sink in graph.sinks:
         functions += [*sink.input.transforms, type(sink.sink), type(sink.sink.writer())]
     names = {getattr(function, "__module__", None) for function in functions}

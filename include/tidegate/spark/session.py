@@ -13,15 +13,25 @@ from pyspark.sql import SparkSession
 
 from tidegate.protocol.errors import ConfigurationError
 from tidegate.spark.java import find_java
+from tidegate.spark.machine import raise_open_files, shortages
 from tidegate.spark.packaging import ship
+from tidegate.spark.scratch import scratch
 
 LOOPBACK = "127.0.0.1"
+#: Characters of Spark's name for a socket, and of a socket's whole path on any system. A longer one goes by TCP.
+_SOCKET_NAME = len("/.00000000-0000-0000-0000-000000000000.sock")
+_SOCKET_PATH = 103
 
 REQUIRED = {
     # CSV timestamps and Arrow types depend on it, so it must not depend on the machine.
     "spark.sql.session.timeZone": "UTC",
     # SPARK-58241: in Spark 4.2.0 a user's UDF directly over Parquet hangs for ever with it.
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
+    # A row would count as malformed or not depending on what a query filters by.
+    "spark.sql.csv.filterPushdown.enabled": "false",
+    "spark.sql.json.filterPushdown.enabled": "false",
+    # Whether a plan is deterministic is read in its text, all of it.
+    "spark.sql.debug.maxToStringFields": "100000",
 }
 
 #: For every session that is ours, whatever its master.
@@ -86,10 +96,12 @@ def open_session(settings: SparkSettings) -> SparkSession:
     """A session, ready for regions. Raises `ConfigurationError` when Spark cannot be started or reached."""
     if settings.remote is not None:
         return adopt_session(_connect(settings.remote, settings))
+    raise_open_files()
     os.environ.setdefault("JAVA_HOME", str(find_java()))
     # Spark would otherwise take the first python3 on PATH, of whatever version.
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    _use_utf8_names()
     conf = {**_OURS, **_local_defaults(settings.master or ""), **settings.conf}
     builder = SparkSession.builder.appName(settings.application).master(settings.master or "")
     for key, value in conf.items():
@@ -98,9 +110,17 @@ def open_session(settings: SparkSettings) -> SparkSession:
         session = builder.getOrCreate()
     except Exception as error:
         raise ConfigurationError(
-            f"Spark could not be started on {settings.master}: {error}. Nothing was run."
+            f"Spark could not be started on {settings.master}: {str(error).rstrip('.')}. {shortages()}Nothing was run. What "
+            "the JVM says of it is in this process's error output."
         ) from error
     return adopt_session(session)
+
+
+def _use_utf8_names() -> None:
+    """A JVM turns file names into bytes by its locale alone: under LC_ALL=C it could not open any that is not ASCII."""
+    declared = next((name for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)), "LC_CTYPE")
+    if "utf8" not in os.environ.get(declared, "").lower().replace("-", ""):
+        os.environ["LC_ALL" if declared == "LC_ALL" else "LC_CTYPE"] = "C.UTF-8"
 
 
 def adopt_session(session: SparkSession) -> SparkSession:
@@ -145,9 +165,16 @@ def _local_defaults(master: str) -> dict[str, str]:
         return {}
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    private = scratch()
     return {
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
+        # Others on this machine can connect to the loopback. Spark makes up a secret, which never leaves the JVM.
+        "spark.authenticate": "true",
+        "spark.local.dir": str(private),
+        # Not the extra ones, which are the user's to set. Sockets, native libraries and artifacts go here too.
+        "spark.driver.defaultJavaOptions": f'"-Djava.io.tmpdir={private}"',
+        "spark.python.unix.domain.socket.enabled": str(len(str(private)) + _SOCKET_NAME <= _SOCKET_PATH).lower(),
         "spark.python.daemon.module": "tidegate.spark.daemon",
         **_for_cores(_local_cores(master)),
     }

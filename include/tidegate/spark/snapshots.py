@@ -13,7 +13,7 @@ from time import monotonic
 
 from tidegate.clock import SystemClock
 from tidegate.graph import Graph
-from tidegate.pipeline import KeyedVertex
+from tidegate.pipeline import KeyedVertex, SinkVertex
 from tidegate.ports import Acknowledge, CheckpointStorage
 from tidegate.protocol.barrier_options import choose_barrier_options
 from tidegate.protocol.barriers import Barrier, EndOfData, EndOfPartition, Marker, StopMode
@@ -115,7 +115,7 @@ class SnapshotRun:
             for split in range(vertex.source.num_splits()):
                 if self._task.restored.get(SubtaskId(vertex.operator_id, split), Snapshot()).finished:
                     self._signal(channel_of(vertex.name, split), EndOfPartition)
-        for operator in self._graph.keyed:
+        for operator in self._graph.producers:
             if operator.operator_id in self._finished:
                 self._signal(channel_of(operator.name), EndOfPartition)
         for station in self._stations:
@@ -235,7 +235,7 @@ class SnapshotRun:
     def _record(self, station: Station, reports: Iterable[Report]) -> None:
         """Keep the reports of a subtask, and answer for it unless more is to come for it.
 
-        A sink that follows no operator answers as a whole: how its rows fall on partitions may differ next time.
+        A step, and a sink that follows no operator, answers as a whole: how its rows fall on partitions may differ next time.
         """
         indexes = set()
         for report in reports:
@@ -247,7 +247,7 @@ class SnapshotRun:
 
     def _end(self, station: Station) -> None:
         self._answer(station, set(self._answers.pending(station)))
-        if isinstance(station.vertex, KeyedVertex) and station.vertex.operator_id not in self._finished:
+        if not isinstance(station.vertex, SinkVertex) and station.vertex.operator_id not in self._finished:
             assert station.aligned is not None
             exchange = self._answers.exchange(station)
             self._feed(channel_of(station.vertex.name), exchange if exchange.handles else None, station.aligned.ended)

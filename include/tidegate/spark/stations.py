@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from tidegate.graph import Graph, inputs_of
-from tidegate.pipeline import KeyedVertex, SinkVertex
+from tidegate.pipeline import KeyedVertex, SinkVertex, StepVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.barrier_options import make_handler
 from tidegate.protocol.barriers import StopMode
 from tidegate.protocol.errors import StateSchemaError
 from tidegate.protocol.finalize import directory
+from tidegate.protocol.paths import write_prefix
 from tidegate.protocol.records import (
     Acknowledgement,
     HandleKind,
@@ -25,7 +26,6 @@ from tidegate.protocol.records import (
     SubtaskMetrics,
 )
 from tidegate.protocol.snapshot import SnapshotTask
-from tidegate.spark.cut import write_prefix
 from tidegate.spark.gate import Aligned, Data, Exchange, InputGate
 from tidegate.spark.in_flight import in_flight_of
 from tidegate.spark.partitions import Staging
@@ -37,9 +37,9 @@ from tidegate.state.spec import SubtaskSpec
 
 @dataclass(eq=False)
 class Station:
-    """A vertex that runs as one Spark job: a keyed operator with the sinks fused to it, or a sink of its own."""
+    """A vertex that runs as one Spark job: a step, a keyed operator with the sinks fused to it, or a sink of its own."""
 
-    vertex: KeyedVertex | SinkVertex
+    vertex: StepVertex | KeyedVertex | SinkVertex
     fused: tuple[SinkVertex, ...]
     gate: InputGate
     exchanges: bool = False  # whether somebody downstream runs in a job of its own
@@ -59,16 +59,16 @@ class Station:
 
 
 def build_stations(graph: Graph, apart: Container[SinkVertex] = ()) -> list[Station]:
-    """One station per keyed operator and per sink that follows no operator directly; upstream before downstream.
+    """One station per step, keyed operator and sink that follows no operator directly; upstream before downstream.
 
     Sinks that are `apart` get a station of their own in any case.
     """
     stations = []
     options = graph.pipeline.checkpoints.gate_options()
     fused = {sink for sink in graph.sinks if is_fused(graph, sink) and sink not in apart}
-    vertices: list[KeyedVertex | SinkVertex] = [*graph.keyed, *(sink for sink in graph.sinks if sink not in fused)]
+    vertices = [*graph.producers, *(sink for sink in graph.sinks if sink not in fused)]
     for vertex in vertices:
-        downstream = graph.downstream(vertex.name) if isinstance(vertex, KeyedVertex) else ()
+        downstream = () if isinstance(vertex, SinkVertex) else graph.downstream(vertex.name)
         mine = tuple(sink for sink in graph.sinks if sink in downstream and sink in fused)
         channels = _channels(graph, vertex)
         gate = InputGate(channels, make_handler(options, len(channels)))
@@ -101,7 +101,7 @@ def channel_of(origin: str, split: int | None = None) -> str:
     return origin if split is None else f"{origin}/{split}"
 
 
-def _channels(graph: Graph, vertex: KeyedVertex | SinkVertex) -> list[str]:
+def _channels(graph: Graph, vertex: StepVertex | KeyedVertex | SinkVertex) -> list[str]:
     splits = {source.name: source.source.num_splits() for source in graph.sources}
     channels: list[str] = []
     for origin in dict.fromkeys(stream.origin for stream in inputs_of(vertex)):
@@ -126,25 +126,27 @@ class Answers:
     def checkpoint_id(self) -> int:
         return self._task.checkpoint_id
 
+    @property
+    def storage_url(self) -> str:
+        return self._place.storage_url
+
     def pending(self, station: Station) -> list[int]:
         """Subtasks of which something is still to be acknowledged."""
         attempts = self._task.attempts
         ids = station.operator_ids
         return [i for i in range(self._parallelism) if any(SubtaskId(id_, i) in attempts for id_ in ids)]
 
+    def prefixes(self, vertex: StepVertex | KeyedVertex) -> dict[int, str]:
+        """By subtask, what the names of its files begin with."""
+        attempt = max(self._task.attempts.values(), default=0)
+        subtasks = (SubtaskId(vertex.operator_id, index) for index in range(self._parallelism))
+        return {subtask.subtask_index: write_prefix(self._below, subtask, attempt) for subtask in subtasks}
+
     def specs(self, vertex: KeyedVertex, layout: StateLayout, indexes: Iterable[int]) -> dict[int, SubtaskSpec]:
         """What subtasks need to find their state as of the latest completed checkpoint and to write their run."""
-        task = self._task
-        attempt = max(task.attempts.values(), default=0)
+        id_, prefixes = self._task.checkpoint_id, self.prefixes(vertex)
         return {
-            index: self._place.spec(
-                vertex,
-                layout,
-                index,
-                self.runs(vertex, index),
-                task.checkpoint_id,
-                write_prefix(self._below, SubtaskId(vertex.operator_id, index), attempt),
-            )
+            index: self._place.spec(vertex, layout, index, self.runs(vertex, index), id_, prefixes[index])
             for index in indexes
         }
 
@@ -187,7 +189,7 @@ class Answers:
         return result
 
     def exchange(self, station: Station) -> Exchange:
-        """What the station's operator sends downstream: new files, and those an earlier attempt acknowledged."""
+        """What the station's step or operator sends downstream: new files, and those an earlier attempt acknowledged."""
         handles: list[StateHandle] = []
         for index in range(self._parallelism):
             subtask = SubtaskId(station.vertex.operator_id, index)

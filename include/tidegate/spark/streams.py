@@ -3,6 +3,7 @@
 Lazy throughout: nothing here runs a Spark job. Layouts of state follow from these frames.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -12,9 +13,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidegate.graph import Graph
-from tidegate.pipeline import KeyedVertex, Stream
+from tidegate.pipeline import KeyedVertex, SinkVertex, StepVertex, Stream
 from tidegate.ports import Segment
-from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
+from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, StateSchemaError
+from tidegate.spark.determinism import nondeterministic_parts
 from tidegate.spark.gate import Data, Exchange
 from tidegate.spark.hashing import quoted
 from tidegate.spark.partitions import PLACE, ExchangePlan
@@ -31,7 +33,7 @@ class Streams:
         self._graph = graph
         self._storage_url = storage_url
         self._sources = {vertex.name: vertex for vertex in graph.sources}
-        self._keyed = {vertex.name: vertex for vertex in graph.keyed}
+        self._producers = {vertex.name: vertex for vertex in graph.producers}
         self._declared: dict[str, StateLayout] = {}
         self._computed: dict[str, StateLayout] = {}
 
@@ -47,10 +49,24 @@ class Streams:
             frame = self._sources[stream.origin].source.read(self.session, segments, stream.output)
         else:
             exchanges = [item for item in data if isinstance(item, Exchange)]
-            frame = self._exchanged(self._keyed[stream.origin], exchanges)
+            match self._producers[stream.origin]:
+                case KeyedVertex() as origin:
+                    frame = self._exchanged(origin, exchanges)
+                case StepVertex() as origin:
+                    frame = self._kept(origin, exchanges)
         for transform in stream.transforms:
             frame = self._transformed(stream, transform, frame)
         return frame
+
+    def require_deterministic(self, what: str, frame: DataFrame) -> None:
+        """Raises `PipelineDefinitionError` where consumers and retries would each compute other rows."""
+        if parts := nondeterministic_parts(frame):
+            raise PipelineDefinitionError(
+                f"{what} is not deterministic, because of {', '.join(parts)}: every consumer and every retry would compute "
+                "other rows. Nothing was written. Take it out, or let it be done by a transform that says so and has a name: "
+                'stream.transform(function, deterministic=False, name="…"). The rows of such a transform are computed '
+                "once and kept until the checkpoint has completed."
+            )
 
     def explain(self, error: BaseException, arrived: Arrived) -> CheckpointError | None:
         """What the sources whose segments were read make of an error of Spark, if it is theirs."""
@@ -89,8 +105,8 @@ class Streams:
                 f"{', '.join(there)}. Correct the name, or add the column in a transform in front of it."
             )
 
-    def where(self, vertex: KeyedVertex) -> str:
-        return f"operator {vertex.name!r} of pipeline {self._graph.pipeline.name!r}"
+    def where(self, vertex: StepVertex | KeyedVertex | SinkVertex) -> str:
+        return f"{kind_of(vertex)} {vertex.name!r} of pipeline {self._graph.pipeline.name!r}"
 
     def _exchanged(self, origin: KeyedVertex, exchanges: Sequence[Exchange]) -> DataFrame:
         newest = len(exchanges) > 1
@@ -107,6 +123,22 @@ class Streams:
         columns = ", ".join(quoted(field.name) for field in layout.rows)
         last = F.expr(f"max_by(struct({columns}), {PLACE}) as row")
         return frame.groupBy(*map(quoted, layout.key_names)).agg(last).select("row.*")
+
+    def _kept(self, origin: StepVertex, exchanges: Sequence[Exchange]) -> DataFrame:
+        """The rows of a step as they were computed, in the columns they had then."""
+        handles = tuple(handle for exchange in exchanges for handle in exchange.handles)
+        if not handles:
+            schema = self.frame(origin.input, {}).schema
+            nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
+            return self.session.range(1).where("false").select(*nothing)
+        if len(columns := {handle.details["columns"] for handle in handles}) > 1:
+            raise StateSchemaError(
+                f"The {self.where(origin)} gave rows of different columns that meet in one batch: {', '.join(sorted(columns))}. "
+                "Nothing was written. Let its function return the same columns each time."
+            )
+        schema = StructType.fromJson(json.loads(columns.pop()))
+        plan = ExchangePlan(handles, self._storage_url, arrow_schema(schema))
+        return self.session.range(0, len(handles), 1, len(handles)).mapInArrow(plan.run, schema)
 
     def _transformed(self, stream: Stream, transform: Any, frame: DataFrame) -> DataFrame:
         where = f"A transform after {stream.origin!r} of pipeline {self._graph.pipeline.name!r}"
@@ -148,6 +180,10 @@ class Streams:
             return make()
         except PipelineDefinitionError as error:
             raise PipelineDefinitionError(f"The {self.where(vertex)} cannot be run: {error}") from error
+
+
+def kind_of(vertex: StepVertex | KeyedVertex | SinkVertex) -> str:
+    return {StepVertex: "step", KeyedVertex: "operator", SinkVertex: "sink"}[type(vertex)]
 
 
 def arrow_schema(schema: StructType) -> Any:

@@ -1,19 +1,27 @@
 """Local copies of runs as Arrow files, the large ones memory-mapped. A cache and nothing more: losing it costs a download.
 
-Entries are named by the run's checksum and by this boot of the machine, and appear by a rename: a copy that a crash or
-a power cut left half written is never found again. What is old, or too much, is deleted when something is added.
+Copies lie in a private directory. They are named by the run's checksum and by this boot of the machine, and appear by a
+rename: a copy that a crash or a power cut left half written is never found again. Each ends with a checksum of its own,
+which is looked at once per process and file. What is old, or too much, is deleted when something is added.
 """
 
+import hashlib
+import mmap
 import os
+import re
+import stat
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
+
+from tidegate.private_directories import private_directory, require_private, user_directory
+from tidegate.state.hashing_file import HashingFile
 
 CACHE_BYTES = 64 << 30
 CACHE_SECONDS = 3 * 24 * 3600
@@ -25,6 +33,18 @@ IN_PLACE_MEMORY = 8 << 20
 COMPRESSED = 32 << 20
 _TOUCH_SECONDS = 3600
 
+_DIGEST = hashlib.sha256().digest_size
+_BLOCK = 1 << 20
+_OURS = re.compile(r"[0-9a-f]{64}-\w+\.copy|\.[0-9a-f]{32}\.tmp")
+
+#: Files whose checksum this process has seen to be right: device, inode, size and time of writing.
+_believed: set[tuple[int, int, int, int]] = set()
+_MOST_BELIEVED = 10_000
+
+
+class _DamagedCopy(Exception):
+    """The copy is not what was written."""
+
 
 @lru_cache(maxsize=1)
 def _boot() -> str:
@@ -34,19 +54,27 @@ def _boot() -> str:
         return "any"
 
 
-def entry(cache_dir: str, checksum: str) -> Path:
-    return Path(cache_dir) / f"{checksum}-{_boot()}.arrow"
+def directory(cache_dir: str | None) -> Path:
+    """Where copies lie: a directory of their own, so that nothing else is made private, believed or deleted."""
+    return (Path(cache_dir) if cache_dir else user_directory()) / "runs"
 
 
-def find(cache_dir: str, checksum: str, rows: int) -> Any | None:
-    """The record batches of a run's copy, or None. A copy that cannot be the run is deleted."""
-    path = entry(cache_dir, checksum)
+def find(cache_dir: str | None, checksum: str, rows: int) -> Any | None:
+    """The record batches of a run's copy, or None. A copy that cannot be the run is deleted.
+
+    Raises `ConfigurationError` if somebody else can write to the directory.
+    """
     try:
-        batches = _mapped(path)
+        path = _entry(directory(cache_dir), checksum)
+        require_private(path.parent)
+    except OSError:
+        return None
+    try:
+        batches = _opened(path)
         _mark_used(path)
     except FileNotFoundError:
         return None
-    except (pa.ArrowException, OSError):
+    except (_DamagedCopy, pa.ArrowException, OSError):
         batches = None
     if batches is None or sum(batch.num_rows for batch in batches) != rows:
         with suppress(OSError):
@@ -62,16 +90,18 @@ class Addition:
     `least` bytes in memory.
     """
 
-    def __init__(self, cache_dir: str, schema: Any, least: int = 0) -> None:
+    def __init__(self, cache_dir: str | None, schema: Any, least: int = 0) -> None:
         self.failure: OSError | None = None
         self.batches: list[Any] = []
         self._cache_dir = cache_dir
         self._schema = schema
         self._least = least
-        self._temporary = temporary(cache_dir)
+        self._temporary: Path | None = None
         self._stack = ExitStack()
         self._held: list[Any] = []
         self._bytes = 0
+        self._file: IO[bytes] | None = None
+        self._hashing: HashingFile | None = None
         self._writer: Any = None
 
     def write(self, batch: Any) -> None:
@@ -90,25 +120,36 @@ class Addition:
         """Remove what was not kept; nothing if it was."""
         with suppress(OSError):
             self._stack.close()
-        with suppress(OSError):
-            self._temporary.unlink(missing_ok=True)
+        if self._temporary is not None:
+            with suppress(OSError):
+                self._temporary.unlink(missing_ok=True)
 
     def _flush(self, compression: str | None) -> None:
         """Write what is held; the compression of the first time stays."""
         if self._writer is None:
-            os.makedirs(self._cache_dir, mode=0o700, exist_ok=True)
-            file = self._stack.enter_context(pa.OSFile(str(self._temporary), "wb"))
+            self._temporary = _temporary(private_directory(directory(self._cache_dir)))
+            self._file = self._stack.enter_context(_created(self._temporary))
+            self._hashing = HashingFile(self._file)
             options = pa.ipc.IpcWriteOptions(compression=compression)
-            self._writer = self._stack.enter_context(pa.ipc.new_file(file, self._schema, options=options))
+            sink = pa.PythonFile(self._hashing, mode="w")
+            self._writer = self._stack.enter_context(pa.ipc.new_file(sink, self._schema, options=options))
         for batch in self._held:
             self._writer.write_batch(batch)
         self._held.clear()
 
     def _publish(self, checksum: str) -> None:
+        assert self._file is not None
+        assert self._hashing is not None
+        assert self._temporary is not None
+        self._writer.close()
+        self._hashing.deaf = True  # what the writer may still have to say belongs to nothing
+        self._file.write(self._hashing.digest())
+        self._file.flush()
+        _believe(os.fstat(self._file.fileno()))  # by the process that wrote it
         self._stack.close()
-        self.batches = _mapped(self._temporary)
-        os.replace(self._temporary, entry(self._cache_dir, checksum))
-        _evict(Path(self._cache_dir))
+        self.batches = _opened(self._temporary)
+        os.replace(self._temporary, _entry(self._temporary.parent, checksum))
+        _evict(self._temporary.parent)
 
     def _attempt(self, action: Callable[[], None]) -> None:
         if self.failure is None:
@@ -118,27 +159,86 @@ class Addition:
                 self.failure = error
 
 
-def temporary(cache_dir: str) -> Path:
-    return Path(cache_dir) / f".{uuid.uuid4().hex}.tmp"
+@contextmanager
+def fetched(cache_dir: str | None) -> Iterator[tuple[Path, IO[bytes]]]:
+    """A file in the directory to download something to, which is gone after the block."""
+    path = _temporary(private_directory(directory(cache_dir)))
+    try:
+        with _created(path) as file:
+            yield path, file
+    finally:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
-def _mapped(path: Path) -> list[Any]:
-    reader = pa.ipc.open_file(pa.memory_map(str(path)))
+def _entry(directory: Path, checksum: str) -> Path:
+    return directory / f"{checksum}-{_boot()}.copy"
+
+
+def _temporary(directory: Path) -> Path:
+    return directory / f".{uuid.uuid4().hex}.tmp"
+
+
+def _created(path: Path) -> IO[bytes]:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
+
+
+def _opened(path: Path) -> list[Any]:
+    """The record batches of a copy. Raises `_DamagedCopy`, or `OSError` for what is not a file of this user's."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb", buffering=0) as file:
+        status = os.fstat(file.fileno())
+        if not _is_ours(status):
+            raise PermissionError(f"{path} is not a file of this user's")
+        content = status.st_size - _DIGEST
+        if content <= 0:
+            raise _DamagedCopy
+        if _identity(status) not in _believed:
+            _require_checksum(file, content)
+            _believe(status)
+        mapped = pa.py_buffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    reader = pa.ipc.open_file(pa.BufferReader(mapped.slice(0, content)))
     return [reader.get_batch(at) for at in range(reader.num_record_batches)]
 
 
+def _require_checksum(file: Any, size: int) -> None:
+    """Read and not mapped: what is mapped would count as the process's memory."""
+    sha, block = hashlib.sha256(), memoryview(bytearray(_BLOCK))
+    while size and (got := file.readinto(block[: min(size, _BLOCK)])):
+        sha.update(block[:got])
+        size -= got
+    if size or file.read(_DIGEST) != sha.digest():
+        raise _DamagedCopy
+
+
+def _believe(status: os.stat_result) -> None:
+    if len(_believed) >= _MOST_BELIEVED:
+        _believed.clear()
+    _believed.add(_identity(status))
+
+
+def _identity(status: os.stat_result) -> tuple[int, int, int, int]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _is_ours(status: os.stat_result) -> bool:
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+
+
 def _mark_used(path: Path) -> None:
-    if time.time() - path.stat().st_mtime > _TOUCH_SECONDS:
-        os.utime(path)
+    """In the time of the last access; that of writing is part of what was believed."""
+    status, now = os.lstat(path), time.time_ns()
+    if now - status.st_atime_ns > _TOUCH_SECONDS * 10**9:
+        os.utime(path, ns=(now, status.st_mtime_ns), follow_symlinks=False)
 
 
-def _evict(cache_dir: Path) -> None:
-    """Files in use may go too: whoever has mapped one keeps it."""
+def _evict(directory: Path) -> None:
+    """Only what was made here, by name and owner. Files in use may go too: whoever has mapped one keeps it."""
     found = []
-    for item in os.scandir(cache_dir):
+    for item in os.scandir(directory):
         with suppress(FileNotFoundError):
-            status = item.stat()
-            found.append((status.st_mtime, status.st_size, item.path))
+            status = item.stat(follow_symlinks=False)
+            if _OURS.fullmatch(item.name) and _is_ours(status):
+                found.append((status.st_atime, status.st_size, item.path))
     total, now = 0, time.time()
     for used, size, path in sorted(found, reverse=True):
         total += size

@@ -6,10 +6,9 @@ stay in memory. A file that is missing, cut off or altered is an error that name
 
 import hashlib
 import json
-import os
 from collections import OrderedDict
 from collections.abc import Generator, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -96,20 +95,17 @@ def _decoded(spec: SubtaskSpec, run: StateHandle) -> list[Any]:
 
 def _downloaded(spec: SubtaskSpec, run: StateHandle) -> list[Any]:
     """Copy a run into the cache, verified."""
-    fetched = cache.temporary(spec.cache_dir)
     try:
-        os.makedirs(spec.cache_dir, mode=0o700, exist_ok=True)
-        with open(fetched, "xb") as local:
+        with cache.fetched(spec.cache_dir) as (path, local):
             local.writelines(_verified_blocks(spec, run))
-        return _converted(spec, run, fetched)
+            local.flush()
+            return _converted(spec, run, path)
     except OSError as error:
         raise StorageError(
-            f"The local state cache {spec.cache_dir} cannot take a copy of {run.path}: {error}. Met by {spec.where()}. "
-            "Nothing was changed. Make room there or choose another directory, then retry."
+            f"The local state cache {spec.cache_dir or 'of this user'} cannot take a copy of {run.path}: {error}. Met by "
+            f"{spec.where()}. Nothing was changed. Make room there, or choose another directory by TIDEGATE_CACHE, then "
+            "retry."
         ) from error
-    finally:
-        with suppress(OSError):
-            fetched.unlink(missing_ok=True)
 
 
 def _verified_blocks(spec: SubtaskSpec, run: StateHandle) -> Iterator[bytes]:

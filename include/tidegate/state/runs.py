@@ -3,7 +3,6 @@
 `opening.py` reads them back; which row of a key is current is decided in `lookup.py` and `slices.py`.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.state import cache
 from tidegate.state.columns import hashes_of_column
+from tidegate.state.hashing_file import HashingFile
 from tidegate.state.layout import HASH, TOMBSTONE, StateLayout
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.storage import open_storage
@@ -42,13 +42,14 @@ def writing_run(spec: SubtaskSpec, schema: Any) -> Iterator["RunWriter"]:
     copy = cache.Addition(spec.cache_dir, schema, cache.IN_PLACE_MEMORY if storage.is_local else 0)
     try:
         with storage.open_output(f"{spec.prefix}.parquet") as file:
-            writer = RunWriter(spec, _Hashing(file), schema, copy)
+            writer = RunWriter(spec, HashingFile(file), schema, copy)
             try:
                 yield writer
                 writer.finish()
             except BaseException:
                 writer.abandon()
                 raise
+        storage.verify([writer.handle], [writer.handle.path])  # from here on, others may read the copy instead
         copy.keep(writer.handle.checksum)
     finally:
         copy.drop()
@@ -62,7 +63,7 @@ class RunWriter:
 
     handle: StateHandle
 
-    def __init__(self, spec: SubtaskSpec, file: "_Hashing", schema: Any, copy: cache.Addition) -> None:
+    def __init__(self, spec: SubtaskSpec, file: HashingFile, schema: Any, copy: cache.Addition) -> None:
         self._spec, self._file, self._schema, self._copy = spec, file, schema, copy
         self._rows = self._min_hash = self._max_hash = 0
         packed = [field.name for field in schema if _is_packed(field.type)]
@@ -114,38 +115,6 @@ class RunWriter:
         """Let go of the file; what Parquet still has to say about it goes nowhere."""
         self._file.deaf = True
         self._parquet.close()
-
-
-class _Hashing:
-    """A file that knows its checksum when it has been written, so that nobody has to read it again."""
-
-    closed = False
-    deaf = False
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        self._sha = hashlib.sha256()
-        self.size = 0
-
-    def write(self, content: Any) -> int:
-        if self.deaf:
-            return len(content)
-        self._file.write(content)
-        self._sha.update(content)
-        self.size += len(content)
-        return len(content)
-
-    def flush(self) -> None:
-        """Whoever opened the file makes it durable."""
-
-    def close(self) -> None:
-        """Likewise."""
-
-    def tell(self) -> int:
-        return self.size
-
-    def checksum(self) -> str:
-        return self._sha.hexdigest()
 
 
 def _metadata(spec: SubtaskSpec) -> bytes:

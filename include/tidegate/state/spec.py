@@ -11,12 +11,13 @@ from tidegate.state.layout import StateLayout
 class SubtaskSpec:
     """Everything a subtask needs to find and write its state; small and picklable.
 
+    `cache_dir` None stands for the user's own directory on whichever machine the subtask runs.
     `prefix` names the file it may write (".parquet" is appended). `runs` are oldest first; each is read only where its
     key groups and the subtask's overlap, so that after a rescale a run may serve several subtasks.
     """
 
     storage_url: str
-    cache_dir: str
+    cache_dir: str | None
     operator: str
     pipeline: str
     checkpoint_id: int

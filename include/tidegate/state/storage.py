@@ -5,10 +5,12 @@ files hold, and when they may be deleted, is decided elsewhere.
 """
 
 import errno
+import hashlib
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import PurePosixPath
@@ -18,8 +20,11 @@ from urllib.parse import urlsplit
 from pyarrow import fs
 
 from tidegate.protocol.errors import ConfigurationError, StateIntegrityError, StorageError
+from tidegate.protocol.records import StateHandle
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_BLOCK = 4 << 20
+_ASKED_AT_ONCE = 16
 
 
 @lru_cache(maxsize=32)
@@ -69,7 +74,7 @@ class ArrowCheckpointStorage:
         start = len(self._root.rstrip("/")) + 1
         return sorted(info.path[start:] for info in found if info.type is fs.FileType.File)
 
-    def delete(self, paths: Sequence[str]) -> None:
+    def delete(self, paths: Sequence[str], closed: Collection[str] = ()) -> None:
         parents = set()
         for path in paths:
             absolute = self._absolute(path)
@@ -79,8 +84,42 @@ class ArrowCheckpointStorage:
                 elif self._fs.get_file_info(absolute).type is fs.FileType.File:
                     self._fs.delete_file(absolute)
             parents.add(os.path.dirname(absolute))
-        for parent in sorted(parents):
-            self._remove_empty(parent)
+        if self._renames:
+            for parent in sorted(parents):
+                self._remove_empty(parent)
+        else:
+            for directory in sorted(closed):
+                self._remove_markers(directory)
+
+    def verify(self, files: Sequence[StateHandle], in_full: Collection[str]) -> None:
+        if self.is_local:
+            for handle in files:
+                self._verify(handle, handle.path in in_full)
+        else:  # each waits for the network
+            with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+                for _ in pool.map(lambda handle: self._verify(handle, handle.path in in_full), files):
+                    pass
+
+    def _verify(self, handle: StateHandle, in_full: bool) -> None:
+        with self._explained("read", handle.path):
+            info = self._fs.get_file_info(self._absolute(handle.path))
+        if info.type is not fs.FileType.File:
+            raise self._missing(handle.path)
+        if info.size != handle.bytes:
+            raise self._differs(handle, f"it has {info.size:,} bytes where {handle.bytes:,} were written")
+        if in_full:
+            sha = hashlib.sha256()
+            for block in self.stream(handle.path, _BLOCK):
+                sha.update(block)
+            if sha.hexdigest() != handle.checksum:
+                raise self._differs(handle, f"its SHA-256 is {sha.hexdigest()} where {handle.checksum} was written")
+
+    def _differs(self, handle: StateHandle, how: str) -> StateIntegrityError:
+        return StateIntegrityError(
+            f"The file {handle.path} on checkpoint storage {self._shown}, written by checkpoint {handle.created_by}, is "
+            f"damaged: {how}. Nothing was changed. Restore the file from a copy of the storage, or go back to a "
+            "checkpoint that does not refer to it."
+        )
 
     @contextmanager
     def open_input(self, path: str) -> Iterator[Any]:
@@ -138,10 +177,23 @@ class ArrowCheckpointStorage:
             )
         return f"{self._root.rstrip('/')}/{'/'.join(parts)}"
 
+    def _remove_markers(self, path: str) -> None:
+        """Remove a directory of an object store, or those below it, where no object is left but such as mark one.
+
+        Deleting an object makes one in its directory, and that can be deleted only with all that lies there.
+        """
+        directory = self._absolute(path)
+        with self._explained("delete", path), suppress(FileNotFoundError):
+            found = self._fs.get_file_info(fs.FileSelector(directory, recursive=True, allow_not_found=True))
+            files = [info.path for info in found if info.type is fs.FileType.File]
+            directories = [directory, *(info.path for info in found if info.type is fs.FileType.Directory)]
+            empty = {each for each in directories if not any(file.startswith(f"{each}/") for file in files)}
+            for each in sorted(each for each in empty if os.path.dirname(each) not in empty):
+                self._fs.delete_dir(each)
+
     def _remove_empty(self, directory: str) -> None:
-        """Object stores have no directories to remove."""
         root = self._root.rstrip("/")
-        while self._renames and len(directory) > len(root):
+        while len(directory) > len(root):
             try:
                 if self.is_local:
                     os.rmdir(directory)
@@ -160,10 +212,7 @@ class ArrowCheckpointStorage:
         except FileNotFoundError as error:
             if doing != "read":
                 raise StorageError(self._cannot(doing, path, error)) from error
-            raise StateIntegrityError(
-                f"The file {path} is missing from checkpoint storage {self._shown}. Nothing was changed. Restore the file "
-                "from a copy of the storage, or go back to a checkpoint that does not refer to it."
-            ) from error
+            raise self._missing(path) from error
         except OSError as error:
             if error.errno in _NO_SPACE or "No space left" in str(error):
                 raise StorageError(
@@ -172,6 +221,12 @@ class ArrowCheckpointStorage:
                     "space, then retry."
                 ) from error
             raise StorageError(self._cannot(doing, path, error)) from error
+
+    def _missing(self, path: str) -> StateIntegrityError:
+        return StateIntegrityError(
+            f"The file {path} is missing from checkpoint storage {self._shown}. Nothing was changed. Restore the file "
+            "from a copy of the storage, or go back to a checkpoint that does not refer to it."
+        )
 
     def _cannot(self, doing: str, path: str, error: OSError) -> str:
         return (

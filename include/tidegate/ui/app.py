@@ -8,12 +8,13 @@ import re
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI, HTTPException, Request
-from fastapi.responses import FileResponse
+from fastapi.responses import Response
 
 from tidegate.settings import Settings
 from tidegate.ui.auth import may_read_pipeline
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_CHECKPOINT = re.compile(r"chk-[0-9]+")
 _TYPES = {
     ".html": "text/html",
     ".css": "text/css",
@@ -40,19 +41,27 @@ def create_app(docs: Path | None = None) -> FastAPI:
     return app
 
 
-@docs_routes.get("/{dag_id}/chk-{checkpoint_id:int}/{name}")
-def report_file(request: Request, dag_id: str, checkpoint_id: int, name: str) -> FileResponse:
+@docs_routes.get("/{dag_id}/{checkpoint}/{name}")
+def report_file(request: Request, dag_id: str, checkpoint: str, name: str) -> Response:
     """A file of a checkpoint's report. 404 for whatever is not one, without saying why."""
-    path = confined(request.app.state.docs, dag_id, f"chk-{checkpoint_id}", name)
-    if path is None or path.suffix not in _TYPES:
+    kind = _TYPES.get(Path(name).suffix)
+    content = read_confined(request.app.state.docs, dag_id, checkpoint, name) if kind else None
+    if content is None or not _CHECKPOINT.fullmatch(checkpoint):
         raise HTTPException(404, "There is no such report. Reports of old checkpoints are removed.")
-    return FileResponse(path, media_type=_TYPES[path.suffix], headers=_HEADERS)
+    return Response(content, media_type=kind, headers=_HEADERS)
 
 
-def confined(root: Path, *segments: str) -> Path | None:
-    """The file at `segments` below `root`, or None where there is none or it lies elsewhere, also by a symbolic link."""
+def read_confined(root: Path, *segments: str) -> bytes | None:
+    """The content of the file at `segments` below `root`; None where there is none that can be read, and where it lies
+    elsewhere, also by a symbolic link.
+
+    Looking and reading are one: a report may be removed in between. The file system refuses names that are too long.
+    """
     if not all(_SEGMENT.fullmatch(segment) for segment in segments):
         return None
-    real = root.resolve()
-    path = real.joinpath(*segments).resolve()
-    return path if path.is_relative_to(real) and path.is_file() else None
+    try:
+        real = root.resolve()
+        path = real.joinpath(*segments).resolve()
+        return path.read_bytes() if path.is_relative_to(real) else None
+    except (OSError, RuntimeError):  # the latter is Python's word for links that lead in a circle, up to 3.12
+        return None

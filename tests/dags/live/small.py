@@ -1,10 +1,12 @@
-"""DAGs for the end-to-end tests: a small pipeline, driven by two DAGs, one that is too slow, and one that waits for data.
+"""DAGs for the end-to-end tests: a small pipeline, driven by two DAGs, one that is too slow, one that waits for data, and
+some whose runs are marked by hand.
 
 A pipeline is held, inside its Spark job, while the file `<name>.hold` exists; `<name>.pid` then names the driver.
 """
 
 import os
 import time
+from datetime import timedelta
 from pathlib import Path
 
 from airflow.providers.standard.operators.empty import EmptyOperator
@@ -50,6 +52,15 @@ small = counting("small", "5 min", suite("rows", expect("column_values_to_be_bet
 dag = checkpoint_dag(small, spark_conn_id="spark_server")  # Spark Connect
 again = checkpoint_dag(small, dag_id="small_again", max_active_runs=3, spark_conn_id="spark_server")
 hasty = checkpoint_dag(counting("hasty", "40 s"))  # Spark inside the task's own process tree
+doomed = checkpoint_dag(counting("doomed", "5 min"))
+
+#: Its checkpoints need no Spark: the tests stand where its continuous region would be.
+marked_pipeline = Pipeline("marked", max_parallelism=8, checkpoints=CheckpointConfig(timeout="5 min"))
+numbers = marked_pipeline.source("numbers", FileSource("landing/marked", format="json", schema="k STRING, n INT"))
+numbers.sink("rows", ParquetSink("tables/marked/rows"))
+quick = {"max_active_runs": 3, "default_args": {"retries": 1, "retry_delay": timedelta()}}
+marked = checkpoint_dag(marked_pipeline, **quick)
+timed = checkpoint_dag(marked_pipeline, dag_id="timed", dagrun_timeout=timedelta(seconds=45))
 
 with DAG("consumer", schedule=[sink_asset("small", "rows"), sink_asset("small", "totals")]) as consumer:
     EmptyOperator(task_id="consume")

@@ -3,7 +3,20 @@
 `MUTATIONS` maps the sentence that describes a mistake to what it replaces; reading order: `planting`, then the lists.
 """
 
-from mutations import commits, files, gates, requests, running, snapshots, stops
+from mutations import commits, fencing, files, gates, hearing, requests, running, snapshots, steps, stops
 from mutations.planting import MUTATIONS, planted
 
-__all__ = ["MUTATIONS", "commits", "files", "gates", "planted", "requests", "running", "snapshots", "stops"]
+__all__ = [
+    "MUTATIONS",
+    "commits",
+    "fencing",
+    "files",
+    "gates",
+    "hearing",
+    "planted",
+    "requests",
+    "running",
+    "snapshots",
+    "steps",
+    "stops",
+]

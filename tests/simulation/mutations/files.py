@@ -6,8 +6,9 @@ from mutations.planting import mutation
 from tidegate import commit_point as commits
 from tidegate import pipeline_control as controls
 from tidegate import sweeper as sweepers
-from tidegate.coordinator import CheckpointCoordinator
 from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.regions import ended
+from tidegate.snapshotting import Snapshotting
 
 
 @mutation("the newest checkpoint is subsumed", (commits, "choose_subsumed"))
@@ -35,15 +36,22 @@ def _(original):
     return lambda self: original(self) | {record.checkpoint_id: record.triggered_at for record in self.in_progress()}
 
 
+@mutation("directories are removed while they are written to", (sweepers, "choose_closed"))
+def _(original):
+    return lambda pipeline_id, paths, in_progress, region: original(
+        pipeline_id, paths, (), ended(region, region.seen_at)
+    )
+
+
 @mutation("leftovers are looked for only once", (sweepers, "is_settled"))
 def _(original):
     return lambda ended_at, now: True
 
 
-@mutation("a compaction is recorded after its checkpoint ended", (CheckpointCoordinator, "_record_compactions"))
+@mutation("a compaction is recorded after its checkpoint ended", (Snapshotting, "_record_compactions"))
 def _(original):
     def record(self, checkpoint_id, compactions):
-        with self._store.transaction(self.pipeline_id) as tx:
+        with self._store.transaction(self._pipeline_id) as tx:
             tx.add_compactions(compactions)
 
     return record

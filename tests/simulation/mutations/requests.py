@@ -6,6 +6,7 @@ from mutations.planting import MUTATIONS, Replacement, mutation
 from tidegate import admission_desk as desks
 from tidegate import coordinator as coordinators
 from tidegate import pipeline_control as controls
+from tidegate import region_control, snapshotting
 from tidegate.protocol import admission as admissions
 from tidegate.protocol import failures
 from tidegate.protocol.lifecycle import Status
@@ -90,7 +91,12 @@ def _(original):
     return lambda tx, reason, now: None
 
 
-@mutation("nobody enforces the deadline", (coordinators, "choose_abandoned"), (coordinators, "choose_overdue"))
+@mutation(
+    "nobody enforces the deadline",
+    (coordinators, "choose_abandoned"),
+    (snapshotting, "choose_overdue"),
+    (region_control, "choose_overdue"),
+)
 def _(original):
     return lambda in_progress, now: []
 

@@ -6,6 +6,7 @@ from memory_transaction import MemoryTransaction
 
 from mutations.planting import mutation
 from tidegate import region_control as control
+from tidegate.continuous import ContinuousRun
 from tidegate.protocol.records import HandleKind
 from tidegate.region_control import RegionControl
 from tidegate.spark import continuous, in_flight, snapshot_steps
@@ -148,3 +149,8 @@ def _(original):
 @mutation("a finished split is read once more", (Inputs, "_is_read"))
 def _(original):
     return lambda self, subtask: False
+
+
+@mutation("a region that was superseded reports what it met", (ContinuousRun, "_is_over"))
+def _(original):
+    return lambda self, error: False

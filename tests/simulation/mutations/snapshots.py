@@ -7,10 +7,10 @@ from memory_transaction import MemoryTransaction
 from simulator.region import SimulatedRegion
 
 from mutations.planting import MUTATIONS, Replacement, mutation
-from tidegate import coordinator as coordinators
-from tidegate.coordinator import CheckpointCoordinator
+from tidegate import coordinator, snapshotting
 from tidegate.protocol import restore as restores
 from tidegate.protocol.records import AcknowledgeResult, HandleKind, Snapshot, StateHandle
+from tidegate.snapshotting import Snapshotting
 from tidegate.spark import cut as cuts
 
 
@@ -70,10 +70,10 @@ def _(original):
     return begin_attempt
 
 
-@mutation("a report of a stale attempt counts", (CheckpointCoordinator, "record_acknowledgements"))
+@mutation("a report of a stale attempt counts", (Snapshotting, "record"))
 def _(original):
     def record(self, checkpoint_id, acks):
-        known = self._store.subtasks(self.pipeline_id, checkpoint_id)
+        known = self._store.subtasks(self._pipeline_id, checkpoint_id)
         return original(self, checkpoint_id, [replace(ack, attempt=known[ack.subtask].attempt) for ack in acks])
 
     return record
@@ -90,7 +90,7 @@ def _answering(mistaken, instead):
 
 for _mistaken in AcknowledgeResult.DUPLICATE, AcknowledgeResult.UNKNOWN, AcknowledgeResult.DISCARDED:
     MUTATIONS[f"a report that should be {_mistaken} is counted"] = (
-        Replacement(coordinators, "decide_acknowledgements", _answering(_mistaken, AcknowledgeResult.SUCCESS)),
+        Replacement(snapshotting, "decide_acknowledgements", _answering(_mistaken, AcknowledgeResult.SUCCESS)),
     )
 
 
@@ -132,7 +132,14 @@ def _(original):
 
 
 @mutation(
-    "a checkpoint goes on with another parallelism than it was triggered for", (coordinators, "require_same_plan")
+    "a checkpoint goes on with another parallelism than it was triggered for",
+    (coordinator, "require_same_plan"),
+    (snapshotting, "require_same_plan"),
 )
 def _(original):
     return lambda record, plan: None
+
+
+@mutation("an attempt that was superseded reports what it met", (snapshotting, "fenced_error"))
+def _(original):
+    return lambda record, subtasks, task: None

@@ -58,3 +58,12 @@ def _(original):
 @mutation("a pipeline goes on although a subtask could not take its last savepoint", (controls, "decide_stop_failure"))
 def _(original):
     return lambda record, reason, message: Restart()
+
+
+@mutation("a DAG run that has ended leaves its checkpoint in progress", (PipelineControl, "abort_request"))
+def _(original):
+    def abort_request(self, request_id, reason, message):
+        with self._store.transaction(self._pipeline_id) as tx:
+            return tx.latest_by_request(request_id)
+
+    return abort_request

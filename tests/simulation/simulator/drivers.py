@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulator.region import SimulatedRegion
 from simulator.requests import Request, trigger
-from simulator.scheduler import Process, Violation
+from simulator.scheduler import Process, Violation, require
 from tidegate.airflow.outcome import cause_of, is_deterministic
 from tidegate.coordinator import CheckpointCoordinator
 from tidegate.protocol.errors import (
@@ -21,7 +21,6 @@ from tidegate.protocol.errors import (
     PipelineFailedError,
     PipelineStatusError,
     SinkError,
-    StateIntegrityError,
     StopIncompleteError,
     StorageError,
     StoreUnavailableError,
@@ -29,6 +28,7 @@ from tidegate.protocol.errors import (
     UnknownOutcomeError,
     ValidationFailedError,
 )
+from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.trigger import Dropped, Queued, TriggerOutcome
@@ -36,7 +36,8 @@ from tidegate.protocol.trigger import Dropped, Queued, TriggerOutcome
 if TYPE_CHECKING:
     from simulator.world import World
 
-#: What may befall a step in a world like this one. Anything else, a refusal of the store included, is a defect.
+#: What may befall a step in a world like this one. Anything else, a refusal of the store included, is a defect; so is
+#: damage, which nothing here does: an attempt that finds a file gone was superseded, and has to say so.
 EXPECTED = (
     CheckpointDeclinedError,
     CheckpointExpiredError,
@@ -46,7 +47,6 @@ EXPECTED = (
     PipelineFailedError,
     PipelineStatusError,
     SinkError,
-    StateIntegrityError,
     StorageError,
     StopIncompleteError,
     StoreUnavailableError,
@@ -97,7 +97,8 @@ def take_step(world: "World", coordinator: CheckpointCoordinator, step: str, che
         case "notify":
             world.observer.repeats(step, checkpoint_id, coordinator.notify(checkpoint_id))
         case "abort":
-            coordinator.abort(checkpoint_id, FailureReason.TASK_FAILURE, "a task failed for good")
+            reason = world.random.choice([FailureReason.TASK_FAILURE, FailureReason.COORDINATOR_SUSPEND])
+            coordinator.abort(checkpoint_id, reason, "somebody gave it up")
         case "suspend":
             coordinator.suspend()
         case "resume":
@@ -178,9 +179,17 @@ def dag_run(world: "World", request: Request) -> DagRun:
         make = lambda last, step=step: lambda: attempt(world, step, id_, last)  # noqa: E731
         if (yield from _task(world, f"{name}:{step}", tries, make)) is None:
             if step != "notify":
-                make = lambda last: lambda: attempt(world, "abort", id_, last)  # noqa: E731
-                yield from _task(world, f"{name}:abort", tries, make)
+                end = lambda last: lambda: end_dag_run(world, name, FailureReason.TASK_FAILURE)  # noqa: E731
+                yield from _task(world, f"{name}:abort", tries, end)
             return
+
+
+def end_dag_run(world: "World", request_id: str, reason: FailureReason) -> None:
+    """What a DAG run asked for has ended with it, whether a task failed or somebody marked the run."""
+    record = world.open_coordinator().abort_request(request_id, reason, "the DAG run has ended")
+    require(
+        record is None or record.status is not Status.IN_PROGRESS, f"{request_id} has ended, its checkpoint has not"
+    )
 
 
 def _task(world: "World", name: str, tries: int, make: Callable[[bool], Callable[[], Any]]) -> Task:
@@ -206,9 +215,11 @@ def _gives_up_on(world: "World", process: Process) -> bool:
 
 
 def meddle(world: "World") -> None:
-    """Somebody looks, cleans or aborts by hand, or an old report comes in after all."""
+    """Somebody looks, cleans, aborts by hand or marks a DAG run, or an old report comes in after all."""
     ids = list(world.store.state.checkpoints)
     deeds = ["clean", "suspend", "resume", "resume"]
+    if world.dag_runs:
+        deeds.append("mark")
     if ids:
         deeds += ["acknowledge", "acknowledge", "abort", "notify", "finalize"]
     if world.late_reports:
@@ -218,6 +229,10 @@ def meddle(world: "World") -> None:
         world.spawn("somebody:clean", lambda: world.open_coordinator().clean())
     elif deed in ("suspend", "resume"):
         world.spawn(f"somebody:{deed}", lambda: take_step(world, world.open_coordinator(), deed, 0))
+    elif deed == "mark":
+        marked = world.random.choice(world.dag_runs)[0].request_id
+        end = lambda: end_dag_run(world, marked, FailureReason.COORDINATOR_SUSPEND)  # noqa: E731
+        world.spawn(f"{marked}:abort of a marked run", end)
     elif deed == "report":
         id_, acks = world.late_reports.pop(world.random.randrange(len(world.late_reports)))
 

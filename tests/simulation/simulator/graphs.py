@@ -1,4 +1,5 @@
-"""Random pipelines: chains, fan-in and fan-out of keyed operators, whose functions are plain Python over (key, value).
+"""Random pipelines: chains, fan-in and fan-out of keyed operators, whose functions are plain Python over (key, value), and of
+steps that draw another key for each row.
 
 An operator's function sees all rows of a checkpoint for a key at once and must not depend on their order, as on Spark.
 """
@@ -13,7 +14,7 @@ from simulator.sinks import SimulatedSink
 from simulator.sources import DirectorySource, LogSource, Row, SimulatedSource
 from tidegate.config import CheckpointConfig, CheckpointRetention
 from tidegate.expectations import expect, suite
-from tidegate.pipeline import KeyedVertex, Pipeline, SinkVertex, Stream
+from tidegate.pipeline import KeyedVertex, Pipeline, SinkVertex, StepVertex, Stream
 from tidegate.ports import SinkInput
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class KeyedFunction:
 
 
 def draw_pipeline(world: "World", random: Random) -> Pipeline:
-    """One or two sources, one to four operators, at least one sink."""
+    """One or two sources, perhaps steps, one to four operators, at least one sink."""
     config = CheckpointConfig(
         timeout=timedelta(seconds=random.choice([30, 120, 600])),
         min_pause=timedelta(seconds=random.choice([0, 0, 20, 300])),
@@ -65,6 +66,10 @@ def draw_pipeline(world: "World", random: Random) -> Pipeline:
         for number in range(random.choice([1, 1, 2]))
     ]
     for number in range(random.choice([1, 1, 2, 2, 3, 4])):
+        if random.random() < 0.2:
+            streams.append(random.choice(streams).transform(_redrawn, deterministic=False, name=f"step{number}"))
+            if random.random() < 0.7:
+                _draw_sink(world, random, streams[-1])
         inputs = random.sample(streams, min(len(streams), random.choice([1, 1, 2, 3])))
         function = KeyedFunction(
             random.choice(["count", "sum", "largest", "digest"]), random.choice([1, 5, 7]), random.randrange(KEYS)
@@ -78,6 +83,10 @@ def draw_pipeline(world: "World", random: Random) -> Pipeline:
     return pipeline
 
 
+def _redrawn(rows: list[Row]) -> list[Row]:
+    raise AssertionError("the simulated region draws by itself")
+
+
 def rescaled(pipeline: Pipeline, parallelism: int) -> Pipeline:
     """The same pipeline with another number of subtasks."""
     result = Pipeline(pipeline.name, parallelism, pipeline.max_parallelism, pipeline.checkpoints)
@@ -85,7 +94,7 @@ def rescaled(pipeline: Pipeline, parallelism: int) -> Pipeline:
         match vertex:
             case KeyedVertex():
                 result.add(replace(vertex, inputs=tuple(replace(s, pipeline=result) for s in vertex.inputs)))
-            case SinkVertex():
+            case StepVertex() | SinkVertex():
                 result.add(replace(vertex, input=replace(vertex.input, pipeline=result)))
             case _:
                 result.add(vertex)
@@ -124,6 +133,11 @@ def describe(world: "World") -> list[str]:
         *(
             f"  {name}: {type(source).__name__}, {source.num_splits()} splits{', bounded' if source.bounded else ''}"
             for name, source in world.sources.items()
+        ),
+        *(
+            f"  {vertex.name}: drawn from {vertex.input.origin}"
+            for vertex in world.graph.producers
+            if isinstance(vertex, StepVertex)
         ),
         *(
             f"  {vertex.name}: {vertex.update.kind} of {', '.join(stream.origin for stream in vertex.inputs)}"

@@ -2,18 +2,20 @@
 execution. It decides by what is recorded and by what the world contains, never by the rules under test.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from simulator.failures import check_failures
 from simulator.runs import values_of
-from simulator.scheduler import require
+from simulator.scheduler import Process, require
 from simulator.sequential import SequentialExecution
 from simulator.sinks import SimulatedSink
 from simulator.sources import Row
 from simulator.stops import check_finished, check_stops, require_finished_before
 from tidegate.graph import Graph
+from tidegate.pipeline import StepVertex
 from tidegate.protocol.admission import LEASE
 from tidegate.protocol.lifecycle import COMMITTED, TRANSITIONS, Stage, Status
 from tidegate.protocol.pipelines import PipelineStatus
@@ -69,11 +71,13 @@ class Observer:
         self.committables: dict[int, dict[str, list[str]]] = {}  # by checkpoint and sink, paths
         self.answered: dict[tuple[str, int], object] = {}  # the first answer of a step
         self.knows: dict[str, set[int]] = {name: set() for name in world.sinks}  # what each sink was told of
+        self.attempts: dict[Process | None, int] = {}  # the attempt at committing that each process has taken last
 
     # -- commits
 
     def committed(self, before: "PipelineState", after: "PipelineState") -> None:
         """A transaction has become durable."""
+        self._commits(before, after)
         for id_, record in after.checkpoints.items():
             previous = before.checkpoints.get(id_)
             if previous is None:
@@ -93,6 +97,21 @@ class Observer:
         for path in after.compactions.keys() - before.compactions.keys():
             creator = after.checkpoints[after.compactions[path].handle.created_by]
             require(creator.status is Status.IN_PROGRESS, f"{path} was recorded when its directory was being swept")
+
+    def _commits(self, before: "PipelineState", after: "PipelineState") -> None:
+        """Attempts at committing sinks are given out once, and only the newest records that sinks have committed."""
+        process, known, now = self.world.scheduler.current, before.committer, after.committer
+        require(now.attempt >= known.attempt, f"attempt {now.attempt} at committing follows {known.attempt}")
+        if now.attempt != known.attempt:
+            require(now.attempt not in self.attempts.values(), f"attempt {now.attempt} is given out twice")
+            self.attempts[process] = now.attempt
+        elif now.seen_at is not None and now != known:
+            mine = self.attempts.get(process) == now.attempt
+            require(mine, f"a process goes on with attempt {now.attempt}, which is not its own")
+        told = [id_ for id_, record in after.checkpoints.items() if record.notified_at is not None]
+        fresh = [id_ for id_ in told if before.checkpoints[id_].notified_at is None]
+        mine = self.attempts.get(process) == known.attempt
+        require(mine or not fresh, f"a process that was overtaken records that the sinks were told of {fresh}")
 
     def _triggered(self, record: CheckpointRecord, before: "PipelineState", after: "PipelineState") -> None:
         id_, config = record.checkpoint_id, self.graph.pipeline.checkpoints
@@ -160,6 +179,8 @@ class Observer:
                 require_finished_before(self.world.store.state, record, known)
             else:
                 require(previous.attempt == known.attempt, f"a stale report of {subtask} counted")
+            in_time = known.acknowledged_at < record.deadline
+            require(in_time, f"a report of {subtask} counted after the deadline of checkpoint {id_}")
             require(record.status is Status.IN_PROGRESS, f"a report of {subtask} counted after checkpoint {id_} ended")
             for handle in known.snapshot.handles:
                 require(self._exists(subtask, handle), f"{handle.path} of {subtask} is gone when it is acknowledged")
@@ -187,7 +208,7 @@ class Observer:
 
     def _compare(self, id_: int, snapshots: Mapping[SubtaskId, Snapshot]) -> None:
         """The checkpoint's state and staged rows are those of the sequential execution of its cut."""
-        given = self.sequential.step(self._cut(id_, snapshots))
+        given = self.sequential.step(self._cut(id_, snapshots), self._drawn(snapshots))
         for vertex in self.graph.keyed:
             require(
                 self.state_of(vertex.operator_id, snapshots) == self.sequential.states[vertex.name],
@@ -199,7 +220,7 @@ class Observer:
         for vertex in self.graph.sinks:
             sink = self.world.sinks[vertex.name]
             handles = self._handles(vertex.operator_id, snapshots, HandleKind.STAGED)
-            staged = sorted(row for handle in handles for row in sink.staged.get(handle.path, (0, ()))[1])
+            staged = sorted(row for handle in handles for row in sink.staged.get(handle.path, ()))
             require(
                 staged == given[vertex.name],
                 f"checkpoint {id_} staged {staged} in {vertex.name}, but a plain execution gives {given[vertex.name]}",
@@ -217,6 +238,18 @@ class Observer:
                 cut[name] += [row for piece in sorted(now - before) for row in source.pieces[split][piece]]
                 self.read[subtask] = now
         return cut
+
+    def _drawn(self, snapshots: Mapping[SubtaskId, Snapshot]) -> dict[str, list[Row]]:
+        """By step, the rows on record; their files go with the completion."""
+        return {
+            vertex.name: [
+                (key, value)
+                for handle in self._handles(vertex.operator_id, snapshots, HandleKind.EXCHANGE)
+                for key, value in json.loads(self.world.storage.files[handle.path])
+            ]
+            for vertex in self.graph.producers
+            if isinstance(vertex, StepVertex)
+        }
 
     def state_of(self, operator_id: str, snapshots: Mapping[SubtaskId, Snapshot]) -> dict[int, int]:
         state: dict[int, int] = {}
@@ -286,6 +319,12 @@ class Observer:
             paths == self.committables[id_][sink.name],
             f"{sink.name} is to commit other files than checkpoint {id_} has",
         )
+
+    def missed(self, id_: int) -> list[str]:
+        """The sinks that have rows of a checkpoint and were not told of it."""
+        subtasks = self.world.store.state.subtasks.get(id_, {}).values()
+        asked = {known.subtask.operator_id for known in subtasks if known.attempt}
+        return [name for name, known in self.knows.items() if f"{name}-sink" in asked and id_ not in known]
 
     def told(self, sink: SimulatedSink, id_: int) -> None:
         self.knows[sink.name].add(id_)

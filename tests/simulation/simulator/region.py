@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from simulator.graphs import KEYS
 from simulator.runs import group_of, values_of
 from simulator.scheduler import Violation
 from simulator.sources import Row
 from tidegate.graph import Graph, inputs_of
-from tidegate.pipeline import KeyedVertex, SinkVertex
+from tidegate.pipeline import KeyedVertex, SinkVertex, StepVertex
 from tidegate.ports import Acknowledge, Segment, SinkInput
 from tidegate.protocol.barrier_options import GateOptions, make_handler
 from tidegate.protocol.barriers import Barrier, Cancel, EndOfData, EndOfPartition, Marker, StopMode
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 class Station:
     """A vertex, the sinks that take its rows as they are, its gate, and what is on its way to it in each channel."""
 
-    vertex: KeyedVertex | SinkVertex
+    vertex: StepVertex | KeyedVertex | SinkVertex
     fused: tuple[SinkVertex, ...]
     gate: InputGate
     coming: list[deque[Data | Marker]]
@@ -96,13 +97,13 @@ class SimulatedRegion:
 
     # -- channels and gates
 
-    def _vertices(self) -> list[KeyedVertex | SinkVertex]:
-        return [*self.graph.keyed, *(sink for sink in self.graph.sinks if not self._is_fused(sink))]
+    def _vertices(self) -> list[StepVertex | KeyedVertex | SinkVertex]:
+        return [*self.graph.producers, *(sink for sink in self.graph.sinks if not self._is_fused(sink))]
 
     def _is_fused(self, sink: SinkVertex) -> bool:
         return any(vertex.name == sink.input.origin for vertex in self.graph.keyed)
 
-    def _station(self, vertex: KeyedVertex | SinkVertex, cut: cuts.Cut) -> Station:
+    def _station(self, vertex: StepVertex | KeyedVertex | SinkVertex, cut: cuts.Cut) -> Station:
         fused = tuple(sink for sink in self.graph.sinks if sink.input.origin == vertex.name and self._is_fused(sink))
         fused = fused if isinstance(vertex, KeyedVertex) else ()
         channels: list[str] = []
@@ -190,18 +191,21 @@ class SimulatedRegion:
     # -- operators
 
     def _run(self, station: Station) -> None:
-        """Every subtask that has not acknowledged, in any order; then downstream gets the rows and the barrier."""
+        """Every subtask that has not acknowledged, in any order; then downstream gets the rows and the barrier. Which rows of
+        a step fall to which of its subtasks is another matter each time, so they acknowledge together."""
         ids = [station.vertex.operator_id, *(sink.operator_id for sink in station.fused)]
         pending = [i for i in range(self.parallelism) if any(SubtaskId(id_, i) in self._task.attempts for id_ in ids)]
         self.random.shuffle(pending)
         rows = [row for data in station.arrived for row in self._rows(data)]
+        if isinstance(station.vertex, StepVertex):
+            self.random.shuffle(rows)
         sent: dict[int, tuple[StateHandle, ...]] = {}
         unsent: list[Acknowledgement] = []
         for index in pending:
             acks = self._subtask(station, index, rows)
             sent[index] = _of_kind(acks[0].snapshot, HandleKind.EXCHANGE)
             unsent += [self._ended(station, ack) for ack in acks if ack.subtask in self._task.attempts]
-            if self.random.random() < 0.5:
+            if self._answers_early(station) and self.random.random() < 0.5:
                 cuts.confirm(self.graph, self._task, self._report, unsent)
                 unsent = []
         if unsent:
@@ -213,6 +217,9 @@ class SimulatedRegion:
         handles = tuple(handle for index in sorted(sent) for handle in sent[index])
         if station.vertex.operator_id not in self._finished:
             self._emit(station.vertex.name, Exchange(handles) if handles else None, station.end)
+
+    def _answers_early(self, station: Station) -> bool:
+        return not isinstance(station.vertex, StepVertex)
 
     def _emit(self, origin: str, exchange: Exchange | None, end: StopMode | None) -> None:
         for station in self._stations:
@@ -237,6 +244,9 @@ class SimulatedRegion:
         if isinstance(vertex, SinkVertex):  # of source rows, which it takes by their place
             mine = [row for number, row in enumerate(sorted(rows)) if number % self.parallelism == index]
             return [self._ack(vertex.operator_id, index, self._staged(vertex, name, mine))]
+        if isinstance(vertex, StepVertex):
+            drawn = [(self.random.randrange(KEYS), value) for _, value in rows[index :: self.parallelism]]
+            return [self._ack(vertex.operator_id, index, self._write_step(vertex, name, drawn))]
         by_key: dict[int, list[Row]] = {}
         for row in rows:
             key = vertex.update.key_of(row)
@@ -298,13 +308,17 @@ class SimulatedRegion:
         return StateHandle(handle.path, handle.kind, handle.rows, handle.bytes, handle.checksum, checkpoint_id, groups)
 
     def _write_exchange(self, vertex: KeyedVertex, name: str, changed: Mapping[int, int]) -> tuple[StateHandle, ...]:
-        if not any(isinstance(v, KeyedVertex) for v in self.graph.downstream(vertex.name)):
+        if not any(not isinstance(v, SinkVertex) for v in self.graph.downstream(vertex.name)):
             return ()
         rows = sorted(changed.items())
         return (self._write(vertex, self._task.checkpoint_id, f"{name}.rows", HandleKind.EXCHANGE, rows),)
 
+    def _write_step(self, vertex: StepVertex, name: str, rows: Sequence[Row]) -> tuple[StateHandle, ...]:
+        kind = HandleKind.EXCHANGE
+        return (self._write(vertex, self._task.checkpoint_id, f"{name}.rows", kind, rows),) if rows else ()
+
     def _write(
-        self, vertex: KeyedVertex, checkpoint_id: int, name: str, kind: HandleKind, rows: Sequence[Row]
+        self, vertex: StepVertex | KeyedVertex, checkpoint_id: int, name: str, kind: HandleKind, rows: Sequence[Row]
     ) -> StateHandle:
         content = json.dumps(rows).encode()
         path = f"{self.graph.pipeline.name}/chk-{checkpoint_id}/{vertex.operator_id}/{name}"

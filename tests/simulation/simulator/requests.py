@@ -15,7 +15,11 @@ from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Resumed
 if TYPE_CHECKING:
     from simulator.world import World
 
-STANDING = {FailureReason.PERIODIC_SCHEDULER_SHUTDOWN, FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING}
+STANDING = {
+    FailureReason.PERIODIC_SCHEDULER_SHUTDOWN,
+    FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING,
+    FailureReason.COORDINATOR_SHUTDOWN,
+}
 TAKES = {PipelineStatus.CREATED, PipelineStatus.RUNNING}
 
 

@@ -13,8 +13,21 @@ from unittest.mock import patch
 
 from worlds import Crash, ManualClock
 
+from simulator.directories import require_closed
+from simulator.hearing import listening
 from simulator.running_ending import Ending
-from simulator.running_parts import Counts, Disk, Log, Peaks, PlainJobs, Rows, Table, plain_execution
+from simulator.running_parts import (
+    TICKETS,
+    Counts,
+    Disk,
+    Log,
+    Peaks,
+    PlainJobs,
+    Rows,
+    Table,
+    plain_execution,
+    redrawn,
+)
 from simulator.running_ports import NAME, Absent, Judge, Later, Shaky
 from simulator.scheduler import require
 from tidegate.config import CheckpointConfig
@@ -23,7 +36,7 @@ from tidegate.coordinator import CheckpointCoordinator
 from tidegate.graph import compile_graph
 from tidegate.pipeline import KeyedVertex, Pipeline, SinkVertex
 from tidegate.ports import SinkInput
-from tidegate.protocol.errors import CheckpointError, StorageError
+from tidegate.protocol.errors import CheckpointError, StateIntegrityError, StorageError
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
@@ -56,7 +69,7 @@ class Running:
         self.clock = ManualClock()
         self.trace: deque[str] = deque(maxlen=60)
         self.store = Shaky(self)
-        self.disk = Disk(self.effect, self.deletes)
+        self.disk = Disk(self.effect, self.deletes, lambda directory: require_closed(self.store.state, NAME, directory))
         self.processes: list[Process] = []
         self.met: Counter[str] = Counter()
         self.verified = 0
@@ -100,6 +113,11 @@ class Running:
         streams = [pipeline.source(source.name, source) for source in self.sources]
         if self.random.random() < 0.5:
             pipeline.add(SinkVertex("seen", streams[0], Table(SinkInput.CHANGES, self.effect)))
+        if self.random.random() < 0.4:
+            drawn = streams[0].transform(redrawn, deterministic=False, name="drawn")
+            for name in TICKETS:
+                pipeline.add(SinkVertex(name, drawn, Table(SinkInput.CHANGES, self.effect)))
+            streams += [drawn] if self.random.random() < 0.6 else []
         operators: list[Any] = []
         for number in range(self.random.randint(1, 4)):
             reads_logs = not operators or self.random.random() < 0.4
@@ -127,6 +145,11 @@ class Running:
             self.tell(f"fails where it {what}")
             raise StorageError(f"it cannot go on where it {what}")
 
+    def _hears(self, what: str) -> None:
+        if self.strikes(1):
+            self.tell(f"dies where it {what}")
+            raise Crash(what)
+
     def tell(self, what: str) -> None:
         self.trace.append(what)
 
@@ -137,6 +160,7 @@ class Running:
     # -- who does what
 
     def coordinator(self) -> CheckpointCoordinator:
+        self.pipeline.listeners = listening(lambda: self.store.state, self._hears, self._missed)
         return CheckpointCoordinator(self.pipeline, self.store, self.disk, self.clock)
 
     def begin(self) -> Process:
@@ -173,6 +197,7 @@ class Running:
             return
         except CheckpointError as error:
             self.met[type(error).__name__] += 1
+            require(not isinstance(error, StateIntegrityError), f"a run calls damage what its successor did: {error}")
             self.tell(f"a run ends: {type(error).__name__}: {str(error)[:150]}")
         if ended:
             self.attempt(process.run.end)
@@ -289,7 +314,8 @@ class Running:
         states = self.states(snapshots)
         expected = plain_execution(self.graph, self.offsets(snapshots))
         for vertex in self.graph.keyed:
-            if isinstance(vertex.update, Counts) or not self.config.unaligned:
+            straight = isinstance(vertex.update, Counts) and "drawn" not in [stream.origin for stream in vertex.inputs]
+            if straight or not self.config.unaligned:  # else more is on its way, further up
                 self.compare(f"checkpoint {record.checkpoint_id}", vertex.name, states, expected)
 
     def compare(self, what: str, name: str, states: dict[str, Rows], expected: dict[str, Rows]) -> None:
@@ -321,6 +347,14 @@ class Running:
             for key, snapshot in snapshots.items()
             if key.operator_id in {source.name for source in self.sources}
         }
+
+    def _missed(self, id_: int) -> list[str]:
+        """The tables that have rows of a checkpoint and do not show them."""
+        rows = self.store.state.subtasks.get(id_, {})
+        staged = {
+            key.operator_id for key, row in rows.items() for h in row.snapshot.handles if h.kind is HandleKind.STAGED
+        }
+        return [sink.name for sink in self.graph.sinks if sink.operator_id in staged and id_ not in sink.sink.visible]
 
     def deletes(self, path: str) -> None:
         for id_, record in self.store.state.checkpoints.items():

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from simulator.running_parts import Rows, plain_execution
+from simulator.running_parts import TICKETS, Rows, plain_execution
 from simulator.scheduler import require
 from tidegate.pipeline import SinkVertex
 from tidegate.ports import SinkInput
@@ -97,8 +97,23 @@ class Ending:
         for vertex in self.world.graph.keyed:
             self.world.compare("in the end", vertex.name, states, expected)
         for sink in self.world.graph.sinks:
-            self._check_sink(sink, expected)
+            if sink.name not in TICKETS:
+                self._check_sink(sink, expected)
+        self._check_tickets()
         self._check_files()
+
+    def _check_tickets(self) -> None:
+        """Every row has drawn one, which all who show it agree on. At least once, it may have drawn again."""
+        tables: list[Any] = [sink.sink for sink in self.world.graph.sinks if sink.name in TICKETS]
+        shown = [Counter(tuple(r) for rows in t.visible.values() for file in rows for r in file) for t in tables]
+        lengths = self.world.sources[0].lengths
+        all_rows = Counter((split, at) for split, n in enumerate(lengths) for at in range(n))
+        for tickets in shown:
+            rows = Counter((split, at) for split, at, _ in tickets.elements())
+            enough = rows == all_rows if self.world.config.mode == "EXACTLY_ONCE" else not all_rows - rows
+            require(enough, f"tickets were drawn for {rows}, and should be for {all_rows}")
+        agreed = self.world.config.mode != "EXACTLY_ONCE" or not shown or shown[0] == shown[1]
+        require(agreed, f"who shows what a step drew sees different rows: {shown}")
 
     def _check_sink(self, sink: SinkVertex, expected: dict[str, Rows]) -> None:
         table: Any = sink.sink

@@ -4,16 +4,15 @@ Python over files in a dictionary. Any of its effects may fail or be the last on
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from worlds import MemoryStorage
-
+from simulator.directories import ObjectStore
 from tidegate.graph import Graph
-from tidegate.pipeline import KeyedVertex, SinkVertex
-from tidegate.ports import CheckpointStorage, DeliveryGuarantee, Segment, SinkInput, SourceContext
+from tidegate.pipeline import KeyedVertex, SinkVertex, StepVertex
+from tidegate.ports import CheckpointStorage, CommitAttempt, DeliveryGuarantee, Segment, SinkInput, SourceContext
 from tidegate.protocol.errors import SinkError, StorageError
 from tidegate.protocol.keygroups import key_groups_of, subtask_of
 from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
@@ -79,12 +78,12 @@ class Table:
         return None
 
     def stage(self, checkpoint_id: int, name: str, rows: list[Any]) -> StateHandle:
-        path = f"{checkpoint_id}/{name}"
+        path = f"chk-{checkpoint_id}/{name}"
         self.trouble("stages")
         self.staged[path] = rows
         return StateHandle(path, HandleKind.STAGED, len(rows), len(rows), "", checkpoint_id)
 
-    def commit(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> None:
+    def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         try:
             self.trouble("commits")
         except StorageError as error:
@@ -95,7 +94,7 @@ class Table:
         self.trouble("has committed")
 
     def staged_paths(self, checkpoint_id: int) -> list[str]:
-        return [path for path in self.staged if path.startswith(f"{checkpoint_id}/")]
+        return [path for path in self.staged if path.startswith(f"chk-{checkpoint_id}/")]
 
     def discard(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -105,13 +104,14 @@ class Table:
         return {"type": "Table", "input": self.input.value}
 
 
-class Disk(MemoryStorage):
+class Disk(ObjectStore):
     """Checkpoint storage that fails, and that asks before it deletes."""
 
-    def __init__(self, trouble: Trouble, deletes: Callable[[str], None]) -> None:
+    def __init__(self, trouble: Trouble, deletes: Callable[[str], None], removes: Callable[[str], None]) -> None:
         super().__init__()
         self._trouble = trouble
         self._deletes = deletes
+        self._removes = removes
 
     def write(self, path: str, content: bytes) -> None:
         self._trouble(f"writes {path}")
@@ -119,10 +119,11 @@ class Disk(MemoryStorage):
         super().write(path, content)
         self._trouble(f"has written {path}")
 
-    def delete(self, paths: Sequence[str]) -> None:
+    def delete(self, paths: Sequence[str], closed: Collection[str] = ()) -> None:
         for path in paths:
             self._deletes(path)
             super().delete([path])
+        self.remove_empty(closed, self._removes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,14 @@ class Peaks:
 
     def merge(self, before: int | None, value: int) -> int:
         return max(before or 0, value)
+
+
+#: Sinks that must show the same tickets, one for each row of the first log.
+TICKETS = ("ticket_a", "ticket_b")
+
+
+def redrawn(rows: Any) -> Any:
+    raise AssertionError("the plain jobs draw by themselves")
 
 
 class PlainJobs:
@@ -159,12 +168,24 @@ class PlainJobs:
         self._trouble(f"runs {station.vertex.name}")
         if isinstance(station.vertex, SinkVertex):
             return self._sink(station, station.vertex, answers)
+        if isinstance(station.vertex, StepVertex):
+            return self._step(station, station.vertex, answers)
         reports = self._operator(station, station.vertex, answers) if any(station.arrived.values()) else []
         for sink in station.fused:
             for index in answers.to_restage(station, sink):
                 runs = answers.runs(station.vertex, index)
                 rows = sorted(self.state(runs, index).items())
                 reports.append(self._staged(sink, answers, index, rows))
+        return reports
+
+    def _step(self, station: Station, vertex: StepVertex, answers: Answers) -> list[Report]:
+        """Draw a ticket for each row."""
+        rows = [[*row, self._random.random()] for data in station.arrived.values() for row in self._rows(data)]
+        reports = []
+        for index, prefix in answers.prefixes(vertex).items():
+            if share := rows[index :: self._parallelism]:
+                sent = self._write(f"{prefix}-{self._unique()}.rows", HandleKind.EXCHANGE, share)
+                reports.append(Report(vertex.operator_id, index, (sent,), {}))
         return reports
 
     def _operator(self, station: Station, vertex: KeyedVertex, answers: Answers) -> list[Report]:
@@ -188,19 +209,20 @@ class PlainJobs:
     def _sink(self, station: Station, vertex: SinkVertex, answers: Answers) -> list[Report]:
         rows: list[Any] = []
         for data in station.arrived.values():
-            if any(isinstance(item, Exchange) for item in data):
+            if vertex.name in TICKETS:
+                rows += self.drawn(data)
+            elif any(isinstance(item, Exchange) for item in data):
                 rows += sorted(dict(self._values([data], vertex)).items())  # the last of each key
             else:
                 rows += [list(row) for row in self._rows(data)]
         if not rows:
             return []
-        place = answers.staging(vertex).attempts[0]
         shares = [rows[number :: self._parallelism] for number in range(self._parallelism)]
-        return [self._staged(vertex, answers, index, share, place) for index, share in enumerate(shares) if share]
+        return [self._staged(vertex, answers, index, share) for index, share in enumerate(shares) if share]
 
-    def _staged(self, sink: SinkVertex, answers: Answers, index: int, rows: list[Any], attempt: int = 0) -> Report:
+    def _staged(self, sink: SinkVertex, answers: Answers, index: int, rows: list[Any]) -> Report:
         staging, table = answers.staging(sink), sink.sink
-        handle = table.stage(answers.checkpoint_id, f"{index}-{attempt}-{self._unique()}", rows)
+        handle = table.stage(answers.checkpoint_id, f"{index}-{staging.attempts[index]}-{self._unique()}", rows)
         handle = StateHandle(
             **{f: getattr(handle, f) for f in handle.__slots__} | {"details": {"sink": staging.identity}}
         )
@@ -232,11 +254,19 @@ class PlainJobs:
         result: list[tuple[int, int]] = []
         for data in arrived:
             for item in data:
-                if isinstance(item, Exchange):
+                if drawn := self.drawn([item]):
+                    result += [(key_of((split, at)), 1) for split, at, _ in drawn]
+                elif isinstance(item, Exchange):
                     result += [(key, value) for handle in item.handles for key, value in self._load(handle).items()]
                 else:
                     result += [(key_of(row), 1) for row in self._rows([item])]
         return result
+
+    def drawn(self, data: Sequence[Data]) -> list[Any]:
+        """What a step made of rows."""
+        handles = [handle for item in data if isinstance(item, Exchange) for handle in item.handles]
+        drawn = [handle for handle in handles if "/drawn/" in handle.path]
+        return [row for handle in drawn for row in json.loads(self._storage.read(handle.path))]
 
     def _rows(self, data: Sequence[Data]) -> list[tuple[int, int]]:
         return [
@@ -266,7 +296,7 @@ class PlainJobs:
     def _load(self, handle: StateHandle) -> Rows:
         return {int(key): value for key, value in json.loads(self._storage.read(handle.path)).items()}
 
-    def _write(self, path: str, kind: HandleKind, rows: Rows) -> StateHandle:
+    def _write(self, path: str, kind: HandleKind, rows: Any) -> StateHandle:
         content = json.dumps(rows).encode()
         self._storage.write(path, content)
         return StateHandle(path, kind, len(rows), len(content), sha256(content).hexdigest(), 1)
@@ -276,9 +306,10 @@ def plain_execution(graph: Graph, offsets: Mapping[SubtaskId, int]) -> dict[str,
     """The state of every operator after the rows before these offsets."""
     states: dict[str, Rows] = {}
     splits = {vertex.name: vertex.source.num_splits() for vertex in graph.sources}
+    steps = {vertex.name: vertex.input.origin for vertex in graph.producers if isinstance(vertex, StepVertex)}
     for vertex in graph.keyed:
         state: Rows = {}
-        for origin in (stream.origin for stream in vertex.inputs):
+        for origin in (steps.get(stream.origin, stream.origin) for stream in vertex.inputs):
             if origin in splits:
                 rows = [(s, at) for s in range(splits[origin]) for at in range(offsets.get(SubtaskId(origin, s), 0))]
                 for key, count in Counter(map(key_of, rows)).items():

@@ -35,6 +35,7 @@ class Process:
         self.ended = False
         self.killed = False
         self.stalled = False
+        self.hangs = False
         self.result: Any = None
         self.error: Exception | None = None
         self.crashed = False

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
+from simulator.scheduler import require
 from simulator.sources import Row
 from tidegate.graph import Graph
+from tidegate.pipeline import KeyedVertex
 from tidegate.ports import SinkInput
 
 
@@ -15,10 +17,19 @@ class SequentialExecution:
         self.states: dict[str, dict[int, int]] = {vertex.name: {} for vertex in graph.keyed}
         self.outputs: dict[str, list[Row]] = {vertex.name: [] for vertex in graph.sinks}
 
-    def step(self, cut: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
-        """Process one checkpoint's rows by source name; returns what each sink gets of it."""
+    def step(self, cut: Mapping[str, Sequence[Row]], drawn: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
+        """Process one checkpoint's rows by source name, `drawn` being what is on record of steps; returns what each sink
+        gets of it. A step keeps the values of its rows, so that none can be lost or doubled."""
         produced: dict[str, list[Row]] = {name: list(rows) for name, rows in cut.items()}
-        for vertex in self._graph.keyed:
+        for vertex in self._graph.producers:
+            if not isinstance(vertex, KeyedVertex):
+                before, after = (
+                    produced[vertex.input.origin],
+                    produced.setdefault(vertex.name, list(drawn[vertex.name])),
+                )
+                same = sorted(value for _, value in before) == sorted(value for _, value in after)
+                require(same, f"{vertex.name} was to draw keys for the values of {before}, but on record is {after}")
+                continue
             function, state = vertex.update, self.states[vertex.name]
             rows = [row for stream in vertex.inputs for row in produced[stream.origin]]
             by_key: dict[int, list[Row]] = {}

@@ -1,76 +1,105 @@
-"""A two-phase output in memory: staged while a checkpoint is taken, visible once it is told that it completed."""
+"""A two-phase output: staged while a checkpoint is taken, visible once it is told that it completed. How rows become
+visible is `tidegate.sinks.publish` itself, on a disk in memory.
+"""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from simulator.scheduler import Violation
+from simulator.scheduler import Violation, require
 from simulator.sources import Row
-from tidegate.ports import DeliveryGuarantee, SinkInput
+from tidegate.ports import CommitAttempt, DeliveryGuarantee, SinkInput
 from tidegate.protocol.errors import SinkError
 from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.sinks import publish
 
 if TYPE_CHECKING:
     from simulator.world import World
 
 
 class SimulatedSink:
-    """`ports.Sink`. `visible` is what readers see: the rows of every checkpoint, or of `CURRENT` rows the last one's."""
+    """`ports.Sink`. Readers see the rows of every checkpoint, or of `CURRENT` rows the last one's."""
 
     guarantee = DeliveryGuarantee.EXACTLY_ONCE
 
     def __init__(self, world: "World", name: str, input: SinkInput) -> None:
         self.world = world
         self.name = name
+        self.root = f"/{name}"
         self.input = input
-        self.staged: dict[str, tuple[int, tuple[Row, ...]]] = {}  # path -> checkpoint, rows
-        self.visible: dict[int, dict[str, tuple[Row, ...]]] = {}
+        self.shown: list[int] = []  # what `current` has shown, in order
 
     def stage(self, checkpoint_id: int, unique: str, rows: Sequence[Row]) -> StateHandle:
         """Write rows where no reader sees them, from a subtask."""
-        path = f"_staging/chk-{checkpoint_id}/{unique}"
+        path = f"{publish.staging_of(checkpoint_id)}/{unique}"
         self.world.point(f"stages {path} in {self.name}")
-        self.staged[path] = (checkpoint_id, tuple(rows))
+        self.world.disk.write(f"{self.root}/{path}", tuple(rows), 8 * len(rows))
         self.world.point(f"has staged {path}")
         return StateHandle(path, HandleKind.STAGED, len(rows), 8 * len(rows), "0" * 64, checkpoint_id)
 
+    @property
+    def staged(self) -> dict[str, tuple[Row, ...]]:
+        """Rows by path."""
+        staging = self.world.disk.look(f"{self.root}/_staging") or {}
+        return {
+            f"_staging/{directory}/{name}": file.content
+            for directory in staging
+            for name, file in staging[directory].items()
+        }
+
     def rows(self) -> list[Row]:
         """What readers see."""
-        return sorted(row for files in self.visible.values() for rows in files.values() for row in rows)
+        return sorted(row for files in self._visible().values() for file in files.values() for row in file.content)
 
-    def commit(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> None:
-        self.world.point(f"commits chk-{checkpoint_id} to {self.name}")
+    def _visible(self) -> dict[int, dict[str, Any]]:
+        """Checkpoints and their files."""
+        root = self.world.disk.look(self.root) or {}
+        if self.input is SinkInput.CHANGES:
+            return {int(name.partition("=")[2]): root[name] for name in root if name.startswith("checkpoint=")}
+        if "current" not in root:
+            return {}
+        files = self.world.disk.look(f"{self.root}/{root['current']}")
+        require(files is not None, f"{self.name} shows {root['current']}, which is gone")
+        return {int(root["current"].rpartition("-")[2]): files}
+
+    def check(self) -> None:
+        """What readers see is whole, and never goes back; who opened the version before may finish."""
+        visible = self._visible()
+        for id_, files in visible.items():
+            self._check_whole(id_, files)
+        if self.input is SinkInput.CURRENT and visible:
+            (now,) = visible
+            before = self.shown[-1] if self.shown else 0
+            require(now >= before, f"{self.name} shows checkpoint {now} after {before}")
+            if now != before:
+                self.shown.append(now)
+            for id_ in self.shown[-2:-1]:
+                files = self.world.disk.look(f"{self.root}/_versions/chk-{id_}")
+                require(files is not None, f"{self.name} has removed checkpoint {id_}, which it has shown until now")
+                self._check_whole(id_, files)
+
+    def _check_whole(self, id_: int, files: dict[str, Any]) -> None:
+        promised = self.world.observer.committables.get(id_, {}).get(self.name)
+        require(promised is not None, f"{self.name} shows checkpoint {id_}, which has not completed")
+        names = sorted(path.rpartition("/")[2] for path in promised or ())
+        require(sorted(files) == names, f"{self.name} shows {sorted(files)} of checkpoint {id_} instead of {names}")
+
+    def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
+        self.world.point(f"commits chk-{checkpoint_id} to {self.name} as attempt {attempt.number}")
         if self.world.strikes("sink_error"):
             raise SinkError("the disk is full")
         self.world.observer.tells(self, checkpoint_id, staged)
-        overtaken = self.input is SinkInput.CURRENT and max(self.visible, default=0) > checkpoint_id
-        if checkpoint_id not in self.visible and not overtaken:
-            self._publish(checkpoint_id, staged)
+        publisher = publish.append if self.input is SinkInput.CHANGES else publish.replace
+        publisher(self.root, checkpoint_id, staged, attempt)
         self.world.observer.told(self, checkpoint_id)
         self.world.point(f"has committed chk-{checkpoint_id} to {self.name}")
 
-    def _publish(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> None:
-        if self.input is SinkInput.CURRENT:
-            if staged:
-                self.visible = {checkpoint_id: {handle.path: self._promised(handle.path) for handle in staged}}
-        else:
-            self.visible[checkpoint_id] = {handle.path: self._promised(handle.path) for handle in staged}
-            for handle in staged:
-                del self.staged[handle.path]
-
-    def _promised(self, path: str) -> tuple[Row, ...]:
-        if path not in self.staged:
-            raise Violation(f"rows that were promised are gone from {self.name}: {path}")
-        return self.staged[path][1]
-
     def staged_paths(self, checkpoint_id: int) -> list[str]:
-        self.world.point(f"lists what chk-{checkpoint_id} staged in {self.name}")
-        return sorted(path for path, (created_by, _) in self.staged.items() if created_by == checkpoint_id)
+        return publish.staged_paths(self.root, checkpoint_id)
 
     def discard(self, paths: Sequence[str]) -> None:
         for path in paths:
-            self.world.point(f"discards {path} of {self.name}")
             self.world.observer.deletes(f"sink:{self.name}-sink", path)
-            self.staged.pop(path, None)
+            publish.discard(self.root, [path])
 
     def writer(self) -> Any:
         raise Violation("the region stages by itself")

@@ -18,7 +18,12 @@ if TYPE_CHECKING:
 
 SYNC = CheckpointKind.SYNC_SAVEPOINT
 #: Section 8: it failed of what no subtask did, so the pipeline goes on.
-NO_SUBTASKS_FAULT = {"CHECKPOINT_EXPIRED", "VALIDATION_FAILED", "FINALIZE_CHECKPOINT_FAILURE"}
+NO_SUBTASKS_FAULT = {
+    "CHECKPOINT_EXPIRED",
+    "COORDINATOR_SUSPEND",
+    "FINALIZE_CHECKPOINT_FAILURE",
+    "VALIDATION_FAILED",
+}
 
 
 def has_finished(state: "PipelineState") -> bool:

@@ -1,17 +1,17 @@
 """Checkpoint storage in memory, each of whose effects is a step that others may come before, and that may fail."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from worlds import MemoryStorage
-
+from simulator.directories import ObjectStore, require_closed
 from tidegate.protocol.errors import StorageError
+from tidegate.protocol.records import StateHandle
 
 if TYPE_CHECKING:
     from simulator.world import World
 
 
-class SimulatedStorage(MemoryStorage):
+class SimulatedStorage(ObjectStore):
     """`ports.CheckpointStorage`. `files` is what lies there."""
 
     url = "simulated://"
@@ -33,11 +33,20 @@ class SimulatedStorage(MemoryStorage):
         self._effect(f"lists {prefix}")
         return super().list(prefix)
 
-    def delete(self, paths: Sequence[str]) -> None:
+    def verify(self, files: Sequence[StateHandle], in_full: Collection[str]) -> None:
+        self._effect(f"looks at {len(files)} files")
+        super().verify(files, in_full)
+
+    def delete(self, paths: Sequence[str], closed: Collection[str] = ()) -> None:
         for path in paths:
             self._effect(f"deletes {path}")
             self.world.observer.deletes("storage", path)
             super().delete([path])
+        self.remove_empty(closed, self._removes)
+
+    def _removes(self, directory: str) -> None:
+        self.world.point(f"has looked at {directory}")
+        require_closed(self.world.store.state, self.world.observer.graph.pipeline.name, directory)
 
     def _effect(self, what: str) -> None:
         self.world.point(what)

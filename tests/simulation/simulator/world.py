@@ -15,9 +15,11 @@ from unittest.mock import patch
 from records import T0
 from worlds import Crash
 
+from simulator.disk import SimulatedDisk
 from simulator.drivers import EXPECTED, command_run, dag_run, meddle
 from simulator.ending import finish
 from simulator.graphs import describe, draw_pipeline, rescaled
+from simulator.hearing import listening
 from simulator.observer import Observer
 from simulator.requests import Request
 from simulator.scheduler import Process, Scheduler, Violation
@@ -53,6 +55,11 @@ class SimulatedClock:
     def advance(self, seconds: float) -> None:
         self.time += timedelta(seconds=seconds)
 
+    def sleep(self, seconds: float) -> None:
+        """Others go on meanwhile."""
+        self.advance(seconds)
+        self.world.point(f"has waited {seconds:.1f} s")
+
 
 class World:
     """Everything outside the code under test."""
@@ -66,6 +73,7 @@ class World:
         self.met: Counter[str] = Counter()  # the trouble there was
         self.storage = SimulatedStorage(self)
         self.store = SimulatedStore(self)
+        self.disk = SimulatedDisk(self._disk_step, self._changed)
         self.sources: dict[str, SimulatedSource] = {}
         self.sinks: dict[str, SimulatedSink] = {}
         self.pipeline = draw_pipeline(self, self.random)
@@ -92,6 +100,7 @@ class World:
     # -- what everybody uses
 
     def open_coordinator(self) -> CheckpointCoordinator:
+        self.pipeline.listeners = listening(lambda: self.store.state, self.point, self.observer.missed)
         return CheckpointCoordinator(self.pipeline, self.store, self.storage, self.clock)
 
     def point(self, what: str) -> None:
@@ -99,6 +108,15 @@ class World:
             self.note("stalls")
             self.scheduler.current.stalled = True
         self.scheduler.point(what, lambda: self.strikes("crash"))
+
+    def _disk_step(self, what: str) -> None:
+        if self.scheduler.current is not None and self.strikes("hang"):
+            self.note("hangs")
+            self.scheduler.current.stalled = self.scheduler.current.hangs = True
+        self.point(what)
+
+    def _changed(self, path: str) -> None:
+        self.sinks[path.split("/")[1]].check()
 
     def note(self, what: str) -> None:
         self.scheduler.note(what)
@@ -242,17 +260,17 @@ class World:
         return bool(waiting)
 
     def _calm_down(self) -> None:
-        """No more trouble: everybody finishes what they are doing."""
+        """No more trouble: everybody finishes what they are doing, those last who hang in a commit."""
         self._ending = True
         self.temper = CALM
         for process in self.scheduler.processes:
-            process.stalled = False
+            process.stalled = process.hangs
         self.tell("everything calms down")
 
     def run(self) -> "World":
         """Raises `Violation`, or whatever else should not have happened."""
         names = (SimpleNamespace(hex=f"{number:x}") for number in range(10**9))
-        with patch.object(cut, "uuid4", lambda: next(names)):
+        with patch.object(cut, "uuid4", lambda: next(names)), self.disk.in_use():
             self.scheduler.run()
             finish(self)
         return self

@@ -1,0 +1,81 @@
+"""The end of a DAG run whose checkpoint has not completed: whichever way the run ended, the checkpoint ends with it.
+
+Airflow skips or fails the tasks of a run that is marked by hand, and calls nobody. A teardown task alone still runs: so
+that is what `abort` is. It is the DAG run's own request that it gives up, so it needs no task to hand anything on.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.sdk import Context, TaskInstanceState
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from tidegate.airflow.operators import request_id
+from tidegate.airflow.step import CheckpointTask, airflow_outcome
+from tidegate.protocol.lifecycle import COMMITTED
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import CheckpointRecord
+
+_NOT_DONE = {TaskInstanceState.FAILED, TaskInstanceState.UPSTREAM_FAILED, TaskInstanceState.SKIPPED}
+
+
+class AbortCheckpointOperator(CheckpointTask):
+    """Gives up what its DAG run asked for, if that has not completed. A completed checkpoint is left alone.
+
+    Place it downstream of the steps before the commit point: it runs when they have ended. It is skipped if all went
+    well. After a failure it succeeds, because the step that failed fails the DAG run. Where steps were skipped although
+    a checkpoint was asked for, somebody has marked them by hand: then it fails, and the DAG run with it, which else
+    would count as a success.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.as_teardown(on_failure_fail_dagrun=True)
+
+    def execute(self, context: Context) -> None:
+        states = self._states_of_steps(context)
+        failed = sorted(task for task, state in states.items() if state == TaskInstanceState.FAILED)
+        by_hand = TaskInstanceState.SKIPPED in states.values() or not failed
+        reason, message = _cause(context["run_id"], failed, by_hand)
+        with airflow_outcome(context):
+            record = self.open_coordinator().abort_request(request_id(context), reason, message)
+        if record is None and not failed and TaskInstanceState.SUCCESS not in states.values():
+            raise AirflowSkipException("This DAG run asked for no checkpoint, so there is none to abort.")
+        if record is not None and record.status in COMMITTED and _NOT_DONE.isdisjoint(states.values()):
+            raise AirflowSkipException(f"Checkpoint {record.checkpoint_id} has completed; there is nothing to abort.")
+        if by_hand and TaskInstanceState.UPSTREAM_FAILED not in states.values():
+            raise AirflowFailException(f"This DAG run was ended by hand. {_outcome(record)}")
+        self.log.error("%s", _outcome(record))
+
+    def _states_of_steps(self, context: Context) -> Mapping[str, str]:
+        """Of every step of the DAG run, before the commit point and after it."""
+        ti, dag = context["ti"], context["dag"]
+        steps = [
+            task.task_id for task in dag.tasks if isinstance(task, CheckpointTask) and task.task_id != self.task_id
+        ]
+        found = ti.get_task_states(dag_id=ti.dag_id, task_ids=sorted(steps), run_ids=[ti.run_id])
+        return dict(found.get(ti.run_id, {}))
+
+
+def _cause(run_id: str, failed: list[str], by_hand: bool) -> tuple[FailureReason, str]:
+    """What a checkpoint ends of that nobody has ended before. Only a task that failed by itself may be a subtask's fault."""
+    if by_hand:
+        return FailureReason.COORDINATOR_SUSPEND, (
+            f"DAG run {run_id} was ended by hand before the checkpoint was complete. Committed data and the latest "
+            "completed checkpoint are untouched; the next checkpoint takes the same data."
+        )
+    return FailureReason.TASK_FAILURE, (
+        f"Task {', '.join(failed)} failed for good without leaving a cause; the log of the task has it."
+    )
+
+
+def _outcome(record: CheckpointRecord | None) -> str:
+    if record is None:
+        return "It had no checkpoint yet, and asks for none any more."
+    if record.status in COMMITTED:
+        return (
+            f"Checkpoint {record.checkpoint_id} had passed its commit point before: it stands. The next run makes its "
+            "rows visible, or clear this one."
+        )
+    assert record.failure_reason is not None  # it was in progress, and is no longer
+    return f"Checkpoint {record.checkpoint_id} was aborted: {record.failure_reason.name}. {record.failure_message}"

@@ -1,0 +1,67 @@
+"""Holds a definition against the pipeline that is recorded under its name, and records what is new about it.
+
+What counts as the same is decided in `protocol.identity`.
+"""
+
+import logging
+from datetime import datetime
+
+from tidegate.graph import Graph
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
+from tidegate.protocol.identity import Moved, find_moved, find_new, require_at_rest, require_same, stored_elsewhere
+
+log = logging.getLogger("tidegate")
+
+
+class Identification:
+    """The identity of one pipeline."""
+
+    def __init__(self, graph: Graph, store: CheckpointStore, storage: CheckpointStorage, clock: Clock) -> None:
+        self._pipeline_id = graph.pipeline.name
+        self._endpoints = graph.endpoints
+        self._store = store
+        self._storage = storage
+        self._clock = clock
+
+    def check(self) -> None:
+        """To be called before anything is done for the pipeline. Also looks whether its state is where this process looks:
+        copies of a project have the same places below their homes, and each a checkpoint storage of its own.
+
+        Raises `PipelineIdentityError`, `StorageError`.
+        """
+        missing = None
+        while True:
+            with self._store.transaction(self._pipeline_id) as tx:
+                self.require(tx)
+                latest = tx.latest_completed()
+            path = None if latest is None else latest.metadata_path
+            if path is None or path in self._storage.list(path.rpartition("/")[0]):
+                return
+            if path == missing:
+                raise stored_elsewhere(self._pipeline_id, path, self._storage.url)
+            missing = path  # looked for again: a newer checkpoint may have completed, and this one's files be deleted
+
+    def require(self, tx: StoreTransaction) -> None:
+        """Where two begin at once, the second one meets here what the first has recorded. Raises `PipelineIdentityError`."""
+        require_same(self._pipeline_id, tx.endpoints(), self._endpoints)
+
+    def record(self, tx: StoreTransaction, now: datetime) -> None:
+        """Together with a checkpoint or region that begins."""
+        if new := find_new(tx.endpoints(), self._endpoints):
+            tx.record_endpoints(new, now)
+
+    def moved(self) -> list[Moved]:
+        """What `relocate` would change."""
+        with self._store.transaction(self._pipeline_id) as tx:
+            return find_moved(tx.endpoints(), self._endpoints)
+
+    def relocate(self) -> list[Moved]:
+        """Record what has moved as meant, and return it. Raises `PipelineStatusError` while anything is under way."""
+        with self._store.transaction(self._pipeline_id) as tx:
+            moved = find_moved(tx.endpoints(), self._endpoints)
+            if moved:
+                require_at_rest(self._pipeline_id, tx.in_progress(), tx.retained())
+                tx.record_endpoints([each.defined for each in moved], self._clock.now())
+        for each in moved:
+            log.warning("Pipeline %s was relocated: %s.", self._pipeline_id, each)
+        return moved

@@ -1,0 +1,40 @@
+"""What the role that runs pipelines may do, in one place. The schema belongs to another role, which only upgrades it.
+
+A coordinator reads and writes rows and nothing else: it creates nothing, alters nothing, truncates nothing, and deletes
+only where rows come and go. Where there is no such role, one role does both, as it was.
+"""
+
+from sqlalchemy import Connection, text
+
+from tidegate.postgres.roles import RUNNING_ROLE
+from tidegate.postgres.tables import SCHEMA, metadata
+
+_HISTORY = "SELECT, INSERT, UPDATE"
+_COMES_AND_GOES = "SELECT, INSERT, UPDATE, DELETE"
+
+#: By table.
+RIGHTS = {
+    "pipelines": _HISTORY,
+    "endpoints": _HISTORY,
+    "requests": _COMES_AND_GOES,
+    "checkpoints": _HISTORY,
+    "subtasks": _HISTORY,
+    "handles": "SELECT, INSERT",
+    "verdicts": "SELECT, INSERT, DELETE",
+    "compactions": "SELECT, INSERT, DELETE",
+    "deletion_queue": _COMES_AND_GOES,
+    "live_references": "SELECT",
+    "schema_version": "SELECT",
+}
+
+
+def grant_rights(connection: Connection) -> None:
+    """Give the running role exactly its rights, as the schema's owner; nothing if there is no such role."""
+    if not connection.execute(text("SELECT FROM pg_roles WHERE rolname = :role"), {"role": RUNNING_ROLE}).all():
+        return
+    assert {table.name for table in metadata.tables.values()} <= RIGHTS.keys()
+    connection.execute(text(f"REVOKE ALL ON ALL TABLES IN SCHEMA {SCHEMA} FROM {RUNNING_ROLE}"))
+    connection.execute(text(f"REVOKE ALL ON SCHEMA {SCHEMA} FROM {RUNNING_ROLE}"))
+    connection.execute(text(f"GRANT USAGE ON SCHEMA {SCHEMA} TO {RUNNING_ROLE}"))
+    for table, rights in RIGHTS.items():
+        connection.execute(text(f"GRANT {rights} ON {SCHEMA}.{table} TO {RUNNING_ROLE}"))

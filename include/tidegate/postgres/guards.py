@@ -1,0 +1,172 @@
+"""What rows may legally become, as SQL: no statement of the role that runs can undo what completed, or go back in time.
+
+The tables of transitions are those of `protocol.lifecycle` and `protocol.pipelines`; what is fixed, and from when on, is listed
+here. Every rule names its columns, so that later columns are free until a migration adds them to a list. A rule on single rows
+is a trigger whose condition the database evaluates by itself: it costs nothing while it is kept. Rules that look at another
+table run once a statement.
+"""
+
+from collections.abc import Iterable
+
+from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.pipelines import PIPELINE_TRANSITIONS, PipelineStatus
+
+#: Raises what the trigger's arguments say, as a violation of the rule they name.
+REFUSE = """\
+CREATE FUNCTION tidegate.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = TG_ARGV[0], MESSAGE = TG_ARGV[1];
+END $$"""
+
+#: Parts of a checkpoint are written while it is in progress, and stay as they are after it has ended.
+REFUSE_PARTS_OF_ENDED = """\
+CREATE FUNCTION tidegate.refuse_parts_of_ended() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (
+        SELECT FROM tidegate.checkpoints c
+        WHERE c.status <> 'IN_PROGRESS' AND (c.pipeline_id, c.checkpoint_id) IN (
+            SELECT DISTINCT w.pipeline_id, w.checkpoint_id FROM written w)
+    ) THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = TG_TABLE_NAME || '_of_ended',
+            MESSAGE = 'the checkpoint has ended; what belongs to it stays as it is';
+    END IF;
+    RETURN NULL;
+END $$"""
+
+#: Known from the first moment.
+_OF_TRIGGER = (
+    *("pipeline_id", "checkpoint_id", "request_id", "periodic", "kind", "drain"),
+    *("triggered_at", "num_subtasks", "operators"),
+)
+#: Set on the way, and never again once the checkpoint has ended; notified_at and swept follow after the end, once.
+_OF_END = (
+    *("deadline", "num_acknowledged", "num_finished", "acknowledged_at", "validated_at"),
+    *("completed_at", "metadata_path", "state_size", "checkpointed_size"),
+    *("failed_at", "failure_reason", "failure_message"),
+)
+
+
+def _row(name: str, table: str, event: str, condition: str, message: str) -> str:
+    """After the row's own constraints: what they say is more exact."""
+    return (
+        f"CREATE TRIGGER {name} AFTER {event} ON tidegate.{table} FOR EACH ROW\n"
+        f"WHEN ({condition})\nEXECUTE FUNCTION tidegate.refuse('{name}', '{message}')"
+    )
+
+
+def _never(name: str, table: str, event: str, message: str) -> str:
+    return (
+        f"CREATE TRIGGER {name} BEFORE {event} ON tidegate.{table} FOR EACH STATEMENT\n"
+        f"EXECUTE FUNCTION tidegate.refuse('{name}', '{message}')"
+    )
+
+
+def _not_of_ended(table: str, event: str, rows: str) -> str:
+    return (
+        f"CREATE TRIGGER {table}_of_ended_{event.lower()} AFTER {event} ON tidegate.{table}\n"
+        f"REFERENCING {rows} TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION tidegate.refuse_parts_of_ended()"
+    )
+
+
+def _changed(columns: Iterable[str]) -> str:
+    listed = list(columns)
+    old, new = (", ".join(f"{which}.{column}" for column in listed) for which in ("OLD", "NEW"))
+    return f"({old}) IS DISTINCT FROM ({new})"
+
+
+def _shrunk(columns: Iterable[str]) -> str:
+    return " OR ".join(f"NEW.{column} < OLD.{column}" for column in columns)
+
+
+def _pipeline_moves() -> str:
+    return ", ".join(
+        f"('{before}', '{after}')" for before, followers in PIPELINE_TRANSITIONS.items() for after in sorted(followers)
+    )
+
+
+PIPELINE_GUARDS = (
+    _row(
+        "pipelines_legal_transition",
+        "pipelines",
+        "UPDATE",
+        "OLD.status <> NEW.status AND (OLD.status, NEW.status) NOT IN (" + _pipeline_moves() + ")",
+        "the pipeline cannot come from where it is to where it is put",
+    ),
+    _row(
+        "pipelines_begin",
+        "pipelines",
+        "INSERT",
+        f"NEW.status <> '{PipelineStatus.CREATED}' OR NEW.last_checkpoint_id <> 0 OR NEW.region_attempt <> 0",
+        "a pipeline begins without a past",
+    ),
+    _row(
+        "pipelines_only_forward",
+        "pipelines",
+        "UPDATE",
+        _changed(["pipeline_id"])
+        + " OR "
+        + _shrunk(["last_checkpoint_id", "forgiven_until", "region_attempt", "region_swept", "restores"]),
+        "ids and attempts only grow, or what is overtaken could count again",
+    ),
+    _never("pipelines_kept", "pipelines", "DELETE OR TRUNCATE", "pipelines are not deleted"),
+)
+
+CHECKPOINT_GUARDS = (
+    _row(
+        "checkpoints_fixed",
+        "checkpoints",
+        "UPDATE",
+        _changed(_OF_TRIGGER),
+        "what a checkpoint was triggered as stays",
+    ),
+    _row(
+        "checkpoints_ended",
+        "checkpoints",
+        "UPDATE",
+        f"OLD.status <> '{Status.IN_PROGRESS}' AND {_changed(_OF_END)}",
+        "the checkpoint has ended and stays as it is",
+    ),
+    _row(
+        "checkpoints_only_forward",
+        "checkpoints",
+        "UPDATE",
+        _shrunk(["num_acknowledged", "num_finished"])
+        + " OR OLD.swept AND NOT NEW.swept"
+        + " OR OLD.notified_at IS NOT NULL AND OLD.notified_at IS DISTINCT FROM NEW.notified_at",
+        "what was acknowledged, notified and swept stays so",
+    ),
+    _never("checkpoints_kept", "checkpoints", "DELETE OR TRUNCATE", "checkpoints are not deleted"),
+)
+
+SUBTASK_GUARDS = (
+    _row(
+        "subtasks_acknowledged",
+        "subtasks",
+        "UPDATE",
+        "OLD.acknowledged_at IS NOT NULL",
+        "the first acknowledgement stands",
+    ),
+    _row(
+        "subtasks_only_forward",
+        "subtasks",
+        "UPDATE",
+        _changed(["pipeline_id", "checkpoint_id", "operator_id", "subtask_index"]) + " OR " + _shrunk(["attempt"]),
+        "attempts only grow, or one that is overtaken could count again",
+    ),
+    _never("subtasks_kept", "subtasks", "DELETE OR TRUNCATE", "subtasks of checkpoints are not deleted"),
+    _not_of_ended("subtasks", "INSERT", "NEW"),
+    _not_of_ended("subtasks", "UPDATE", "NEW"),
+)
+
+HANDLE_GUARDS = (
+    _row("handles_unchanged", "handles", "UPDATE", "OLD IS DISTINCT FROM NEW", "a reported snapshot stays as it is"),
+    _never("handles_kept", "handles", "DELETE OR TRUNCATE", "handles of checkpoints are not deleted"),
+    _not_of_ended("handles", "INSERT", "NEW"),
+)
+
+VERDICT_GUARDS = (
+    _row("verdicts_unchanged", "verdicts", "UPDATE", "OLD IS DISTINCT FROM NEW", "a recorded verdict stands"),
+    _never("verdicts_kept", "verdicts", "TRUNCATE", "verdicts are not deleted"),
+    _not_of_ended("verdicts", "INSERT", "NEW"),
+    _not_of_ended("verdicts", "DELETE", "OLD"),
+)

@@ -1,0 +1,79 @@
+"""Who commits the sinks of a pipeline: one committer at a time, and of two that both believe they are it, the newest.
+
+Attempts fence: each committer gets the next number, and every step of an older one fails (see `ports.Sink.commit`). The
+lease is for peace, not for safety: it says how long a healthy committer is left alone, and may be wrong by any clock.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+#: A committer that was not seen for so long is stopped, hangs or is dead: the next one takes over.
+COMMIT_LEASE = timedelta(seconds=10)
+#: How often a committer's sign of life is written.
+SIGN_EVERY = COMMIT_LEASE / 4
+#: How often somebody who waits for a committer looks again: a commit takes milliseconds.
+LOOK_EVERY = timedelta(seconds=0.2)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitterRecord:
+    """The newest committer of a pipeline. `attempt` 0: there never was one. `seen_at` None: nobody commits."""
+
+    attempt: int = 0
+    seen_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Nobody else commits: the next attempt may begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The sinks have committed the checkpoint, and that is recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Another committer is at work, and was first seen as it is at `since`. Look again after `pause`."""
+
+    pause: timedelta
+    committer: CommitterRecord
+    since: datetime
+
+
+def decide_take(notified: bool, committer: CommitterRecord, waited: Wait | None, now: datetime) -> Take | Wait | Told:
+    """Whether a checkpoint's sinks are to be committed now; `waited` is the answer of the look before.
+
+    A lease ends after its time by the clocks of both, and for one whose clock is far ahead, when it was watched for so
+    long without a new sign. Performs no I/O.
+    """
+    if notified:
+        return Told()
+    if committer.seen_at is None:
+        return Take()
+    since = waited.since if waited is not None and waited.committer == committer else now
+    rest = min(committer.seen_at, since) + COMMIT_LEASE - now
+    if rest <= timedelta(0):
+        return Take()
+    return Wait(min(rest, LOOK_EVERY), committer, since)
+
+
+def is_committing(committer: CommitterRecord, attempt: int) -> bool:
+    """Whether this attempt is the newest and was not ended, however long it was not seen. Performs no I/O."""
+    return committer.seen_at is not None and committer.attempt == attempt
+
+
+def begun(committer: CommitterRecord, at: datetime) -> CommitterRecord:
+    """The next attempt, whatever became of the one before. Performs no I/O."""
+    return CommitterRecord(committer.attempt + 1, at)
+
+
+def ended(committer: CommitterRecord) -> CommitterRecord:
+    """The same attempt, which may do nothing any more. Performs no I/O."""
+    return replace(committer, seen_at=None)
+
+
+def needs_sign(seen_at: datetime, now: datetime) -> bool:
+    """Whether it is time for the next sign of life. Performs no I/O."""
+    return now - seen_at >= SIGN_EVERY

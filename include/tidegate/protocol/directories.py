@@ -1,0 +1,25 @@
+"""Which directories on checkpoint storage nothing that counts will be written to any more."""
+
+import re
+from collections.abc import Collection, Iterable
+
+from tidegate.protocol.regions import RegionRecord, last_ended
+
+
+def choose_closed(
+    pipeline_id: str, paths: Iterable[str], in_progress: Collection[int], region: RegionRecord
+) -> set[str]:
+    """Of the directories in which these files lie, those of checkpoints that have ended and of regions that have.
+
+    What may still come there is written by somebody who was superseded. Performs no I/O.
+    """
+    closed = set()
+    for path in paths:
+        match = re.match(rf"{re.escape(pipeline_id)}/(chk-|shared/)(\d+)/", path)
+        if match is None:
+            continue
+        number = int(match[2])
+        ended = number not in in_progress if match[1] == "chk-" else number <= last_ended(region)
+        if ended:
+            closed.add(match[0].rstrip("/"))
+    return closed

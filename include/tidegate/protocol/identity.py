@@ -1,0 +1,99 @@
+"""Whether a definition is the pipeline that is recorded under its name: by its sources and sinks, and where they are.
+
+Two programs of one name would otherwise go on from each other's positions and state. What is new is recorded; what is
+removed stays recorded, so that it is checked when it comes back; what suddenly lies elsewhere is refused until a person
+says that it is meant.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidegate.protocol.errors import PipelineIdentityError, PipelineStatusError
+from tidegate.protocol.notify import choose_unnotified
+from tidegate.protocol.records import CheckpointRecord
+
+
+class Role(StrEnum):
+    SOURCE = "SOURCE"
+    SINK = "SINK"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A source or sink: what it is and where. `place` is relative to the project's home where it lies below it, so that a
+    laptop and a container agree; empty for one that has no place."""
+
+    role: Role
+    name: str
+    type: str
+    place: str
+
+    @property
+    def key(self) -> tuple[Role, str]:
+        return self.role, self.name
+
+    def __str__(self) -> str:
+        return f"{self.type} at {self.place}" if self.place else self.type
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """One that is defined as something else, or elsewhere, than it is recorded."""
+
+    recorded: Endpoint
+    defined: Endpoint
+
+    def __str__(self) -> str:
+        return f"{self.defined.role.lower()} {self.defined.name!r} is {self.recorded}, and here it is {self.defined}"
+
+
+def find_new(recorded: Sequence[Endpoint], defined: Sequence[Endpoint]) -> list[Endpoint]:
+    """What is defined and was never recorded. Performs no I/O."""
+    known = {endpoint.key for endpoint in recorded}
+    return [endpoint for endpoint in defined if endpoint.key not in known]
+
+
+def find_moved(recorded: Sequence[Endpoint], defined: Sequence[Endpoint]) -> list[Moved]:
+    """What is recorded otherwise than it is defined. Performs no I/O."""
+    known = {endpoint.key: endpoint for endpoint in recorded}
+    return [
+        Moved(known[endpoint.key], endpoint) for endpoint in defined if known.get(endpoint.key, endpoint) != endpoint
+    ]
+
+
+def require_same(pipeline_id: str, recorded: Sequence[Endpoint], defined: Sequence[Endpoint]) -> None:
+    """Raises `PipelineIdentityError` where anything has moved. Performs no I/O."""
+    if moved := find_moved(recorded, defined):
+        differences = "; ".join(map(str, moved))
+        raise PipelineIdentityError(
+            f"This is not pipeline {pipeline_id} as this database has it: {differences}. Nothing was begun, and its state and "
+            "tables are untouched. If this is another pipeline, give it a name of its own, or a database of its own "
+            f"(TIDEGATE_DATABASE_URL). If it was moved on purpose, say so once: `tidegate relocate {pipeline_id}`."
+        )
+
+
+def stored_elsewhere(pipeline_id: str, metadata_path: str, url: str) -> PipelineIdentityError:
+    """What to raise where the latest completed checkpoint is not on this process's checkpoint storage."""
+    return PipelineIdentityError(
+        f"The latest completed checkpoint of pipeline {pipeline_id} is recorded as {metadata_path}, which is not on the "
+        f"checkpoint storage of this process ({url}). Nothing was begun, and nothing was changed. If this is another "
+        "project, give its pipeline a name of its own, or a database of its own (TIDEGATE_DATABASE_URL). Otherwise set "
+        "TIDEGATE_STORAGE, or TIDEGATE_HOME, to where the pipeline's state is, or put it back."
+    )
+
+
+def require_at_rest(
+    pipeline_id: str, in_progress: Sequence[CheckpointRecord], retained: Sequence[CheckpointRecord]
+) -> None:
+    """Nothing may be staged where a sink is about to be moved from. Raises `PipelineStatusError`. Performs no I/O."""
+    if in_progress:
+        raise PipelineStatusError(
+            f"Pipeline {pipeline_id} cannot be relocated while checkpoint {in_progress[0].checkpoint_id} is in progress. "
+            f"Nothing was changed. Let it end, or give it up with `tidegate suspend {pipeline_id}`, and repeat."
+        )
+    if untold := choose_unnotified(retained):
+        raise PipelineStatusError(
+            f"Pipeline {pipeline_id} cannot be relocated: checkpoint {untold[0].checkpoint_id} has completed, and its rows are "
+            "staged where its sinks were. Nothing was changed. Take the notify step with the definition as it was, and repeat."
+        )

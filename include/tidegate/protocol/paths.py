@@ -1,0 +1,100 @@
+"""Which files a report may name: only its own are recorded, and only its own are deleted when it does not count.
+
+A name says whose a file is. On checkpoint storage, in the directory of a pipeline, of a checkpoint or of a region's attempt,
+and of an operator, it begins with the subtask and its attempt; below a sink's root, in a directory of the checkpoint,
+likewise. So what was written for another pipeline, checkpoint, operator or attempt is seen at a glance.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from tidegate.protocol.errors import ForeignPathError
+from tidegate.protocol.finalize import directory
+from tidegate.protocol.records import Acknowledgement, CompactedRun, HandleKind, StateHandle, SubtaskId
+from tidegate.protocol.regions import RegionRecord, shared_directory
+
+
+def write_prefix(below: str, subtask: SubtaskId, attempt: int) -> str:
+    """What the files of a subtask's attempt begin with, below a directory and before each execution's own part."""
+    return f"{below}/{subtask.operator_id}/{subtask.subtask_index}-{attempt}"
+
+
+def compaction_prefix(below: str, subtask: SubtaskId) -> str:
+    """The same for what is merged from a subtask's runs."""
+    return f"{below}/{subtask.operator_id}/{subtask.subtask_index}-compacted"
+
+
+def require_own_files(
+    pipeline_id: str, checkpoint_id: int, region: RegionRecord, acknowledgements: Iterable[Acknowledgement]
+) -> None:
+    """`region` is the newest one there ever was. Raises `ForeignPathError`. Performs no I/O."""
+    for acknowledgement in acknowledgements:
+        for handle in acknowledgement.snapshot.handles:
+            if not _is_own(pipeline_id, checkpoint_id, region, acknowledgement, handle):
+                raise ForeignPathError(
+                    f"Attempt {acknowledgement.attempt} at subtask {acknowledgement.subtask} of checkpoint {checkpoint_id} of "
+                    f"pipeline {pipeline_id} reported {handle.path!r} ({handle.kind}, of checkpoint {handle.created_by}), "
+                    "which is not a file of its own. The report was refused: nothing was recorded and nothing is deleted. "
+                    "Committed data and the latest completed checkpoint are untouched. A connector or region of this pipeline "
+                    "makes up paths, or two run under one name: correct that, then take the next checkpoint."
+                )
+
+
+def require_own_runs(pipeline_id: str, checkpoint_id: int, compactions: Sequence[CompactedRun]) -> None:
+    """Of runs that were merged beside a checkpoint. Raises `ForeignPathError`. Performs no I/O."""
+    for run in compactions:
+        prefix = compaction_prefix(directory(pipeline_id, checkpoint_id), run.subtask)
+        handle = run.handle
+        begins = handle.path.startswith(f"{prefix}-") and _is_plain(handle.path.removeprefix(prefix))
+        if not begins or (handle.kind, handle.created_by) != (HandleKind.RUN, checkpoint_id):
+            raise ForeignPathError(
+                f"The merged run {handle.path!r} of {run.subtask} of pipeline {pipeline_id} does not lie where checkpoint "
+                f"{checkpoint_id} merges ({prefix}-…). It was not recorded, and nothing is deleted. State is as it was."
+            )
+
+
+def _is_own(
+    pipeline_id: str, checkpoint_id: int, region: RegionRecord, report: Acknowledgement, handle: StateHandle
+) -> bool:
+    if not 1 <= handle.created_by <= checkpoint_id or any(part in ("", ".", "..") for part in handle.path.split("/")):
+        return False
+    if handle.kind is HandleKind.STAGED:
+        return _is_own_staged(checkpoint_id, report, handle)
+    below = _writer_of(pipeline_id, region, handle)
+    if below is None:
+        return False
+    where, attempt = below
+    if handle.kind is HandleKind.CHANNEL:  # rows on their way to this operator, as the one before it wrote them
+        return True
+    of_operator = f"{where}/{report.subtask.operator_id}/"
+    name = handle.path.removeprefix(of_operator)
+    if not handle.path.startswith(of_operator) or not _is_plain(name):
+        return False
+    if handle.created_by < checkpoint_id:  # carried over, after a rescale from a subtask of another index perhaps
+        return True
+    own = {f"{report.subtask.subtask_index}-{report.attempt if attempt is None else attempt}-"}
+    if attempt is not None:
+        own.add(f"{report.subtask.subtask_index}-compacted-")
+    return name.startswith(tuple(own))
+
+
+def _writer_of(pipeline_id: str, region: RegionRecord, handle: StateHandle) -> tuple[str, int | None] | None:
+    """The directory of the checkpoint (None) or of the region's attempt that wrote a file; None where neither did."""
+    own = directory(pipeline_id, handle.created_by)
+    if handle.path.startswith(f"{own}/"):
+        return own, None
+    attempt = handle.path.removeprefix(f"{pipeline_id}/").removeprefix("shared/").partition("/")[0]
+    if not attempt.isdecimal() or not 1 <= int(attempt) <= region.attempt:
+        return None
+    shared = shared_directory(pipeline_id, int(attempt))
+    return (shared, int(attempt)) if handle.path.startswith(f"{shared}/") else None
+
+
+def _is_own_staged(checkpoint_id: int, report: Acknowledgement, handle: StateHandle) -> bool:
+    where, _, name = handle.path.rpartition("/")
+    if f"chk-{handle.created_by}" not in where.split("/"):
+        return False
+    return handle.created_by < checkpoint_id or name.startswith(f"{report.subtask.subtask_index}-{report.attempt}-")
+
+
+def _is_plain(name: str) -> bool:
+    return name != "" and "/" not in name

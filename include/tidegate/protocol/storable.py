@@ -1,0 +1,39 @@
+"""Text from data, from Spark or from a user's function, made fit to be recorded: whatever it holds, it can be stored.
+
+For what a person reads: messages, verdicts. What identifies something (ids, paths, positions) is never altered: a store
+refuses it. A store calls this for what it is handed, so that nobody else has to think of it.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+#: Characters. A longer text keeps its beginning and its end, where errors say what happened.
+LONGEST_TEXT = 10_000
+
+# PostgreSQL holds no NUL, and UTF-8 has no lone surrogates.
+_NOT_STORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+def storable_text(text: str) -> str:
+    """The text with what cannot be stored replaced by U+FFFD, and not longer than `LONGEST_TEXT` and a remark."""
+    if len(text) > LONGEST_TEXT:
+        half = LONGEST_TEXT // 2
+        text = f"{text[:half]} … ({len(text) - 2 * half} characters are left out) … {text[-half:]}"
+    return _NOT_STORABLE.sub("\ufffd", text)
+
+
+def storable_json(value: Any) -> Any:
+    """A JSON value whose texts, keys included, are storable, and whose numbers are finite: NaN becomes "NaN"."""
+    match value:
+        case str():
+            return storable_text(value)
+        case float() if not math.isfinite(value):
+            return str(value)
+        case Mapping():
+            return {storable_text(str(key)): storable_json(item) for key, item in value.items()}
+        case list() | tuple():
+            return [storable_json(item) for item in value]
+        case _:
+            return value

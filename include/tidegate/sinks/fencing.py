@@ -1,0 +1,117 @@
+"""A directory of each attempt at committing, out of which everything becomes visible, and so the fence against older ones.
+
+An attempt makes `_committing/<number>/` once, then has it confirmed that it is the newest, and first takes away what lies
+in the directories of older ones. A step that readers can notice is one rename: of something in the attempt's directory to
+where readers see it, or of something old into that directory. A rename has happened as a whole, before it was taken away,
+or it fails, because its source or its target is gone. So an attempt that was stopped anywhere and goes on changes nothing.
+
+Entries are taken away one by one and the directory is removed, rather than renamed: on NFS another machine may still
+know a directory that was renamed, but an entry of it that is gone is gone for everybody.
+"""
+
+import errno
+import itertools
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from tidegate.ports import CommitAttempt
+from tidegate.protocol.errors import SinkError, SupersededAttemptError
+
+COMMITTING = "_committing"
+_MOST_ROUNDS = 100  # an older attempt that still runs may go on adding files while they are taken away
+_LEFT_BY_OLDER_VERSIONS = ("_lock", "_next")
+
+
+class PrivateDirectory:
+    """The directory of one attempt, which only that attempt adds to."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._numbers = itertools.count()
+
+    def join(self, name: str) -> str:
+        """Where the attempt prepares something that is to become visible under another name."""
+        return os.path.join(self.path, name)
+
+    def take_away(self, path: str) -> None:
+        """Move a file or directory here in one step, to be deleted when the attempt ends. A missing one is fine, as long as
+        the attempt has not been overtaken."""
+        with suppress(FileNotFoundError):
+            os.rename(path, self.join(f"away-{next(self._numbers)}"))
+
+
+@contextmanager
+def committing(root: str, checkpoint_id: int, attempt: CommitAttempt) -> Iterator[PrivateDirectory]:
+    """The attempt's directory, with nothing left of older attempts; it goes in the end.
+
+    Raises `SupersededAttemptError` if a newer attempt has begun, which may have taken away anything that is missing;
+    `SinkError` for whatever else goes wrong.
+    """
+    private = PrivateDirectory(os.path.join(root, COMMITTING, str(attempt.number)))
+    made = False
+    try:
+        os.makedirs(os.path.dirname(private.path), exist_ok=True)
+        os.mkdir(private.path)
+        made = True
+        attempt.confirm()
+        _fence_older(private, attempt.number)
+        yield private
+        _tidy(root, private)
+    except SupersededAttemptError:
+        with suppress(OSError):
+            os.rmdir(private.path)
+        raise
+    except (OSError, SinkError) as error:
+        if made:
+            attempt.confirm()
+        if isinstance(error, SinkError):
+            raise
+        raise SinkError(_explanation(root, checkpoint_id, private, error)) from error
+
+
+def _fence_older(private: PrivateDirectory, number: int) -> None:
+    parent = os.path.dirname(private.path)
+    for name in os.listdir(parent):
+        if name.isdecimal() and int(name) < number:
+            _empty(os.path.join(parent, name), private)
+
+
+def _empty(directory: str, private: PrivateDirectory) -> None:
+    """Take away what an older attempt has prepared, and its directory, until that is gone."""
+    for _ in range(_MOST_ROUNDS):
+        try:
+            for name in os.listdir(directory):
+                private.take_away(os.path.join(directory, name))
+            return os.rmdir(directory)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+    raise SinkError(
+        f"An older attempt at committing goes on writing below {directory}, so nothing was committed. The checkpoint is "
+        "complete and its rows are safe. End that process, then repeat the notify step."
+    )
+
+
+def _tidy(root: str, private: PrivateDirectory) -> None:
+    """What is left behind by an error here is taken away by the next attempt: the commit itself is done."""
+    for name in _LEFT_BY_OLDER_VERSIONS:
+        private.take_away(os.path.join(root, name))
+    shutil.rmtree(private.path, ignore_errors=True)
+
+
+def _explanation(root: str, checkpoint_id: int, private: PrivateDirectory, error: OSError) -> str:
+    if isinstance(error, FileExistsError) and error.filename == private.path:
+        return (
+            f"{private.path} is there already, although attempt {os.path.basename(private.path)} has just begun: another "
+            f"pipeline commits to {root}, or this one goes on with an older or an empty database. Checkpoint "
+            f"{checkpoint_id} is complete, and what readers see was not changed. If no other pipeline writes there, repeat "
+            "the notify step: the next attempt removes that directory."
+        )
+    return (
+        f"Checkpoint {checkpoint_id} could not be committed to {root}: {error}. The checkpoint is complete and its rows are "
+        "safe; readers see all of it or none. Remove the cause (disk space, permissions, mount) and repeat the notify step."
+    )

@@ -1,0 +1,207 @@
+"""The snapshot and acknowledge steps: a scheduled attempt at a checkpoint, the reports that come of it, and its deadline.
+
+Whatever an attempt meets, it is first looked whether the attempt still counts: one that was overtaken finds files gone
+that its successor has no need of, and to call that damage would send somebody to look for copies.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from tidegate.config import CheckpointConfig
+from tidegate.graph import Graph
+from tidegate.pipeline_control import PipelineControl
+from tidegate.ports import CheckpointStore, Clock, Region, StoreTransaction
+from tidegate.protocol.acknowledge import decide_acknowledgements, garbage_of
+from tidegate.protocol.admission import choose_overdue
+from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError, CheckpointNotFoundError
+from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.paths import require_own_files, require_own_runs
+from tidegate.protocol.records import (
+    Acknowledgement,
+    AcknowledgeResult,
+    CheckpointRecord,
+    CompactedRun,
+    SubtaskId,
+)
+from tidegate.protocol.snapshot import (
+    SnapshotTask,
+    fenced_error,
+    late_error,
+    needs_attempt,
+    plan_attempt,
+    require_same_plan,
+)
+from tidegate.region_control import RegionControl
+from tidegate.restoring import restore_latest
+
+log = logging.getLogger("tidegate")
+
+
+class Snapshotting:
+    """Takes snapshots of one pipeline and what is reported of them. Every method may be repeated."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: CheckpointConfig,
+        store: CheckpointStore,
+        control: PipelineControl,
+        regions: RegionControl,
+        clock: Clock,
+    ) -> None:
+        self._graph = graph
+        self._pipeline_id = graph.pipeline.name
+        self._config = config
+        self._store = store
+        self._control = control
+        self._regions = regions
+        self._clock = clock
+
+    # -- a scheduled attempt
+
+    def snapshot(self, checkpoint_id: int, region: Region) -> CheckpointRecord:
+        """Let a region take its part, as a new attempt at whatever is not acknowledged yet; nothing if all is, or while a
+        continuous region lives, which takes it instead: the record says whether it has.
+
+        Raises what the region raises; the checkpoint then stays in progress, and a repeated call resumes it. But for an
+        attempt that does not count any more it raises `SupersededAttemptError`, `CheckpointExpiredError` or
+        `CheckpointNotInProgressError`, whatever the region met.
+        """
+        task = self._begin(checkpoint_id)
+        if isinstance(task, CheckpointRecord):
+            return task
+        try:
+            region.snapshot(task, lambda acks: self.record(checkpoint_id, acks))
+        except Exception as error:
+            self._raise_if_fenced(task, error)
+            raise
+        record = self.look(checkpoint_id)
+        if record.phase is Phase.TRIGGERED:
+            raise CheckpointDeclinedError(
+                f"The region of pipeline {self._pipeline_id} returned, but only {record.num_acknowledged} of "
+                f"{record.num_subtasks} subtasks have acknowledged checkpoint {checkpoint_id}. Nothing is lost; repeat it."
+            )
+        self._compact(task, region)
+        return record
+
+    def _begin(self, checkpoint_id: int) -> SnapshotTask | CheckpointRecord:
+        """The next attempt's task, or the checkpoint as it is where there is nothing to do."""
+        with self._store.transaction(self._pipeline_id) as tx:
+            record = self._in_time(tx, checkpoint_id)
+            if record.status is not Status.FAILED:
+                if not needs_attempt(record) or not self._regions.make_way(tx, checkpoint_id):
+                    return record
+                record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+            if record.status is Status.IN_PROGRESS:  # a dead region may just have taken it with it
+                require_same_plan(record, self._graph.plan)
+                attempt = tx.begin_attempt(checkpoint_id)
+                latest, restored = restore_latest(tx, self._graph, self._config)
+                if attempt > 1 and latest is not None:  # a restart, to Flink
+                    tx.record_restore(latest.checkpoint_id, self._clock.now())
+                return plan_attempt(record, tx.subtasks(checkpoint_id), restored)
+        raise late_error(record)
+
+    def _raise_if_fenced(self, task: SnapshotTask, error: Exception) -> None:
+        """Where nobody can look, that is the news: what the attempt met may be its successor's doing."""
+        try:
+            with self._store.transaction(self._pipeline_id) as tx:
+                record = self._in_time(tx, task.checkpoint_id)
+                fenced = fenced_error(record, tx.subtasks(task.checkpoint_id, task.attempts), task)
+        except CheckpointError as away:
+            raise away from error
+        if fenced is not None:
+            raise fenced from error
+
+    def _compact(self, task: SnapshotTask, region: Region) -> None:
+        """Merge runs, off the critical path: everything is acknowledged. Used from the next checkpoint on."""
+        try:
+            compactions = region.compact(task.checkpoint_id, task.restored)
+            if compactions:
+                self._record_compactions(task.checkpoint_id, compactions)
+        except CheckpointError as error:
+            if self._has_ended(task.checkpoint_id):
+                log.info(
+                    "Runs of pipeline %s were not merged: checkpoint %s has ended meanwhile. Nothing is lost; a later "
+                    "checkpoint merges them.",
+                    self._pipeline_id,
+                    task.checkpoint_id,
+                )
+            else:
+                log.warning("Compaction of pipeline %s is left to the next run: %s", self._pipeline_id, error)
+
+    def _has_ended(self, checkpoint_id: int) -> bool:
+        """False where nobody can look."""
+        try:
+            record = self._store.checkpoint(self._pipeline_id, checkpoint_id)
+        except CheckpointError:
+            return False
+        return record is not None and record.status is not Status.IN_PROGRESS
+
+    def _record_compactions(self, checkpoint_id: int, compactions: Sequence[CompactedRun]) -> None:
+        """Raises `ForeignPathError`. Only while the checkpoint is in progress: once it has ended, its directory is swept, these files included."""
+        require_own_runs(self._pipeline_id, checkpoint_id, compactions)
+        with self._store.transaction(self._pipeline_id) as tx:
+            if find_checkpoint(tx, self._pipeline_id, checkpoint_id).status is Status.IN_PROGRESS:
+                tx.add_compactions(compactions)
+
+    # -- what is reported
+
+    def record(
+        self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement]
+    ) -> Mapping[SubtaskId, AcknowledgeResult]:
+        """Take reported snapshots (protocol.md section 5.1); files that came with reports that do not count become
+        garbage in the same transaction. The last one moves the checkpoint to ACKNOWLEDGED.
+
+        Raises `ForeignPathError` for reports that name files of others, of which then nothing counts."""
+        now = self._clock.now()
+        with self._store.transaction(self._pipeline_id) as tx:
+            require_own_files(self._pipeline_id, checkpoint_id, tx.region(), acknowledgements)
+            record = tx.checkpoint(checkpoint_id)
+            if record is not None and choose_overdue([record], now) and record.status is Status.IN_PROGRESS:
+                self._control.expire(tx, record)
+                record = tx.checkpoint(checkpoint_id)
+            expected = tx.subtasks(checkpoint_id, [acknowledgement.subtask for acknowledgement in acknowledgements])
+            results = decide_acknowledgements(record, expected, acknowledgements)
+            successes = [
+                acknowledgement
+                for acknowledgement, result in zip(acknowledgements, results, strict=True)
+                if result is AcknowledgeResult.SUCCESS
+            ]
+            if successes and tx.record_acknowledgements(checkpoint_id, successes, now) == 0:
+                tx.advance(checkpoint_id, Phase.TRIGGERED, Phase.ACKNOWLEDGED, now)
+            if garbage := garbage_of(checkpoint_id, acknowledgements, results):
+                tx.enqueue_deletions(garbage, checkpoint_id)
+        return {
+            acknowledgement.subtask: result for acknowledgement, result in zip(acknowledgements, results, strict=True)
+        }
+
+    def look(self, checkpoint_id: int) -> CheckpointRecord:
+        """The checkpoint as it is; its `phase` says whether all have acknowledged.
+
+        Raises `CheckpointExpiredError` after aborting a checkpoint whose deadline has passed, and
+        `CheckpointNotInProgressError` if it failed otherwise.
+        """
+        with self._store.transaction(self._pipeline_id) as tx:
+            record = self._in_time(tx, checkpoint_id)
+        if record.status is Status.FAILED:
+            raise late_error(record)
+        return record
+
+    def _in_time(self, tx: StoreTransaction, checkpoint_id: int) -> CheckpointRecord:
+        """The checkpoint, which has expired if its deadline has passed and nobody had noticed."""
+        record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+        if record.status is Status.IN_PROGRESS and choose_overdue([record], self._clock.now()):
+            self._control.expire(tx, record)
+            record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+        return record
+
+
+def find_checkpoint(tx: StoreTransaction, pipeline_id: str, checkpoint_id: int) -> CheckpointRecord:
+    """Raises `CheckpointNotFoundError`."""
+    record = tx.checkpoint(checkpoint_id)
+    if record is None:
+        raise CheckpointNotFoundError(
+            f"Pipeline {pipeline_id} has no checkpoint {checkpoint_id} in this database. Check the id with "
+            f"`tidegate checkpoints {pipeline_id}` and that TIDEGATE_DATABASE_URL names the right database."
+        )
+    return record

@@ -1,0 +1,107 @@
+"""The options of a file source: which may be set, what they mean where Spark does not read the file itself.
+
+CSV is RFC 4180 unless `quote`, `escape` or `multiLine` say otherwise; `escape="\\\\"` with `multiLine="false"` is
+Spark's own dialect.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.sources.decoding import canonical
+from tidegate.sources.reading import TextFormat
+from tidegate.sources.records import Rules
+
+FORMATS = ("csv", "json", "parquet")
+
+#: Options that are carried out when files are divided into records, so that Spark does not see them.
+UNREAD = {"header", "multiline", "comment"}
+
+_OWNED = {
+    *("enforceschema", "ignoremissingfiles", "ignorecorruptfiles", "mode", "columnnameofcorruptrecord", "path"),
+    *("paths", "pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter", "basepath", "inferschema"),
+    *("badrecordspath", "columnpruning", "mergeschema", "samplingratio", "__globpaths__"),
+}
+_ENCODINGS = {"encoding", "charset"}
+_ESCAPES = {"\\t": "\t", "\\r": "\r", "\\n": "\n", "\\b": "\b", "\\f": "\f", "\\\\": "\\", "\\u0000": "\0"}
+_DEFAULTS = {"csv": {"header": "true", "multiline": "true", "quote": '"', "sep": ","}, "json": {}}
+
+
+class Declared(Protocol):
+    """What decides how a file is read."""
+
+    format: Any
+    malformed: Any
+    encoding: str
+    options: Mapping[str, str]
+
+
+def canonical_options(options: Mapping[str, str]) -> dict[str, str]:
+    """By lower-case name, as Spark takes them in any case; `delimiter` is `sep`."""
+    found = {name.lower(): str(value) for name, value in options.items()}
+    if "delimiter" in found:
+        found["sep"] = found.pop("delimiter")
+    return found
+
+
+def check_options(path: str, format: str, encoding: str, options: Mapping[str, str]) -> None:
+    """Raise `PipelineDefinitionError` for what is unknown and for options that would change which rows are read."""
+
+    def wrong(what: str) -> PipelineDefinitionError:
+        return PipelineDefinitionError(f"FileSource({path!r}): {what}.")
+
+    if format not in FORMATS:
+        raise wrong(f"the format is {format!r}, but must be csv, json or parquet")
+    if named := sorted(name for name in options if name.lower() in _ENCODINGS):
+        raise wrong(f"the option {named[0]!r} is an argument of the source: encoding={options[named[0]]!r}")
+    if owned := sorted(name for name in options if name.lower() in _OWNED):
+        raise wrong(
+            f"the option {owned[0]!r} is not the user's to set, because it decides which files or rows are read. Use "
+            "the source's own arguments, such as schema, malformed and splits"
+        )
+    name = canonical(encoding)
+    if name is None:
+        raise wrong(
+            f'encoding is {encoding!r}, which is no encoding that is known; it is a name such as "windows-1252"'
+        )
+    if format == "parquet" and name != "utf-8":
+        raise wrong("Parquet files have no encoding; take the argument away")
+    given = canonical_options(options)
+    for option in ("quote", "escape", "comment", "linesep") if format == "csv" else ("linesep",):
+        value = _plain(given.get(option, ""))
+        if len(value) > 1 or not value.isascii():
+            raise wrong(f"the option {option!r} is {given[option]!r}, but must be one ASCII character")
+    for option in ("header", "multiline"):
+        if given.get(option, "true").lower() not in ("true", "false"):
+            raise wrong(f"the option {option!r} is {given[option]!r}, but must be true or false")
+
+
+def text_format(source: Declared, columns: tuple[str, ...]) -> TextFormat:
+    """How the files of a source with these columns become records. The options have been checked."""
+    given = {**_DEFAULTS[source.format], **canonical_options(source.options)}
+    multiline = given.get("multiline", "false").lower() == "true"
+    is_csv = source.format == "csv"
+    strip = "true" in (given.get("ignoreleadingwhitespace"), given.get("ignoretrailingwhitespace"))
+    rules = Rules(
+        separator=_plain(given.get("sep", "")).encode() if is_csv else b"",
+        quote=_plain(given["quote"]).encode() if is_csv else b"",
+        escape=_plain(given.get("escape", given["quote"])).encode() if is_csv else b"",
+        comment=_plain(given.get("comment", "")).encode() if is_csv else b"",
+        line_end=_plain(given.get("linesep", "")).encode(),
+        multiline=multiline,
+        padded_quotes=given.get("ignoreleadingwhitespace", "false").lower() == "true",
+    )
+    return TextFormat(
+        format=source.format,
+        encoding=canonical(source.encoding) or "utf-8",
+        rules=rules,
+        multiline=multiline,
+        quarantine=source.malformed == "quarantine",
+        header=columns if is_csv and given["header"].lower() == "true" else None,
+        columns=len(columns),
+        strip_header=strip,
+    )
+
+
+def _plain(value: str) -> str:
+    return _ESCAPES.get(value, value)

@@ -1,0 +1,358 @@
+"""What reads text files inside Spark tasks: files in, rows of (file, part, line, record, problem) out.
+
+A record is exact text of its file, or has a `problem` that says why it is not. `part` is the byte at which reading
+began in a file that several tasks share, and `line` counts from there. Runs on executors, which need no more than
+pyarrow and numpy.
+"""
+
+import csv
+import heapq
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tidegate.protocol.errors import MalformedRowsError
+from tidegate.sources import json_texts
+from tidegate.sources.decoding import PIECE, Decoder, hint, is_splittable, open_file
+from tidegate.sources.listing import FileVersion
+from tidegate.sources.read_errors import AS_BEFORE, carried, damaged, vanished
+from tidegate.sources.records import Rules, Split, line_ends, split
+
+COLUMNS = "file STRING, part BIGINT, line BIGINT, record STRING, problem STRING"
+
+_LONGEST = 64 << 20  # bytes of a record
+_ROWS = 32_768  # of a batch
+_SHOWN = 300  # characters of a header
+_SMALL, _LARGE = 4 << 20, 128 << 20  # bytes that are worth a Spark task, and that are enough for one
+_OPENING = 1 << 20  # what opening a file costs, as bytes that could be read meanwhile
+_SEVERAL = re.compile(rb"\}[ \t]*\{")  # perhaps two JSON values on a line
+_SURROGATE = re.compile(rb"\\u[dD]")
+
+
+class Part(NamedTuple):
+    """A file from byte `start` on, up to the line that begins at or behind `end`; None: to its end."""
+
+    path: str
+    start: int = 0
+    end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextFormat:
+    """How the files of a source are read. `header`: the columns that the first record must name."""
+
+    format: str
+    encoding: str
+    rules: Rules
+    multiline: bool
+    quarantine: bool
+    header: tuple[str, ...] | None = None
+    columns: int = 1
+    strip_header: bool = False
+
+
+def packed(files: Sequence[FileVersion], form: TextFormat, tasks: int) -> list[tuple[Part, ...]]:
+    """The files as work for about `tasks` tasks or more, none much larger than what is worth a task of its own."""
+    size = max(_SMALL, min(_LARGE, sum(file.size for file in files) // max(tasks, 1)))
+    weighed: list[tuple[int, Part]] = []
+    for file in files:
+        whole = form.multiline or not is_splittable(file.path, form.encoding)
+        cuts = [0] if whole else list(range(0, max(file.size - size // 2, 1), size))
+        for start, end in zip(cuts, [*cuts[1:], None], strict=True):
+            weighed.append(((file.size if end is None else end) - start + _OPENING, Part(file.path, start, end)))
+    total = sum(weight for weight, _ in weighed)
+    wanted = max(-(-total // _LARGE), min(tasks, -(-total // _SMALL)))
+    bins: list[list[Part]] = [[] for _ in range(min(len(weighed), wanted))]
+    load = [(0, index) for index in range(len(bins))]
+    for weight, part in sorted(weighed, key=lambda each: -each[0]):
+        lightest, index = heapq.heappop(load)
+        bins[index].append(part)
+        heapq.heappush(load, (lightest + weight, index))
+    return [tuple(parts) for parts in bins]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """Given to `mapInArrow` over a range: each of its ids is a bin of parts."""
+
+    location: str
+    bins: Sequence[tuple[Part, ...]]
+    form: TextFormat
+
+    def run(self, batches: Iterable[Any]) -> Iterator[Any]:
+        from pyarrow import fs
+
+        with carried(self.location):
+            filesystem, root = fs.FileSystem.from_uri(self.location)
+        for batch in batches:
+            for index in batch.column(0).to_pylist():
+                for part in self.bins[index]:
+                    yield from self._rows(filesystem, root.rstrip("/"), part)
+
+    def _rows(self, filesystem: Any, root: str, part: Part) -> Iterator[Any]:
+        from pyarrow import ArrowInvalid
+
+        name = f"{self.location}/{part.path}"
+        with carried(name):
+            try:
+                stream = open_file(filesystem, f"{root}/{part.path}", name)
+            except FileNotFoundError as error:
+                raise vanished(name) from error
+            with stream:
+                try:
+                    reading = _Reading(part, name, self.form, filesystem, f"{root}/{part.path}")
+                    yield from reading.rows(stream)
+                except (OSError, ArrowInvalid) as error:  # what decompression and storage say
+                    raise damaged(name, str(error)) from error
+
+
+class _Reading:
+    """One part of one file."""
+
+    def __init__(self, part: Part, name: str, form: TextFormat, filesystem: Any, path: str) -> None:
+        self._filesystem = filesystem
+        self._path = path
+        self._part = part
+        self._name = name
+        self._form = form
+        self._decoder = Decoder(form.encoding, name, at_start=part.start == 0)
+        self._line = 1  # of what comes next, within the part
+        self._header = form.header if part.start == 0 else None
+
+    def rows(self, stream: Any) -> Iterator[Any]:
+        self._begun = self._begin(stream)
+        at, rest = self._begun, b""  # where `rest` begins in the UTF-8
+        for piece, final in self._decoder.pieces(stream):
+            data = rest + piece
+            whole = self._form.format == "json" and self._form.multiline
+            if whole and not final:
+                rest = data
+                continue
+            found = self._whole(data) if whole else split(data, self._form.rules, final)
+            end = self._end()
+            done = end is not None and at + found.consumed >= end
+            yield from self._batches(data, _up_to(found, end - at) if done and end is not None else found, at)
+            if done:
+                return
+            at, rest = at + found.consumed, data[found.consumed :]
+            self._line += found.consumed_lines
+            if len(rest) > _LONGEST:
+                raise MalformedRowsError(
+                    f"{self._name} has a record that begins on line {self._line} and has not ended after {len(rest)} "
+                    f"bytes: a quote that nothing closes, or no line ends at all. {AS_BEFORE}Correct the file, or read "
+                    'each line as a record with options={"multiLine": "false"}, then run again.'
+                )
+
+    def _begin(self, stream: Any) -> int:
+        """A part begins behind the first line end at or behind the byte before it; the one before ends there."""
+        start = self._part.start
+        if start == 0:
+            return 0
+        at = start - 1
+        stream.seek(at)
+        data = b""
+        while True:
+            piece = stream.read(PIECE)
+            data += piece
+            _, nexts = line_ends(_array(data), data, self._form.rules.line_end, not piece)
+            if len(nexts) or not piece:
+                break
+        first = at + (int(nexts[0]) if len(nexts) else len(data))
+        stream.seek(first)
+        return first
+
+    def _end(self) -> int | None:
+        """Where the part ends, counted as `at` is: without a byte order mark. A file's first record is its first part's."""
+        return None if self._part.end is None else max(self._part.end - self._decoder.skipped, 1)
+
+    def _whole(self, data: bytes) -> Split:
+        """A file whose values may go over many lines: one record, which `_values` divides."""
+        import numpy as np
+
+        one = np.zeros(1 if data.strip() else 0, np.int64)
+        return Split(one, one + len(data), one, len(data), 0)
+
+    def _batches(self, data: bytes, found: Split, at: int) -> Iterator[Any]:
+        import numpy as np
+
+        kept = found.ends > found.starts
+        kept[kept] = ~self._blank(data, found.starts[kept], found.ends[kept])
+        indices = np.flatnonzero(kept)
+        if self._header is not None and len(indices):
+            first = int(indices[0])
+            self._check_header(data[found.starts[first] : found.ends[first]], at + int(found.starts[first]))
+            indices = indices[1:]
+        for low in range(0, len(indices), _ROWS):
+            yield self._batch(data, found, indices[low : low + _ROWS], at)
+
+    def _blank(self, data: bytes, starts: Any, ends: Any) -> Any:
+        """Which records are nothing but blanks. A blank is a value where there is but one column."""
+        import numpy as np
+
+        blank = np.zeros(len(starts), bool)
+        if self._form.format == "json" or self._form.columns > 1:
+            for index in np.flatnonzero(_array(data)[starts] <= 32):
+                blank[index] = not data[starts[index] : ends[index]].strip(b" \t\r\n")
+        return blank
+
+    def _batch(self, data: bytes, found: Split, indices: Any, at: int) -> Any:
+        import numpy as np
+        import pyarrow as pa
+
+        starts, ends, lines = found.starts[indices], found.ends[indices], found.lines[indices] + self._line
+        first, last = int(starts[0]), int(ends[-1])
+        content = data[first:last]
+        offsets = np.zeros(len(starts) + 1, np.int64)
+        np.cumsum(ends - starts, out=offsets[1:])
+        problems = any(index in found.problems for index in indices.tolist()) if found.problems else False
+        if offsets[-1] > 2**31 - 1 or problems or not self._is_clean(content):
+            return self._one_by_one(data, found, indices, at)
+        compact = _array(content)
+        if len(starts) > 1:
+            compact = compact[_inside(starts - first, ends - first, len(content))]
+        buffers = pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(compact)
+        records = pa.StringArray.from_buffers(len(starts), *buffers)
+        try:
+            records.validate(full=True)
+        except pa.ArrowInvalid:  # not UTF-8 somewhere
+            return self._one_by_one(data, found, indices, at)
+        return self._encoded(lines, records, pa.nulls(len(starts), pa.string()))
+
+    def _is_clean(self, content: bytes) -> bool:
+        """Whether nothing in it needs a second look, apart from its encoding."""
+        if b"\0" in content:
+            return False
+        if self._form.format == "csv":
+            return True
+        return not (
+            self._form.multiline
+            or _SURROGATE.search(content)
+            or _SEVERAL.search(content)
+            or re.search(rb"(?:\A|[\r\n])[ \t]*[^{ \t\r\n]|[^} \t\r\n][ \t]*(?:\Z|[\r\n])", content)
+        )
+
+    def _one_by_one(self, data: bytes, found: Split, indices: Any, at: int) -> Any:
+        import numpy as np
+        import pyarrow as pa
+
+        rows: list[tuple[int, str, str | None]] = []
+        for index in indices.tolist():
+            start = int(found.starts[index])
+            line = int(found.lines[index]) + self._line
+            rows += self._looked_at(data[start : found.ends[index]], at + start, line, found.problems.get(index))
+        lines, records, problems = zip(*rows, strict=True) if rows else ((), (), ())
+        return self._encoded(np.array(lines, np.int64), pa.array(records, pa.string()), pa.array(problems, pa.string()))
+
+    def _looked_at(self, record: bytes, at: int, line: int, problem: str | None) -> list[tuple[int, str, str | None]]:
+        if (undecodable := self._undecodable(record, at, line)) is not None:
+            return [(line, self._decoder.shown(record, at), undecodable)]
+        text = record.decode()
+        if self._form.format == "csv":
+            return [(line, text, problem)]
+        rows = []
+        for start, value, wrong in json_texts.values(text):
+            if wrong is None and (half := json_texts.lone_surrogate(value)):
+                wrong = f"{half} is half of a character"
+            rows.append((line + count_lines(text[:start].encode(), self._form.rules), value, wrong))
+        return rows
+
+    def _undecodable(self, record: bytes, at: int, line: int) -> str | None:
+        """Why a record is not text; raises it unless there is a quarantine for it."""
+        broken = self._decoder.broken(record, at)
+        if broken is None:
+            return None
+        line += count_lines(record[: broken.within], self._form.rules)
+        shown = " ".join(f"0x{byte:02X}" for byte in broken.content)
+        is_nul = record[broken.within : broken.within + 1] == b"\0"
+        what = "a NUL character" if is_nul else f"not {self._form.encoding}"
+        if self._form.quarantine and self._header is None:
+            return f"{shown} at byte {broken.offset} is {what}"
+        line += self._lines_before()
+        raise MalformedRowsError(
+            f"{self._name} has bytes that are no text: {shown} at byte {broken.offset}, line {line}, is {what}. "
+            f"{AS_BEFORE}{hint(broken, self._form.encoding)}Otherwise correct the file"
+            + ("" if self._form.quarantine else ', or let the source keep such rows apart with malformed="quarantine"')
+            + ", then run again."
+        )
+
+    def _lines_before(self) -> int:
+        """Lines before this part. Reads all that lies before, so it is for the error that ends the reading."""
+        return lines_before(self._filesystem, self._path, self._form.rules, self._begun)
+
+    def _check_header(self, record: bytes, at: int) -> None:
+        self._undecodable(record, at, self._line)
+        expected, self._header = self._header or (), None
+        found = header_fields(record.decode(), self._form.rules, self._form.strip_header)
+        if [name.lower() for name in found] != [name.lower() for name in expected]:
+            raise MalformedRowsError(
+                f"The columns of {self._name} are not those of the source's schema. The header has {len(found)} columns:"
+                f" {', '.join(found)[:_SHOWN]}; the schema has {len(expected)}: {', '.join(expected)[:_SHOWN]}. "
+                f"{AS_BEFORE}Correct the file or the schema, then run again."
+            )
+
+    def _encoded(self, lines: Any, records: Any, problems: Any) -> Any:
+        import pyarrow as pa
+
+        count = len(records)
+        columns = [
+            pa.repeat(pa.scalar(self._part.path, pa.string()), count),
+            pa.repeat(pa.scalar(self._begun, pa.int64()), count),
+            pa.array(lines, pa.int64()),
+            records,
+            problems,
+        ]
+        return pa.RecordBatch.from_arrays(columns, names=["file", "part", "line", "record", "problem"])
+
+
+def _up_to(found: Split, end: int) -> Split:
+    """The records that begin before `end`."""
+    count = int((found.starts < end).sum())
+    return Split(found.starts[:count], found.ends[:count], found.lines[:count], 0, 0, found.problems)
+
+
+def header_fields(record: str, rules: Rules, strip: bool) -> list[str]:
+    """The names in a header."""
+    separator = rules.separator.decode()
+    if len(separator) > 1:
+        found = record.split(separator)
+    else:
+        quoting = {"quotechar": rules.quote.decode()} if rules.quote else {"quoting": csv.QUOTE_NONE}
+        escaping = {"escapechar": rules.escape.decode()} if rules.quote and rules.escape and not rules.doubles else {}
+        try:
+            found = next(csv.reader([record], delimiter=separator, **quoting, **escaping), [])  # type: ignore[arg-type]
+        except csv.Error:
+            found = [record]
+    return [name.strip() for name in found] if strip else found
+
+
+def count_lines(data: bytes, rules: Rules) -> int:
+    """Line ends in a text."""
+    return len(line_ends(_array(data), data, rules.line_end, final=False)[0]) + data.endswith(b"\r")
+
+
+def lines_before(filesystem: Any, path: str, rules: Rules, end: int) -> int:
+    """Line ends before byte `end` of a file that can be read from any byte on."""
+    lines, last, left = 0, b"", end
+    with filesystem.open_input_file(path) as stream:
+        while left and (piece := stream.read(min(PIECE, left))):
+            left -= len(piece)
+            lines += count_lines(piece, rules) - (last == b"\r" and piece[:1] == b"\n")
+            last = piece[-1:]
+    return lines
+
+
+def _array(data: bytes) -> Any:
+    import numpy as np
+
+    return np.frombuffer(data, np.uint8)
+
+
+def _inside(starts: Any, ends: Any, size: int) -> Any:
+    """Which bytes belong to a record."""
+    import numpy as np
+
+    change = np.zeros(size + 1, np.int8)
+    np.add.at(change, starts, 1)
+    np.add.at(change, ends, -1)
+    return np.cumsum(change[:-1], dtype=np.int8).view(bool)

@@ -1,0 +1,106 @@
+"""What this machine lacks for Spark's JVM: looked at before it starts, and again when it did not start or has died.
+
+A JVM that cannot open a file or a thread dies with a stack trace of its own, in its own words, in the error output. Here are
+the limits behind that, in words and with numbers, where the machine tells them.
+"""
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tidegate.protocol.errors import ConfigurationError
+
+#: Open files: an idle session has 330, most of them Spark's own libraries.
+NEEDED_FILES = 400
+#: As many as a snapshot may want. This process raises its own limit no further: `select` takes no file above 1024.
+_WANTED_FILES = 1024
+_MIB = 1024 * 1024
+#: The JVM reserves far more address space than it uses: heap, class space and code.
+_ADDRESS_SPACE = 4096 * _MIB
+_MEMORY = 1024 * _MIB
+_DISK = 64 * _MIB
+#: Threads of an idle session on two cores are 75, and each counts as a process.
+_PROCESSES = 200
+#: Seconds for a JVM that has closed its connections to end.
+_ENDING = 5.0
+
+
+def raise_open_files() -> None:
+    """Raise the limit of open files as far as it may be, as Java does for itself.
+
+    Raises `ConfigurationError` where that is not enough for Spark to start.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(_WANTED_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    if wanted < NEEDED_FILES:
+        raise ConfigurationError(
+            f"This process may open {wanted} files (`ulimit -n`), and Spark's JVM needs {NEEDED_FILES} to start. Nothing was "
+            f"run. Raise the limit, also the hard one: `ulimit -n {_WANTED_FILES}` in the shell that starts it, LimitNOFILE "
+            "of a systemd unit, or --ulimit nofile of a container."
+        )
+
+
+def shortages() -> str:
+    """What is short on this machine, as sentences; nothing where nothing is."""
+    return "".join(f"{sentence} " for sentence in _shortages())
+
+
+def jvm_end() -> str:
+    """How the JVM of this process's own session ended, and what is short, as sentences; nothing where neither is known."""
+    from pyspark import SparkContext
+
+    process: Any = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return ""
+    try:
+        ended = process.wait(_ENDING)  # its sockets are closed a moment before the process has ended
+    except subprocess.TimeoutExpired:
+        return ""
+    if ended == -signal.SIGKILL:
+        return f"Its JVM was killed (signal 9), which the system also does where memory runs out. {shortages()}"
+    how = f"by signal {-ended}" if ended < 0 else f"with code {ended}"
+    return f"Its JVM ended {how}. {shortages()}"
+
+
+def _shortages() -> Iterator[str]:
+    files, space, processes = (
+        resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_NPROC)
+    )
+    if files != resource.RLIM_INFINITY and files < _WANTED_FILES:
+        yield f"This process may open only {files} files: raise `ulimit -n` to {_WANTED_FILES}."
+    if space != resource.RLIM_INFINITY and space < _ADDRESS_SPACE:
+        yield f"This process may have only {space // _MIB} MiB of address space: lift `ulimit -v`."
+    if os.getuid() != 0 and processes != resource.RLIM_INFINITY and processes < _PROCESSES:
+        yield f"This user may have only {processes} processes and threads: raise `ulimit -u`."
+    if (memory := _available_memory()) is not None and memory < _MEMORY:
+        yield f"Only {memory // _MIB} MiB of memory are available: end something, or set spark.driver.memory lower."
+    directory = tempfile.gettempdir()
+    if (free := shutil.disk_usage(directory).free) < _DISK:
+        yield f"Only {free // _MIB} MiB are free in {directory}: make room, or set TMPDIR."
+
+
+def _available_memory() -> int | None:
+    """Bytes, of the machine or of the container if that has less; None where the system does not tell."""
+    found = []
+    for line in _read("/proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            found.append(int(line.split()[1]) * 1024)
+    limit, used = _read("/sys/fs/cgroup/memory.max").strip(), _read("/sys/fs/cgroup/memory.current").strip()
+    if limit.isdigit() and used.isdigit():
+        found.append(int(limit) - int(used))
+    return min(found, default=None)
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""

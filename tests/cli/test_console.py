@@ -1,0 +1,53 @@
+"""What views print may hold values from data: they are shown, and never obeyed, neither by the terminal nor by Rich."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from records import T0, record
+
+from tidegate.cli import documents, views
+from tidegate.cli.console import PlainConsole
+from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import Verdict
+from tidegate.protocol.statistics import Statistics
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\x08\udc80\u202e[link=file:///x]a[/link] [/nothing] [bold]"
+
+
+def printed(renderable):
+    out = io.StringIO()
+    PlainConsole(file=out, width=400, force_terminal=True, color_system=None).print(renderable)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("field", ["failure", "verdict", "pipeline"])
+def test_a_value_from_data_does_not_control_the_terminal(field):
+    if field == "pipeline":
+        document = documents.statistics_document(
+            PipelineRecord("p", PipelineStatus.FAILED, T0, HOSTILE, 0), Statistics({}, [], None, None)
+        )
+        shown = printed(views.statistics_tables(document))
+    else:
+        failed = record(
+            1, status=Status.FAILED, failed_at=T0, failure_reason=FailureReason.TASK_FAILURE, failure_message=HOSTILE
+        )
+        verdicts = [Verdict("sink:out", "[bold]", None, 0, 0, error=HOSTILE)] if field == "verdict" else []
+        known = failed if field == "failure" else replace(failed, failure_message="it broke")
+        shown = printed(views.details_tables(documents.details_document(known, {}, verdicts)))
+    assert all(word in shown for word in ("owned", "[/nothing]", "[bold]"))
+    assert not set(shown) & set("\x1b\x07\x9b\r\x08\udc80\u202e")
+
+
+def test_styles_are_still_styles():
+    out = io.StringIO()
+    PlainConsole(file=out, force_terminal=True, color_system="standard").print("[bold red]no[/]")
+    assert out.getvalue() == "\x1b[1;31mno\x1b[0m\n"
+
+
+def test_a_pipeline_without_a_sink_is_not_shown_as_an_empty_table():
+    shown = printed(views.run_table({"id": 1, "status": "COMPLETED", "sinks": []}))
+    assert "no sink: nothing is delivered" in shown
+    assert "Guarantee" not in shown

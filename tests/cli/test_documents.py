@@ -1,0 +1,114 @@
+"""What `-o json` prints carries the names of Flink's REST API (protocol.md section 20), but for those that the docs name."""
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from tidegate.cli.documents import checkpoint_document, details_document, statistics_document
+from tidegate.cli.views import history_table
+from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.records import (
+    CheckpointKind,
+    CheckpointRecord,
+    HandleKind,
+    OperatorPlan,
+    Snapshot,
+    StateHandle,
+    SubtaskId,
+    SubtaskMetrics,
+    SubtaskRecord,
+)
+from tidegate.protocol.statistics import Statistics
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+RECORD = CheckpointRecord(
+    "orders", 7, "asked", False, Status.COMPLETED, Phase.VALIDATED, AT, AT + timedelta(minutes=10), 2, 2,
+    (OperatorPlan("totals", 2, 128),), acknowledged_at=AT + timedelta(seconds=3), completed_at=AT + timedelta(seconds=4),
+)  # fmt: skip
+OLD = StateHandle("orders/chk-3/totals/0", HandleKind.RUN, 10, 100, "aa", 3)
+NEW = StateHandle("orders/chk-7/totals/0", HandleKind.RUN, 2, 20, "bb", 7)
+SUBTASKS = {
+    SubtaskId("totals", 0): SubtaskRecord(
+        SubtaskId("totals", 0), 1, AT + timedelta(seconds=2), Snapshot((OLD, NEW)),
+        SubtaskMetrics(processed_bytes=5, persisted_bytes=3),
+    ),
+    SubtaskId("totals", 1): SubtaskRecord(SubtaskId("totals", 1), 1),
+}  # fmt: skip
+
+# Of the answer to GET …/checkpoints/details/:id, of each of its tasks, and of each subtask of …/subtasks/:vertexid.
+DETAILS = """id status is_savepoint savepointFormat checkpoint_type trigger_timestamp latest_ack_timestamp state_size
+    checkpointed_size end_to_end_duration processed_data persisted_data num_subtasks num_acknowledged_subtasks tasks
+    external_path discarded failure_timestamp failure_message"""
+TASK = """id status latest_ack_timestamp state_size checkpointed_size end_to_end_duration processed_data persisted_data
+    num_subtasks num_acknowledged_subtasks"""
+SUBTASK = """index status ack_timestamp end_to_end_duration checkpointed_size state_size checkpoint.sync checkpoint.async
+    alignment.processed alignment.persisted alignment.duration start_delay unaligned_checkpoint aborted"""
+OVERVIEW = "counts summary latest history"
+
+
+def names(document):
+    for name, value in document.items():
+        yield name
+        if isinstance(value, dict):
+            yield from (f"{name}.{inner}" for inner in value)
+
+
+def documented_as_different():
+    text = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    section = text.split("## JSON")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (.+?) \| `([\w.]+)` \|", section, re.MULTILINE)
+    return {(where, name) for where, name in rows}
+
+
+def test_the_fields_that_differ_from_flinks_are_those_that_the_docs_name():
+    details = details_document(RECORD, SUBTASKS, [])
+    operator = details["operators"][0]
+    statistics = statistics_document(None, Statistics({}, [], None, None))
+    found = {
+        "details": set(DETAILS.split()) - set(names(details)),
+        "task": set(TASK.split()) - set(names(operator)),
+        "subtask": set(SUBTASK.split()) - set(names(operator["subtasks"][0])),
+        "history": set(DETAILS.split()) - {"tasks"} - set(names(checkpoint_document(RECORD))),
+        "overview": set(OVERVIEW.split()) - set(names(statistics)),
+    }
+    missing = {(where, name) for where, absent in found.items() for name in absent}
+    assert missing == documented_as_different()
+
+
+@pytest.mark.parametrize(
+    ("status", "subsumed", "discarded", "shown"),
+    [
+        (Status.COMPLETED, False, False, "COMPLETED"),
+        (Status.SUBSUMED, True, False, "COMPLETED (subsumed)"),
+        (Status.DISCARDED, True, True, "COMPLETED (discarded)"),
+    ],
+)
+def test_a_status_is_one_of_flinks_three(status, subsumed, discarded, shown):
+    document = checkpoint_document(replace(RECORD, status=status))
+    assert (document["status"], document["subsumed"], document["discarded"]) == ("COMPLETED", subsumed, discarded)
+    assert list(history_table([document]).columns[1].cells) == [shown]
+
+
+@pytest.mark.parametrize("kind", CheckpointKind)
+def test_a_savepoint_is_marked(kind):
+    document = checkpoint_document(replace(RECORD, kind=kind))
+    saved = kind is not CheckpointKind.CHECKPOINT
+    assert (document["is_savepoint"], document["savepointFormat"]) == (saved, "NATIVE" if saved else None)
+    assert list(history_table([document]).columns[1].cells) == ["COMPLETED" + " [Savepoint]" * saved]
+
+
+def test_operators_and_subtasks_add_up():
+    details = details_document(RECORD, SUBTASKS, [])
+    (operator,) = details["operators"]
+    assert (details["processed_data"], details["persisted_data"]) == (5, 3)
+    assert (operator["status"], operator["num_acknowledged_subtasks"], operator["num_subtasks"]) == ("COMPLETED", 1, 2)
+    assert (operator["checkpointed_size"], operator["state_size"], operator["end_to_end_duration"]) == (20, 120, 2000)
+    reported, silent = operator["subtasks"]
+    assert (reported["status"], reported["checkpointed_size"], reported["state_size"]) == ("completed", 20, 120)
+    assert (reported["end_to_end_duration"], reported["unaligned_checkpoint"]) == (2000, True)
+    assert (silent["status"], silent["end_to_end_duration"], silent["unaligned_checkpoint"]) == (
+        "pending_or_failed", -1, False,
+    )  # fmt: skip

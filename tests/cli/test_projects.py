@@ -1,0 +1,100 @@
+"""Several projects with one database: what is the same pipeline, what is another one of its name, and what was moved."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tidegate.cli.exit_codes import ExitCode
+
+PROJECT = """
+[tool.tidegate.pipelines]
+flights = "program:pipeline"
+"""
+PROGRAM = """
+from tidegate import FileSource, ParquetSink, Pipeline
+
+pipeline = Pipeline("flights")
+rows = pipeline.source("rows", FileSource({source!r}, schema="k bigint"))
+rows.sink("out", ParquetSink({sink!r}))
+"""
+TRIGGER = """
+from tidegate import assembly
+print(assembly.open_coordinator(assembly.load_pipeline("flights")).trigger("r"))
+"""
+
+
+class Project:
+    """A home with a pipeline `flights`; its commands are processes of their own."""
+
+    def __init__(self, home, url, source="landing", sink="tables"):
+        home.mkdir()
+        self.home = home
+        self.environment = {**os.environ, "TIDEGATE_HOME": str(home), "TIDEGATE_DATABASE_URL": url, "COLUMNS": "500"}
+        self.environment["PYTHONPATH"] = str(home)
+        (home / "pyproject.toml").write_text(PROJECT)
+        self.define(source, sink)
+
+    def define(self, source, sink):
+        (self.home / "program.py").write_text(PROGRAM.format(source=source, sink=sink))
+
+    def tidegate(self, *arguments):
+        return self._run("-m", "tidegate.cli.main", *arguments)
+
+    def trigger(self):
+        ended = self._run("-c", TRIGGER)
+        assert ended.returncode == 0, ended.stderr
+
+    def _run(self, *arguments):
+        return subprocess.run(
+            [sys.executable, *arguments],
+            capture_output=True,
+            text=True,
+            cwd=self.home,
+            env=self.environment,
+            timeout=120,
+        )
+
+
+@pytest.fixture
+def project(tmp_path, postgres_url):
+    return lambda name, **places: Project(tmp_path / name, postgres_url, **places)
+
+
+def test_another_project_with_a_pipeline_of_the_name_is_refused(project):
+    project("first").trigger()
+    second = project("second", source="incoming")
+    refused = second.tidegate("run", "flights")
+    assert refused.returncode == ExitCode.USAGE, refused.stderr
+    assert "source 'rows' is FileSource at landing, and here it is FileSource at incoming" in refused.stderr
+    assert "`tidegate relocate flights`" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    continuous = second.tidegate("run", "flights", "--continuous")
+    assert (continuous.returncode, "Nothing was begun" in continuous.stderr) == (ExitCode.USAGE, True)
+
+
+def test_places_below_the_home_are_the_same_wherever_that_is_mounted(project):
+    project("laptop").trigger()
+    container = project("container")
+    container.define(str(container.home / "landing"), f"file://{container.home}/./tables/")
+    container.trigger()
+
+
+def test_a_pipeline_that_was_moved_on_purpose_goes_on_once_that_was_said(project, tmp_path):
+    one = project("one")
+    one.trigger()
+    one.define("landing", str(tmp_path / "mount" / "tables"))
+    assert one.tidegate("run", "flights").returncode == ExitCode.USAGE
+    busy = one.tidegate("relocate", "flights", "--yes")
+    assert (busy.returncode, "checkpoint 1 is in progress" in busy.stderr) == (ExitCode.PIPELINE_STOPPED, True)
+    assert one.tidegate("suspend", "flights").returncode == ExitCode.OK
+    assert one.tidegate("relocate", "flights").returncode == ExitCode.ABORTED  # nobody is there to confirm
+    said = one.tidegate("relocate", "flights", "--yes")
+    assert said.returncode == ExitCode.OK, said.stderr
+    assert "sink 'out' is ParquetSink at tables, and here it is ParquetSink at" in said.stderr
+    assert "nothing has moved" in one.tidegate("relocate", "flights").stderr
+    assert one.tidegate("resume", "flights").returncode == ExitCode.OK
+    one.trigger()
+    assert json.loads(one.tidegate("checkpoints", "flights", "-o", "json").stdout)[0]["status"] == "IN_PROGRESS"

@@ -1,0 +1,234 @@
+"""What the gestures of Airflow's users do to a checkpoint, on a real Airflow: each row of the table in docs/airflow.md.
+
+A DAG run waits either in line, behind a checkpoint of ours, or for the snapshots of a continuous region, which is us. So
+the gestures are made on runs that wait, and hardly any needs Spark.
+"""
+
+import runpy
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from live_airflow import PATIENCE, STEPS, alive_after
+
+from tidegate.assembly import open_coordinator
+from tidegate.demo.airflow_api import AirflowApiError
+from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import Acknowledgement, Snapshot
+
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(900)]
+
+ENDED_BY_HAND = FailureReason.COORDINATOR_SUSPEND
+
+
+class Marked:
+    """The pipeline `marked`, its region, and the gestures."""
+
+    def __init__(self, world, coordinator):
+        self.world, self.api, self.coordinator = world, world.api, coordinator
+        self.attempt = coordinator.start_region().attempt
+
+    def wait_until(self, look, what):
+        deadline = time.monotonic() + PATIENCE
+        while not look():
+            assert time.monotonic() < deadline, what()
+            self.coordinator.keep_region(self.attempt)
+            time.sleep(0.2)
+
+    def waiting(self, task="acknowledge", dag_id="marked", **arguments):
+        """A new DAG run, as soon as that task of it waits."""
+        run_id = self.api.trigger(dag_id, **arguments)
+        self.wait_for(run_id, dag_id, **{task: "deferred"})
+        return run_id
+
+    def wait_for(self, run_id, dag_id="marked", **states):
+        def look():
+            now = self.states(run_id, dag_id)
+            return all(now[task] == state for task, state in states.items())
+
+        self.wait_until(look, lambda: self.states(run_id, dag_id))
+
+    def end(self, run_id, dag_id="marked"):
+        """The state of the DAG run when it has ended."""
+        self.wait_until(
+            lambda: self.api.state(dag_id, run_id) in ("success", "failed"), lambda: self.states(run_id, dag_id)
+        )
+        return self.api.state(dag_id, run_id)
+
+    def mark(self, run_id, state):
+        self.api.call("PATCH", f"/dags/marked/dagRuns/{run_id}", json={"state": state})
+
+    def mark_task(self, run_id, task, state):
+        path = f"/dags/marked/dagRuns/{run_id}/taskInstances/{task}"
+        self.api.call("PATCH", path, json={"new_state": state})
+
+    def clear(self, run_id, *tasks, downstream=True):
+        body = {
+            "dry_run": False, "dag_run_id": run_id, "task_ids": list(tasks), "only_failed": False,
+            "include_downstream": downstream,
+        }  # fmt: skip
+        self.api.call("POST", "/dags/marked/clearTaskInstances", json=body)
+
+    def states(self, run_id, dag_id="marked"):
+        return self.world.states(run_id, dag_id)
+
+    def requests(self):
+        with self.world.store.transaction("marked") as tx:
+            return [request.request_id for request in tx.requests()]
+
+    def newest(self):
+        return self.world.checkpoints("marked")[0]
+
+    def acknowledge(self):
+        """The region's part of the checkpoint in progress."""
+        task = self.coordinator.begin_snapshot(self.attempt, self.newest().checkpoint_id)
+        reports = [Acknowledgement(subtask, attempt, Snapshot(())) for subtask, attempt in task.attempts.items()]
+        self.coordinator.record_acknowledgements(task.checkpoint_id, reports)
+
+
+@pytest.fixture(scope="module")
+def region(world):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIDEGATE_HOME", str(world.home))
+        patch.setenv("TIDEGATE_DATABASE_URL", world.stack.database_url)
+        pipeline = runpy.run_path(str(Path(__file__).parent / "live/small.py"))["marked_pipeline"]
+        coordinator = open_coordinator(pipeline)
+        marked = Marked(world, coordinator)
+        yield marked
+        coordinator.end_region(marked.attempt)
+
+
+@pytest.fixture
+def marked(region):
+    """With nothing in progress, before a test and after it."""
+    yield region
+    assert region.newest().status is not Status.IN_PROGRESS
+
+
+@pytest.mark.parametrize("state", ["failed", "success"])
+def test_a_run_that_is_marked_ends_its_checkpoint_at_once_and_counts_as_failed(marked, state):
+    run_id = marked.waiting()
+    with pytest.raises(AirflowApiError, match="409"):
+        marked.api.call("DELETE", f"/dags/marked/dagRuns/{run_id}")
+    with pytest.raises(AirflowApiError, match="409"):
+        marked.api.trigger("marked", run_id)
+    marked.mark(run_id, state)
+    assert marked.end(run_id) == "failed"
+    assert marked.states(run_id) | {"acknowledge": state} == {
+        "trigger": "success", "snapshot": "success", "acknowledge": state, "validate": "skipped",
+        "finalize": "skipped", "notify": "skipped", "abort": "failed",
+    }  # fmt: skip
+    assert (marked.newest().status, marked.newest().failure_reason) == (Status.FAILED, ENDED_BY_HAND)
+    assert f"DAG run {run_id} was ended by hand" in marked.newest().failure_message
+
+
+def test_a_run_that_is_marked_while_it_waits_in_line_leaves_the_line(marked):
+    first = marked.waiting()
+    second = marked.waiting("trigger")
+    marked.mark(second, "failed")
+    assert marked.end(second) == "failed"
+    assert marked.requests() == []
+    assert marked.newest().status is Status.IN_PROGRESS, "the checkpoint of the first run is none of its business"
+    marked.acknowledge()
+    assert marked.end(first) == "success"
+    assert marked.states(first) == dict.fromkeys(STEPS, "success") | {"abort": "skipped"}
+
+
+@pytest.mark.parametrize(
+    ("task", "state", "failure"),
+    [
+        ("acknowledge", "failed", FailureReason.TASK_FAILURE),
+        ("acknowledge", "success", FailureReason.VALIDATION_FAILED),
+    ],
+)
+def test_a_waiting_task_that_is_marked_lets_nothing_pass_and_ends_the_checkpoint(marked, task, state, failure):
+    run_id = marked.waiting()
+    marked.mark_task(run_id, task, state)
+    assert marked.end(run_id) == "failed"
+    assert (marked.newest().status, marked.newest().failure_reason) == (Status.FAILED, failure)
+
+
+@pytest.mark.parametrize("task", ["validate", "finalize"])
+def test_a_step_that_is_marked_as_done_before_its_time_is_not_believed(marked, task):
+    run_id = marked.waiting()
+    marked.mark_task(run_id, task, "success")
+    marked.acknowledge()
+    assert marked.end(run_id) == "failed"
+    assert marked.newest().status is Status.FAILED
+
+
+def test_rows_of_a_notify_that_is_marked_as_done_become_visible_with_the_next_run(marked):
+    run_id = marked.waiting()
+    marked.mark_task(run_id, "notify", "success")
+    marked.acknowledge()
+    assert marked.end(run_id) == "success"
+    assert (marked.newest().status, marked.newest().notified_at) == (Status.COMPLETED, None)
+    completed = marked.newest().checkpoint_id
+    again = marked.waiting()
+    assert marked.world.store.checkpoint("marked", completed).notified_at is not None
+    marked.acknowledge()
+    assert marked.end(again) == "success"
+
+
+def test_what_is_cleared_goes_on_with_the_same_checkpoint_until_that_has_ended(marked):
+    run_id = marked.waiting()
+    before = marked.newest().checkpoint_id
+    marked.clear(run_id, "acknowledge")
+    marked.wait_for(run_id, acknowledge="deferred")
+    marked.clear(run_id, "trigger")
+    marked.wait_for(run_id, trigger="success", acknowledge="deferred")
+    assert marked.newest().checkpoint_id == before
+    marked.acknowledge()
+    assert marked.end(run_id) == "success"
+    for tasks in (["notify"], ["finalize"], ["trigger"]):
+        marked.clear(run_id, *tasks)
+        assert marked.end(run_id) == "success"
+    assert (marked.newest().checkpoint_id, marked.newest().status) == (before, Status.COMPLETED)
+
+
+def test_a_run_with_the_id_of_a_deleted_one_takes_a_checkpoint_of_its_own(marked):
+    for expected in (1, 2):
+        run_id = marked.waiting(run_id="of_my_own")
+        marked.acknowledge()
+        assert marked.end(run_id) == "success"
+        marked.api.call("DELETE", f"/dags/marked/dagRuns/{run_id}")
+        mine = [one for one in marked.world.checkpoints("marked") if one.request_id.startswith("marked/of_my_own/")]
+        assert len([one for one in mine if one.completed_at is not None]) == expected
+
+
+def test_a_paused_dag_goes_on_where_it_was(marked):
+    run_id = marked.waiting()
+    marked.api.call("PATCH", "/dags/marked", json={"is_paused": True})
+    marked.acknowledge()
+    marked.wait_until(lambda: marked.newest().phase is Phase.ACKNOWLEDGED, marked.newest)
+    marked.api.call("PATCH", "/dags/marked", json={"is_paused": False})
+    assert marked.end(run_id) == "success"
+
+
+def test_a_run_that_airflow_times_out_leaves_its_checkpoint_to_the_deadline_or_to_tidegate_abort(marked):
+    run_id = marked.api.trigger("timed")
+    assert marked.end(run_id, "timed") == "failed"
+    assert marked.states(run_id, "timed")["abort"] == "skipped"
+    left = marked.newest()
+    assert left.status is Status.IN_PROGRESS
+    marked.coordinator.abort(left.checkpoint_id, ENDED_BY_HAND, "As tidegate abort does.")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"), [("", {"state": "failed"}), ("/taskInstances/snapshot", {"new_state": "success"})]
+)
+def test_a_snapshot_that_runs_is_killed_with_its_jvm_when_it_or_the_run_is_marked(world, path, body):
+    world.lay("one", ("a", 1), pipeline="doomed")
+    world.hold("doomed")
+    run_id = world.api.trigger("doomed")
+    driver = psutil.Process(world.driver("doomed"))
+    family = [driver, *driver.children(recursive=True)]
+    assert any(process.name() == "java" for process in family)
+    world.api.call("PATCH", f"/dags/doomed/dagRuns/{run_id}{path}", json=body)
+    assert world.api.wait("doomed", run_id, PATIENCE) == "failed"
+    ended = world.checkpoints("doomed")[0]
+    assert (ended.status, ended.failure_reason) == (Status.FAILED, ENDED_BY_HAND)
+    assert alive_after(family) == []
+    assert world.home.joinpath("doomed.hold").exists(), "nobody let it go"

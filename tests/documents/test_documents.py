@@ -1,0 +1,94 @@
+"""Every code block and command of README and docs is run, and prints what the document says."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import click
+import pytest
+import typer
+from run_document import LANGUAGES
+
+from tidegate.cli.main import app
+from tidegate.postgres.embedded import EmbeddedPostgres
+
+PROJECT = Path(__file__).parents[2]
+DOCUMENTS = [
+    PROJECT / "README.md",
+    *sorted((PROJECT / "docs").rglob("*.md")),
+    *sorted((PROJECT / "benchmarks").glob("*.md")),
+]
+CLONED = ("Makefile", "requirements.txt", "pyproject.toml", "dags", "plugins", ".env.example")
+COMMANDS = typer.main.get_command(app)
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A directory as a reader has it: the project's files, an environment, and nothing that somebody has run before."""
+    for name in CLONED:
+        (tmp_path / name).symlink_to(PROJECT / name)
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    yield tmp_path
+    for lock in tmp_path.rglob("postgres/lock"):
+        EmbeddedPostgres(lock.parent).remove()
+
+
+def fences(document):
+    return re.findall(r"^```(\S*)\n(.*?)^```$", document.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "document", [each for each in DOCUMENTS if fences(each)], ids=lambda path: str(path.relative_to(PROJECT))
+)
+def test_the_blocks_of_a_document_run_one_after_the_other(document, clone):
+    support = PROJECT / "tests" / "support"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEGATE_", "AIRFLOW_"))}
+    environment |= {"HOME": str(clone / ".home"), "PWD": str(clone), "COLUMNS": "100"}
+    reader = subprocess.Popen(
+        [sys.executable, str(support / "run_document.py"), str(document)],
+        cwd=clone, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        printed, _ = reader.communicate(timeout=500)
+    finally:
+        with suppress(ProcessLookupError):  # whatever a document has left running in its shell
+            os.killpg(reader.pid, signal.SIGKILL)
+    assert reader.returncode == 0, printed
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(PROJECT)))
+def test_a_block_says_what_it_is(document):
+    assert {language for language, _ in fences(document)} <= set(LANGUAGES)
+
+
+def mentioned():
+    """Every command in backticks, from documents and from what the code says."""
+    for path in (*DOCUMENTS, *sorted((PROJECT / "include").rglob("*.py"))):
+        for command in set(re.findall(r"`((?:tidegate|make) [^`\n\"]+)`", path.read_text())):
+            yield pytest.param(command, id=f"{path.relative_to(PROJECT)}:{command}")
+
+
+@pytest.mark.parametrize("command", list(mentioned()))
+def test_a_command_that_is_mentioned_exists(command):
+    name, *arguments = [_filled(word) for word in shlex.split(command)]
+    if name == "make":
+        target = next(word for word in arguments if "=" not in word)
+        assert re.search(rf"^{target}:", (PROJECT / "Makefile").read_text(), re.MULTILINE)
+        return
+    found, context = COMMANDS, click.Context(COMMANDS, info_name=name)
+    while arguments and isinstance(found, click.Group):
+        found = found.get_command(context, arguments.pop(0))
+        assert found is not None
+    with suppress(click.MissingParameter):  # `tidegate run --continuous`: a mention may leave the pipeline out
+        found.make_context(name, arguments, parent=context)
+
+
+def _filled(word):
+    """What stands for a value: an ID is a number."""
+    return "1" if word in ("ID", "[ID]", "N") else re.sub(r"\{.*?\}", "orders", word)

@@ -1,0 +1,74 @@
+"""Who commits the sinks of a checkpoint, and how long somebody else waits."""
+
+from datetime import timedelta
+
+import pytest
+from records import at
+
+from tidegate.protocol.committing import (
+    COMMIT_LEASE,
+    LOOK_EVERY,
+    SIGN_EVERY,
+    CommitterRecord,
+    Take,
+    Told,
+    Wait,
+    begun,
+    decide_take,
+    ended,
+    is_committing,
+    needs_sign,
+)
+
+NEVER = CommitterRecord()
+FIRST = begun(NEVER, at(0))
+SECOND = begun(FIRST, at(20))
+
+
+def test_attempts_grow_and_only_the_newest_that_was_not_ended_commits():
+    assert (FIRST.attempt, SECOND.attempt, begun(ended(SECOND), at(30)).attempt) == (1, 2, 3)
+    assert is_committing(FIRST, 1)
+    assert is_committing(SECOND, 2)
+    assert not is_committing(SECOND, 1)
+    assert not is_committing(SECOND, 3)
+    assert not is_committing(ended(SECOND), 2)
+    assert not is_committing(NEVER, 0)
+
+
+@pytest.mark.parametrize("committer", [NEVER, FIRST, ended(FIRST)])
+def test_what_was_told_is_not_committed_again(committer):
+    assert decide_take(True, committer, None, at(0)) == Told()
+
+
+@pytest.mark.parametrize("committer", [NEVER, ended(FIRST)])
+def test_nobody_who_commits_is_not_waited_for(committer):
+    assert decide_take(False, committer, None, at(0)) == Take()
+
+
+def test_one_that_commits_is_waited_for_until_its_lease_ends():
+    assert decide_take(False, FIRST, None, at(1)) == Wait(LOOK_EVERY, FIRST, at(1))
+    nearly = at(0) + COMMIT_LEASE - timedelta(milliseconds=5)
+    assert decide_take(False, FIRST, None, nearly) == Wait(timedelta(milliseconds=5), FIRST, nearly)
+    assert decide_take(False, FIRST, None, at(0) + COMMIT_LEASE) == Take()
+
+
+def test_one_whose_clock_is_ahead_is_waited_for_as_long_as_it_was_watched():
+    ahead = begun(NEVER, at(5000))
+    waited = decide_take(False, ahead, None, at(0))
+    assert waited == Wait(LOOK_EVERY, ahead, at(0))
+    again = decide_take(False, ahead, waited, at(3))
+    assert again == Wait(LOOK_EVERY, ahead, at(0))
+    assert decide_take(False, ahead, again, at(0) + COMMIT_LEASE) == Take()
+
+
+@pytest.mark.parametrize("following", [CommitterRecord(1, at(8)), SECOND])
+def test_a_sign_of_life_and_a_newer_one_are_waited_for_anew(following):
+    waited = decide_take(False, FIRST, None, at(1))
+    assert decide_take(False, following, waited, at(9)) == Wait(LOOK_EVERY, following, at(9))
+
+
+def test_a_sign_of_life_is_due_well_within_the_lease():
+    assert not needs_sign(at(0), at(0) + SIGN_EVERY - timedelta(milliseconds=1))
+    assert needs_sign(at(0), at(0) + SIGN_EVERY)
+    assert SIGN_EVERY * 3 < COMMIT_LEASE
+    assert LOOK_EVERY < SIGN_EVERY

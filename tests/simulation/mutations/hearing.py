@@ -1,0 +1,34 @@
+"""Planted mistakes in what listeners hear, in who is late, and in what savepoints count for."""
+
+from mutations.planting import mutation
+from tidegate import commit_point as commits
+from tidegate import listeners, snapshotting
+from tidegate.delivery import Delivery
+
+
+@mutation("listeners are told before the sinks have committed", (Delivery, "_commit"))
+def _(original):
+    def commit(self, record, committer):
+        self._listeners.completed(record.checkpoint_id)
+        original(self, record, committer)
+
+    return commit
+
+
+@mutation("a failure names the newest checkpoint as the latest completed", (listeners, "_latest_told"))
+def _(original):
+    return lambda tx: max((record.checkpoint_id for record in tx.failed_after(0)), default=None)
+
+
+@mutation("a report after a deadline that nobody noticed counts", (snapshotting, "choose_overdue"))
+def _(original):
+    return lambda in_progress, now: []
+
+
+@mutation("savepoints count among the retained", (commits, "choose_subsumed"))
+def _(original):
+    def choose(retained, number):
+        going = original(retained, 1)
+        return going[: max(len(retained) - number, 0)]
+
+    return choose

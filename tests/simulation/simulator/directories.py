@@ -1,0 +1,43 @@
+"""What an object store's file system does to directories, and who may still be writing in one."""
+
+from collections.abc import Callable, Collection, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from worlds import MemoryStorage
+
+from simulator.scheduler import require
+from tidegate.protocol.errors import StateIntegrityError
+from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.records import StateHandle
+
+if TYPE_CHECKING:
+    from memory_state import PipelineState
+
+
+class ObjectStore(MemoryStorage):
+    """Its files are really written, so that they can be verified."""
+
+    def verify(self, files: Sequence[StateHandle], in_full: Collection[str]) -> None:
+        for handle in files:
+            content = self.files.get(handle.path)
+            if content is None or sha256(content).hexdigest() != handle.checksum:
+                raise StateIntegrityError(f"{handle.path} is not what was written")
+
+    def remove_empty(self, directories: Collection[str], removes: Callable[[str], None]) -> None:
+        """`removes` is asked for each; what comes to an empty one before it is gone goes too."""
+        for directory in sorted(directories):
+            empty = not MemoryStorage.list(self, directory)
+            removes(directory)
+            if empty:
+                MemoryStorage.delete(self, MemoryStorage.list(self, directory))
+
+
+def require_closed(state: "PipelineState", pipeline: str, directory: str) -> None:
+    """Nobody whose files may count writes in a directory that is removed."""
+    kind, number = directory.removeprefix(f"{pipeline}/").replace("/", "-").split("-")
+    if kind == "chk":
+        going = state.checkpoints[int(number)].status is Status.IN_PROGRESS
+    else:
+        going = state.region.attempt == int(number) and state.region.seen_at is not None
+    require(not going, f"{directory} is removed while somebody writes there")

@@ -1,0 +1,83 @@
+"""What is short for Spark's JVM is named, with the number and what to do. Real limits in real processes."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+OPEN = """
+from tidegate.protocol.errors import ConfigurationError
+from tidegate.spark.session import SparkSettings, open_session
+try:
+    open_session(SparkSettings(master="local[1]"))
+except ConfigurationError as error:
+    print(error)
+"""
+LIMITS = """
+import resource
+from tidegate.spark.machine import raise_open_files
+raise_open_files()
+print(*resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+KILLED = """
+import psutil
+from tidegate.spark.failures import as_checkpoint_error
+from tidegate.spark.session import SparkSettings, open_session
+session = open_session(SparkSettings(master="local[1]"))
+next(child for child in psutil.Process().children() if child.name() == "java").kill()
+try:
+    session.range(3).count()
+except Exception as error:
+    print(as_checkpoint_error(error, "operator sum"))
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., str]:
+    """Runs a program where the crash report of a JVM disturbs nobody, and gives what it prints."""
+
+    def ran(program: str, limits: str = "true") -> str:
+        command = ["bash", "-c", f'{limits}; exec "$0" -c "$1"', sys.executable, program]
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert ended.returncode == 0, ended.stderr[-2000:]
+        return ended.stdout.strip()
+
+    return ran
+
+
+def test_too_few_open_files_are_named_before_anything_is_started(run: Callable[..., str]) -> None:
+    said = run(OPEN, "ulimit -n 256")
+    assert said.startswith("This process may open 256 files (`ulimit -n`), and Spark's JVM needs")
+    assert "Nothing was run" in said
+    assert "`ulimit -n 1024`" in said
+
+
+@pytest.mark.parametrize(
+    ("limits", "then"),
+    [
+        ("ulimit -Sn 256; ulimit -Hn 5000", "1024 5000"),
+        ("ulimit -Sn 256; ulimit -Hn 700", "700 700"),
+        ("ulimit -Sn 3000; ulimit -Hn 5000", "3000 5000"),
+    ],
+)
+def test_a_limit_that_may_be_raised_is_raised_and_never_lowered(
+    limits: str, then: str, run: Callable[..., str]
+) -> None:
+    assert run(LIMITS, limits) == then
+
+
+@pytest.mark.spark
+def test_too_little_address_space_is_named_when_the_jvm_does_not_start(run: Callable[..., str]) -> None:
+    said = run(OPEN, "ulimit -v 3000000")
+    assert "Spark could not be started on local[1]" in said
+    assert "only 2929 MiB of address space: lift `ulimit -v`" in said
+
+
+@pytest.mark.spark
+def test_a_jvm_that_was_killed_is_said_to_have_been(run: Callable[..., str]) -> None:
+    said = run(KILLED)
+    assert "Spark was lost while it ran operator sum" in said
+    assert "Its JVM was killed (signal 9), which the system also does where memory runs out." in said
+    assert "repeating the snapshot step resumes" in said

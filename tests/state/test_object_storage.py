@@ -1,0 +1,120 @@
+"""Checkpoint storage on a real S3 server: the same contract, state on top of it, and nothing that stays behind."""
+
+from dataclasses import replace
+from hashlib import sha256
+
+import pyarrow as pa
+import pytest
+from object_stores import Bucket
+
+from tidegate.protocol.errors import StateIntegrityError, StorageError
+from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.state.layout import StateLayout
+from tidegate.state.storage import ArrowCheckpointStorage
+from tidegate.state.subtask import scan, upsert
+
+LAYOUT = StateLayout.of_rows(pa.schema([("k", pa.int64()), ("v", pa.int64())]), ["k"])
+
+
+@pytest.fixture
+def storage(reachable: Bucket) -> ArrowCheckpointStorage:
+    return ArrowCheckpointStorage(reachable.url)
+
+
+def handle(path: str, content: bytes) -> StateHandle:
+    return StateHandle(path, HandleKind.RUN, 1, len(content), sha256(content).hexdigest(), 3)
+
+
+def test_what_was_written_is_read_back_whole(storage) -> None:
+    storage.write("p/chk-1/_metadata", b"one")
+    storage.write("p/chk-1/_metadata", b"two")
+    storage.write("p/chk-1/carriers/0.parquet", b"")
+    assert storage.read("p/chk-1/_metadata") == b"two"
+    assert b"".join(storage.stream("p/chk-1/_metadata", 2)) == b"two"
+    assert storage.list("p") == ["p/chk-1/_metadata", "p/chk-1/carriers/0.parquet"]
+    assert storage.list("q") == []
+    with pytest.raises(
+        StateIntegrityError, match=r"The file p/chk-1/no is missing from checkpoint storage s3://bucket-"
+    ):
+        storage.read("p/chk-1/no")
+
+
+def test_nothing_of_an_ended_checkpoint_stays_and_nothing_else_goes(storage, reachable: Bucket) -> None:
+    paths = ["p/chk-1/s/0.parquet", "p/chk-1/s/deep/1.parquet", "p/chk-1/_metadata", "p/shared/1/s/0", "p/chk-2/s/0"]
+    for path in paths:
+        storage.write(path, b"x")
+    storage.delete(["p/chk-1/s/0.parquet"], {"p/chk-1"})
+    assert {key for key in reachable.objects() if not key.endswith("/")} == set(paths[1:])
+    storage.delete(["p/chk-1/s/deep/1.parquet"], {"p/chk-1"})
+    assert not [key for key in reachable.objects() if key.startswith("p/chk-1/s")]
+    storage.delete(["p/chk-1/_metadata", "p/shared/1/s/0", "p/chk-1/never-was"], {"p/chk-1", "p/shared/1", "p/chk-9"})
+    assert reachable.objects().keys() - {"p/", "p/shared/"} == {"p/chk-2/s/0"}
+    storage.delete(["p/chk-1/_metadata"], {"p/chk-1"})
+    assert storage.read("p/chk-2/s/0") == b"x"
+
+
+def test_a_directory_that_is_still_written_to_is_left_alone(storage, reachable: Bucket) -> None:
+    storage.write("p/chk-2/s/0", b"x")
+    storage.delete(["p/chk-2/s/0"])
+    assert storage.list("p") == []
+    storage.write("p/chk-2/s/1", b"y")
+    assert storage.read("p/chk-2/s/1") == b"y"
+
+
+def test_files_are_held_against_what_was_recorded(storage) -> None:
+    good = handle("p/chk-3/s/0", b"content")
+    storage.write(good.path, b"content")
+    storage.verify([good] * 40, [good.path])
+    storage.write(good.path, b"CONTENT")
+    storage.verify([good], [])
+    with pytest.raises(
+        StateIntegrityError, match=r"p/chk-3/s/0 on .* written by checkpoint 3, is damaged: its SHA-256 is"
+    ):
+        storage.verify([good], [good.path])
+    storage.write(good.path, b"short")
+    with pytest.raises(StateIntegrityError, match="it has 5 bytes where 7 were written"):
+        storage.verify([good], [])
+    with pytest.raises(StateIntegrityError, match="p/chk-3/s/1 is missing"):
+        storage.verify([good, replace(good, path="p/chk-3/s/1")][1:], [])
+
+
+def test_state_is_read_through_a_copy_and_without_one(workshop, hashed, reachable: Bucket) -> None:
+    spec = replace(workshop.spec(LAYOUT), storage_url=reachable.url)
+    for key in (1, 2):
+        table = hashed(pa.table({"k": [key], "v": [10 * key]}), ["k"])
+        written = upsert(table.to_batches(), spec).handle
+        spec = replace(workshop.next(spec, written), storage_url=reachable.url)
+    assert {run.path for run in spec.runs} == reachable.objects().keys()
+    for state in ("copied", "forgotten"):
+        if state == "forgotten":
+            for copy in workshop.copies.iterdir():
+                copy.unlink()
+        assert pa.Table.from_batches(scan(spec)).sort_by("k").to_pydict() == {"k": [1, 2], "v": [10, 20]}
+    assert len(list(workshop.copies.glob("*.copy"))) == 2
+    storage = ArrowCheckpointStorage(reachable.url)
+    storage.write(spec.runs[0].path, storage.read(spec.runs[0].path)[:-1])
+    for copy in workshop.copies.iterdir():
+        copy.unlink()
+    with pytest.raises(StateIntegrityError, match=f"{spec.runs[0].path}, written by checkpoint 7, is damaged"):
+        list(scan(spec))
+
+
+def test_what_the_store_loses_is_noticed_by_the_task_that_wrote_it(workshop, hashed, reachable, monkeypatch) -> None:
+    """A run is read back before it is reported: from then on others believe the copy."""
+    spec = replace(workshop.spec(LAYOUT), storage_url=reachable.url)
+    verify = ArrowCheckpointStorage.verify
+
+    def lossy(self, files, in_full):
+        self.write(files[0].path, b"\0" * files[0].bytes)
+        verify(self, files, in_full)
+
+    monkeypatch.setattr(ArrowCheckpointStorage, "verify", lossy)
+    with pytest.raises(StateIntegrityError, match="its SHA-256 is"):
+        upsert(hashed(pa.table({"k": [1], "v": [1]}), ["k"]).to_batches(), spec)
+    assert not workshop.copies.exists() or not list(workshop.copies.iterdir())
+
+
+def test_a_bucket_that_is_not_there_says_what_to_check(reachable: Bucket) -> None:
+    storage = ArrowCheckpointStorage("s3://no-such-bucket-here/checkpoints")
+    with pytest.raises(StorageError, match=r"could not write p/x: .*Check permissions, credentials and the connection"):
+        storage.write("p/x", b"")

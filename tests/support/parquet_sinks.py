@@ -1,0 +1,70 @@
+"""A `ParquetSink` in the middle of its life, and a process that dies at one of its effects on the file system."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from commits import commit
+from stopped import EFFECTS
+
+from tidegate.ports import StageContext
+from tidegate.protocol.records import StateHandle
+from tidegate.sinks.parquet import ParquetSink
+
+
+class Died(BaseException):
+    """Not an `Exception`: nothing in the code under test may take it for an error and clean up."""
+
+
+class Mortal:
+    """Lets the process die at its k-th effect on the file system, before it or right after it, and do nothing more."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, at: int | None, after: bool) -> None:
+        self.at, self.after, self.count = at, after, 0
+        for name in EFFECTS:
+            patch.setattr(os, name, self._wrapped(getattr(os, name)))
+
+    def _wrapped(self, effect: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.count += 1
+            dies = self.at is not None and self.count >= self.at
+            if dies and not (self.after and self.count == self.at):
+                raise Died
+            try:
+                return effect(*args, **kwargs)
+            finally:
+                if dies:
+                    raise Died
+
+        return call
+
+
+def stage(sink: ParquetSink, checkpoint_id: int, subtask: int, value: int) -> StateHandle:
+    rows = pa.table({"v": pa.array([value], pa.int64())})
+    return sink.writer().stage(rows, StageContext(checkpoint_id, subtask, 1, f"u{value}"))[0]
+
+
+def visible(sink: ParquetSink) -> list[int]:
+    pattern = "checkpoint=*/*.parquet" if sink.mode == "append" else "current/*.parquet"
+    return sorted(value for file in Path(sink.root).glob(pattern) for value in pq.read_table(file)["v"].to_pylist())
+
+
+def tree(sink: ParquetSink) -> list[str]:
+    return sorted(str(path.relative_to(sink.root)) for path in Path(sink.root).rglob("*"))
+
+
+def prepared(name: str, mode: Any) -> tuple[ParquetSink, list[StateHandle], list[int], list[int]]:
+    """A sink with two commits behind it and a third staged, beside what a zombie left; visible before and after."""
+    sink = ParquetSink(name, mode)
+    carried = stage(sink, 1, 1, 10)
+    commit(sink, 1, [stage(sink, 1, 0, 1), carried])
+    commit(sink, 2, [stage(sink, 2, 0, 2), *([carried] if mode == "latest" else [])])
+    third = [stage(sink, 3, 0, 3), stage(sink, 3, 2, 30), *([carried] if mode == "latest" else [])]
+    stage(sink, 3, 5, 999)
+    before = [1, 2, 10] if mode == "append" else [2, 10]
+    after = [1, 2, 3, 10, 30] if mode == "append" else [3, 10, 30]
+    return sink, third, before, after
