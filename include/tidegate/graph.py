@@ -10,12 +10,13 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
 from tidegate.guarantees import check_guarantee
-from tidegate.locations import below_home
+from tidegate.locations import relative_to_home
 from tidegate.pipeline import CheckVertex, KeyedVertex, Pipeline, SinkVertex, SourceVertex, StepVertex, Stream, Vertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.identity import Endpoint, Role
 from tidegate.protocol.records import OperatorPlan, SubtaskId
+from tidegate.settings import Settings
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
@@ -71,8 +72,9 @@ class Graph:
     @cached_property
     def endpoints(self) -> tuple[Endpoint, ...]:
         """By which the pipeline is told from another one of its name."""
-        sources = [_endpoint(Role.SOURCE, v.name, v.source.describe()) for v in self.sources]
-        return (*sources, *(_endpoint(Role.SINK, v.name, v.sink.describe()) for v in self.sinks))
+        home = str(Settings.from_environment().home)
+        sources = [_endpoint(Role.SOURCE, v.name, v.source.describe(), home) for v in self.sources]
+        return (*sources, *(_endpoint(Role.SINK, v.name, v.sink.describe(), home) for v in self.sinks))
 
     def sink(self, name: str) -> SinkVertex:
         return next(vertex for vertex in self.sinks if vertex.name == name)
@@ -236,5 +238,5 @@ def _place(description: Mapping[str, object]) -> str:
     return str(description.get("path", "")).rstrip("/")
 
 
-def _endpoint(role: Role, name: str, description: Mapping[str, object]) -> Endpoint:
-    return Endpoint(role, name, str(description["type"]), below_home(_place(description)))
+def _endpoint(role: Role, name: str, description: Mapping[str, object], home: str) -> Endpoint:
+    return Endpoint(role, name, str(description["type"]), relative_to_home(_place(description), home))

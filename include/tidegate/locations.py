@@ -15,11 +15,10 @@ def absolute(path: str) -> str:
     return location.rstrip("/") if "://" in location else os.path.normpath(location)
 
 
-def below_home(location: str) -> str:
-    """An absolute location as a pipeline is known by: relative to the project's home where it lies below it."""
+def relative_to_home(location: str, home: str) -> str:
+    """An absolute location as a pipeline is known by: relative to the project's home if it lies below it."""
     if "://" in location:
         return location
-    home = str(settings.Settings.from_environment().home)
     for path in (location, os.path.realpath(location)):
         if path.startswith(home.rstrip("/") + "/"):
             return os.path.relpath(path, home)

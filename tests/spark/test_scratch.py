@@ -152,9 +152,10 @@ def test_what_a_local_session_writes_lies_where_only_its_user_enters(spark: Spar
     spark.range(3).mapInArrow(lambda batches: batches, "id long").count()
     blocks = jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager().localDirs()
     written = [jvm.java.lang.System.getProperty("java.io.tmpdir"), *(str(block) for block in blocks)]
+    jvm_process = psutil.Process(spark.sparkContext._gateway.proc.pid)  # type: ignore[union-attr]
     sockets = [
         connection.laddr
-        for process in [psutil.Process(), *psutil.Process().children(recursive=True)]
+        for process in [psutil.Process(), jvm_process, *jvm_process.children(recursive=True)]
         for connection in process.net_connections("unix")
         if str(connection.laddr).endswith(".sock")
     ]

@@ -67,25 +67,26 @@ class PipelineState:
     def live(self) -> Iterator[tuple[int, int, Deletion]]:
         """Who refers to it (0: a compacted run), who created it, and what: see `rules.LIVE_REFERENCES`."""
         for id_, checkpoint in self.checkpoints.items():
-            for file, handle in self.handles(id_):
-                if _keeps(checkpoint, handle.kind):
-                    yield id_, handle.created_by, file
+            if kept := _kept(checkpoint):
+                for file, handle in self.handles(id_):
+                    if handle.kind in kept:
+                        yield id_, handle.created_by, file
             if checkpoint.status is Status.COMPLETED and checkpoint.metadata_path is not None:
                 yield id_, id_, Deletion("storage", checkpoint.metadata_path)
         for run in self.compactions.values():
             yield 0, run.handle.created_by, Deletion("storage", run.handle.path)
 
 
-def _keeps(checkpoint: CheckpointRecord, kind: HandleKind) -> bool:
+def _kept(checkpoint: CheckpointRecord) -> frozenset[HandleKind]:
     match checkpoint.status:
         case Status.IN_PROGRESS:
-            return True
+            return frozenset(HandleKind)
         case Status.COMPLETED:
-            return kind is not HandleKind.EXCHANGE
-        case Status.SUBSUMED:
-            return checkpoint.notified_at is None and kind is HandleKind.STAGED
+            return frozenset(HandleKind) - {HandleKind.EXCHANGE}
+        case Status.SUBSUMED if checkpoint.notified_at is None:
+            return frozenset({HandleKind.STAGED})
         case _:
-            return False
+            return frozenset()
 
 
 def file_of(subtask: SubtaskId, handle: StateHandle) -> Deletion:
