@@ -13,7 +13,7 @@ PYTHONS := $(or $(PYTHON),python3.12 python3.13 python3.11 python3 \
 	/usr/bin/python3.12 /usr/bin/python3.13 /usr/bin/python3.11 /usr/bin/python3)
 PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
-.PHONY: help setup demo test test-long simulate up down lint bench bench-store lock env clean
+.PHONY: help setup demo test test-long simulate noticed up down lint bench bench-store lock env clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ test-long: $(INSTALLED) ## Run the tests that take minutes of their own: every p
 simulate: $(INSTALLED) ## Simulate checkpoints in all kinds of trouble: SEEDS=10000 runs, or SEED=123 once more with its trace
 	@PYTHONPATH=include:tests/simulation:tests/support $(BIN)/python -m simulator \
 		$(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000)) $(ARGS)
+
+noticed: $(INSTALLED) ## Find anew which simulated seed notices each planted mistake (tests try that one first)
+	@PYTHONPATH=include:tests/simulation:tests/support $(BIN)/python -m mutations
 
 lint: $(INSTALLED) ## Check style and types
 	@$(BIN)/ruff check .

@@ -14,6 +14,7 @@ from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
 from tidegate.protocol.errors import FinalizeError, StateIntegrityError, StorageError, UnknownOutcomeError
 from tidegate.protocol.finalize import choose_sample, metadata_document, metadata_path, referred_files, sizes
 from tidegate.protocol.lifecycle import COMMITTED, Status
+from tidegate.protocol.notify import committables
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.restore import choose_obsolete
 from tidegate.protocol.retention import choose_subsumed
@@ -63,7 +64,8 @@ class CommitPoint:
     def _verified(
         self, record: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]
     ) -> CheckpointRecord | None:
-        """Look at what the checkpoint refers to, also where a cache has spared everybody from reading it.
+        """Look at what the checkpoint refers to and what its sinks will make visible: a cache may have spared everybody
+        from reading it, and once the checkpoint has completed it is too late.
 
         Returns the checkpoint if somebody else has ended it meanwhile: its files may be gone. Raises
         `StateIntegrityError` for a file that is not what was written.
@@ -71,6 +73,9 @@ class CommitPoint:
         files = referred_files(known.snapshot for known in subtasks.values())
         try:
             self._storage.verify(files, choose_sample(record.checkpoint_id, files))
+            for vertex in self._graph.sinks:
+                staged = committables(subtasks, vertex.operator_id)
+                vertex.sink.verify(staged, choose_sample(record.checkpoint_id, staged))
         except StateIntegrityError as error:
             with self._store.transaction(self._pipeline_id) as tx:
                 now = tx.checkpoint(record.checkpoint_id)

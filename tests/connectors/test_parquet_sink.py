@@ -19,9 +19,16 @@ import pytest
 from commits import Attempt, commit
 
 from tidegate.ports import SinkInput, StageContext
-from tidegate.protocol.errors import PipelineDefinitionError, SinkError, StorageError, SupersededAttemptError
+from tidegate.protocol.errors import (
+    PipelineDefinitionError,
+    SinkError,
+    StateIntegrityError,
+    StorageError,
+    SupersededAttemptError,
+)
 from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.sinks.parquet import ParquetSink
+from tidegate.state.storage import ArrowCheckpointStorage
 
 
 def rows(*values: int) -> pa.Table:
@@ -58,6 +65,33 @@ def append() -> ParquetSink:
 @pytest.fixture
 def latest() -> ParquetSink:
     return ParquetSink("tables/state", mode="latest")
+
+
+def test_what_the_disk_loses_is_noticed_by_the_task_that_staged_it(append, monkeypatch):
+    verify = ArrowCheckpointStorage.verify
+
+    def lossy(self, files, in_full):
+        self.write(files[0].path, b"\0" * files[0].bytes)
+        verify(self, files, in_full)
+
+    monkeypatch.setattr(ArrowCheckpointStorage, "verify", lossy)
+    with pytest.raises(StateIntegrityError, match="its SHA-256 is"):
+        stage(append, 1, 5)
+
+
+def test_staged_files_are_looked_at_in_full_length_and_those_chosen_in_full(append):
+    handle = stage(append, 1, 5)
+    append.verify([handle], [handle.path])
+    staged = Path(append.root, handle.path)
+    staged.write_bytes(b"X" + staged.read_bytes()[1:])
+    append.verify([handle], [])
+    with pytest.raises(StateIntegrityError, match=f"{handle.path} on .*{append.root}, written by checkpoint 1"):
+        append.verify([handle], [handle.path])
+    staged.unlink()
+    with pytest.raises(StateIntegrityError, match=handle.path):
+        append.verify([handle], [])
+    with pytest.raises(SinkError, match="is not a path in a sink's staging"):
+        append.verify([replace(handle, path="checkpoint=1/x")], [])
 
 
 def test_staged_rows_are_on_disk_named_and_invisible(append: ParquetSink) -> None:

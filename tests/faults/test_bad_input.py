@@ -34,7 +34,7 @@ def checkpoints(tmp_path, store, spark):
     settings = Settings(tmp_path, str(tmp_path / "checkpoints"), str(tmp_path / "cache"), tmp_path / "docs")
     requests = iter(range(100))
 
-    def take(pipeline, validator=None):
+    def take(pipeline, validator=None, before_finalize=lambda: None):
         storage = ArrowCheckpointStorage(settings.storage)
         coordinator = CheckpointCoordinator(pipeline, store, storage, SystemClock())
         region = SparkRegion(coordinator.graph, spark, storage, settings)
@@ -43,6 +43,7 @@ def checkpoints(tmp_path, store, spark):
         try:
             coordinator.snapshot(checkpoint_id, region)
             coordinator.validate(checkpoint_id, judge)
+            before_finalize()
             coordinator.finalize(checkpoint_id)
             coordinator.notify(checkpoint_id)
         except CheckpointError as error:
@@ -194,6 +195,29 @@ def test_damage_that_nobody_reads_is_noticed_before_a_checkpoint_refers_to_it_ag
     assert store.checkpoint("orders", 2).failure_reason is FailureReason.CHECKPOINT_DECLINED
     run.write_bytes(content)
     checkpoints(counting(tmp_path))
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated"])
+def test_damage_to_what_was_staged_is_noticed_before_the_checkpoint_completes(damage, tmp_path, checkpoints, store):
+    """Behind the commit point it would be too late: the rows are promised then, and the file is the only one."""
+    Shop(tmp_path).deliver(rows=40)
+    pipeline = counting(tmp_path)
+    staging = tmp_path / "tables/totals/_staging/chk-1"
+
+    def meddle():
+        staged = max(staging.iterdir())
+        if damage == "missing":
+            staged.unlink()
+        else:
+            staged.write_bytes(staged.read_bytes()[:-20])
+
+    with pytest.raises(StateIntegrityError, match="Checkpoint 1 of pipeline orders was not completed") as caught:
+        checkpoints(pipeline, before_finalize=meddle)
+    assert str(staging.relative_to(tmp_path / "tables/totals")) in str(caught.value)
+    assert str(tmp_path / "tables/totals") in str(caught.value)
+    assert store.checkpoint("orders", 1).failure_reason is FailureReason.CHECKPOINT_DECLINED
+    checkpoints(pipeline)
+    assert sum(row["n"] for row in rows_of(tmp_path / "tables/totals/current")) == 40
 
 
 def test_a_damaged_list_of_files_read_is_noticed_although_nothing_arrives(tmp_path, checkpoints):

@@ -2,13 +2,10 @@
 
 import pytest
 from mutations import MUTATIONS, planted
-from simulator.__main__ import run_seed
-
-#: Most are noticed by one of the first ten; the first two meet what hardly any other does.
-SEEDS = (457, 705, *range(400))
+from mutations.noticed import seed_that_notices
 
 
 @pytest.mark.parametrize("sentence", MUTATIONS)
 def test_a_planted_mistake_is_noticed(sentence):
     with planted(MUTATIONS[sentence]):
-        assert any(run_seed(seed) for seed in SEEDS), f"nobody noticed that {sentence}"
+        assert seed_that_notices(sentence) is not None, f"nobody noticed that {sentence}"

@@ -1,6 +1,6 @@
 """Sources and sinks: what they read and write by reference, and what they promise."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -146,6 +146,10 @@ class Sink(Protocol):
         again, while whoever comes later first takes the places of lower numbers away. Raises `SupersededAttemptError`
         where such a step fails for this reason.
         """
+        ...
+
+    def verify(self, staged: Sequence[StateHandle], in_full: Collection[str]) -> None:
+        """As `CheckpointStorage.verify`, for staged files: the last look at them before the checkpoint completes."""
         ...
 
     def staged_paths(self, checkpoint_id: int) -> list[str]:

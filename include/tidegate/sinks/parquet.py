@@ -6,7 +6,7 @@ leaves, is in `publish.py`.
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import PurePosixPath
@@ -95,6 +95,14 @@ class ParquetSink:
         publisher = publish.append if self.mode == "append" else publish.replace
         publisher(self.root, checkpoint_id, staged, attempt)
 
+    def verify(self, staged: Sequence[StateHandle], in_full: Collection[str]) -> None:
+        # pyarrow is heavy and this module is imported when Airflow parses a DAG.
+        from tidegate.state.storage import open_storage
+
+        for handle in staged:
+            publish.staged_path(handle)
+        open_storage(self.root).verify(staged, in_full)
+
     def staged_paths(self, checkpoint_id: int) -> list[str]:
         return publish.staged_paths(self.root, checkpoint_id)
 
@@ -122,7 +130,8 @@ class ParquetSinkWriter:
         path = str(PurePosixPath(publish.staging_of(context.checkpoint_id), name))
         try:
             content = _encode(rows)
-            open_storage(self.root).write(path, content)
+            storage = open_storage(self.root)
+            storage.write(path, content)
         except StorageError as error:
             raise StorageError(
                 f"Rows of checkpoint {context.checkpoint_id} could not be staged below {self.root}, so none of them "
@@ -134,7 +143,9 @@ class ParquetSinkWriter:
                 "Nothing became visible. Change the column's type in the pipeline, then run again."
             ) from error
         checksum = sha256(content).hexdigest()
-        return [StateHandle(path, HandleKind.STAGED, rows.num_rows, len(content), checksum, context.checkpoint_id)]
+        handle = StateHandle(path, HandleKind.STAGED, rows.num_rows, len(content), checksum, context.checkpoint_id)
+        storage.verify([handle], [path])  # what is reported from here on is what readers will see
+        return [handle]
 
 
 def _encode(rows: Any) -> bytes:

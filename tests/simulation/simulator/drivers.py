@@ -21,6 +21,7 @@ from tidegate.protocol.errors import (
     PipelineFailedError,
     PipelineStatusError,
     SinkError,
+    StateIntegrityError,
     StopIncompleteError,
     StorageError,
     StoreUnavailableError,
@@ -47,6 +48,7 @@ EXPECTED = (
     PipelineFailedError,
     PipelineStatusError,
     SinkError,
+    StateIntegrityError,  # a write was lost
     StorageError,
     StopIncompleteError,
     StoreUnavailableError,

@@ -225,6 +225,7 @@ class Observer:
                 staged == given[vertex.name],
                 f"checkpoint {id_} staged {staged} in {vertex.name}, but a plain execution gives {given[vertex.name]}",
             )
+            require(all(map(sink.is_whole, handles)), f"checkpoint {id_} completed without all of {vertex.name}")
             self.committables[id_][vertex.name] = [handle.path for handle in handles]
 
     def _cut(self, id_: int, snapshots: Mapping[SubtaskId, Snapshot]) -> dict[str, list[Row]]:

@@ -13,7 +13,7 @@ from simulator.directories import ObjectStore
 from tidegate.graph import Graph
 from tidegate.pipeline import KeyedVertex, SinkVertex, StepVertex
 from tidegate.ports import CheckpointStorage, CommitAttempt, DeliveryGuarantee, Segment, SinkInput, SourceContext
-from tidegate.protocol.errors import SinkError, StorageError
+from tidegate.protocol.errors import SinkError, StateIntegrityError, StorageError
 from tidegate.protocol.keygroups import key_groups_of, subtask_of
 from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.spark.gate import Data, Exchange
@@ -92,6 +92,11 @@ class Table:
         known = self.visible.setdefault(checkpoint_id, rows)
         assert known == rows, f"checkpoint {checkpoint_id} is committed with other rows the second time"
         self.trouble("has committed")
+
+    def verify(self, staged: Sequence[StateHandle], in_full: Collection[str]) -> None:
+        for handle in staged:
+            if handle.path not in self.staged:
+                raise StateIntegrityError(f"{handle.path} is gone")
 
     def staged_paths(self, checkpoint_id: int) -> list[str]:
         return [path for path in self.staged if path.startswith(f"chk-{checkpoint_id}/")]

@@ -2,13 +2,13 @@
 visible is `tidegate.sinks.publish` itself, on a disk in memory.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from simulator.scheduler import Violation, require
 from simulator.sources import Row
 from tidegate.ports import CommitAttempt, DeliveryGuarantee, SinkInput
-from tidegate.protocol.errors import SinkError
+from tidegate.protocol.errors import SinkError, StateIntegrityError
 from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.sinks import publish
 
@@ -32,9 +32,14 @@ class SimulatedSink:
         """Write rows where no reader sees them, from a subtask."""
         path = f"{publish.staging_of(checkpoint_id)}/{unique}"
         self.world.point(f"stages {path} in {self.name}")
-        self.world.disk.write(f"{self.root}/{path}", tuple(rows), 8 * len(rows))
+        size = 8 * len(rows)
+        self.world.disk.write(f"{self.root}/{path}", tuple(rows), size - self.world.strikes("lost_write"))
         self.world.point(f"has staged {path}")
-        return StateHandle(path, HandleKind.STAGED, len(rows), 8 * len(rows), "0" * 64, checkpoint_id)
+        return StateHandle(path, HandleKind.STAGED, len(rows), size, "0" * 64, checkpoint_id)
+
+    def is_whole(self, handle: StateHandle) -> bool:
+        file = self.world.disk.look(f"{self.root}/{handle.path}")
+        return file is not None and file.size == handle.bytes
 
     @property
     def staged(self) -> dict[str, tuple[Row, ...]]:
@@ -92,6 +97,12 @@ class SimulatedSink:
         publisher(self.root, checkpoint_id, staged, attempt)
         self.world.observer.told(self, checkpoint_id)
         self.world.point(f"has committed chk-{checkpoint_id} to {self.name}")
+
+    def verify(self, staged: Sequence[StateHandle], in_full: Collection[str]) -> None:
+        self.world.point(f"looks at {len(staged)} staged files of {self.name}")
+        for handle in staged:
+            if not self.is_whole(handle):
+                raise StateIntegrityError(f"{handle.path} is not what was staged")
 
     def staged_paths(self, checkpoint_id: int) -> list[str]:
         return publish.staged_paths(self.root, checkpoint_id)

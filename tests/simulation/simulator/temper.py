@@ -15,6 +15,7 @@ WORST = {
     "lost_report": 0.2,  # per report of a region
     "repeated_report": 0.3,  # the same
     "late_report": 0.3,  # the same
+    "lost_write": 0.05,  # per staged file: the disk says that it is there in full, and it is not
     "decline": 0.3,  # per attempt
     "rejection": 0.4,  # per judgement
     "skew": 0.5,  # per process: its machine's clock is wrong by some seconds
@@ -40,6 +41,7 @@ class Temper:
     lost_report: float = 0.0
     repeated_report: float = 0.0
     late_report: float = 0.0
+    lost_write: float = 0.0
     decline: float = 0.0
     rejection: float = 0.0
     skew: float = 0.0

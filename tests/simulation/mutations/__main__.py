@@ -1,0 +1,33 @@
+"""Find anew which seed notices each planted mistake, once the simulator draws differently: `make noticed`.
+
+A test tries that seed first and others only if it notices nothing, so an old list costs time and hides nothing.
+"""
+
+import json
+import logging
+import sys
+from concurrent.futures import ProcessPoolExecutor
+
+from mutations import MUTATIONS, planted
+from mutations.noticed import LIST, seed_that_notices
+
+
+def find(sentence: str) -> int | None:
+    logging.getLogger("tidegate").setLevel(logging.CRITICAL)  # it tells of the trouble, which is the point here
+    with planted(MUTATIONS[sentence]):
+        return seed_that_notices(sentence)
+
+
+def main() -> int:
+    with ProcessPoolExecutor() as pool:
+        found = dict(zip(MUTATIONS, pool.map(find, MUTATIONS), strict=True))
+    LIST.write_text(
+        json.dumps({sentence: seed for sentence, seed in found.items() if seed is not None}, indent=1) + "\n"
+    )
+    missed = [sentence for sentence, seed in found.items() if seed is None]
+    print(*(f"Nobody noticed that {sentence}." for sentence in missed), f"{len(found)} mistakes.", sep="\n")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
