@@ -13,6 +13,9 @@ PYTHONS := $(or $(PYTHON),python3.12 python3.13 python3.11 python3 \
 	/usr/bin/python3.12 /usr/bin/python3.13 /usr/bin/python3.11 /usr/bin/python3)
 PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
+# Two lanes, as tests that share a server stay in one and each lane needs some 3 GB. Without ARGS only: -x and --pdb want one.
+LANES := -n 2 --dist loadgroup --no-loadscope-reorder
+
 .PHONY: help setup demo test test-long simulate noticed up down lint bench bench-store lock env clean
 
 help: ## List the targets
@@ -50,7 +53,7 @@ down: $(INSTALLED) ## Stop what `make up` started
 	@$(BIN)/python -m tidegate.demo down
 
 test: $(INSTALLED) ## Run all tests (ARGS=… for pytest, such as ARGS="tests/protocol -x")
-	@$(BIN)/python -m pytest --durations=15 $(ARGS)
+	@$(BIN)/python -m pytest --durations=15 $(or $(ARGS),$(LANES))
 
 test-long: $(INSTALLED) ## Run the tests that take minutes of their own: every part of the local stack killed in turn
 	@$(BIN)/python -m pytest -m long --durations=15 $(ARGS)

@@ -22,6 +22,16 @@ pytest_plugins = ["spark_sessions", "object_stores", "spark_clusters"]
 
 TEMPLATE = "tidegate_template"
 
+#: Fixtures that take so long to make that all tests with one run in one process.
+SHARED = ("world",)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever runs beside each other shares nothing: a file's tests stay together, and those of what is `SHARED`."""
+    for item in items:
+        used = [name for name in SHARED if name in getattr(item, "fixturenames", ())]
+        item.add_marker(pytest.mark.xdist_group(used[0] if used else str(item.path)))
+
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[EmbeddedPostgres]:
