@@ -16,6 +16,7 @@ from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.retention import choose_given_up
+from tidegate.protocol.sentences import reassured
 from tidegate.protocol.stopping import Restart, StopFailed, decide_end, decide_stop_failure, require_resumable
 
 
@@ -142,7 +143,7 @@ def give_up_all(
     why = reason.sentence
     if last is not None:
         why = f"The pipeline stops with savepoint {last.checkpoint_id}, requested by {last.request_id}."
-    message = f"{why} Committed data and the latest completed checkpoint are untouched."
+    message = reassured(why)
     for record in tx.in_progress():
         if last is not None and record.checkpoint_id == last.checkpoint_id:
             continue

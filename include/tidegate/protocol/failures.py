@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.sentences import reassured
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def decide_pipeline_failure(
     listed = " ".join(f"Checkpoint {record.checkpoint_id}: {_cause(record)}" for record in counted)
     return TooManyFailures(
         f"Pipeline {counted[0].pipeline_id} has failed: {len(counted)} checkpoints failed in a row, and {tolerable} are "
-        f"tolerated. {listed} Committed data and the latest completed checkpoint are untouched. Mend the cause first."
+        f"tolerated. {reassured(listed)} Mend the cause first."
     )
 
 

@@ -25,6 +25,7 @@ from tidegate.protocol.records import (
     SubtaskId,
     SubtaskRecord,
 )
+from tidegate.protocol.sentences import reassured
 from tidegate.protocol.stopping import stop_mode
 
 
@@ -107,8 +108,8 @@ def ended_error(record: CheckpointRecord) -> CheckpointNotInProgressError:
     reason = record.failure_reason.name if record.failure_reason else record.status
     return CheckpointNotInProgressError(
         f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} has ended: {reason}. "
-        f"{record.failure_message or ''} Committed data and the latest completed checkpoint are untouched. Run the "
-        "pipeline again (in Airflow: clear the whole DAG run) to take a new checkpoint."
+        f"{reassured(record.failure_message or '')} Run the pipeline again (in Airflow: clear the whole DAG run) to take a "
+        "new checkpoint."
     )
 
 

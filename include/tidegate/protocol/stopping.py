@@ -12,6 +12,7 @@ from tidegate.protocol.errors import IllegalRequestError, PipelineStatusError
 from tidegate.protocol.pipelines import PIPELINE_TRANSITIONS, PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.sentences import reassured
 
 #: Reasons that a subtask, or the task that ran it, gives. It has stopped emitting and cannot take that back (section 8).
 _OF_SUBTASKS = frozenset(
@@ -86,8 +87,7 @@ def decide_stop_failure(record: CheckpointRecord, reason: FailureReason, message
         return Restart()
     return StopFailed(
         f"Pipeline {record.pipeline_id} has failed: a subtask could not take savepoint {record.checkpoint_id}, with which it "
-        f"was to stop, and cannot go on without it. {reason.name}, {message[:300]} Committed data and the latest completed "
-        "checkpoint are untouched. Mend the cause first."
+        f"was to stop, and cannot go on without it. {reason.name}, {reassured(message[:300])} Mend the cause first."
     )
 
 

@@ -16,6 +16,7 @@ from tidegate.protocol import subtask_messages as steps
 from tidegate.protocol.barriers import Barrier, Cancel, EndOfData, Marker
 from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError
 from tidegate.protocol.records import Acknowledgement, SubtaskId
+from tidegate.protocol.sentences import reassured
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.spark.channels import Channels
 from tidegate.spark.cut import milliseconds_between
@@ -132,7 +133,7 @@ class SnapshotSteps:
     def _why(self, post: Post, decline: steps.Decline) -> str:
         trouble = post.trouble if isinstance(post, OperatorPost) else ""
         what = f"{post.name} of pipeline {self._graph.pipeline.name} declined checkpoint {decline.checkpoint_id}"
-        return f"{what}. {trouble or decline.reason.sentence} Committed data and the latest checkpoint are untouched."
+        return f"{what}. {reassured(trouble or decline.reason.sentence)}"
 
     def _acknowledge(self, post: Post, checkpoint_id: int) -> None:
         if isinstance(post, OperatorPost):
