@@ -64,7 +64,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         *("--conf", f"spark.connect.grpc.binding.port={port}"),
         *("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2"),
         *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"),
-        *("--conf", "spark.python.unix.domain.socket.enabled=true"),
+        *("--conf", "spark.python.unix.domain.socket.enabled=true", "--conf", f"spark.local.dir={directory}"),
+        *("--driver-java-options", f"-Djava.io.tmpdir={directory}"),  # it is killed, and leaves what it has there
         "spark-internal",
     ]
     environment = {

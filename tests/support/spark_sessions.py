@@ -42,6 +42,8 @@ def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.python.unix.domain.socket.enabled": "true",
+        "spark.local.dir": str(home),
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={home}",  # it is killed, and leaves what it has there
     }
     command = [str(Path(pyspark.__path__[0]) / "bin" / "spark-submit")]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--name", "connect"]
