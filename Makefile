@@ -80,17 +80,16 @@ lock: $(INSTALLED) ## Resolve pyproject.toml into requirements.txt again
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --group dev --no-emit-index-url \
 		--custom-compile-command "make lock" --output-file requirements.txt pyproject.toml
 
-env: .env ## Write .env for docker compose, with random secrets (one that exists is kept)
-
 # 32 random bytes in URL-safe base64 are what a Fernet key must be, and fit the rest too.
-.env: | .env.example
-	@umask 077; while IFS= read -r line; do \
-		case "$$line" in \
-			*=RANDOM) echo "$${line%RANDOM}$$(head -c 32 /dev/urandom | base64 | tr '+/' '-_')" ;; \
-			*) echo "$$line" ;; \
-		esac; \
-	done < .env.example > $@
-	@echo "Wrote $@"
+env: ## Write .env for docker compose, with random secrets (one that exists keeps what it says and gets what it lacks)
+	@umask 077; [ -s .env ] || grep '^#' .env.example > .env; \
+	[ -z "$$(tail -c 1 .env)" ] || echo >> .env; \
+	grep '^[A-Z_]*=' .env.example | while IFS='=' read -r name value; do \
+		if grep -q "^$$name=" .env; then continue; fi; \
+		if [ "$$value" = RANDOM ]; then value=$$(head -c 32 /dev/urandom | base64 | tr '+/' '-_'); fi; \
+		echo "$$name=$$value" >> .env; \
+		echo "Wrote $$name into .env"; \
+	done
 
 clean: ## Remove the environment, caches and the demonstration's data
 	@if [ -e $(INSTALLED) ]; then $(BIN)/python -m tidegate.demo remove; fi

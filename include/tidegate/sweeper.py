@@ -10,7 +10,7 @@ from datetime import datetime
 
 from tidegate.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
-from tidegate.protocol.directories import choose_closed
+from tidegate.protocol.directories import choose_closed, choose_unswept, closed_for_ever
 from tidegate.protocol.finalize import directory
 from tidegate.protocol.records import Deletion
 from tidegate.protocol.regions import RegionRecord, choose_left_behind, last_ended, left_since, shared_root
@@ -45,10 +45,12 @@ class Sweeper:
         now = self._clock.now()
         due = [key for key, ended_at in unswept.items() if is_due(ended_at, self._looked.get(key), now)]
         found = {checkpoint_id: self._found(checkpoint_id) for checkpoint_id in due}
+        live: dict[int, set[Deletion]] = {}
         if any(found.values()):
             with self._store.transaction(self._pipeline_id) as tx:
                 live = {checkpoint_id: tx.live_paths(checkpoint_id) for checkpoint_id, files in found.items() if files}
-            for checkpoint_id, files in found.items():
+        for checkpoint_id, files in found.items():
+            if files or is_settled(unswept[checkpoint_id], now):
                 closed = {directory(self._pipeline_id, checkpoint_id)}
                 self._delete(choose_unreferenced(files, live.get(checkpoint_id, set())), closed)
         self._looked = {key: at for key, at in self._looked.items() if key in unswept} | dict.fromkeys(found, now)
@@ -69,18 +71,19 @@ class Sweeper:
             self._delete(choose_unreferenced(found, live), closed)
         self._looked_after = {up_to: now}
         if is_settled(since, now):
+            self._delete([], choose_unswept(self._pipeline_id, region))
             with self._store.transaction(self._pipeline_id) as tx:
                 tx.mark_regions_swept(up_to)
 
     def delete_queued(self) -> None:
-        """Delete what the queue holds; an entry leaves the queue after its file is gone."""
+        """Delete what the queue holds; an entry leaves the queue after its file is gone. Of a pipeline that was given up,
+        remove the directories too."""
         while True:
             with self._store.transaction(self._pipeline_id) as tx:
                 queued = tx.pending_deletions(ASKED)
                 going, region = [record.checkpoint_id for record in tx.in_progress()], tx.region()
+                for_ever = closed_for_ever(tx.pipeline())
             mine = [deletion for deletion in queued if deletion.owner == "storage" or deletion.owner in self._sinks]
-            if not mine:
-                return
             for first in range(0, len(mine), BATCH):
                 batch = mine[first : first + BATCH]
                 stored = [deletion.path for deletion in batch if deletion.owner == "storage"]
@@ -89,7 +92,8 @@ class Sweeper:
                     tx.remove_deletions(batch)
                     if batch[-1] is mine[-1]:
                         tx.mark_discarded()
-            if len(queued) < ASKED:
+            if not mine or len(queued) < ASKED:
+                self._delete([], for_ever)
                 return
 
     def _found(self, checkpoint_id: int) -> list[Deletion]:
@@ -100,7 +104,7 @@ class Sweeper:
         return found
 
     def _delete(self, deletions: list[Deletion], closed: set[str]) -> None:
-        by_owner: dict[str, list[str]] = {}
+        by_owner: dict[str, list[str]] = {"storage": []} if closed else {}
         for deletion in deletions:
             by_owner.setdefault(deletion.owner, []).append(deletion.path)
         for owner, paths in by_owner.items():

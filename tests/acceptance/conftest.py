@@ -1,8 +1,10 @@
 """Fixtures of the acceptance tests: the project's own files, as a newcomer finds them."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 PROJECT = Path(__file__).parents[2]
 
@@ -23,3 +25,10 @@ def locked() -> dict[str, list[tuple[str, str]]]:
             name, _, version = pin.strip().partition("==")
             pins.setdefault(name, []).append((version, marker.strip()))
     return pins
+
+
+@pytest.fixture(scope="session")
+def services() -> dict[str, Any]:
+    """Those of docker-compose.yaml."""
+    found: dict[str, Any] = yaml.safe_load((PROJECT / "docker-compose.yaml").read_text())["services"]
+    return found

@@ -49,7 +49,7 @@ def test_the_settings_for_containers_get_random_secrets_that_only_their_owner_re
         line.split("=", 1) for line in (clone / ".env.example").read_text().splitlines() if re.match(r"\w", line)
     )
     secrets = [name for name, value in example.items() if value == "RANDOM"]
-    assert len({written[name] for name in secrets}) == len(secrets) == 4
+    assert len({written[name] for name in secrets}) == len(secrets) == 6
     for name in secrets:
         Fernet(written[name])
     assert {name: written[name] for name in example if name not in secrets} == {
@@ -58,10 +58,16 @@ def test_the_settings_for_containers_get_random_secrets_that_only_their_owner_re
     assert stat.S_IMODE((clone / ".env").stat().st_mode) == 0o600
 
 
-def test_settings_for_containers_that_exist_are_kept(clone):
-    (clone / ".env").write_text("POSTGRES_PASSWORD=mine\n")
+def test_settings_for_containers_that_exist_are_kept_and_get_what_they_lack(clone):
+    example = re.findall(r"^(\w+)=", (clone / ".env.example").read_text(), re.MULTILINE)
+    (clone / ".env").write_text("# mine\nPOSTGRES_PASSWORD=mine\nAIRFLOW_PORT=8090")  # no end of line
     assert make(clone, "env").returncode == 0
-    assert (clone / ".env").read_text() == "POSTGRES_PASSWORD=mine\n"
+    completed = (clone / ".env").read_text()
+    assert completed.startswith("# mine\nPOSTGRES_PASSWORD=mine\nAIRFLOW_PORT=8090\n")
+    assert sorted(re.findall(r"^(\w+)=", completed, re.MULTILINE)) == sorted(example)
+    Fernet(re.search(r"^TIDEGATE_RUNNER_PASSWORD=(.*)$", completed, re.MULTILINE)[1])
+    assert make(clone, "env").returncode == 0
+    assert (clone / ".env").read_text() == completed
 
 
 def test_secrets_are_not_tracked(project):

@@ -272,7 +272,8 @@ class CheckpointStorage(Protocol):
         """Missing files are fine; directories left empty are removed.
 
         An object store has none, but its file system leaves empty objects that stand for them. They cannot be removed
-        alone, so that is done only in `closed` directories, where nothing that counts is written any more.
+        alone, so that is done only in `closed` directories, where nothing that counts is written any more; also without
+        `paths`.
         """
         ...
 

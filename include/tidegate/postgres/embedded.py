@@ -1,6 +1,6 @@
 """An embedded PostgreSQL for laptops, the demo and tests: one data directory, one server, found again by anybody.
 
-    DATA_DIR/lock        starters and stoppers take turns
+    DATA_DIR/lock        starters and stoppers take turns (`turns`)
     DATA_DIR/password    of the owner of server and schema, who makes and upgrades; readable by the starter only
     DATA_DIR/running-password    of the role that runs pipelines, which may do no more than that (`grants`); likewise
     DATA_DIR/port        the last one, tried first, so that URLs given out stay valid over a restart
@@ -11,7 +11,6 @@ The server outlives its starter on purpose: whoever opens the same data director
 127.0.0.1 only and asks everybody for the password. Which account and which programs are `accounts`' and `binaries`'.
 """
 
-import fcntl
 import os
 import secrets
 import shutil
@@ -19,13 +18,14 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from tidegate.postgres.accounts import Account, account_for
 from tidegate.postgres.binaries import Binaries, find_binaries
 from tidegate.postgres.roles import RUNNING_ROLE
+from tidegate.postgres.turns import turn
 from tidegate.protocol.errors import ConfigurationError, StoreUnavailableError
 
 USER = "tidegate"
@@ -140,19 +140,16 @@ class EmbeddedPostgres:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        try:
-            self.data_dir.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.data_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise ConfigurationError(
-                f"The embedded Postgres cannot use {self.data_dir}: {error}. Make it writable, choose another home "
-                "(TIDEGATE_HOME), or set TIDEGATE_DATABASE_URL."
-            ) from error
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with ExitStack() as held:
+            try:
+                self.data_dir.mkdir(parents=True, exist_ok=True)
+                held.enter_context(turn(self.data_dir / "lock"))
+            except OSError as error:
+                raise ConfigurationError(
+                    f"The embedded Postgres cannot use {self.data_dir}: {error}. Make it writable, choose another home "
+                    "(TIDEGATE_HOME), or set TIDEGATE_DATABASE_URL."
+                ) from error
             yield
-        finally:
-            os.close(lock)
 
     def _server_directory(self) -> Path:
         """Where the server's files are or, the first time, will be."""

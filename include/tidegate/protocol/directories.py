@@ -3,7 +3,8 @@
 import re
 from collections.abc import Collection, Iterable
 
-from tidegate.protocol.regions import RegionRecord, last_ended
+from tidegate.protocol.pipelines import PIPELINE_TRANSITIONS, PipelineRecord
+from tidegate.protocol.regions import RegionRecord, last_ended, shared_directory
 
 
 def choose_closed(
@@ -23,3 +24,14 @@ def choose_closed(
         if ended:
             closed.add(match[0].rstrip("/"))
     return closed
+
+
+def choose_unswept(pipeline_id: str, region: RegionRecord) -> set[str]:
+    """The directories of all regions that have ended and are still looked after, also where no file is left: what was
+    deleted one by one has left its mark. Performs no I/O."""
+    return {shared_directory(pipeline_id, attempt) for attempt in range(region.swept + 1, last_ended(region) + 1)}
+
+
+def closed_for_ever(pipeline: PipelineRecord) -> set[str]:
+    """The pipeline's own directory once it was given up for ever: nothing it writes will count. Performs no I/O."""
+    return set() if PIPELINE_TRANSITIONS[pipeline.status] else {pipeline.pipeline_id}

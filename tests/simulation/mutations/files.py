@@ -43,6 +43,11 @@ def _(original):
     )
 
 
+@mutation("a pipeline's directory is removed while it may go on", (sweepers, "closed_for_ever"))
+def _(original):
+    return lambda pipeline: {pipeline.pipeline_id}
+
+
 @mutation("leftovers are looked for only once", (sweepers, "is_settled"))
 def _(original):
     return lambda ended_at, now: True
@@ -57,11 +62,11 @@ def _(original):
     return record
 
 
-@mutation("what the user retains goes when the pipeline is cancelled", (controls, "choose_given_up"))
+@mutation("what the user retains goes when the pipeline is cancelled", (controls, "closed_for_ever"))
 def _(original):
     return lambda retained, keep: original(retained, False)
 
 
-@mutation("savepoints go when the pipeline is cancelled", (controls, "choose_given_up"))
+@mutation("savepoints go when the pipeline is cancelled", (controls, "closed_for_ever"))
 def _(original):
     return lambda retained, keep: [] if keep else [record.checkpoint_id for record in retained]

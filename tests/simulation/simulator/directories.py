@@ -9,6 +9,7 @@ from worlds import MemoryStorage
 from simulator.scheduler import require
 from tidegate.protocol.errors import StateIntegrityError
 from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.records import StateHandle
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ class ObjectStore(MemoryStorage):
 
 def require_closed(state: "PipelineState", pipeline: str, directory: str) -> None:
     """Nobody whose files may count writes in a directory that is removed."""
+    if directory == pipeline:
+        cancelled = state.pipeline is not None and state.pipeline.status is PipelineStatus.CANCELLED
+        require(cancelled, f"{directory} is removed while the pipeline may go on")
+        return
     kind, number = directory.removeprefix(f"{pipeline}/").replace("/", "-").split("-")
     if kind == "chk":
         going = state.checkpoints[int(number)].status is Status.IN_PROGRESS

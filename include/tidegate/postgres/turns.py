@@ -1,0 +1,68 @@
+"""Who may start, stop or change an embedded server just now: one process at a time, and none for ever.
+
+A process that is killed gives its turn back; one that is stopped (SIGSTOP, a debugger) keeps it. Whoever waits for that
+one is told which it is.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tidegate.protocol.errors import StoreUnavailableError
+
+#: Seconds: longer than a first start with recovery and another one before it take.
+PATIENCE = 180.0
+_POLL = 0.02
+
+
+@contextmanager
+def turn(lock: Path) -> Iterator[None]:
+    """Hold the file's lock; its content is the process id of whoever took it last.
+
+    Raises `StoreUnavailableError` if somebody else keeps it for too long, `OSError` if there can be no such file.
+    """
+    file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _take(file, lock)
+        os.ftruncate(file, 0)
+        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(file)
+
+
+def _take(file: int, lock: Path) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise StoreUnavailableError(_kept(lock, os.pread(file, 32, 0).decode().strip())) from None
+        time.sleep(_POLL)
+
+
+def _kept(lock: Path, holder: str) -> str:
+    if not holder.isdecimal():
+        who, then = "a process that is not known", f"Find it with `fuser {lock}` and end it"
+    elif _is_stopped(int(holder)):
+        who = f"process {holder}, which is stopped"
+        then = f"Let it go on with `kill -CONT {holder}`, or end it with `kill -KILL {holder}`"
+    else:
+        who, then = f"process {holder}", f"See what it waits for, or end it with `kill {holder}`"
+    return (
+        f"The embedded Postgres in {lock.parent} has been kept for more than {PATIENCE:.0f} seconds by {who}. Its data are "
+        f"safe, and nothing was changed. {then}; then repeat."
+    )
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        # "PID (NAME) STATE ..."
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1] in ("T", "t")
+    except OSError:
+        return False  # gone meanwhile, or a system without /proc
