@@ -13,7 +13,6 @@ one that started them was killed. What runs on the stack is the caller's.
     HOME/logs            one file for each component
 """
 
-import fcntl
 import json
 import os
 import secrets
@@ -37,6 +36,7 @@ from tidegate.demo.airflow_environment import Places, Secrets, airflow_environme
 from tidegate.demo.processes import MARK, Session, belonging, end, read_sessions, start_session, write_sessions
 from tidegate.postgres.embedded import EmbeddedPostgres
 from tidegate.postgres.migrate import upgrade
+from tidegate.postgres.turns import turn
 from tidegate.protocol.errors import CheckpointError
 
 COMPONENTS: dict[str, tuple[str, ...]] = {
@@ -186,8 +186,7 @@ class LocalStack:
     def _turn(self) -> Iterator[None]:
         """Starters and stoppers follow each other."""
         self.home.mkdir(parents=True, exist_ok=True)
-        with (self.home / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with turn(self.home / "lock", f"The local stack in {self.home}", patience=600.0):  # a start may take as long
             yield
 
     def _start(self, report: Report) -> None:

@@ -143,7 +143,7 @@ class EmbeddedPostgres:
         with ExitStack() as held:
             try:
                 self.data_dir.mkdir(parents=True, exist_ok=True)
-                held.enter_context(turn(self.data_dir / "lock"))
+                held.enter_context(turn(self.data_dir / "lock", f"The embedded Postgres in {self.data_dir}"))
             except OSError as error:
                 raise ConfigurationError(
                     f"The embedded Postgres cannot use {self.data_dir}: {error}. Make it writable, choose another home "

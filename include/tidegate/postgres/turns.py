@@ -1,4 +1,4 @@
-"""Who may start, stop or change an embedded server just now: one process at a time, and none for ever.
+"""Who may start, stop or change a local server just now: one process at a time, and none for ever.
 
 A process that is killed gives its turn back; one that is stopped (SIGSTOP, a debugger) keeps it. Whoever waits for that
 one is told which it is.
@@ -19,14 +19,16 @@ _POLL = 0.02
 
 
 @contextmanager
-def turn(lock: Path) -> Iterator[None]:
-    """Hold the file's lock; its content is the process id of whoever took it last.
+def turn(lock: Path, what: str, patience: float | None = None) -> Iterator[None]:
+    """Hold the file's lock for `patience` seconds at most (default: `PATIENCE`); its content is the process id of whoever
+    took it last. `what` it protects is named in the error.
 
     Raises `StoreUnavailableError` if somebody else keeps it for too long, `OSError` if there can be no such file.
     """
+    patience = PATIENCE if patience is None else patience
     file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        _take(file, lock)
+        _take(file, lock, what, patience)
         os.ftruncate(file, 0)
         os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
         yield
@@ -34,19 +36,20 @@ def turn(lock: Path) -> Iterator[None]:
         os.close(file)
 
 
-def _take(file: int, lock: Path) -> None:
-    deadline = time.monotonic() + PATIENCE
+def _take(file: int, lock: Path, what: str, patience: float) -> None:
+    deadline = time.monotonic() + patience
     while True:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         except BlockingIOError:
             if time.monotonic() > deadline:
-                raise StoreUnavailableError(_kept(lock, os.pread(file, 32, 0).decode().strip())) from None
+                holder = os.pread(file, 32, 0).decode().strip()
+                raise StoreUnavailableError(_kept(lock, what, patience, holder)) from None
         time.sleep(_POLL)
 
 
-def _kept(lock: Path, holder: str) -> str:
+def _kept(lock: Path, what: str, patience: float, holder: str) -> str:
     if not holder.isdecimal():
         who, then = "a process that is not known", f"Find it with `fuser {lock}` and end it"
     elif _is_stopped(int(holder)):
@@ -55,7 +58,7 @@ def _kept(lock: Path, holder: str) -> str:
     else:
         who, then = f"process {holder}", f"See what it waits for, or end it with `kill {holder}`"
     return (
-        f"The embedded Postgres in {lock.parent} has been kept for more than {PATIENCE:.0f} seconds by {who}. Its data are "
+        f"{what} has been kept for more than {patience:.0f} seconds by {who}. Its data are "
         f"safe, and nothing was changed. {then}; then repeat."
     )
 
