@@ -68,7 +68,11 @@ class AdmissionDesk:
         )
         if isinstance(outcome, Queued) and wait:
             # It may have been asked first from a machine whose clock is ahead; its place in the queue stays.
-            tx.put_request(replace(request, seen_at=max(request.seen_at, request.asked_at)))
+            seen_at = max(request.seen_at, request.asked_at)
+            if known is not None and replace(known, seen_at=request.seen_at) == request:
+                tx.touch_request(request.request_id, seen_at)
+            else:
+                tx.put_request(replace(request, seen_at=seen_at))
             return outcome
         if known is not None:
             tx.remove_requests([request.request_id])

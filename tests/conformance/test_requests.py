@@ -85,6 +85,26 @@ def test_what_waits_starts_in_its_order_when_its_turn_has_come(desk: Callable[..
         assert tx.requests() == []
 
 
+def test_who_waits_in_line_is_woken_when_something_changed_and_not_by_others_who_wait_nor_by_itself(
+    desk: Callable[..., Desk],
+) -> None:
+    world = desk()
+    world.ask("first")
+    assert not world.store.wait_for_change("p", 0)
+    for request in ("second", "third"):
+        assert isinstance(world.ask(request), Queued)
+        assert world.store.wait_for_change("p", 60), "somebody joined"
+    for request in ("second", "third", "second"):
+        world.clock.advance(1)
+        assert isinstance(world.ask(request), Queued)
+    assert not world.store.wait_for_change("p", 0.5)
+    with world.store.transaction("p") as tx:
+        waited = {request.request_id: request.seen_at - request.asked_at for request in tx.requests()}
+    assert waited == {"second": timedelta(seconds=3), "third": timedelta(seconds=2)}
+    world.complete(1)
+    assert world.store.wait_for_change("p", 60)
+
+
 def test_a_request_that_may_not_wait_is_dropped_and_leaves_no_trace(desk: Callable[..., Desk]) -> None:
     world = desk()
     world.ask("first")

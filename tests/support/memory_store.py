@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from memory_state import PipelineState, read_subtasks
 from memory_transaction import MemoryTransaction
@@ -52,14 +53,14 @@ class MemoryCheckpointStore:
             if transaction.refused is not None:
                 raise RecordRefusedError(f"A write was refused before: {transaction.refused}. Nothing was changed.")
             if transaction.state != before:
-                self._commit(pipeline_id, transaction.state)
+                self._commit(pipeline_id, transaction.state, _is_news(before, transaction.state))
         finally:
             lock.release()
 
-    def _commit(self, pipeline_id: str, state: PipelineState) -> None:
+    def _commit(self, pipeline_id: str, state: PipelineState, news: bool) -> None:
         with self._changed:
             self._states[pipeline_id] = state
-            self._changes[pipeline_id] = self._changes.get(pipeline_id, 0) + 1
+            self._changes[pipeline_id] = self._changes.get(pipeline_id, 0) + news
             self._changed.notify_all()
 
     def pipelines(self) -> list[str]:
@@ -134,3 +135,13 @@ class MemoryCheckpointStore:
 
     def _state(self, pipeline_id: str) -> PipelineState:
         return self._states.get(pipeline_id, PipelineState())
+
+
+def _is_news(before: PipelineState, after: PipelineState) -> bool:
+    """Whether more changed than when somebody who waits was last seen."""
+    known = before.requests
+    as_before = {
+        id_: replace(request, seen_at=known[id_].seen_at) if id_ in known else request
+        for id_, request in after.requests.items()
+    }
+    return replace(after, requests=as_before) != before

@@ -115,6 +115,10 @@ class MemoryTransaction:
         message = request.dropped_message and storable_text(request.dropped_message)
         self.state.requests[request.request_id] = replace(request, dropped_message=message)
 
+    def touch_request(self, request_id: str, at: datetime) -> None:
+        if (request := self.state.requests.get(request_id)) is not None:
+            self.put_request(replace(request, seen_at=at))
+
     def remove_requests(self, request_ids: Sequence[str]) -> None:
         for request_id in request_ids:
             self.state.requests.pop(request_id, None)

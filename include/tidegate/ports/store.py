@@ -99,6 +99,11 @@ class StoreTransaction(Protocol):
         """Record a request, or what is new about it."""
         ...
 
+    def touch_request(self, request_id: str, at: datetime) -> None:
+        """Record that its owner still asks. That is no news: it wakes nobody who waits for a change, or those who wait in
+        line would wake each other, and themselves, for as long as they wait."""
+        ...
+
     def remove_requests(self, request_ids: Sequence[str]) -> None: ...
     def begin_region(self, at: datetime) -> int:
         """Register the next attempt of a region, seen now, and return it; an older one is overtaken."""

@@ -61,15 +61,16 @@ class PostgresCheckpointStore:
                 yield transaction
                 if transaction.wrote:
                     connection.execute(_NOTIFY, {"pipeline_id": pipeline_id})
+                changed = transaction.wrote or transaction.touched
             except DBAPIError as error:
                 raise explain(error, what) from error
             try:
-                if transaction.wrote:
+                if changed:
                     connection.commit()
                 else:  # the lock is let go all the same, and without waiting for the disk: locking a row logs too
                     connection.rollback()
             except DBAPIError as error:
-                if not transaction.wrote and is_disconnect(error):
+                if not changed and is_disconnect(error):
                     raise explain(error, what) from error
                 raise explain_commit(error, what) from error
         finally:

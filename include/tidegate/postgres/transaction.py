@@ -77,7 +77,8 @@ SELECT latest.attempt + CASE WHEN EXISTS (SELECT FROM asked) THEN 1 ELSE 0 END F
 
 
 class PostgresTransaction:
-    """`ports.StoreTransaction` for Postgres. `wrote` says whether anything was changed."""
+    """`ports.StoreTransaction` for Postgres. `wrote` says whether anything was changed, `touched` whether a sign of life was
+    recorded, which is no news."""
 
     def __init__(
         self,
@@ -94,6 +95,7 @@ class PostgresTransaction:
         self._region = region
         self._committer = committer
         self.wrote = False
+        self.touched = False
 
     # -- facts
 
@@ -164,6 +166,11 @@ class PostgresTransaction:
         values = {"pipeline_id": self._pipeline_id, **request_values(request)}
         put = postgresql.insert(requests).values(**values)
         self._connection.execute(put.on_conflict_do_update(constraint="requests_pkey", set_=values))
+
+    def touch_request(self, request_id: str, at: datetime) -> None:
+        self.touched = True
+        mine = (requests.c.pipeline_id == self._pipeline_id) & (requests.c.request_id == request_id)
+        self._connection.execute(update(requests).where(mine).values(seen_at=at))
 
     def remove_requests(self, request_ids: Sequence[str]) -> None:
         removed = delete(requests).where(
