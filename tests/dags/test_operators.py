@@ -77,12 +77,21 @@ def test_only_scheduled_runs_are_periodic(dag, run, checkpoint, run_type, period
     assert checkpoint().periodic is periodic
 
 
-def test_a_second_run_waits_in_the_triggerer_while_the_first_holds_the_pipeline(dag, run, regions, good, checkpoint):
+def waiting_requests(pipeline):
+    with open_store().transaction(pipeline.name) as tx:
+        return [request.request_id for request in tx.requests()]
+
+
+def test_a_second_run_waits_in_the_triggerer_while_the_first_holds_the_pipeline(
+    dag, run, regions, good, checkpoint, pipeline
+):
     run(dag.get_task("trigger"), "r1")
     ran = run(dag.get_task("trigger"), "r2")
     assert ran.state == "deferred"
-    assert ran.message.classpath == "tidegate.airflow.triggers.PipelineTrigger"
-    assert ran.message.trigger_kwargs == {"pipeline_id": "p", "poll_interval": 5.0}
+    assert ran.message.classpath == "tidegate.airflow.triggers.RequestTrigger"
+    (request,) = waiting_requests(pipeline)
+    assert request.startswith("p/r2/")
+    assert ran.message.trigger_kwargs == {"pipeline_id": "p", "request_id": request, "poll_interval": 5.0}
     assert run(dag.get_task("trigger"), "r2", next_method="ask").state == "deferred"
     complete(dag, run, "r1")
     assert run(dag.get_task("trigger"), "r2", next_method="ask").state == "success"

@@ -1,6 +1,7 @@
 """The DAG that a pipeline becomes: its tasks, their order and their defaults."""
 
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from airflow.sdk import DAG, TriggerRule
@@ -67,6 +68,13 @@ def test_runs_do_not_overlap_nor_catch_up(dag):
 def test_every_step_is_retried_soon_and_then_less_often(dag):
     assert {task.retries for task in dag.tasks} == {3}
     assert all(task.retry_delay == timedelta(seconds=2) and task.retry_exponential_backoff == 2 for task in dag.tasks)
+
+
+def test_a_step_comes_before_those_it_follows_where_slots_are_scarce(dag):
+    tasks = DagSerialization.from_dict(DagSerialization.to_dict(dag)).task_dict
+    weights = [tasks[name].weight_rule.get_weight(SimpleNamespace(task=tasks[name])) for name in EDGES]
+    assert weights[:6] == sorted(set(weights[:6])), "or DAG runs that wait keep the one they wait for from ending"
+    assert weights[6] >= weights[4], "what is given up holds the pipeline until then"
 
 
 def test_only_trigger_hands_something_on(dag):

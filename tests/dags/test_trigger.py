@@ -9,11 +9,13 @@ import pytest
 from airflow.sdk.module_loading import import_string
 from records import SubtaskId
 
-from tidegate.airflow.triggers import AcknowledgeTrigger
+from tidegate.airflow.triggers import RENEWAL, AcknowledgeTrigger, RequestTrigger
 from tidegate.assembly import open_coordinator
 from tidegate.config import CheckpointConfig
+from tidegate.protocol.admission import LEASE
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import Acknowledgement, Snapshot
+from tidegate.protocol.records import Acknowledgement, CheckpointKind, Snapshot
+from tidegate.protocol.trigger import Queued
 
 POLL = 60.0  # so long that only a notification can be what woke it
 
@@ -110,4 +112,88 @@ def test_a_triggerer_that_restarts_makes_the_same_trigger_from_what_is_stored(co
     again = import_string(path)(**json.loads(stored)[1])
     assert again.serialize() == (path, kwargs)
     events, _ = asyncio.run(fire(again, lambda: acknowledge_all(coordinator)))
+    assert events == [{"pipeline_id": "p"}]
+
+
+# -- the wait in line
+
+
+@pytest.fixture
+def wait_in_line(coordinator):
+    """Ask, behind the checkpoint that is in progress, and give the trigger that the task would wait with."""
+
+    def wait(request_id, kind=CheckpointKind.CHECKPOINT, poll_interval=POLL):
+        assert isinstance(coordinator.trigger(request_id, kind=kind, wait=True), Queued)
+        return RequestTrigger("p", request_id, poll_interval)
+
+    return wait
+
+
+def abort_first(coordinator):
+    coordinator.abort(1, FailureReason.TASK_FAILURE, "gone")
+
+
+async def fired_first(triggers, meanwhile, others_rest=1.0):
+    """Which of them fired after `meanwhile`, and that long after the first one did."""
+    waiting = {asyncio.create_task(fire(trigger, after=0)): trigger.request_id for trigger in triggers}
+    done, pending = await asyncio.wait(waiting, timeout=1.5)
+    assert not done, "nothing happened yet"
+    await asyncio.to_thread(meanwhile)
+    done, pending = await asyncio.wait(waiting, timeout=20, return_when=asyncio.FIRST_COMPLETED)
+    if pending:
+        more, pending = await asyncio.wait(pending, timeout=others_rest)
+        done |= more
+    for task in pending:
+        task.cancel()
+    return sorted(waiting[task] for task in done)
+
+
+def test_of_those_that_wait_in_line_the_first_alone_is_woken_when_its_turn_has_come(coordinator, wait_in_line):
+    triggers = [wait_in_line("r2"), wait_in_line("r3"), wait_in_line("r4", CheckpointKind.SAVEPOINT)]
+    assert asyncio.run(fired_first(triggers, lambda: abort_first(coordinator))) == ["r4"]
+
+
+def test_those_that_wait_in_line_rest_while_the_checkpoint_in_front_of_them_goes_on(coordinator, wait_in_line):
+    trigger = wait_in_line("r2", poll_interval=0.1)
+    with pytest.raises(TimeoutError):
+        asyncio.run(asyncio.wait_for(fire(trigger, lambda: acknowledge_all(coordinator)), 3))
+
+
+def test_a_request_that_was_dropped_is_told(coordinator, wait_in_line):
+    triggers = [wait_in_line("r2"), wait_in_line("r3")]
+    assert asyncio.run(fired_first(triggers, coordinator.suspend)) == ["r2", "r3"]
+
+
+def test_who_waits_in_line_is_woken_at_the_deadline_of_what_is_in_front(database, pipeline):
+    pipeline.checkpoints = CheckpointConfig(timeout="3 s")
+    coordinator = open_coordinator(pipeline)
+    coordinator.trigger("r1")
+    assert isinstance(coordinator.trigger("r2", wait=True), Queued)
+    events, _ = asyncio.run(fire(RequestTrigger("p", "r2", POLL), after=0))
+    assert events == [{"pipeline_id": "p"}]
+
+
+def test_a_request_is_renewed_long_before_it_loses_its_place(wait_in_line, database):
+    trigger = wait_in_line("r2", poll_interval=0.2)
+    assert RENEWAL < LEASE
+
+    def long_ago():
+        with psycopg2.connect(database.replace("+psycopg2", "")) as connection, connection.cursor() as cursor:
+            cursor.execute("UPDATE tidegate.requests SET asked_at = asked_at - %s, seen_at = now() - %s", [RENEWAL] * 2)
+
+    events, _ = asyncio.run(fire(trigger, long_ago))
+    assert events == [{"pipeline_id": "p"}]
+
+
+def test_who_waits_in_line_outlives_a_restart_of_triggerer_and_database(coordinator, wait_in_line, postgres_server):
+    path, kwargs = wait_in_line("r2").serialize()
+    stored = json.dumps([path, kwargs])
+    assert "postgres" not in stored
+
+    def restart():
+        postgres_server.stop()
+        postgres_server.start()
+        abort_first(coordinator)
+
+    events, _ = asyncio.run(fire(import_string(path)(**json.loads(stored)[1]), restart))
     assert events == [{"pipeline_id": "p"}]

@@ -29,12 +29,14 @@ from tidegate.graph import compile_graph
 from tidegate.pipeline import Pipeline
 from tidegate.protocol.records import CheckpointKind
 
-#: Every step may be repeated, and errors that a repetition cannot mend fail at once (`outcome`).
-RETRIES: dict[str, Any] = {
+#: Every step may be repeated, and errors that a repetition cannot mend fail at once (`outcome`). Where slots are scarce, what
+#: is under way comes before what asks: it holds the pipeline.
+TASK_DEFAULTS: dict[str, Any] = {
     "retries": 3,
     "retry_delay": timedelta(seconds=2),
     "retry_exponential_backoff": 2.0,
     "max_retry_delay": timedelta(seconds=30),
+    "weight_rule": "upstream",
 }
 
 _KINDS = (
@@ -63,7 +65,7 @@ def checkpoint_dag(
         },
         "doc_md": f"Checkpoints of the pipeline `{pipeline.name}`. A DAG run is a checkpoint.",
     } | dag_kwargs
-    options["default_args"] = RETRIES | (dag_kwargs.get("default_args") or {})
+    options["default_args"] = TASK_DEFAULTS | (dag_kwargs.get("default_args") or {})
     with DAG(schedule=schedule, **options) as dag:
         _steps(pipeline, spark_conn_id)
     dag.fileloc = sys._getframe(1).f_code.co_filename  # the DAG file, which calls this; Airflow shows its code

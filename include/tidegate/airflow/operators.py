@@ -16,7 +16,7 @@ from tidegate.airflow.assets import sink_asset, unannounced
 from tidegate.airflow.links import ValidationReportLink
 from tidegate.airflow.running_region import only_while_wanted, running_region, stop_spark
 from tidegate.airflow.step import CheckpointStep, CheckpointTask, airflow_outcome
-from tidegate.airflow.triggers import PipelineTrigger
+from tidegate.airflow.triggers import RequestTrigger
 from tidegate.pipeline import Pipeline, SinkVertex
 from tidegate.protocol.errors import ConfigurationError, IllegalRequestError
 from tidegate.protocol.lifecycle import Phase
@@ -36,7 +36,8 @@ class TriggerCheckpointOperator(CheckpointTask):
     The DAG run is the request. Repeated, it gets the same checkpoint while that is in progress or once it completed,
     and a new one after it failed. Only scheduled runs are periodic and must respect the minimum pause; a DAG run with
     the parameter `kind` SAVEPOINT comes before all others, and one with SYNC_SAVEPOINT stops the pipeline, with `drain` for
-    ever. A request that cannot start yet waits in the triggerer; without `wait` it is dropped. `poll_interval` (seconds) must be shorter than `admission.LEASE`, or it loses its place.
+    ever. A request that cannot start yet waits in the triggerer, which looks every `poll_interval` seconds and whenever
+    something was committed; without `wait` it is dropped.
     """
 
     def __init__(self, *, wait: bool = True, poll_interval: float = 5.0, **kwargs: Any) -> None:
@@ -57,7 +58,8 @@ class TriggerCheckpointOperator(CheckpointTask):
         match outcome:
             case Queued():
                 self.log.info("Waiting: %s", outcome.message)
-                self.defer(trigger=PipelineTrigger(self.resolve_pipeline().name, self.poll_interval), method_name="ask")
+                waiting = RequestTrigger(self.resolve_pipeline().name, request[0], self.poll_interval)
+                self.defer(trigger=waiting, method_name="ask")
             case Dropped():
                 self.log.info("Dropped, %s: %s", outcome.reason.name, outcome.message)
                 raise AirflowSkipException(f"{outcome.reason.name}: {outcome.message}")

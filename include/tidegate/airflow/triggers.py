@@ -2,11 +2,14 @@
 whether a request that waits may start.
 
 It decides nothing; the task looks itself. A notification wakes it, a look now and then makes up for a lost one, and a
-database that is away is waited for. What is stored of it is two ids and a number: it finds the database on its own.
+database that is away is waited for. What is stored of it is two ids and a number: it finds the database on its own. It fires
+only when there is something to do, for each time it does costs a task: what waits must not take the slots of what is
+waited for.
 """
 
 import asyncio
 import logging
+from abc import abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -15,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception_type, wait_random_exponential
 
+from tidegate.protocol.admission import LEASE, choose_waiting
 from tidegate.protocol.errors import StoreUnavailableError
 from tidegate.protocol.lifecycle import Phase, Status
 
@@ -27,6 +31,10 @@ CHANNEL = "tidegate"  # of NOTIFY; the payload is the pipeline's id
 LOOK = """
 SELECT status, phase, deadline FROM tidegate.checkpoints WHERE pipeline_id = $1 AND checkpoint_id = $2
 """
+REQUESTS = "SELECT * FROM tidegate.requests WHERE pipeline_id = $1"
+BUSY = "SELECT max(deadline) FROM tidegate.checkpoints WHERE pipeline_id = $1 AND status = 'IN_PROGRESS'"
+#: How long after it last asked a request asks again, so as to keep its place.
+RENEWAL = LEASE / 2
 #: Seconds a connection attempt or a look may take before it counts as lost.
 PATIENCE = 10.0
 #: The longest pause, in seconds, between two attempts to reach the database.
@@ -38,12 +46,17 @@ class DatabaseLostError(Exception):
 
 
 class PipelineTrigger(BaseTrigger):
-    """Fires once when something about the pipeline was committed, or after `poll_interval` seconds."""
+    """Fires once when it is time for its task to look, which only a subclass knows. It looks whenever something about the
+    pipeline was committed, and every `poll_interval` seconds: a task costs a process, a look does not."""
 
     def __init__(self, pipeline_id: str, poll_interval: float = 5.0) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.pipeline_id = pipeline_id
         self.poll_interval = poll_interval
+
+    @abstractmethod
+    async def time_to_wait(self, connection: "Connection[Any]") -> float:
+        """Seconds until the next look at the latest; none if it is time for the task."""
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return f"{type(self).__module__}.{type(self).__name__}", self._arguments()
@@ -62,9 +75,44 @@ class PipelineTrigger(BaseTrigger):
 
     async def _wait(self) -> None:
         """Raises `DatabaseLostError` when the connection fails or breaks."""
-        async with _listening(self.pipeline_id) as (_, woken):
-            with suppress(TimeoutError):
-                await asyncio.wait_for(woken.wait(), self.poll_interval)
+        async with _listening(self.pipeline_id) as (connection, woken):
+            while True:
+                woken.clear()
+                wait = await self.time_to_wait(connection)
+                if wait <= 0:
+                    return
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(woken.wait(), min(wait, self.poll_interval))
+                if connection.is_closed():
+                    raise DatabaseLostError("The database closed the connection.")
+
+
+class RequestTrigger(PipelineTrigger):
+    """Fires once when a request that waits is the first in line and nothing is in front of it, when it was dropped, or
+    when its owner has to ask again so as to keep its place."""
+
+    def __init__(self, pipeline_id: str, request_id: str, poll_interval: float = 5.0) -> None:
+        super().__init__(pipeline_id, poll_interval)
+        self.request_id = request_id
+
+    def _arguments(self) -> dict[str, Any]:
+        return {**super()._arguments(), "request_id": self.request_id}
+
+    async def time_to_wait(self, connection: "Connection[Any]") -> float:
+        # Here, because every DAG parse imports this module.
+        from tidegate.postgres.rows import request_record
+
+        requests = [request_record(row) for row in await connection.fetch(REQUESTS, self.pipeline_id)]
+        mine = next((one for one in requests if one.request_id == self.request_id), None)
+        if mine is None or mine.dropped is not None:
+            return 0.0
+        now = datetime.now(UTC)
+        until_due: float = (mine.seen_at + RENEWAL - now).total_seconds()
+        deadline: datetime | None = await connection.fetchval(BUSY, self.pipeline_id)
+        if deadline is not None and deadline > now:
+            return min(until_due, (deadline - now).total_seconds())
+        waiting = choose_waiting(requests, now)
+        return until_due if waiting and waiting[0].request_id != self.request_id else 0.0
 
 
 class AcknowledgeTrigger(PipelineTrigger):
@@ -77,24 +125,12 @@ class AcknowledgeTrigger(PipelineTrigger):
     def _arguments(self) -> dict[str, Any]:
         return {**super()._arguments(), "checkpoint_id": self.checkpoint_id}
 
-    async def _wait(self) -> None:
-        async with _listening(self.pipeline_id) as (connection, woken):
-            while True:
-                woken.clear()
-                wait = self._time_to_wait(await connection.fetchrow(LOOK, self.pipeline_id, self.checkpoint_id))
-                if wait <= 0:
-                    return
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), wait)
-                if connection.is_closed():
-                    raise DatabaseLostError("The database closed the connection.")
-
-    def _time_to_wait(self, row: Any) -> float:
-        """Seconds until the next look at the latest; none if it is time for the sensor."""
+    async def time_to_wait(self, connection: "Connection[Any]") -> float:
+        row = await connection.fetchrow(LOOK, self.pipeline_id, self.checkpoint_id)
         if row is None or (row["status"], row["phase"]) != (Status.IN_PROGRESS, Phase.TRIGGERED):
             return 0.0
         remaining: float = (row["deadline"] - datetime.now(UTC)).total_seconds()
-        return min(self.poll_interval, remaining)
+        return remaining
 
 
 @asynccontextmanager
