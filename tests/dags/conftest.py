@@ -240,7 +240,9 @@ def world(connect_server):
     with stack, closing(stack.api()) as api:
         store = PostgresCheckpointStore(connect(stack.database_url))
         world = World(home, stack, api, store)
-        for dag_id in ("small", "small_again", "hasty", "consumer", "marked", "timed", "doomed"):
+        for dag_id in (
+            "small", "small_again", "hasty", "consumer", "doomed", "brief", "yearly", "marked", "timed", "deleted",
+        ):  # fmt: skip
             api.wait_for_dag(dag_id)
         # Begun here and looked at by its test: it spends its time waiting.
         world.lay("first", ("a", 1), pipeline="hasty")

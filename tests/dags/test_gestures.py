@@ -60,6 +60,9 @@ class Marked:
     def mark(self, run_id, state):
         self.api.call("PATCH", f"/dags/marked/dagRuns/{run_id}", json={"state": state})
 
+    def pause(self, is_paused):
+        self.api.call("PATCH", "/dags/marked", json={"is_paused": is_paused})
+
     def mark_task(self, run_id, task, state):
         path = f"/dags/marked/dagRuns/{run_id}/taskInstances/{task}"
         self.api.call("PATCH", path, json={"new_state": state})
@@ -78,8 +81,15 @@ class Marked:
         with self.world.store.transaction("marked") as tx:
             return [request.request_id for request in tx.requests()]
 
+    def checkpoints(self):
+        return self.world.checkpoints("marked")
+
     def newest(self):
-        return self.world.checkpoints("marked")[0]
+        return self.checkpoints()[0]
+
+    def abort(self):
+        """As `tidegate abort` does."""
+        self.coordinator.abort(self.newest().checkpoint_id, ENDED_BY_HAND, "By hand.")
 
     def acknowledge(self):
         """The region's part of the checkpoint in progress."""
@@ -104,7 +114,7 @@ def region(world):
 def marked(region):
     """With nothing in progress, before a test and after it."""
     yield region
-    assert region.newest().status is not Status.IN_PROGRESS
+    assert Status.IN_PROGRESS not in {checkpoint.status for checkpoint in region.checkpoints()}
 
 
 @pytest.mark.parametrize("state", ["failed", "success"])
@@ -134,6 +144,19 @@ def test_a_run_that_is_marked_while_it_waits_in_line_leaves_the_line(marked):
     marked.acknowledge()
     assert marked.end(first) == "success"
     assert marked.states(first) == dict.fromkeys(STEPS, "success") | {"abort": "skipped"}
+
+
+def test_a_run_that_is_marked_before_it_began_asks_for_nothing(marked):
+    before = marked.checkpoints()
+    marked.pause(True)
+    runs = {marked.api.trigger("marked"): state for state in ("failed", "success")}
+    for run_id, state in runs.items():
+        marked.mark(run_id, state)
+    marked.pause(False)
+    for run_id in runs:
+        assert marked.end(run_id) == "success", "as one whose request is dropped"
+        assert marked.states(run_id) == dict.fromkeys(STEPS, "skipped")
+    assert (marked.checkpoints(), marked.requests()) == (before, [])
 
 
 @pytest.mark.parametrize(
@@ -188,22 +211,38 @@ def test_what_is_cleared_goes_on_with_the_same_checkpoint_until_that_has_ended(m
     assert (marked.newest().checkpoint_id, marked.newest().status) == (before, Status.COMPLETED)
 
 
+def test_an_abort_that_is_marked_and_a_trigger_that_is_cleared_alone_leave_a_checkpoint_to_its_deadline(marked):
+    run_id = marked.waiting()
+    marked.mark_task(run_id, "abort", "failed")
+    marked.mark(run_id, "failed")
+    assert marked.end(run_id) == "failed"
+    left = marked.newest()
+    assert left.status is Status.IN_PROGRESS
+    marked.abort()
+    marked.clear(run_id, "trigger", downstream=False)
+    marked.wait_until(lambda: marked.newest().checkpoint_id > left.checkpoint_id, marked.newest)
+    assert marked.end(run_id) == "failed"
+    assert marked.states(run_id)["trigger"] == "success"
+    assert (marked.newest().request_id, marked.newest().status) == (left.request_id, Status.IN_PROGRESS)
+    marked.abort()
+
+
 def test_a_run_with_the_id_of_a_deleted_one_takes_a_checkpoint_of_its_own(marked):
     for expected in (1, 2):
         run_id = marked.waiting(run_id="of_my_own")
         marked.acknowledge()
         assert marked.end(run_id) == "success"
         marked.api.call("DELETE", f"/dags/marked/dagRuns/{run_id}")
-        mine = [one for one in marked.world.checkpoints("marked") if one.request_id.startswith("marked/of_my_own/")]
+        mine = [one for one in marked.checkpoints() if one.request_id.startswith("marked/of_my_own/")]
         assert len([one for one in mine if one.completed_at is not None]) == expected
 
 
 def test_a_paused_dag_goes_on_where_it_was(marked):
     run_id = marked.waiting()
-    marked.api.call("PATCH", "/dags/marked", json={"is_paused": True})
+    marked.pause(True)
     marked.acknowledge()
     marked.wait_until(lambda: marked.newest().phase is Phase.ACKNOWLEDGED, marked.newest)
-    marked.api.call("PATCH", "/dags/marked", json={"is_paused": False})
+    marked.pause(False)
     assert marked.end(run_id) == "success"
 
 
@@ -211,9 +250,34 @@ def test_a_run_that_airflow_times_out_leaves_its_checkpoint_to_the_deadline_or_t
     run_id = marked.api.trigger("timed")
     assert marked.end(run_id, "timed") == "failed"
     assert marked.states(run_id, "timed")["abort"] == "skipped"
-    left = marked.newest()
-    assert left.status is Status.IN_PROGRESS
-    marked.coordinator.abort(left.checkpoint_id, ENDED_BY_HAND, "As tidegate abort does.")
+    assert marked.newest().status is Status.IN_PROGRESS
+    marked.abort()
+
+
+def test_a_dag_that_is_deleted_leaves_the_checkpoint_of_its_run_to_the_deadline(marked):
+    run_id = marked.waiting(dag_id="deleted")
+    marked.api.call("DELETE", "/dags/deleted")
+    assert marked.newest().request_id.startswith(f"deleted/{run_id}/")
+    marked.acknowledge()
+    waiting = marked.waiting("trigger")
+    assert (marked.newest().status, marked.newest().phase) == (Status.IN_PROGRESS, Phase.ACKNOWLEDGED)
+    marked.abort()
+    marked.wait_for(waiting, acknowledge="deferred")
+    marked.acknowledge()
+    assert marked.end(waiting) == "success"
+
+
+def test_a_task_that_exceeds_its_execution_timeout_is_tried_again_and_then_ends_the_checkpoint(world):
+    world.lay("one", ("a", 1), pipeline="brief")
+    world.hold("brief")
+    run_id, state = world.run("brief")
+    assert (state, world.tries(run_id, "brief")["snapshot"]) == ("failed", 2)
+    assert world.states(run_id, "brief") == {
+        "trigger": "success", "snapshot": "failed", "acknowledge": "upstream_failed", "validate": "upstream_failed",
+        "finalize": "upstream_failed", "notify": "upstream_failed", "abort": "success",
+    }  # fmt: skip
+    (ended,) = world.checkpoints("brief")
+    assert (ended.status, ended.failure_reason) == (Status.FAILED, FailureReason.TASK_FAILURE)
 
 
 @pytest.mark.parametrize(

@@ -76,12 +76,12 @@ class World:
             rows[subtask.operator_id] += sum(h.rows for h in known.snapshot.handles if h.kind is HandleKind.STAGED)
         return rows
 
-    def rows(self):
-        table = pyarrow.dataset.dataset(self.home / "tables/small/rows", partitioning="hive").to_table()
+    def rows(self, pipeline=PIPELINE):
+        table = pyarrow.dataset.dataset(self.home / f"tables/{pipeline}/rows", partitioning="hive").to_table()
         return sorted(zip(table["k"].to_pylist(), table["n"].to_pylist(), strict=True))
 
-    def totals(self):
-        table = pyarrow.dataset.dataset(self.home / "tables/small/totals/current").to_table()
+    def totals(self, pipeline=PIPELINE):
+        table = pyarrow.dataset.dataset(self.home / f"tables/{pipeline}/totals/current").to_table()
         return {row["k"]: (row["lines"], row["total"]) for row in table.to_pylist()}
 
     def events(self, run_id):

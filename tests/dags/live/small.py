@@ -1,12 +1,12 @@
-"""DAGs for the end-to-end tests: a small pipeline, driven by two DAGs, one that is too slow, one that waits for data, and
-some whose runs are marked by hand.
+"""DAGs for the end-to-end tests: a small pipeline, driven by two DAGs, one that is too slow, one that waits for data, some
+whose runs are marked by hand, and one for backfills.
 
 A pipeline is held, inside its Spark job, while the file `<name>.hold` exists; `<name>.pid` then names the driver.
 """
 
 import os
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from airflow.providers.standard.operators.empty import EmptyOperator
@@ -53,6 +53,15 @@ dag = checkpoint_dag(small, spark_conn_id="spark_server")  # Spark Connect
 again = checkpoint_dag(small, dag_id="small_again", max_active_runs=3, spark_conn_id="spark_server")
 hasty = checkpoint_dag(counting("hasty", "40 s"))  # Spark inside the task's own process tree
 doomed = checkpoint_dag(counting("doomed", "5 min"))
+brief = checkpoint_dag(
+    counting("brief", "5 min"), spark_conn_id="spark_server", default_args={"retries": 1, "retry_delay": timedelta()}
+)
+brief.get_task("snapshot").execution_timeout = timedelta(seconds=5)
+#: Over before the tests begin, so that only a backfill makes runs of it.
+yearly = checkpoint_dag(
+    counting("yearly", "10 min"), "@yearly", spark_conn_id="spark_server",
+    start_date=datetime(2020, 1, 1), end_date=datetime(2024, 1, 1),
+)  # fmt: skip
 
 #: Its checkpoints need no Spark: the tests stand where its continuous region would be.
 marked_pipeline = Pipeline("marked", max_parallelism=8, checkpoints=CheckpointConfig(timeout="5 min"))
@@ -61,6 +70,7 @@ numbers.sink("rows", ParquetSink("tables/marked/rows"))
 quick = {"max_active_runs": 3, "default_args": {"retries": 1, "retry_delay": timedelta()}}
 marked = checkpoint_dag(marked_pipeline, **quick)
 timed = checkpoint_dag(marked_pipeline, dag_id="timed", dagrun_timeout=timedelta(seconds=45))
+deleted = checkpoint_dag(marked_pipeline, dag_id="deleted")
 
 with DAG("consumer", schedule=[sink_asset("small", "rows"), sink_asset("small", "totals")]) as consumer:
     EmptyOperator(task_id="consume")
