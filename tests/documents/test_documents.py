@@ -70,7 +70,7 @@ def test_a_block_says_what_it_is(document):
 def mentioned():
     """Every command in backticks, from documents and from what the code says."""
     for path in (*DOCUMENTS, *sorted((PROJECT / "include").rglob("*.py"))):
-        for command in set(re.findall(r"`((?:tidegate|make) [^`\n\"]+)`", path.read_text())):
+        for command in sorted(set(re.findall(r"`((?:tidegate|make) [^`\n\"]+)`", path.read_text()))):
             yield pytest.param(command, id=f"{path.relative_to(PROJECT)}:{command}")
 
 
