@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 from workload import Workload
 
-from tidegate.postgres.embedded import EmbeddedPostgres
+from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.migrate import upgrade
 
 DRIVER_MEMORY = "2g"

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from tidegate.aggregates import count, max_, sum_
+from tidegate.pipeline.aggregates import count, max_, sum_
 from tidegate.protocol.keygroups import key_groups_of
 from tidegate.protocol.records import StateHandle
 from tidegate.state.compaction import compact, plan_compaction

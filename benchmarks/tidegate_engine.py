@@ -15,7 +15,7 @@ from workload import SCHEMA, Epoch
 
 from tidegate import Pipeline, assembly, count, max_, sum_
 from tidegate.clock import SystemClock
-from tidegate.coordinator import CheckpointCoordinator
+from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.protocol.trigger import Triggered
 from tidegate.settings import Settings
 from tidegate.sources.files import FileSource

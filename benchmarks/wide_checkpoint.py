@@ -19,11 +19,11 @@ from measuring import Database
 from process_tree import MemorySampler, memory, processor_seconds
 from run import progress
 
-from tidegate.aggregates import count
 from tidegate.clock import SystemClock
-from tidegate.config import CheckpointConfig
-from tidegate.coordinator import CheckpointCoordinator
-from tidegate.pipeline import Pipeline
+from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.pipeline.aggregates import count
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.definition import Pipeline
 from tidegate.ports import Acknowledge
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore

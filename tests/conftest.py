@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy.engine import make_url
 from undertaker import buried
 
-from tidegate.postgres.embedded import EmbeddedPostgres
+from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.engine import connect
 from tidegate.postgres.migrate import upgrade
 from tidegate.postgres.store import PostgresCheckpointStore

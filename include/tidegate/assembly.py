@@ -9,10 +9,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tidegate.clock import SystemClock
-from tidegate.continuous import ContinuousRun
-from tidegate.coordinator import CheckpointCoordinator
-from tidegate.graph import compile_graph
-from tidegate.pipeline import Pipeline
+from tidegate.coordination.continuous_run import ContinuousRun
+from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.errors import ConfigurationError, PipelineNotFoundError
 from tidegate.protocol.regions import RegionStart, shared_directory
 from tidegate.settings import Settings
@@ -25,10 +25,10 @@ if TYPE_CHECKING:  # heavy: imported where they are used, so that DAG files can 
 
 
 def open_store(database_url: str | None = None) -> "PostgresCheckpointStore":
-    """The store in the located database (`tidegate.postgres.locate`). Raises `ConfigurationError`, also when the schema
+    """The store in the located database (`tidegate.embedded_postgres.locate`). Raises `ConfigurationError`, also when the schema
     is not up to date, and `StoreUnavailableError`."""
+    from tidegate.embedded_postgres.locate import locate_database as locate
     from tidegate.postgres.engine import connect
-    from tidegate.postgres.locate import locate_database as locate
     from tidegate.postgres.migrate import check
     from tidegate.postgres.store import PostgresCheckpointStore
 

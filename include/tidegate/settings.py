@@ -1,14 +1,16 @@
-"""Where things are: the project's home, the checkpoint storage, the local cache. Read from the environment once asked.
+"""Where things are: the project's home, the checkpoint storage, the local cache, and how a connector's location is named. Read
+from the environment once asked.
 
 `TIDEGATE_HOME`      root of relative paths in sources and sinks; default: the current directory
 `TIDEGATE_STORAGE`   checkpoint storage, a path or URL (file, s3, gs, hdfs); default: HOME/.tidegate/checkpoints
 `TIDEGATE_CACHE`     local directory for copies of state, on driver and executors; default: on each machine the user's own
-                     (see `tidegate.private_directories`). It is a cache and nothing more.
+                     (see `tidegate.state.private_directories`). It is a cache and nothing more.
 `TIDEGATE_DOCS`      where validation reports are built; default: HOME/.tidegate/docs
-`TIDEGATE_DATABASE_URL`  the metadata database (see `tidegate.postgres.locate`)
+`TIDEGATE_DATABASE_URL`  the metadata database (see `tidegate.embedded_postgres.locate`)
 """
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,3 +40,31 @@ def resolve(path: str, home: Path | None = None) -> str:
     if "://" in path:
         return path
     return str((home or Settings.from_environment().home) / path)
+
+
+def absolute(path: str) -> str:
+    """A path or URL as the user wrote it, without `.`, `..` and trailing slashes; `file://` becomes a plain path.
+
+    A URL's path is taken as it stands: `%20` is three characters.
+    """
+    location = resolve(path.removeprefix("file://"))
+    return location.rstrip("/") if "://" in location else os.path.normpath(location)
+
+
+def relative_to_home(location: str, home: str) -> str:
+    """An absolute location as a pipeline is known by: relative to the project's home if it lies below it."""
+    if "://" in location:
+        return location
+    for path in (location, os.path.realpath(location)):
+        if path.startswith(home.rstrip("/") + "/"):
+            return os.path.relpath(path, home)
+    return location
+
+
+def spark_path(location: str) -> str:
+    """An absolute path or URL for Spark's readers, which expand patterns: escaped, so that it stands for itself.
+
+    Switching the expansion off instead (`__globPaths__`) makes Spark 4.2 read a file several times if there are more.
+    """
+    url = location if "://" in location else f"file://{location}"
+    return re.sub(r"([\[\]{}*?\\])", r"\\\1", url.replace("s3://", "s3a://", 1))

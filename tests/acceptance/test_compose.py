@@ -13,8 +13,8 @@ import yaml
 from packaging.specifiers import SpecifierSet
 
 from tidegate.cli.main import app
-from tidegate.postgres.accounts import account_for
-from tidegate.postgres.binaries import find_binaries
+from tidegate.embedded_postgres.accounts import account_for
+from tidegate.embedded_postgres.binaries import find_binaries
 from tidegate.spark.java import find_java
 
 AIRFLOW = ("init", "api-server", "scheduler", "dag-processor", "triggerer")
@@ -26,7 +26,7 @@ import json, os, sys
 from airflow.cli.cli_parser import get_parser
 from airflow.configuration import conf
 from tidegate.airflow.spark_connection import spark_settings
-from tidegate.postgres.locate import locate_database
+from tidegate.embedded_postgres.locate import locate_database
 for command in json.load(sys.stdin):
     get_parser().parse_args(command)
 for name in os.environ:

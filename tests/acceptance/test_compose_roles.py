@@ -15,9 +15,9 @@ from psycopg2 import errors, sql
 from sqlalchemy import URL, make_url
 from undertaker import buried
 
-from tidegate.postgres.accounts import account_for
-from tidegate.postgres.binaries import find_binaries
-from tidegate.postgres.embedded import EmbeddedPostgres
+from tidegate.embedded_postgres.accounts import account_for
+from tidegate.embedded_postgres.binaries import find_binaries
+from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.engine import connect
 from tidegate.postgres.migrate import check
 from tidegate.postgres.store import PostgresCheckpointStore

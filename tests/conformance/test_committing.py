@@ -7,8 +7,8 @@ import pytest
 from store_steps import PIPELINE, at, completed
 from worlds import Crash, Judge, ManualClock, MemorySink, MemoryStorage, small_pipeline
 
-from tidegate import delivery as deliveries
-from tidegate.coordinator import CheckpointCoordinator
+from tidegate.coordination import notify as deliveries
+from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore, CommitAttempt
 from tidegate.protocol.committing import COMMIT_LEASE, CommitterRecord
 from tidegate.protocol.errors import SinkError, SupersededAttemptError

@@ -12,7 +12,7 @@ from records import at
 from store_steps import FIRST, PIPELINE, SECOND, acknowledgement, handle, triggered
 from worlds import CapturingRegion, Crash, Judge, MemorySink, SplitSource
 
-from tidegate.coordinator import CheckpointCoordinator
+from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import CheckpointError, PipelineStatusError
 from tidegate.protocol.lifecycle import Status

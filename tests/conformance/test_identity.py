@@ -3,8 +3,8 @@
 import pytest
 from worlds import Judge, ManualClock, MemorySink, MemoryStorage, SplitSource, small_pipeline
 
-from tidegate.coordinator import CheckpointCoordinator
-from tidegate.pipeline import Pipeline
+from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.errors import PipelineIdentityError, PipelineStatusError
 from tidegate.protocol.identity import Endpoint, Role
 from tidegate.protocol.pipelines import PipelineStatus

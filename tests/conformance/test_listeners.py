@@ -12,8 +12,9 @@ from records import at
 from store_steps import PIPELINE, completed, triggered
 from worlds import DEATHS, Crash, Judge, MortalStore, small_pipeline
 
-from tidegate.coordinator import CheckpointCoordinator
-from tidegate.listeners import InOrder, Listeners, watch_failures
+from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.coordination.listeners import Listeners, watch_failures
+from tidegate.pipeline.listeners import InOrder
 from tidegate.ports import CheckpointListener, CheckpointStore
 from tidegate.protocol.errors import CheckpointError, CheckpointExpiredError, ValidationFailedError
 from tidegate.protocol.lifecycle import COMMITTED, Status

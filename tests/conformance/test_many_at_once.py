@@ -11,10 +11,10 @@ from typing import Any
 from store_steps import acknowledgement, handle
 from worlds import ManualClock, MemoryStorage, SplitSource
 
-from tidegate import sweeper
-from tidegate.aggregates import count
-from tidegate.coordinator import CheckpointCoordinator
-from tidegate.pipeline import Pipeline
+from tidegate.coordination import cleanup as sweeper
+from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.pipeline.aggregates import count
+from tidegate.pipeline.definition import Pipeline
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.records import AcknowledgeResult, CheckpointRecord, Deletion, SubtaskId

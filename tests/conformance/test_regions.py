@@ -8,7 +8,7 @@ from records import at
 from store_steps import PIPELINE, completed
 from worlds import CapturingRegion, Judge, small_pipeline
 
-from tidegate.coordinator import CheckpointCoordinator
+from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import (
     CheckpointDeclinedError,

@@ -10,7 +10,7 @@ import pytest
 from desks import Desk
 from worlds import CapturingRegion
 
-from tidegate.config import CheckpointRetention
+from tidegate.pipeline.config import CheckpointRetention
 from tidegate.protocol.errors import PipelineFailedError
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineStatus

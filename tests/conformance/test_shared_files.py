@@ -21,7 +21,7 @@ from store_steps import (
 )
 from worlds import Crash, Judge
 
-from tidegate.coordinator import CheckpointCoordinator
+from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.reasons import FailureReason

@@ -9,7 +9,7 @@ from records import at
 from store_steps import PIPELINE, record
 from worlds import DEATHS, CapturingRegion, Crash, Judge, MortalStore
 
-from tidegate.coordinator import CheckpointCoordinator
+from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.barriers import StopMode
 from tidegate.protocol.errors import (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.pipeline import SourceVertex
+from tidegate.pipeline.definition import SourceVertex
 from tidegate.ports import Segment, SourceContext
 from tidegate.protocol.errors import (
     ConfigurationError,

@@ -9,10 +9,10 @@ import pytest
 from commits import commit
 from pyspark import TaskContext
 
-from tidegate.locations import spark_path
 from tidegate.ports import StageContext
 from tidegate.protocol.errors import SinkError
 from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.settings import spark_path
 from tidegate.sinks.parquet import ParquetSink
 
 TYPES = """

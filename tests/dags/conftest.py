@@ -20,7 +20,7 @@ import structlog
 from live_airflow import PROJECT, World
 from worlds import MemorySink, small_pipeline
 
-from tidegate.pipeline import Pipeline
+from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, StateHandle
 
 # Before a test imports Airflow (nothing above does): it creates its home, and must not take the user's.

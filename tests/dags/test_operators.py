@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from tidegate.airflow import TriggerCheckpointOperator, checkpoint_dag
 from tidegate.assembly import open_coordinator, open_store
-from tidegate.config import CheckpointConfig
+from tidegate.pipeline.config import CheckpointConfig
 from tidegate.protocol.errors import SourceChangedError
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.pipelines import PipelineStatus

@@ -11,7 +11,7 @@ from tidegate.airflow import (
     checkpoint_dag,
 )
 from tidegate.assembly import open_coordinator, open_store
-from tidegate.config import CheckpointConfig
+from tidegate.pipeline.config import CheckpointConfig
 from tidegate.protocol.reasons import FailureReason
 
 pytestmark = pytest.mark.usefixtures("database")

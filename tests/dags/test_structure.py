@@ -19,7 +19,7 @@ from tidegate.airflow import (
     checkpoint_dag,
     sink_asset,
 )
-from tidegate.pipeline import Pipeline
+from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.errors import PipelineDefinitionError
 
 EDGES = {

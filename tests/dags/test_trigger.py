@@ -11,7 +11,7 @@ from records import SubtaskId
 
 from tidegate.airflow.triggers import RENEWAL, AcknowledgeTrigger, RequestTrigger
 from tidegate.assembly import open_coordinator
-from tidegate.config import CheckpointConfig
+from tidegate.pipeline.config import CheckpointConfig
 from tidegate.protocol.admission import LEASE
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import Acknowledgement, CheckpointKind, Snapshot

@@ -6,8 +6,8 @@ import pytest
 from worlds import MemorySink, SplitSource
 
 from tidegate import Pipeline, count, expect, max_, suite, sum_
-from tidegate.graph import compile_graph
-from tidegate.pipeline import KeyedVertex, SinkVertex, SourceVertex, Stream
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex, SourceVertex, Stream
+from tidegate.pipeline.graph import compile_graph
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.records import SubtaskId

@@ -9,8 +9,8 @@ from memory_store import MemoryCheckpointStore
 from worlds import MemorySink, SplitSource
 
 from tidegate import CheckpointConfig, Pipeline
-from tidegate.graph import compile_graph
-from tidegate.guarantees import guarantee_of, reservations
+from tidegate.pipeline.graph import compile_graph
+from tidegate.pipeline.guarantees import guarantee_of, reservations
 from tidegate.ports import DeliveryGuarantee
 from tidegate.protocol.errors import PipelineDefinitionError
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tidegate import private_directories
-from tidegate.private_directories import private_directory, require_private, user_directory
 from tidegate.protocol.errors import ConfigurationError
+from tidegate.state import private_directories
+from tidegate.state.private_directories import private_directory, require_private, user_directory
 
 NOBODY = 65534
 

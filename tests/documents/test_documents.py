@@ -15,7 +15,7 @@ import typer
 from run_document import LANGUAGES
 
 from tidegate.cli.main import app
-from tidegate.postgres.embedded import EmbeddedPostgres
+from tidegate.embedded_postgres.server import EmbeddedPostgres
 
 PROJECT = Path(__file__).parents[2]
 DOCUMENTS = [

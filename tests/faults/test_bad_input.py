@@ -8,7 +8,7 @@ from worlds import Judge
 
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, assembly, count, expect, suite, sum_
 from tidegate.clock import SystemClock
-from tidegate.coordinator import CheckpointCoordinator
+from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.protocol.errors import (
     CheckpointError,
     CheckpointExpiredError,

@@ -10,7 +10,7 @@ from worlds import Crash, Judge
 
 from tidegate import FileSource, ParquetSink, Pipeline, count
 from tidegate.clock import SystemClock
-from tidegate.coordinator import CheckpointCoordinator
+from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.protocol.lifecycle import Status
 from tidegate.settings import Settings
 from tidegate.state.storage import ArrowCheckpointStorage

@@ -12,7 +12,7 @@ from driver import Driver
 from orders import Shop, check_storage, check_tables, orders_pipeline
 
 from tidegate import assembly
-from tidegate.coordinator import CheckpointCoordinator
+from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.state.storage import ArrowCheckpointStorage
 

@@ -13,7 +13,7 @@ from orders import Shop, check_storage, check_tables, orders_pipeline
 from region_driver import RegionDriver
 
 from tidegate import assembly
-from tidegate.coordinator import CheckpointCoordinator
+from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.protocol.lifecycle import Status
 from tidegate.state.storage import ArrowCheckpointStorage

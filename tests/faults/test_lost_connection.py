@@ -13,7 +13,7 @@ from worlds import (
     small_pipeline,
 )
 
-from tidegate.coordinator import CheckpointCoordinator
+from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.protocol.errors import FinalizeError
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, StateHandle

@@ -18,9 +18,9 @@ from pathlib import Path
 import psycopg2
 import pytest
 
+from tidegate.embedded_postgres.accounts import Account, account_for
+from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres import binaries, embedded
-from tidegate.postgres.accounts import Account, account_for
-from tidegate.postgres.embedded import EmbeddedPostgres
 from tidegate.protocol.errors import ConfigurationError, StoreUnavailableError
 
 # `as_nobody` forks, and an earlier test may have left threads; the child touches nothing of theirs.
@@ -113,7 +113,7 @@ def test_another_port_is_taken_if_somebody_took_the_last_one(directory: Path) ->
 
 def test_a_server_whose_starter_was_killed_is_found_again(directory: Path) -> None:
     program = (
-        "import os, signal, sys; from pathlib import Path; from tidegate.postgres.embedded import EmbeddedPostgres;"
+        "import os, signal, sys; from pathlib import Path; from tidegate.embedded_postgres.server import EmbeddedPostgres;"
         "EmbeddedPostgres(Path(sys.argv[1]), fsync=False).start(); os.killpg(os.getpid(), signal.SIGKILL)"
     )
     starter = subprocess.run([sys.executable, "-c", program, directory / "postgres"], start_new_session=True)
@@ -160,7 +160,7 @@ def test_a_creation_that_was_killed_half_way_is_done_again(directory: Path) -> N
 
 def test_several_starters_at_once_make_one_server(directory: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from tidegate.postgres.embedded import EmbeddedPostgres;"
+        "import sys; from pathlib import Path; from tidegate.embedded_postgres.server import EmbeddedPostgres;"
         "s = EmbeddedPostgres(Path(sys.argv[1]), fsync=False); s.start(); s.create_database(); print(s.url())"
     )
     starters = [

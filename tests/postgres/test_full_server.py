@@ -12,8 +12,8 @@ import psycopg2
 import pytest
 
 from tidegate.cli.exit_codes import ExitCode
-from tidegate.postgres import embedded
-from tidegate.postgres.embedded import EmbeddedPostgres
+from tidegate.embedded_postgres import server as embedded
+from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.engine import connect
 from tidegate.postgres.migrate import upgrade
 from tidegate.postgres.outcomes import unreachable

@@ -6,9 +6,9 @@ from desks import Desk
 from psycopg2 import errors
 from sqlalchemy import create_engine, make_url, text
 
-from tidegate.postgres.embedded import EmbeddedPostgres
+from tidegate.embedded_postgres.locate import start_embedded
+from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.engine import connect
-from tidegate.postgres.locate import start_embedded
 from tidegate.postgres.migrate import check, upgrade
 from tidegate.postgres.roles import RUNNING_ROLE
 from tidegate.postgres.tables import metadata

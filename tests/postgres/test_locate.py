@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import URL
 
+from tidegate.embedded_postgres.locate import locate_database
 from tidegate.postgres import locate
 from tidegate.postgres.engine import database_url
-from tidegate.postgres.locate import locate_database
 from tidegate.protocol.errors import ConfigurationError
 
 
@@ -68,7 +68,7 @@ def test_an_airflow_task_does_not_make_a_database_of_its_own(tmp_path: Path, mon
 
 def test_airflow_itself_is_asked_through_its_task_sdk(tmp_path: Path) -> None:
     program = (
-        "import sys; from tidegate.postgres.locate import locate_database;"
+        "import sys; from tidegate.embedded_postgres.locate import locate_database;"
         "assert not any(name.partition('.')[0] == 'airflow' for name in sys.modules), 'imported too early';"
         "print(locate_database().render_as_string(hide_password=False))"
     )

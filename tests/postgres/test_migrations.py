@@ -11,7 +11,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, Engine, create_engine, make_url, text
 from sqlalchemy.pool import NullPool
 
-from tidegate.postgres.embedded import EmbeddedPostgres
+from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.engine import connect
 from tidegate.postgres.migrate import VERSION_TABLE, check, config, needed_version, upgrade
 from tidegate.postgres.store import PostgresCheckpointStore

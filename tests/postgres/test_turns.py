@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.postgres import turns
-from tidegate.postgres.embedded import EmbeddedPostgres
+from tidegate.embedded_postgres import turns
+from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.protocol.errors import StoreUnavailableError
 
 #: Starts to stop the server, and has the lock when it comes to the point.
 HOLDER = """
 import os, signal, sys
 from pathlib import Path
-from tidegate.postgres import embedded
+from tidegate.embedded_postgres import server as embedded
 class Held(embedded.EmbeddedPostgres):
     def _settled(self):
         print("there", flush=True)

@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import DataFrame
 from records import record
 
-from tidegate.aggregates import count
-from tidegate.expectations import ExpectationSuite
-from tidegate.graph import Graph, compile_graph
-from tidegate.pipeline import Pipeline
+from tidegate.pipeline.aggregates import count
+from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.expectations import ExpectationSuite
+from tidegate.pipeline.graph import Graph, compile_graph
 from tidegate.protocol.records import CheckpointRecord, Verdict
 from tidegate.quality.validator import GreatExpectationsValidator
 from tidegate.sinks.parquet import ParquetSink

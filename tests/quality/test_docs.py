@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 from records import record
 
-from tidegate.expectations import expect, suite
-from tidegate.graph import Graph
+from tidegate.pipeline.expectations import expect, suite
+from tidegate.pipeline.graph import Graph
 from tidegate.protocol.records import CheckpointRecord, Verdict
 from tidegate.quality import docs as docs_module
 from tidegate.quality.docs import build_docs, remove_old_docs

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate.expectations import Expectation, expect, suite
-from tidegate.graph import Graph
+from tidegate.pipeline.expectations import Expectation, expect, suite
+from tidegate.pipeline.graph import Graph
 from tidegate.protocol.records import CheckpointRecord, Verdict
 from tidegate.quality.report import report
 from tidegate.quality.validator import GreatExpectationsValidator
@@ -341,7 +341,7 @@ import sys
 from pathlib import Path
 from records import record
 from tidegate import FileSource, ParquetSink, Pipeline, expect, suite
-from tidegate.graph import compile_graph
+from tidegate.pipeline.graph import compile_graph
 from tidegate.quality.validator import GreatExpectationsValidator
 
 sys.modules["great_expectations"] = sys.modules["pyspark"] = None  # importing them raises

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from spark_checkpoints import Checkpoints, Landing
 
-from tidegate.pipeline import Pipeline
+from tidegate.pipeline.definition import Pipeline
 
 
 @pytest.fixture

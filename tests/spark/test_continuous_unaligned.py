@@ -21,7 +21,7 @@ from tallies import (
 )
 
 from tidegate import CheckpointConfig, ParquetSink, Pipeline
-from tidegate.graph import compile_graph
+from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.errors import StateSchemaError
 from tidegate.protocol.finished import plan_checkpoint
 from tidegate.protocol.records import HandleKind, SubtaskId

@@ -13,8 +13,8 @@ from worlds import Judge
 
 from tidegate import FileSource, ParquetSink, Pipeline, count, sum_
 from tidegate.clock import SystemClock
-from tidegate.coordinator import CheckpointCoordinator
-from tidegate.graph import compile_graph
+from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.errors import CheckpointDeclinedError, PipelineStatusError, StateSchemaError
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineStatus

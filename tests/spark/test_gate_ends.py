@@ -4,8 +4,8 @@ import pytest
 from gates import AT_LEAST_ONCE, EXACTLY_ONCE, MAY_BE_UNALIGNED, open_gate, segment
 from worlds import MemorySink, small_pipeline
 
-from tidegate.config import CheckpointConfig
-from tidegate.graph import compile_graph
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.barrier_options import GateOptions
 from tidegate.protocol.barriers import UNALIGNED, Barrier, EndOfData, EndOfPartition, Marker, StopMode
 from tidegate.spark.gate import Aborted, Aligned, Output, Released, SnapshotDue

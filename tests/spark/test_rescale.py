@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 from worlds import Judge
 
 from tidegate.clock import SystemClock
-from tidegate.coordinator import CheckpointCoordinator
-from tidegate.graph import compile_graph
+from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.pipeline.graph import compile_graph
 from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.trigger import Triggered

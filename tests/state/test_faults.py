@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidegate.aggregates import count, max_, sum_
+from tidegate.pipeline.aggregates import count, max_, sum_
 from tidegate.protocol.errors import CheckpointDeclinedError, StateIntegrityError, StateSchemaError, StorageError
 from tidegate.protocol.keygroups import KeyGroupRange
 from tidegate.state.compaction import compact

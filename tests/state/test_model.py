@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidegate.aggregates import avg, count, max_, max_by, min_, min_by, sum_
+from tidegate.pipeline.aggregates import avg, count, max_, max_by, min_, min_by, sum_
 from tidegate.protocol.keygroups import key_group_of, key_groups_of, subtask_of
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.records import CheckpointRecord, CompactedRun, OperatorPlan, Snapshot, SubtaskId

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidegate.aggregates import Aggregate, avg, count, max_, max_by, min_, min_by, sum_
+from tidegate.pipeline.aggregates import Aggregate, avg, count, max_, max_by, min_, min_by, sum_
 from tidegate.protocol.errors import CheckpointDeclinedError, PipelineDefinitionError, StateSchemaError
 from tidegate.state.columns import from_fixed
 from tidegate.state.layout import StateLayout
@@ -206,7 +206,7 @@ def test_the_programs_of_a_subtask_never_load_pandas(tmp_path) -> None:
 import sys
 sys.modules["pandas"] = None
 import numpy as np, pyarrow as pa
-from tidegate.aggregates import avg, count, max_, min_by
+from tidegate.pipeline.aggregates import avg, count, max_, min_by
 from tidegate.protocol.keygroups import key_groups_of
 from tidegate.state.columns import booleans, integers
 from tidegate.state.compaction import compact

@@ -23,7 +23,7 @@ from worlds import (
     small_pipeline,
 )
 
-from tidegate.coordinator import CheckpointCoordinator
+from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointListener, CheckpointStore
 from tidegate.protocol.errors import (
     CheckpointDeclinedError,

@@ -11,8 +11,8 @@ from commits import commit
 from pyspark.sql import SparkSession
 from records import completed as completed_record
 
-from tidegate.graph import Graph, compile_graph
-from tidegate.pipeline import Pipeline
+from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.graph import Graph, compile_graph
 from tidegate.protocol.barriers import StopMode
 from tidegate.protocol.finished import plan_checkpoint
 from tidegate.protocol.notify import committables

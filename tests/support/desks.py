@@ -2,8 +2,8 @@
 
 from worlds import CapturingRegion, Judge, ManualClock, MemorySink, MemoryStorage, small_pipeline
 
-from tidegate.config import CheckpointConfig
-from tidegate.coordinator import CheckpointCoordinator
+from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.pipeline.config import CheckpointConfig
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.records import Acknowledgement, CheckpointKind, Snapshot
 from tidegate.protocol.snapshot import SnapshotTask

@@ -14,8 +14,8 @@ from desks import Desk
 from records import T0
 from worlds import Crash, Judge, MemorySink
 
-from tidegate import continuous
-from tidegate.continuous import ContinuousRun
+from tidegate.coordination import continuous_run as continuous
+from tidegate.coordination.continuous_run import ContinuousRun
 from tidegate.ports import CheckpointStore, Declined, Round
 from tidegate.protocol.errors import CheckpointDeclinedError
 from tidegate.protocol.pipelines import PipelineRecord

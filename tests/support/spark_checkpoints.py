@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from commits import commit
 from pyspark.sql import SparkSession
 
-from tidegate.graph import compile_graph
-from tidegate.pipeline import Pipeline
+from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.records import (
     Acknowledgement,
     AcknowledgeResult,

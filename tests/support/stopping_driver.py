@@ -11,7 +11,7 @@ from driver import Killable
 from worlds import Judge, small_pipeline
 
 from tidegate.clock import SystemClock
-from tidegate.coordinator import CheckpointCoordinator
+from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore, Clock, StageContext
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore

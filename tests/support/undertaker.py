@@ -17,7 +17,7 @@ if (home / "stack").exists():
     from tidegate.demo.stack import LocalStack
     LocalStack(home / "stack", home, home).remove()
 if (home / "postgres").exists():
-    from tidegate.postgres.embedded import EmbeddedPostgres
+    from tidegate.embedded_postgres.server import EmbeddedPostgres
     EmbeddedPostgres(home / "postgres").remove()
 shutil.rmtree(home)
 """

@@ -9,9 +9,9 @@ from typing import Any
 
 from records import T0
 
-from tidegate.config import CheckpointConfig
-from tidegate.expectations import expect, suite
-from tidegate.pipeline import Pipeline
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.expectations import expect, suite
 from tidegate.ports import CheckpointStore, CommitAttempt, DeliveryGuarantee, SinkInput, StoreTransaction
 from tidegate.protocol.errors import StateIntegrityError, UnknownOutcomeError
 from tidegate.protocol.records import (

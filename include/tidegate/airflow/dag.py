@@ -25,8 +25,8 @@ from tidegate.airflow.operators import (
     ValidateCheckpointOperator,
 )
 from tidegate.airflow.sensor import AcknowledgeCheckpointSensor
-from tidegate.graph import compile_graph
-from tidegate.pipeline import Pipeline
+from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.records import CheckpointKind
 
 #: Every step may be repeated, and errors that a repetition cannot mend fail at once (`outcome`). Where slots are scarce, what

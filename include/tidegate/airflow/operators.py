@@ -17,14 +17,14 @@ from tidegate.airflow.links import ValidationReportLink
 from tidegate.airflow.running_region import only_while_wanted, running_region, stop_spark
 from tidegate.airflow.step import CheckpointStep, CheckpointTask, airflow_outcome
 from tidegate.airflow.triggers import RequestTrigger
-from tidegate.pipeline import Pipeline, SinkVertex
+from tidegate.pipeline.definition import Pipeline, SinkVertex
 from tidegate.protocol.errors import ConfigurationError, IllegalRequestError
 from tidegate.protocol.lifecycle import Phase
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered
 
 if TYPE_CHECKING:
-    from tidegate.coordinator import CheckpointCoordinator
+    from tidegate.coordination.coordinator import CheckpointCoordinator
     from tidegate.spark.region import SparkRegion
 
 DEFAULT_SPARK = "spark_default"

@@ -11,11 +11,11 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from tidegate.airflow.spark_connection import spark_settings
-from tidegate.pipeline import Pipeline
+from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.errors import CheckpointError, CheckpointExpiredError, CheckpointNotInProgressError
 
 if TYPE_CHECKING:
-    from tidegate.coordinator import CheckpointCoordinator
+    from tidegate.coordination.coordinator import CheckpointCoordinator
     from tidegate.spark.region import SparkRegion
 
 log = logging.getLogger("tidegate")

@@ -12,7 +12,7 @@ from tidegate.protocol.lifecycle import Phase
 from tidegate.protocol.reasons import FailureReason
 
 if TYPE_CHECKING:
-    from tidegate.coordinator import CheckpointCoordinator
+    from tidegate.coordination.coordinator import CheckpointCoordinator
 
 
 class AcknowledgeCheckpointSensor(CheckpointStep, BaseSensorOperator):

@@ -14,7 +14,7 @@ from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from tidegate.airflow.outcome import cause_of, is_deterministic
-from tidegate.pipeline import Pipeline
+from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.errors import (
     CheckpointError,
     ConfigurationError,
@@ -23,7 +23,7 @@ from tidegate.protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from tidegate.coordinator import CheckpointCoordinator
+    from tidegate.coordination.coordinator import CheckpointCoordinator
 
 #: What the task called `trigger` of the same DAG run handed on.
 TRIGGERED_ID = "{{ ti.xcom_pull(task_ids='trigger') }}"

@@ -159,6 +159,6 @@ async def _listening(pipeline_id: str) -> AsyncIterator[tuple["Connection[Any]",
 
 def _dsn() -> str:
     """As asyncpg takes it. Resolved here, where it is used: what is stored of a trigger must hold no secret."""
-    from tidegate.postgres.locate import locate_database
+    from tidegate.embedded_postgres.locate import locate_database
 
     return locate_database().set(drivername="postgresql").render_as_string(hide_password=False)

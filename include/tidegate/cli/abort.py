@@ -1,6 +1,6 @@
 """`tidegate abort`: one checkpoint is given up by hand, and the pipeline goes on."""
 
-from tidegate.coordinator import CheckpointCoordinator
+from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import CheckpointCompletedError
 from tidegate.protocol.lifecycle import COMMITTED, Status

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from tidegate import assembly
-from tidegate.pipeline import Pipeline
+from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.errors import PipelineFailedError
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 

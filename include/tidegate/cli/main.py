@@ -14,7 +14,7 @@ from tidegate.cli import run as running
 from tidegate.cli.console import PlainConsole
 from tidegate.cli.continuous import run_continuously
 from tidegate.cli.exit_codes import ExitCode, exit_code_of
-from tidegate.pipeline import Pipeline
+from tidegate.pipeline.definition import Pipeline
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import CheckpointError, CheckpointNotFoundError, PipelineNotFoundError
 from tidegate.protocol.pipelines import PipelineRecord
@@ -206,7 +206,7 @@ def _tell(record: PipelineRecord) -> None:
 @database.command()
 def upgrade() -> None:
     """Create or migrate the `tidegate` schema. Safe to repeat, and to run from several places at once."""
-    from tidegate.postgres.locate import locate_database
+    from tidegate.embedded_postgres.locate import locate_database
     from tidegate.postgres.migrate import upgrade as migrate
 
     migrate(locate_database(owner=True))

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tidegate import assembly
-from tidegate.coordinator import CheckpointCoordinator
-from tidegate.delivery import Delivered
-from tidegate.pipeline import Pipeline
+from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.coordination.notify import Delivered
+from tidegate.pipeline.definition import Pipeline
 from tidegate.ports import Acknowledge, CheckpointStore, Region
 from tidegate.protocol.errors import (
     CheckpointError,

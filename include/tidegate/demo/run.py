@@ -24,7 +24,7 @@ from tidegate.demo.observation import Observation, observe
 from tidegate.demo.place import Place
 from tidegate.demo.sabotage import kill_spark_in_snapshot
 from tidegate.demo.stack import LocalStack
-from tidegate.postgres.embedded import EmbeddedPostgres
+from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.records import CheckpointRecord

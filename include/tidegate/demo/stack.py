@@ -34,9 +34,9 @@ import psutil
 from tidegate.demo.airflow_api import AirflowApi
 from tidegate.demo.airflow_environment import Places, Secrets, airflow_environment
 from tidegate.demo.processes import MARK, Session, belonging, end, read_sessions, start_session, write_sessions
-from tidegate.postgres.embedded import EmbeddedPostgres
+from tidegate.embedded_postgres.server import EmbeddedPostgres
+from tidegate.embedded_postgres.turns import turn
 from tidegate.postgres.migrate import upgrade
-from tidegate.postgres.turns import turn
 from tidegate.protocol.errors import CheckpointError
 
 COMPONENTS: dict[str, tuple[str, ...]] = {

@@ -1,1 +1,1 @@
-"""The store on PostgreSQL: tables, migrations, one transaction per protocol step, and an embedded server."""
+"""The store on PostgreSQL: tables, migrations, one transaction per protocol step."""

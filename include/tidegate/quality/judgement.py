@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.expectations import Expectation, ExpectationSuite
+from tidegate.pipeline.expectations import Expectation, ExpectationSuite
 
 SAMPLES = 20
 _SPARK_ERROR = re.compile(r"(\[[A-Z][A-Z0-9_.]+\] .*)")

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tidegate.expectations import ExpectationSuite
-from tidegate.graph import Graph
+from tidegate.pipeline.expectations import ExpectationSuite
+from tidegate.pipeline.graph import Graph
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.quality.docs import build_docs
 from tidegate.quality.judgement import ExpectationError, Finding, build, headline, judge

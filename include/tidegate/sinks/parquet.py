@@ -12,10 +12,10 @@ from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
-from tidegate.locations import absolute, spark_path
 from tidegate.ports import CommitAttempt, DeliveryGuarantee, SinkInput, StageContext
 from tidegate.protocol.errors import PipelineDefinitionError, SinkError, StorageError
 from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.settings import absolute, spark_path
 from tidegate.sinks import publish
 
 _MODES = {"append": SinkInput.CHANGES, "latest": SinkInput.CURRENT}

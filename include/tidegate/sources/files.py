@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from tidegate.locations import absolute
 from tidegate.ports import CheckpointStorage, Segment, Sink, SinkInput, SourceContext
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, SourceChangedError, StateSchemaError
 from tidegate.protocol.records import Snapshot
+from tidegate.settings import absolute
 from tidegate.sources import manifests, parsing
 from tidegate.sources.dialect import check_options, text_format
 from tidegate.sources.listing import Directory, FileVersion, in_reading_order, split_of

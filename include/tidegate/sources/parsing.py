@@ -9,8 +9,8 @@ Which files are read is decided in `files.py`.
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from tidegate.locations import spark_path
 from tidegate.protocol.errors import MalformedRowsError, PipelineDefinitionError
+from tidegate.settings import spark_path
 from tidegate.sources.dialect import UNREAD, canonical_options, text_format
 from tidegate.sources.listing import FileVersion
 from tidegate.sources.read_errors import CLOSE, OPEN

@@ -6,7 +6,7 @@ the coordinator.
 
 from collections.abc import Mapping
 
-from tidegate.graph import Graph
+from tidegate.pipeline.graph import Graph
 from tidegate.protocol.paths import compaction_prefix
 from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, SubtaskId
 from tidegate.spark.failures import as_checkpoint_error

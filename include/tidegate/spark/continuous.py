@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Protocol, assert_never
 
 from tidegate.clock import SystemClock
-from tidegate.graph import Graph
-from tidegate.pipeline import SinkVertex
+from tidegate.pipeline.definition import SinkVertex
+from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, Round
 from tidegate.protocol import subtask_messages as steps
 from tidegate.protocol.barrier_options import choose_barrier_options

@@ -9,8 +9,8 @@ from datetime import datetime
 from time import perf_counter
 from uuid import uuid4
 
-from tidegate.graph import Graph
-from tidegate.pipeline import SourceVertex
+from tidegate.pipeline.definition import SourceVertex
+from tidegate.pipeline.graph import Graph
 from tidegate.ports import Acknowledge, CheckpointStorage, Segment, SourceContext
 from tidegate.protocol.barriers import StopMode
 from tidegate.protocol.errors import SupersededAttemptError

@@ -6,7 +6,7 @@ None stands for "nothing is there", so that an empty checkpoint is judged withou
 from collections.abc import Mapping
 from typing import Any
 
-from tidegate.graph import Graph
+from tidegate.pipeline.graph import Graph
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId, SubtaskRecord
 from tidegate.spark.partitions import ScanPlan

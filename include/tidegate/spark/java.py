@@ -15,9 +15,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from tidegate.private_directories import private_directory, user_directory
 from tidegate.protocol.errors import ConfigurationError
 from tidegate.settings import Settings
+from tidegate.state.private_directories import private_directory, user_directory
 
 OLDEST = 17  # Spark 4 does not start on anything older
 

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from tidegate.graph import Graph
-from tidegate.pipeline import KeyedVertex, SinkVertex, StepVertex, Stream
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex, Stream
+from tidegate.pipeline.graph import Graph
 from tidegate.ports import Segment
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
 from tidegate.protocol.records import SubtaskId

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidegate.graph import Graph
-from tidegate.pipeline import KeyedVertex
+from tidegate.pipeline.definition import KeyedVertex
+from tidegate.pipeline.graph import Graph
 from tidegate.protocol.keygroups import key_groups_of
 from tidegate.protocol.records import StateHandle
 from tidegate.state.layout import StateLayout

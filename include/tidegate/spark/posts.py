@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidegate.pipeline import KeyedVertex, SinkVertex, SourceVertex, StepVertex
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex, SourceVertex, StepVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.barriers import StopMode
 from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, SubtaskId

@@ -11,8 +11,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidegate.graph import Graph
-from tidegate.pipeline import StepVertex
+from tidegate.pipeline.definition import StepVertex
+from tidegate.pipeline.graph import Graph
 from tidegate.ports import Acknowledge, CheckpointStorage
 from tidegate.protocol.finalize import directory
 from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId, SubtaskRecord

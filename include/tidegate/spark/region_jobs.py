@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from tidegate.graph import Graph
+from tidegate.pipeline.graph import Graph
 from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId
 from tidegate.spark.compaction import compact_runs
 from tidegate.spark.operators import run_station

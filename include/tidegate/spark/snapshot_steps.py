@@ -10,7 +10,7 @@ from time import monotonic
 from typing import assert_never
 
 from tidegate.clock import SystemClock
-from tidegate.graph import Graph
+from tidegate.pipeline.graph import Graph
 from tidegate.ports import Declined
 from tidegate.protocol import subtask_messages as steps
 from tidegate.protocol.barriers import Barrier, Cancel, EndOfData, Marker

@@ -12,8 +12,8 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 
 from tidegate.clock import SystemClock
-from tidegate.graph import Graph
-from tidegate.pipeline import KeyedVertex, SinkVertex
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex
+from tidegate.pipeline.graph import Graph
 from tidegate.ports import Acknowledge, CheckpointStorage
 from tidegate.protocol.barrier_options import choose_barrier_options
 from tidegate.protocol.barriers import Barrier, EndOfData, EndOfPartition, Marker, StopMode

@@ -9,8 +9,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 
-from tidegate.graph import Graph, inputs_of
-from tidegate.pipeline import KeyedVertex, SinkVertex, StepVertex
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
+from tidegate.pipeline.graph import Graph, inputs_of
 from tidegate.ports import SinkInput
 from tidegate.protocol.barrier_options import make_handler
 from tidegate.protocol.barriers import StopMode

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from tidegate.graph import Graph
-from tidegate.pipeline import KeyedVertex, SinkVertex, StepVertex, Stream
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex, Stream
+from tidegate.pipeline.graph import Graph
 from tidegate.ports import Segment
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, StateSchemaError
 from tidegate.spark.determinism import nondeterministic_parts

@@ -1,6 +1,6 @@
 """Declared aggregates: new rows into accumulators, those merged with what is stored, and the finished values.
 
-Semantics are Spark's, as the docstrings of `tidegate.aggregates` say. Sums that do not fit their type are an error, as
+Semantics are Spark's, as the docstrings of `tidegate.pipeline.aggregates` say. Sums that do not fit their type are an error, as
 in Spark's ANSI mode: a wrapped total would be wrong for good. Of several values at the same extreme of `min_by` and
 `max_by` the smallest is taken, null before all, so that the order in which rows arrive does not matter.
 """
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidegate.aggregates import Aggregate
+from tidegate.pipeline.aggregates import Aggregate
 from tidegate.state.arrivals import Groups
 from tidegate.state.columns import (
     Bools,

@@ -20,8 +20,8 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from tidegate.private_directories import private_directory, require_private, user_directory
 from tidegate.state.hashing_file import HashingFile
+from tidegate.state.private_directories import private_directory, require_private, user_directory
 
 CACHE_BYTES = 64 << 30
 CACHE_SECONDS = 3 * 24 * 3600

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.aggregates import Aggregate
+from tidegate.pipeline.aggregates import Aggregate
 from tidegate.protocol.errors import PipelineDefinitionError, StateSchemaError
 
 HASH = "_hash"
@@ -211,7 +211,7 @@ def _no_column(missing: Sequence[str], names: Sequence[str]) -> str:
 
 
 def _accumulators(name: str, aggregate: Aggregate, inputs: Sequence[Any]) -> list[Column]:
-    """What is kept per key for one aggregate. The types follow Spark's (see `tidegate.aggregates`)."""
+    """What is kept per key for one aggregate. The types follow Spark's (see `tidegate.pipeline.aggregates`)."""
     match aggregate.function:
         case "count":
             return [Column(name, pa.int64())]

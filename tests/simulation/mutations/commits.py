@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from mutations.planting import mutation
-from tidegate import commit_point as commit_points
-from tidegate import coordinator as coordinators
-from tidegate.commit_point import CommitPoint
-from tidegate.coordinator import CheckpointCoordinator
+from tidegate.coordination import coordinator as coordinators
+from tidegate.coordination import finalize as commit_points
+from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.coordination.finalize import CommitPoint
 from tidegate.protocol.errors import UnknownOutcomeError
 from tidegate.protocol.lifecycle import Status
 

@@ -3,12 +3,12 @@
 from memory_transaction import MemoryTransaction
 
 from mutations.planting import mutation
-from tidegate import commit_point as commits
-from tidegate import pipeline_control as controls
-from tidegate import sweeper as sweepers
+from tidegate.coordination import cleanup as sweepers
+from tidegate.coordination import finalize as commits
+from tidegate.coordination import pipeline_status as controls
+from tidegate.coordination.snapshot import Snapshotting
 from tidegate.protocol.records import CheckpointKind
 from tidegate.protocol.regions import ended
-from tidegate.snapshotting import Snapshotting
 
 
 @mutation("the newest checkpoint is subsumed", (commits, "choose_subsumed"))

@@ -1,9 +1,10 @@
 """Planted mistakes in what listeners hear, in who is late, and in what savepoints count for."""
 
 from mutations.planting import mutation
-from tidegate import commit_point as commits
-from tidegate import listeners, snapshotting
-from tidegate.delivery import Delivery
+from tidegate.coordination import finalize as commits
+from tidegate.coordination import listeners
+from tidegate.coordination import snapshot as snapshotting
+from tidegate.coordination.notify import Delivery
 
 
 @mutation("listeners are told before the sinks have committed", (Delivery, "_commit"))

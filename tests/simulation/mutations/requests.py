@@ -3,10 +3,11 @@
 from memory_transaction import MemoryTransaction
 
 from mutations.planting import MUTATIONS, Replacement, mutation
-from tidegate import admission_desk as desks
-from tidegate import coordinator as coordinators
-from tidegate import pipeline_control as controls
-from tidegate import region_control, snapshotting
+from tidegate.coordination import coordinator as coordinators
+from tidegate.coordination import pipeline_status as controls
+from tidegate.coordination import region_lease as region_control
+from tidegate.coordination import snapshot as snapshotting
+from tidegate.coordination import trigger as desks
 from tidegate.protocol import admission as admissions
 from tidegate.protocol import failures
 from tidegate.protocol.lifecycle import Status

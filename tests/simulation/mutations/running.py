@@ -5,10 +5,10 @@ from dataclasses import replace
 from memory_transaction import MemoryTransaction
 
 from mutations.planting import mutation
-from tidegate import region_control as control
-from tidegate.continuous import ContinuousRun
+from tidegate.coordination import region_lease as control
+from tidegate.coordination.continuous_run import ContinuousRun
+from tidegate.coordination.region_lease import RegionControl
 from tidegate.protocol.records import HandleKind
-from tidegate.region_control import RegionControl
 from tidegate.spark import continuous, in_flight, snapshot_steps
 from tidegate.spark.continuous import SparkContinuousRegion
 from tidegate.spark.inputs import Inputs

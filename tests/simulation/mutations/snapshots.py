@@ -7,10 +7,11 @@ from memory_transaction import MemoryTransaction
 from simulator.region import SimulatedRegion
 
 from mutations.planting import MUTATIONS, Replacement, mutation
-from tidegate import coordinator, snapshotting
+from tidegate.coordination import coordinator
+from tidegate.coordination import snapshot as snapshotting
+from tidegate.coordination.snapshot import Snapshotting
 from tidegate.protocol import restore as restores
 from tidegate.protocol.records import AcknowledgeResult, HandleKind, Snapshot, StateHandle
-from tidegate.snapshotting import Snapshotting
 from tidegate.spark import cut as cuts
 
 

@@ -7,7 +7,7 @@ from simulator.region import SimulatedRegion
 from simulator.running_parts import PlainJobs
 
 from mutations.planting import mutation
-from tidegate.pipeline import StepVertex
+from tidegate.pipeline.definition import StepVertex
 from tidegate.spark.gate import Exchange
 
 

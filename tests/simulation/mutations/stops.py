@@ -1,9 +1,9 @@
 """Planted mistakes in what has finished, and in how a pipeline stops."""
 
 from mutations.planting import mutation
-from tidegate import admission_desk as desks
-from tidegate import pipeline_control as controls
-from tidegate.pipeline_control import PipelineControl
+from tidegate.coordination import pipeline_status as controls
+from tidegate.coordination import trigger as desks
+from tidegate.coordination.pipeline_status import PipelineControl
 from tidegate.protocol import finished
 from tidegate.protocol import snapshot as snapshots
 from tidegate.protocol.barriers import StopMode

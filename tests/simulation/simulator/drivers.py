@@ -10,7 +10,7 @@ from simulator.region import SimulatedRegion
 from simulator.requests import Request, trigger
 from simulator.scheduler import Process, Violation, require
 from tidegate.airflow.outcome import cause_of, is_deterministic
-from tidegate.coordinator import CheckpointCoordinator
+from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.protocol.errors import (
     CheckpointDeclinedError,
     CheckpointError,

@@ -10,7 +10,7 @@ from simulator.drivers import STEPS, take_step
 from simulator.requests import Request, trigger
 from simulator.scheduler import Violation, require
 from simulator.stops import has_finished, is_at_its_end
-from tidegate.config import CheckpointRetention
+from tidegate.pipeline.config import CheckpointRetention
 from tidegate.protocol.errors import PipelineFailedError, PipelineStatusError
 from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.pipelines import PipelineStatus

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from simulator.sinks import SimulatedSink
 from simulator.sources import DirectorySource, LogSource, Row, SimulatedSource
-from tidegate.config import CheckpointConfig, CheckpointRetention
-from tidegate.expectations import expect, suite
-from tidegate.pipeline import KeyedVertex, Pipeline, SinkVertex, StepVertex, Stream
+from tidegate.pipeline.config import CheckpointConfig, CheckpointRetention
+from tidegate.pipeline.definition import KeyedVertex, Pipeline, SinkVertex, StepVertex, Stream
+from tidegate.pipeline.expectations import expect, suite
 from tidegate.ports import SinkInput
 
 if TYPE_CHECKING:

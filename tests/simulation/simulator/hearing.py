@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from simulator.scheduler import require
-from tidegate.listeners import InOrder
+from tidegate.pipeline.listeners import InOrder
 from tidegate.ports import CheckpointListener
 from tidegate.protocol.lifecycle import COMMITTED, Status
 

@@ -14,8 +14,8 @@ from simulator.sequential import SequentialExecution
 from simulator.sinks import SimulatedSink
 from simulator.sources import Row
 from simulator.stops import check_finished, check_stops, require_finished_before
-from tidegate.graph import Graph
-from tidegate.pipeline import StepVertex
+from tidegate.pipeline.definition import StepVertex
+from tidegate.pipeline.graph import Graph
 from tidegate.protocol.admission import LEASE
 from tidegate.protocol.lifecycle import COMMITTED, TRANSITIONS, Stage, Status
 from tidegate.protocol.pipelines import PipelineStatus

@@ -15,8 +15,8 @@ from simulator.graphs import KEYS
 from simulator.runs import group_of, values_of
 from simulator.scheduler import Violation
 from simulator.sources import Row
-from tidegate.graph import Graph, inputs_of
-from tidegate.pipeline import KeyedVertex, SinkVertex, StepVertex
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
+from tidegate.pipeline.graph import Graph, inputs_of
 from tidegate.ports import Acknowledge, Segment, SinkInput
 from tidegate.protocol.barrier_options import GateOptions, make_handler
 from tidegate.protocol.barriers import Barrier, Cancel, EndOfData, EndOfPartition, Marker, StopMode

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from simulator.observer import completions_of
 from simulator.scheduler import Process, require
-from tidegate.coordinator import CheckpointCoordinator
+from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason

@@ -30,11 +30,11 @@ from simulator.running_parts import (
 )
 from simulator.running_ports import NAME, Absent, Judge, Later, Shaky
 from simulator.scheduler import require
-from tidegate.config import CheckpointConfig
-from tidegate.continuous import ContinuousRun
-from tidegate.coordinator import CheckpointCoordinator
-from tidegate.graph import compile_graph
-from tidegate.pipeline import KeyedVertex, Pipeline, SinkVertex
+from tidegate.coordination.continuous_run import ContinuousRun
+from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.definition import KeyedVertex, Pipeline, SinkVertex
+from tidegate.pipeline.graph import compile_graph
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import CheckpointError, StateIntegrityError, StorageError
 from tidegate.protocol.lifecycle import Status

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulator.running_parts import TICKETS, Rows, plain_execution
 from simulator.scheduler import require
-from tidegate.pipeline import SinkVertex
+from tidegate.pipeline.definition import SinkVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.pipelines import PipelineStatus

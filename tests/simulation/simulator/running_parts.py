@@ -10,8 +10,8 @@ from hashlib import sha256
 from typing import Any
 
 from simulator.directories import ObjectStore
-from tidegate.graph import Graph
-from tidegate.pipeline import KeyedVertex, SinkVertex, StepVertex
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
+from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CommitAttempt, DeliveryGuarantee, Segment, SinkInput, SourceContext
 from tidegate.protocol.errors import SinkError, StateIntegrityError, StorageError
 from tidegate.protocol.keygroups import key_groups_of, subtask_of

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from simulator.scheduler import require
 from simulator.sources import Row
-from tidegate.graph import Graph
-from tidegate.pipeline import KeyedVertex
+from tidegate.pipeline.definition import KeyedVertex
+from tidegate.pipeline.graph import Graph
 from tidegate.ports import SinkInput
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from simulator.scheduler import require
-from tidegate.graph import inputs_of
+from tidegate.pipeline.graph import inputs_of
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, Snapshot, SubtaskId, SubtaskRecord

@@ -29,8 +29,8 @@ from simulator.stops import has_finished
 from simulator.storage import SimulatedStorage
 from simulator.store import SimulatedStore
 from simulator.temper import CALM, draw_temper
-from tidegate.coordinator import CheckpointCoordinator
-from tidegate.graph import compile_graph
+from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.records import CheckpointKind
 from tidegate.spark import cut
 

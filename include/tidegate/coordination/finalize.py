@@ -7,9 +7,9 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 
-from tidegate.config import CheckpointConfig
-from tidegate.graph import Graph
-from tidegate.guarantees import guarantee_of
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.guarantees import guarantee_of
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
 from tidegate.protocol.errors import FinalizeError, StateIntegrityError, StorageError, UnknownOutcomeError
 from tidegate.protocol.finalize import choose_sample, metadata_document, metadata_path, referred_files, sizes

@@ -5,7 +5,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from tidegate.durations import duration
+from tidegate.pipeline.durations import duration
 from tidegate.protocol.barrier_options import GateOptions
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.schedule import OFF

@@ -8,7 +8,7 @@ region wrote: its checkpoints were given up with it, and its successor knows onl
 from collections.abc import Mapping
 from datetime import datetime
 
-from tidegate.graph import Graph
+from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
 from tidegate.protocol.directories import choose_closed, choose_unswept, closed_for_ever
 from tidegate.protocol.finalize import directory

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidegate.aggregates import Aggregate
-from tidegate.config import CheckpointConfig
-from tidegate.expectations import ExpectationSuite
-from tidegate.listeners import InOrder
+from tidegate.pipeline.aggregates import Aggregate
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.expectations import ExpectationSuite
+from tidegate.pipeline.listeners import InOrder
 from tidegate.ports import CheckpointListener, DeliveryGuarantee, Segment, Sink, Source
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.keygroups import MAX_PARALLELISM_LIMIT

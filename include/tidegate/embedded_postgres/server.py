@@ -22,10 +22,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tidegate.postgres.accounts import Account, account_for
-from tidegate.postgres.binaries import Binaries, find_binaries
+from tidegate.embedded_postgres.accounts import Account, account_for
+from tidegate.embedded_postgres.binaries import Binaries, find_binaries
+from tidegate.embedded_postgres.turns import turn
 from tidegate.postgres.roles import RUNNING_ROLE
-from tidegate.postgres.turns import turn
 from tidegate.protocol.errors import ConfigurationError, StoreUnavailableError
 
 USER = "tidegate"

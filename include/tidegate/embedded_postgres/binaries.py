@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidegate.postgres.accounts import Account
+from tidegate.embedded_postgres.accounts import Account
 from tidegate.protocol.errors import ConfigurationError
 
 #: Where copies go; the system's place for what can be made again. Only root needs it, and only root can write to it.

@@ -9,14 +9,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
-from tidegate.guarantees import check_guarantee
-from tidegate.locations import relative_to_home
-from tidegate.pipeline import CheckVertex, KeyedVertex, Pipeline, SinkVertex, SourceVertex, StepVertex, Stream, Vertex
+from tidegate.pipeline.definition import (
+    CheckVertex,
+    KeyedVertex,
+    Pipeline,
+    SinkVertex,
+    SourceVertex,
+    StepVertex,
+    Stream,
+    Vertex,
+)
+from tidegate.pipeline.guarantees import check_guarantee
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.identity import Endpoint, Role
 from tidegate.protocol.records import OperatorPlan, SubtaskId
-from tidegate.settings import Settings
+from tidegate.settings import Settings, relative_to_home
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 

@@ -3,8 +3,8 @@
 What each subtask makes of them is decided in `protocol.restore`.
 """
 
-from tidegate.config import CheckpointConfig
-from tidegate.graph import Graph
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.graph import Graph
 from tidegate.ports import StoreTransaction
 from tidegate.protocol.finished import require_legal_restore
 from tidegate.protocol.records import CheckpointRecord, Snapshot, SubtaskId

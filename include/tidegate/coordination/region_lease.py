@@ -4,11 +4,12 @@ While a region is registered, nobody else begins a checkpoint: what is in progre
 ends it, itself, its successor or a scheduled attempt that finds it dead, knows what to give up.
 """
 
-from tidegate.config import CheckpointConfig
-from tidegate.delivery import Delivery
-from tidegate.graph import Graph
-from tidegate.identification import Identification
-from tidegate.pipeline_control import PipelineControl
+from tidegate.coordination.identity import Identification
+from tidegate.coordination.notify import Delivery
+from tidegate.coordination.pipeline_status import PipelineControl
+from tidegate.coordination.restore import restore_latest
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.admission import choose_overdue
 from tidegate.protocol.lifecycle import Phase, Status
@@ -25,7 +26,6 @@ from tidegate.protocol.regions import (
     superseded_error,
 )
 from tidegate.protocol.snapshot import SnapshotTask, plan_attempt, require_same_plan
-from tidegate.restoring import restore_latest
 
 
 class RegionControl:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import timedelta
 from random import Random
 
-from tidegate.coordinator import CheckpointCoordinator
+from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore, Clock, ContinuousRegion, Round, Validator
 from tidegate.protocol.errors import (
     CheckpointError,

@@ -5,8 +5,8 @@ Two things can take exactly-once away: the pipeline's mode, and a sink that cann
 
 from collections.abc import Sequence
 
-from tidegate.config import CheckpointingMode
-from tidegate.pipeline import Pipeline, SinkVertex
+from tidegate.pipeline.config import CheckpointingMode
+from tidegate.pipeline.definition import Pipeline, SinkVertex
 from tidegate.ports import DeliveryGuarantee
 from tidegate.protocol.errors import PipelineDefinitionError
 

@@ -6,7 +6,7 @@ What counts as the same is decided in `protocol.identity`.
 import logging
 from datetime import datetime
 
-from tidegate.graph import Graph
+from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.identity import Moved, find_moved, find_new, require_at_rest, require_same, stored_elsewhere
 

@@ -7,9 +7,11 @@ that its successor has no need of, and to call that damage would send somebody t
 import logging
 from collections.abc import Mapping, Sequence
 
-from tidegate.config import CheckpointConfig
-from tidegate.graph import Graph
-from tidegate.pipeline_control import PipelineControl
+from tidegate.coordination.pipeline_status import PipelineControl
+from tidegate.coordination.region_lease import RegionControl
+from tidegate.coordination.restore import restore_latest
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStore, Clock, Region, StoreTransaction
 from tidegate.protocol.acknowledge import decide_acknowledgements, garbage_of
 from tidegate.protocol.admission import choose_overdue
@@ -31,8 +33,6 @@ from tidegate.protocol.snapshot import (
     plan_attempt,
     require_same_plan,
 )
-from tidegate.region_control import RegionControl
-from tidegate.restoring import restore_latest
 
 log = logging.getLogger("tidegate")
 

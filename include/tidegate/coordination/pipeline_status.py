@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
 
-from tidegate.config import CheckpointConfig, CheckpointRetention
+from tidegate.pipeline.config import CheckpointConfig, CheckpointRetention
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.failures import TooManyFailures, decide_pipeline_failure
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import URL
 
-from tidegate.postgres.embedded import EmbeddedPostgres
+from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.engine import database_url
 from tidegate.protocol.errors import ConfigurationError
 from tidegate.settings import Settings

@@ -8,11 +8,11 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidegate.committing import Committer, take_turn
-from tidegate.graph import Graph
-from tidegate.guarantees import guarantee_of
-from tidegate.listeners import Listeners
-from tidegate.pipeline_control import end_if_over
+from tidegate.coordination.commit_attempts import Committer, take_turn
+from tidegate.coordination.listeners import Listeners
+from tidegate.coordination.pipeline_status import end_if_over
+from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.guarantees import guarantee_of
 from tidegate.ports import CheckpointStore, Clock, DeliveryGuarantee
 from tidegate.protocol.committing import Told
 from tidegate.protocol.errors import (

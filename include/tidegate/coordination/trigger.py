@@ -7,10 +7,11 @@ in the store, and every repetition works it off as far as it goes.
 from dataclasses import replace
 from datetime import datetime
 
-from tidegate.config import CheckpointConfig
-from tidegate.graph import Graph
-from tidegate.identification import Identification
-from tidegate.pipeline_control import end_if_over, give_up_all
+from tidegate.coordination.identity import Identification
+from tidegate.coordination.pipeline_status import end_if_over, give_up_all
+from tidegate.coordination.restore import restore_latest
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.graph import Graph
 from tidegate.ports import StoreTransaction
 from tidegate.protocol.admission import (
     Drop,
@@ -35,7 +36,6 @@ from tidegate.protocol.trigger import (
     decide_standing,
     pending_checkpoint,
 )
-from tidegate.restoring import restore_latest
 
 
 class AdmissionDesk:

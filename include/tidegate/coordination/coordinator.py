@@ -7,15 +7,18 @@ store's transactions say. Steps that already happened give their first answer ag
 import logging
 from collections.abc import Mapping, Sequence
 
-from tidegate.admission_desk import AdmissionDesk
-from tidegate.commit_point import CommitPoint
-from tidegate.delivery import Delivered, Delivery
-from tidegate.graph import Graph, compile_graph
-from tidegate.guarantees import reservations
-from tidegate.identification import Identification
-from tidegate.listeners import Listeners, watch_failures
-from tidegate.pipeline import Pipeline
-from tidegate.pipeline_control import PipelineControl
+from tidegate.coordination.cleanup import Sweeper
+from tidegate.coordination.finalize import CommitPoint
+from tidegate.coordination.identity import Identification
+from tidegate.coordination.listeners import Listeners, watch_failures
+from tidegate.coordination.notify import Delivered, Delivery
+from tidegate.coordination.pipeline_status import PipelineControl
+from tidegate.coordination.region_lease import RegionControl
+from tidegate.coordination.snapshot import Snapshotting, find_checkpoint
+from tidegate.coordination.trigger import AdmissionDesk
+from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.graph import Graph, compile_graph
+from tidegate.pipeline.guarantees import reservations
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Region, StoreTransaction, Validator
 from tidegate.protocol.abort import Abort, decide_abort
 from tidegate.protocol.admission import choose_abandoned, must_clean_first
@@ -42,9 +45,6 @@ from tidegate.protocol.regions import RegionStart
 from tidegate.protocol.snapshot import SnapshotTask, ended_error, require_same_plan
 from tidegate.protocol.trigger import Triggered, TriggerOutcome
 from tidegate.protocol.validate import ValidatedCheckpoint, decide_rejection, needs_validation, permit
-from tidegate.region_control import RegionControl
-from tidegate.snapshotting import Snapshotting, find_checkpoint
-from tidegate.sweeper import Sweeper
 
 log = logging.getLogger("tidegate")
 
