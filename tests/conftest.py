@@ -26,6 +26,7 @@ TEMPLATE = "tidegate_template"
 SHARED = ("world",)
 
 
+@pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whoever runs beside each other shares nothing: a file's tests stay together, and those of what is `SHARED`."""
     for item in items:
