@@ -15,7 +15,7 @@ WORST = {
     "lost_report": 0.2,  # per report of a region
     "repeated_report": 0.3,  # the same
     "late_report": 0.3,  # the same
-    "lost_write": 0.05,  # per staged file: the disk says that it is there in full, and it is not
+    "lost_write": 0.2,  # per staged file: the disk says that it is there in full, and it is not
     "decline": 0.3,  # per attempt
     "rejection": 0.4,  # per judgement
     "skew": 0.5,  # per process: its machine's clock is wrong by some seconds
