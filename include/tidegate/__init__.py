@@ -1,9 +1,8 @@
 """Tidegate: Flink's checkpoints for PySpark pipelines, driven by Airflow.
 
-Reading order: `pipeline` (what a user writes) and `graph` (the same, checked), `protocol` (the decisions), `ports` (the
-contracts), `coordinator` (one method a step) with `admission_desk`, `restoring`, `commit_point`, `delivery`, `committing`,
-`listeners`, `sweeper`, `pipeline_control` and `region_control`, `continuous` (a pipeline that runs on), then whichever
-adapter you are after: `postgres`, `state`, `spark`, `sources`, `sinks`, `quality`, `airflow`, `ui`, `cli`.
+Reading order, a folder each: `pipeline` (what a user writes, and the same, checked), `protocol` (the decisions), `ports` (the
+contracts), `coordination` (the coordinator, one verb a file), `assembly` (what puts the rooms together), then whichever adapter you
+are after: `postgres`, `state`, `spark`, `sources`, `sinks`, `quality`, `airflow`, `ui`, `cli`. Each says in its `__init__` what it is.
 
 The public names are imported when first used, so importing this package costs nothing at DAG parse.
 """

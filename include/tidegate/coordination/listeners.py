@@ -1,6 +1,6 @@
 """Tells a pipeline's listeners what became of its checkpoints (protocol.md section 10). Decides nothing.
 
-Completions are told by `delivery`, which knows when sinks have committed. Failures have many causes and one place: the
+Completions are told by `notify`, which knows when sinks have committed. Failures have many causes and one place: the
 transaction in which a checkpoint is failed, here watched for all of them, and told once it is committed.
 """
 
