@@ -88,6 +88,15 @@ class Judge:
 
 
 def take_step(world: "World", coordinator: CheckpointCoordinator, step: str, checkpoint_id: int) -> None:
+    try:
+        _take_step(world, coordinator, step, checkpoint_id)
+    except StateIntegrityError as error:
+        lost = step == "finalize" and world.observer.lost_a_write(checkpoint_id)
+        require(lost, f"{step} of checkpoint {checkpoint_id} calls damage what its successor did: {error}")
+        raise
+
+
+def _take_step(world: "World", coordinator: CheckpointCoordinator, step: str, checkpoint_id: int) -> None:
     match step:
         case "snapshot":
             coordinator.snapshot(checkpoint_id, SimulatedRegion(world, coordinator.graph))

@@ -358,6 +358,15 @@ class Observer:
         wanted = record.status is Status.IN_PROGRESS and self._is_current(task)
         require(not wanted, f"a file that checkpoint {task.checkpoint_id} needs is gone: {error}")
 
+    def lost_a_write(self, id_: int) -> bool:
+        """Whether the disk has not kept what a sink staged for the checkpoint."""
+        return not all(
+            self.world.sinks[subtask.operator_id.removesuffix("-sink")].is_whole(handle)
+            for subtask, known in self.world.store.state.subtasks[id_].items()
+            for handle in known.snapshot.handles
+            if handle.kind is HandleKind.STAGED
+        )
+
     def _is_current(self, task: SnapshotTask) -> bool:
         known = self.world.store.state.subtasks[task.checkpoint_id]
         return all(known[subtask].attempt == attempt for subtask, attempt in task.attempts.items())
