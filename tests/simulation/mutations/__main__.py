@@ -15,7 +15,7 @@ from mutations.noticed import LIST, seed_that_notices
 def find(sentence: str) -> int | None:
     logging.getLogger("tidegate").setLevel(logging.CRITICAL)  # it tells of the trouble, which is the point here
     with planted(MUTATIONS[sentence]):
-        return seed_that_notices(sentence)
+        return seed_that_notices(sentence, most=5000)
 
 
 def main() -> int:
