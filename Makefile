@@ -14,7 +14,7 @@ PYTHONS := $(or $(PYTHON),python3.12 python3.13 python3.11 python3 \
 PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
 # Two lanes, as tests that share a server stay in one and each lane needs some 3 GB. Without ARGS only: -x and --pdb want one.
-LANES := -n 2 --dist loadgroup --no-loadscope-reorder
+LANES := -n 2 --dist loadscope --no-loadscope-reorder
 
 .PHONY: help setup demo test test-long simulate noticed up down lint bench bench-store lock env clean
 

@@ -12,6 +12,8 @@ import psycopg2
 import pytest
 from sqlalchemy.engine import make_url
 from undertaker import buried
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.engine import connect
@@ -22,16 +24,19 @@ pytest_plugins = ["spark_sessions", "object_stores", "spark_clusters"]
 
 TEMPLATE = "tidegate_template"
 
-#: Fixtures that take so long to make that all tests with one run in one process.
-SHARED = ("world",)
+#: Folders whose tests share a server that takes a minute to start: one lane takes all of them.
+TOGETHER = ("tests/dags/",)
 
 
-@pytest.hookimpl(tryfirst=True)  # before the groups are read
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whoever runs beside each other shares nothing: a file's tests stay together, and those of what is `SHARED`."""
-    for item in items:
-        used = [name for name in SHARED if name in getattr(item, "fixturenames", ())]
-        item.add_marker(pytest.mark.xdist_group(used[0] if used else str(item.path)))
+class Lanes(LoadScopeScheduling):
+    """Tests that run beside each other share nothing: a file stays together, and so does a folder of `TOGETHER`."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid.partition("::")[0])
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes:
+    return Lanes(config, log)
 
 
 @pytest.fixture(scope="session")
