@@ -18,9 +18,10 @@ from pathlib import Path
 import psycopg2
 import pytest
 
+from tidegate.embedded_postgres import binaries
+from tidegate.embedded_postgres import server as embedded
 from tidegate.embedded_postgres.accounts import Account, account_for
 from tidegate.embedded_postgres.server import EmbeddedPostgres
-from tidegate.postgres import binaries, embedded
 from tidegate.protocol.errors import ConfigurationError, StoreUnavailableError
 
 # `as_nobody` forks, and an earlier test may have left threads; the child touches nothing of theirs.

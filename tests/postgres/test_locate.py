@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import URL
 
+from tidegate.embedded_postgres import locate
 from tidegate.embedded_postgres.locate import locate_database
-from tidegate.postgres import locate
 from tidegate.postgres.engine import database_url
 from tidegate.protocol.errors import ConfigurationError
 
