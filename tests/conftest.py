@@ -1,8 +1,7 @@
 """Fixtures every test folder may use: a fresh, migrated database on a real Postgres, and the store on it.
 
 The server is started by the first test that asks for it, once a session, with fsync off. Each test gets a database of
-its own, a copy of a template that was migrated once. A process beside this one stops the server and removes its files
-when the session ends, however it ends.
+its own, a copy of a template that was migrated once.
 """
 
 import uuid
@@ -10,8 +9,8 @@ from collections.abc import Iterator
 
 import psycopg2
 import pytest
+from public_directories import public_directory
 from sqlalchemy.engine import make_url
-from undertaker import buried
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -20,7 +19,7 @@ from tidegate.postgres.engine import connect
 from tidegate.postgres.migrate import upgrade
 from tidegate.postgres.store import PostgresCheckpointStore
 
-pytest_plugins = ["spark_sessions", "object_stores", "spark_clusters"]
+pytest_plugins = ["undertaker", "spark_sessions", "object_stores", "spark_clusters"]
 
 TEMPLATE = "tidegate_template"
 
@@ -42,7 +41,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[EmbeddedPostgres]:
     """A server of this session's own, with the template database."""
-    with buried("tidegate-tests-") as home:
+    with public_directory("tidegate-tests-") as home:
         server = EmbeddedPostgres(home / "postgres", fsync=False)
         server.start()
         server.create_database(TEMPLATE)

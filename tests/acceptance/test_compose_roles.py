@@ -12,8 +12,8 @@ import psycopg2
 import pytest
 from desks import Desk
 from psycopg2 import errors, sql
+from public_directories import public_directory
 from sqlalchemy import URL, make_url
-from undertaker import buried
 
 from tidegate.embedded_postgres.accounts import account_for
 from tidegate.embedded_postgres.binaries import find_binaries
@@ -96,7 +96,7 @@ def containers(services, project, tmp_path_factory):
     """A server as the image leaves it at its first start, on which `roles` and `init` have run."""
     settings = settings_of(tmp_path_factory.mktemp("env"), project)
     image = services["postgres"]["environment"]
-    with buried("tidegate-compose-") as home:
+    with public_directory("tidegate-compose-") as home:
         server = EmbeddedPostgres(home / "postgres", fsync=False)
         server.start()
         owner = make_url(server.url())

@@ -15,7 +15,7 @@ import psutil
 import psycopg2
 import pyarrow.dataset
 import pytest
-from undertaker import buried
+from public_directories import public_directory
 
 from tidegate.demo.processes import belonging, is_alive
 from tidegate.demo.stack import COMPONENTS, SUPERVISOR, LocalStack
@@ -147,7 +147,7 @@ def wait_until(condition, what):
 
 @pytest.fixture(scope="module")
 def kept():
-    with buried("tidegate-killed-") as home:
+    with public_directory("tidegate-killed-") as home:
         home.joinpath("landing").mkdir()
         environment = {"TIDEGATE_HOME": str(home), "TIDEGATE_CACHE": str(home / "cache")}
         stack = LocalStack(home / "stack", PROJECT / "tests/acceptance/live", PROJECT / "plugins", environment)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from undertaker import buried
+from public_directories import public_directory
 
 from tidegate.demo.airflow_environment import Places, Secrets, airflow_environment, postgres_connection
 from tidegate.demo.stack import LocalStack, StackError
@@ -30,7 +30,7 @@ SECRETS = Secrets("fernet", "key", "jwt", 18080)
 
 @pytest.fixture
 def home():
-    with buried("tidegate-stack-") as directory:
+    with public_directory("tidegate-stack-") as directory:
         for name in ("dags", "plugins"):
             directory.joinpath(name).mkdir()
         yield directory

@@ -5,7 +5,7 @@ import time
 
 import psutil
 import pytest
-from undertaker import buried
+from public_directories import public_directory
 
 from tidegate.demo.processes import belonging, is_alive
 from tidegate.demo.stack import COMPONENTS, SUPERVISOR, LocalStack, StackError
@@ -25,7 +25,7 @@ PATIENCE = 120.0
 
 @pytest.fixture(scope="module")
 def stack():
-    with buried("tidegate-supervised-") as home, pytest.MonkeyPatch.context() as patch:
+    with public_directory("tidegate-supervised-") as home, pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalStack, "_run", lambda stack, *command: None)
         patch.setattr(LocalStack, "_wait_until_healthy", lambda stack, report, timeout: whole(stack))
         package = home / "stack" / "airflow"  # components start in the stack's home, where Python looks first

@@ -18,6 +18,7 @@ from uuid import uuid4
 import pytest
 import structlog
 from live_airflow import PROJECT, World
+from public_directories import public_directory
 from worlds import MemorySink, small_pipeline
 
 from tidegate.pipeline.definition import Pipeline
@@ -220,9 +221,12 @@ def run(supervisor) -> Callable[..., Ran]:
 
 @pytest.fixture(scope="package")
 def world(connect_server):
-    # Not below pytest's temporary directory, which the account of the embedded Postgres may not enter.
-    home = Path(tempfile.mkdtemp(prefix="tidegate-airflow-"))
-    home.chmod(0o755)
+    with public_directory("tidegate-airflow-") as home, _live_airflow(home, connect_server) as world:
+        yield world
+
+
+@contextmanager
+def _live_airflow(home: Path, connect_server: str) -> Iterator[World]:
     server = urlsplit(connect_server)
     environment = {
         "TIDEGATE_HOME": str(home),
@@ -250,4 +254,3 @@ def world(connect_server):
         world.hasty_run = api.trigger("hasty")
         yield world
         store.close()
-    shutil.rmtree(home)

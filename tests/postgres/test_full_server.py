@@ -1,15 +1,13 @@
 """A server that lets nobody in: the error says so, and whoever meets it may simply try again."""
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from contextlib import ExitStack, closing
-from pathlib import Path
 
 import psycopg2
 import pytest
+from public_directories import public_directory
 
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.embedded_postgres import server as embedded
@@ -25,11 +23,8 @@ CONNECTIONS = 5
 
 @pytest.fixture
 def home():
-    """Which everybody can enter: as root the server runs as another user."""
-    made = Path(tempfile.mkdtemp(prefix="tidegate-full-"))
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
+    with public_directory("tidegate-full-") as made:
+        yield made
 
 
 @pytest.fixture
