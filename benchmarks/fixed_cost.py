@@ -17,7 +17,7 @@ from tidegate import Pipeline, assembly, count
 from tidegate.protocol.trigger import Triggered
 from tidegate.settings import Settings
 from tidegate.sources.files import FileSource
-from tidegate.spark.session import SparkSettings
+from tidegate.spark.session.sessions import SparkSettings
 
 SPLITS, PARALLELISM = 4, 4
 _WARM_UPS, _MEASURED = 5, 30

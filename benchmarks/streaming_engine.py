@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from session import PARALLELISM, Session, given_session, mark, run_epochs
 from workload import SCHEMA, Epoch
 
-from tidegate.spark.session import SparkSettings, open_session
+from tidegate.spark.session.sessions import SparkSettings, open_session
 
 #: Beyond what the comparison is about, what its documentation recommends for speed.
 SETTINGS = {

@@ -19,7 +19,7 @@ from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.protocol.trigger import Triggered
 from tidegate.settings import Settings
 from tidegate.sources.files import FileSource
-from tidegate.spark.session import SparkSettings
+from tidegate.spark.session.sessions import SparkSettings
 from tidegate.state.storage import ArrowCheckpointStorage
 
 

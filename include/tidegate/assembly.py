@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # heavy: imported where they are used, so that DAG files can 
     from tidegate.postgres.store import PostgresCheckpointStore
     from tidegate.quality.validator import GreatExpectationsValidator
     from tidegate.spark.region import SparkRegion
-    from tidegate.spark.session import SparkSettings
+    from tidegate.spark.session.sessions import SparkSettings
 
 
 def open_store(database_url: str | None = None) -> "PostgresCheckpointStore":
@@ -54,12 +54,14 @@ def open_region(
 ) -> "SparkRegion":
     """The pipeline's region on a Spark session of its own, or the one that `spark` describes."""
     from tidegate.spark.region import SparkRegion
-    from tidegate.spark.session import SparkSettings, open_session
+    from tidegate.spark.session.sessions import SparkSettings, open_session
     from tidegate.state.storage import ArrowCheckpointStorage
 
     settings = settings or Settings.from_environment()
     session = open_session(spark or SparkSettings.from_environment())
-    return SparkRegion(compile_graph(pipeline), session, ArrowCheckpointStorage(settings.storage), settings)
+    return SparkRegion(
+        compile_graph(pipeline), session, ArrowCheckpointStorage(settings.storage), SystemClock(), settings
+    )
 
 
 def open_continuous(
@@ -69,13 +71,13 @@ def open_continuous(
     database_url: str | None = None,
 ) -> ContinuousRun:
     """A continuous run of the pipeline, on a Spark session of its own or the one that `spark` describes."""
-    from tidegate.spark.continuous import SparkContinuousRegion
+    from tidegate.dataflow.continuous_driver import ContinuousDriver
 
     region = open_region(pipeline, spark, settings)
 
-    def start(begin: RegionStart) -> SparkContinuousRegion:
+    def start(begin: RegionStart) -> ContinuousDriver:
         directory = shared_directory(pipeline.name, begin.attempt)
-        return SparkContinuousRegion(region, directory, begin.attempt, begin.restored)
+        return ContinuousDriver(region.parts, directory, begin.attempt, begin.restored)
 
     coordinator = open_coordinator(pipeline, settings, database_url)
     validator = open_validator(region, settings)

@@ -11,5 +11,8 @@ class SystemClock:
         now = datetime.now(UTC)
         return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
+    def monotonic(self) -> float:
+        return time.monotonic()
+
     def sleep(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -15,7 +15,7 @@ from packaging.specifiers import SpecifierSet
 from tidegate.cli.main import app
 from tidegate.embedded_postgres.accounts import account_for
 from tidegate.embedded_postgres.binaries import find_binaries
-from tidegate.spark.java import find_java
+from tidegate.spark.session.java import find_java
 
 AIRFLOW = ("init", "api-server", "scheduler", "dag-processor", "triggerer")
 VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?P<rest>[^}]*)\}")

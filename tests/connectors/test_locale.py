@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from spark_checkpoints import Checkpoints
 from tidegate import FileSource, ParquetSink, Pipeline, count
-from tidegate.spark.session import SparkSettings, open_session
+from tidegate.spark.session.sessions import SparkSettings, open_session
 
 root = Path(sys.argv[1]) / "données 表"
 pipeline = Pipeline("names", parallelism=1)

@@ -9,7 +9,7 @@ import pytest
 HANG = """
 import os, signal, threading, time
 from tidegate.airflow.running_region import stop_spark
-from tidegate.spark.session import SparkSettings, open_session
+from tidegate.spark.session.sessions import SparkSettings, open_session
 
 session = open_session({settings})
 stopping = []

@@ -37,7 +37,7 @@ def checkpoints(tmp_path, store, spark):
     def take(pipeline, validator=None, before_finalize=lambda: None):
         storage = ArrowCheckpointStorage(settings.storage)
         coordinator = CheckpointCoordinator(pipeline, store, storage, SystemClock())
-        region = SparkRegion(coordinator.graph, spark, storage, settings)
+        region = SparkRegion(coordinator.graph, spark, storage, SystemClock(), settings)
         checkpoint_id = coordinator.trigger(f"r{next(requests)}").checkpoint_id
         judge = assembly.open_validator(region, settings) if validator is None else validator
         try:
@@ -114,7 +114,7 @@ def test_a_definition_that_changed_under_a_checkpoint_is_refused_before_it_loses
         coordinator = CheckpointCoordinator(
             orders_pipeline(tmp_path, parallelism=parallelism), store, storage, SystemClock()
         )
-        return coordinator, SparkRegion(coordinator.graph, spark, storage)
+        return coordinator, SparkRegion(coordinator.graph, spark, storage, SystemClock())
 
     (before, region), (after, other_region) = opened(2), opened(5)
     checkpoint_id = before.trigger("deployed meanwhile").checkpoint_id

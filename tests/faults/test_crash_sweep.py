@@ -41,7 +41,7 @@ class Runner:
         made = pipeline(tmp_path, wrap_sink=lambda sink: Mortal(sink, self.effects, "commit", "discard"))
         mortal = MortalTransactions(store, self.effects)
         self.coordinator = CheckpointCoordinator(made, mortal, storage, self.clock)
-        self.region = SparkRegion(self.coordinator.graph, spark, storage, settings)
+        self.region = SparkRegion(self.coordinator.graph, spark, storage, SystemClock(), settings)
 
     def run(self, request):
         checkpoint_id = self.coordinator.trigger(request).checkpoint_id

@@ -40,11 +40,14 @@ ROOMS = {
     "state": room("pipeline ports protocol settings", SPARK, {"pandas"}, DATABASE, QUALITY, AIRFLOW),
     "sources": room("ports protocol settings", DATABASE, QUALITY, AIRFLOW),
     "sinks": room("ports protocol settings state", DATABASE, QUALITY, AIRFLOW),
-    "spark": room("pipeline ports protocol settings clock state", DATABASE, QUALITY, AIRFLOW),
+    "dataflow": room("pipeline ports protocol", HEAVY, DATABASE, AIRFLOW, {"time", "random", "uuid", "threading"}),
+    "spark": room("dataflow pipeline ports protocol settings state", DATABASE, QUALITY, AIRFLOW),
     "quality": room("pipeline ports protocol", DATABASE, {"pyarrow"}, AIRFLOW),
     "postgres": room("ports protocol", HEAVY, AIRFLOW),
     "embedded_postgres": room("postgres protocol settings", HEAVY),
-    "assembly": room("clock coordination embedded_postgres pipeline postgres protocol quality settings spark state"),
+    "assembly": room(
+        "clock coordination dataflow embedded_postgres pipeline postgres protocol quality settings spark state"
+    ),
     "ui": room("settings", HEAVY, DATABASE),
     "airflow": room("assembly coordination embedded_postgres pipeline postgres protocol spark ui", HEAVY),
     "cli": room("assembly coordination embedded_postgres pipeline ports postgres protocol spark", HEAVY),

@@ -17,7 +17,7 @@ from spark_checkpoints import Checkpoints, Landing
 from tidegate import FileSource, ParquetSink, Pipeline, count, expect, suite, sum_
 from tidegate.ports import SourceContext
 from tidegate.protocol.errors import CheckpointError
-from tidegate.spark.session import SparkSettings, open_session
+from tidegate.spark.session.sessions import SparkSettings, open_session
 from tidegate.state.storage import ArrowCheckpointStorage
 
 

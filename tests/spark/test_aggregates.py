@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from spark_checkpoints import Checkpoints, Landing, in_order
 
 from tidegate import FileSource, ParquetSink, Pipeline, avg, count, max_, max_by, min_, sum_
-from tidegate.spark import operators
+from tidegate.spark.driver import operators
 
 pytestmark = pytest.mark.spark
 

@@ -221,7 +221,7 @@ def test_a_truncated_run_is_named(landing: Land, open_checkpoints: Open, tmp_pat
 def test_spark_that_was_lost_says_that_repeating_is_safe() -> None:
     from py4j.protocol import Py4JNetworkError
 
-    from tidegate.spark.failures import as_checkpoint_error
+    from tidegate.spark.driver.spark_errors import as_checkpoint_error
 
     error = as_checkpoint_error(Py4JNetworkError("Answer from Java side is empty"), "operator 'sums' of pipeline 'p'")
     assert type(error) is CheckpointError
@@ -229,7 +229,8 @@ def test_spark_that_was_lost_says_that_repeating_is_safe() -> None:
 
 
 def test_a_checkpoint_error_in_a_spark_task_keeps_its_class_and_words(spark: SparkSession) -> None:
-    from tidegate.spark.failures import as_checkpoint_error, carried_to_driver
+    from tidegate.spark.driver.spark_errors import as_checkpoint_error
+    from tidegate.spark.executor.carried_errors import carried_to_driver
 
     words = "Line one.\nSecond “line” with 'quotes' and <marks>."
 

@@ -16,7 +16,7 @@ from typing import IO, Any
 import pyspark
 import pytest
 
-from tidegate.spark.java import find_java
+from tidegate.spark.session.java import find_java
 
 pytestmark = pytest.mark.spark
 

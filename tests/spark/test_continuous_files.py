@@ -25,9 +25,8 @@ def needed(running: Running) -> set[str]:
     region = running.running
     handles = handles_of(running)
     handles += [handle for snapshot in region._state.snapshots.values() for handle in snapshot.handles]
-    for post in region._operators:
-        data = [*post.station.gate.waiting(), *(item for batch in post.held.values() for item in batch)]
-        handles += [handle for item in data for handle in getattr(item, "handles", ())]
+    data = [item for chain in region._chains for item in chain.waiting()]
+    handles += [handle for item in data for handle in getattr(item, "handles", ())]
     return {handle.path for handle in handles if handle.kind is not HandleKind.STAGED}
 
 

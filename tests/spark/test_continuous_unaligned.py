@@ -21,12 +21,12 @@ from tallies import (
 )
 
 from tidegate import CheckpointConfig, ParquetSink, Pipeline
+from tidegate.dataflow.elements import Exchange
+from tidegate.dataflow.in_flight import in_flight_of
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.errors import StateSchemaError
 from tidegate.protocol.finished import plan_checkpoint
 from tidegate.protocol.records import HandleKind, SubtaskId
-from tidegate.spark.gate import Exchange
-from tidegate.spark.in_flight import in_flight_of
 
 pytestmark = pytest.mark.spark
 

@@ -16,8 +16,8 @@ from tidegate import FileSource, ParquetSink, Pipeline
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.sources import parsing
 from tidegate.sources.listing import Directory
-from tidegate.spark.determinism import nondeterministic_parts
-from tidegate.spark.session import adopt_session
+from tidegate.spark.driver.determinism import nondeterministic_parts
+from tidegate.spark.session.sessions import adopt_session
 
 pytestmark = pytest.mark.spark
 

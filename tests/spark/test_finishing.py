@@ -41,7 +41,7 @@ class Runs:
         settings = Settings(self.root, self.storage.url, str(self.root / "cache"), self.root / "docs")
         self.name = pipeline.name
         self.coordinator = CheckpointCoordinator(pipeline, self.store, self.storage, SystemClock())
-        self.region: Any = SparkRegion(compile_graph(pipeline), self.session, self.storage, settings)
+        self.region: Any = SparkRegion(compile_graph(pipeline), self.session, self.storage, SystemClock(), settings)
 
     def take(self, kind: CheckpointKind = CheckpointKind.CHECKPOINT, drain: bool = False) -> int | Dropped:
         self.number += 1

@@ -9,7 +9,7 @@ import pytest
 
 OPEN = """
 from tidegate.protocol.errors import ConfigurationError
-from tidegate.spark.session import SparkSettings, open_session
+from tidegate.spark.session.sessions import SparkSettings, open_session
 try:
     open_session(SparkSettings(master="local[1]"))
 except ConfigurationError as error:
@@ -17,14 +17,14 @@ except ConfigurationError as error:
 """
 LIMITS = """
 import resource
-from tidegate.spark.machine import raise_open_files
+from tidegate.spark.session.machine import raise_open_files
 raise_open_files()
 print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 KILLED = """
 import psutil
-from tidegate.spark.failures import as_checkpoint_error
-from tidegate.spark.session import SparkSettings, open_session
+from tidegate.spark.driver.spark_errors import as_checkpoint_error
+from tidegate.spark.session.sessions import SparkSettings, open_session
 session = open_session(SparkSettings(master="local[1]"))
 next(child for child in psutil.Process().children() if child.name() == "java").kill()
 try:

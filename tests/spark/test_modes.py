@@ -9,12 +9,14 @@ import pytest
 from spark_checkpoints import Checkpoints, Landing
 
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, count
+from tidegate.clock import SystemClock
+from tidegate.dataflow.elements import Aligned, Output
+from tidegate.dataflow.input_gate import InputGate
+from tidegate.dataflow.operator_chains import build_chains
 from tidegate.protocol.aligned_barriers import AlignedBarrierHandler
 from tidegate.protocol.barrier_tracker import BarrierTracker
 from tidegate.protocol.records import CheckpointKind
 from tidegate.protocol.unaligned_barriers import UnalignedBarrierHandler
-from tidegate.spark.gate import Aligned, InputGate, Output
-from tidegate.spark.stations import build_stations
 
 pytestmark = pytest.mark.spark
 
@@ -63,7 +65,7 @@ def test_a_scheduled_run_gives_the_same_tables_in_every_mode(
 ) -> None:
     flights, weather = landing("flights"), landing("weather")
     checkpoints = open_checkpoints(joining(flights, weather, tmp_path, CheckpointConfig(**options)))
-    assert {type(station.gate._handler) for station in build_stations(checkpoints.graph)} == {handler}
+    assert {type(chain.gate._handler) for chain in build_chains(checkpoints.graph, SystemClock())} == {handler}
     aligned: list[Aligned] = []
     drain = InputGate.drain
 
@@ -83,7 +85,7 @@ def test_a_scheduled_run_gives_the_same_tables_in_every_mode(
     checkpoints.take()
     assert checkpoints.rows("sink:windy") == [("JFK", None, 3), ("LGA", 9, None)]
     assert checkpoints.rows("sink:flown") == [("B6", "JFK")]
-    assert len(aligned) == 2 * len(build_stations(checkpoints.graph))
+    assert len(aligned) == 2 * len(build_chains(checkpoints.graph, SystemClock()))
     assert not any(each.captured for each in aligned), "there is no place to keep data in flight"
     assert {ack.metrics.persisted_bytes for ack in checkpoints.acknowledged.values()} == {0}
 

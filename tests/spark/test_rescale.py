@@ -36,7 +36,7 @@ def test_state_and_tables_are_the_same_at_any_parallelism(
     for number, parallelism in enumerate((1, 8, 2, 1, 5, 5, 3)):
         shop.deliver()
         pipeline = orders_pipeline(tmp_path, parallelism=parallelism)
-        region = SparkRegion(compile_graph(pipeline), spark, storage, settings)
+        region = SparkRegion(compile_graph(pipeline), spark, storage, SystemClock(), settings)
         coordinator = CheckpointCoordinator(pipeline, store, storage, SystemClock())
         triggered = coordinator.trigger(f"request {number}")
         assert isinstance(triggered, Triggered)

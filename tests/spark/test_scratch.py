@@ -11,17 +11,17 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from tidegate.spark import scratch as scratches
+from tidegate.spark.session.sessions import scratch as scratches
 
 PROGRAM = """
 import sys, time
-from tidegate.spark.scratch import scratch
+from tidegate.spark.session.scratch import scratch
 print(scratch(), flush=True)
 sys.stdin.read()
 """
 WITH_SPARK = """
 import psutil, sys, time
-from tidegate.spark.session import SparkSettings, open_session
+from tidegate.spark.session.sessions import SparkSettings, open_session
 session = open_session(SparkSettings(master="local[1]"))
 assert session.range(3).repartition(2).mapInArrow(lambda batches: batches, "id long").count() == 3
 print(*(child.pid for child in psutil.Process().children(recursive=True)), flush=True)
@@ -167,7 +167,7 @@ def test_a_process_that_forks_does_not_take_the_directory_along(temporary: Path)
     """The child makes one of its own, and its end does not remove its parent's."""
     program = """
 import os, sys
-from tidegate.spark.scratch import scratch
+from tidegate.spark.session.scratch import scratch
 mine = scratch()
 if (child := os.fork()) == 0:
     assert scratch() != mine

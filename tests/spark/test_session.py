@@ -9,9 +9,8 @@ from pyspark.sql import functions as F
 
 from tidegate.protocol.errors import ConfigurationError
 from tidegate.protocol.keygroups import key_group_of, subtask_of
-from tidegate.spark import packaging
-from tidegate.spark.hashing import key_expressions, subtask_expression
-from tidegate.spark.session import SparkSettings, adopt_session
+from tidegate.spark.driver.hashing import key_expressions, subtask_expression
+from tidegate.spark.session.sessions import SparkSettings, adopt_session, packaging
 from tidegate.state.layout import Column, type_of
 
 pytestmark = pytest.mark.spark
@@ -52,7 +51,7 @@ def test_the_archive_holds_what_executors_need_and_no_more() -> None:
     with zipfile.ZipFile(packaging._archive()) as archive:
         names = archive.namelist()
     assert "tidegate/state/subtask.py" in names
-    assert "tidegate/spark/partitions.py" in names
+    assert "tidegate/spark/executor/partitions.py" in names
     assert not [name for name in names if name.startswith(("tidegate/airflow", "tidegate/postgres", "tidegate/ui"))]
 
 

@@ -151,7 +151,7 @@ def split(columns: str) -> list[str]:
 
 
 def exchange(handles: Any) -> Any:
-    from tidegate.spark.gate import Exchange
+    from tidegate.dataflow.elements import Exchange
 
     return Exchange(tuple(handles))
 

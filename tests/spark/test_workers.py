@@ -34,7 +34,8 @@ def test_workers_of_a_local_session_use_the_installed_packages_and_share_the_imp
 def test_a_report_does_not_bring_pandas_into_a_worker() -> None:
     program = """
 import sys
-from tidegate.spark.reports import Report, decode_reports, encode_reports
+from tidegate.dataflow.reports import Report
+from tidegate.spark.executor.report_rows import decode_reports, encode_reports
 report = Report("carriers", 3, (), {"rows_in": 7})
 rows = encode_reports(3, [report])
 print("pandas" in sys.modules)

@@ -11,6 +11,8 @@ from commits import commit
 from pyspark.sql import SparkSession
 from records import completed as completed_record
 
+from tidegate.clock import SystemClock
+from tidegate.dataflow.continuous_driver import ContinuousDriver
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph, compile_graph
 from tidegate.protocol.barriers import StopMode
@@ -20,7 +22,6 @@ from tidegate.protocol.records import Acknowledgement, CheckpointKind, HandleKin
 from tidegate.protocol.restore import restore_snapshots
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.settings import Settings
-from tidegate.spark.continuous import SparkContinuousRegion
 from tidegate.spark.region import SparkRegion
 from tidegate.state.storage import ArrowCheckpointStorage
 
@@ -45,14 +46,16 @@ class Running:
         self.graph = compile_graph(self.pipeline)
         self.storage = ArrowCheckpointStorage(str(self.root / "checkpoints"))
         settings = Settings(self.root, self.storage.url, str(self.root / "cache"), self.root / "docs")
-        self.region = SparkRegion(self.graph, self.session, self.storage, settings)
+        self.region = SparkRegion(self.graph, self.session, self.storage, SystemClock(), settings)
         self.restart()
 
     def restart(self) -> None:
         """What was running is gone without a word; the next attempt goes on from the latest completed checkpoint."""
         self.attempt += 1
         directory = f"{self.pipeline.name}/shared/{self.attempt}"
-        self.running = SparkContinuousRegion(self.region, directory, self.attempt, self.completed, self.max_batch_bytes)
+        self.running = ContinuousDriver(
+            self.region.parts, directory, self.attempt, self.completed, self.max_batch_bytes
+        )
 
     def round(self) -> bool:
         """Whether anything happened."""
@@ -66,7 +69,7 @@ class Running:
 
     def poll(self) -> None:
         """What has arrived waits in the channels."""
-        self.running._inputs.poll(self.checkpoint_id + 1)
+        self.running._polled.poll(self.checkpoint_id + 1)
 
     def until_idle(self) -> None:
         while self.round():

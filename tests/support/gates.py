@@ -1,12 +1,14 @@
 """Input gates over numbered segments, and the clock that decides about their timers."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tidegate.dataflow.elements import Aborted, Aligned, InFlight, Output, Released, SnapshotDue, milliseconds
+from tidegate.dataflow.input_gate import InputGate
 from tidegate.ports import Segment
 from tidegate.protocol.barrier_options import GateOptions, make_handler
 from tidegate.protocol.barriers import AlignmentType, Barrier, BarrierOptions
-from tidegate.spark.gate import Aborted, Aligned, InFlight, InputGate, Output, Released, SnapshotDue, milliseconds
 
 EXACTLY_ONCE = GateOptions()
 AT_LEAST_ONCE = GateOptions(exactly_once=False)
@@ -17,21 +19,28 @@ TIMED = BarrierOptions(AlignmentType.ALIGNED, timeout=100)
 
 
 class SettableClock:
-    def __init__(self) -> None:
+    """`seconds`: what it measures durations with, if not by its own time."""
+
+    def __init__(self, seconds: Iterator[float] | None = None) -> None:
         self.time = TRIGGERED
+        self._seconds = seconds
 
     def now(self) -> datetime:
         return self.time
+
+    def monotonic(self) -> float:
+        return self.time.timestamp() if self._seconds is None else next(self._seconds)
+
+    def sleep(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
 
     def pass_milliseconds(self, duration: int) -> None:
         self.time += timedelta(milliseconds=duration)
 
 
-def open_gate(
-    channels: int, options: GateOptions = EXACTLY_ONCE, wall_clock: SettableClock | None = None, **clock: Any
-) -> InputGate:
+def open_gate(channels: int, options: GateOptions = EXACTLY_ONCE, clock: SettableClock | None = None) -> InputGate:
     names = [f"source/{channel}" for channel in range(channels)]
-    return InputGate(names, make_handler(options, channels), wall_clock=wall_clock or SettableClock(), **clock)
+    return InputGate(names, make_handler(options, channels), clock or SettableClock())
 
 
 def segment(name: object, size: int = 10) -> Segment:

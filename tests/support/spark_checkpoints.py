@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from commits import commit
 from pyspark.sql import SparkSession
 
+from tidegate.clock import SystemClock
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.records import (
@@ -46,7 +47,7 @@ class Checkpoints:
         self.graph = compile_graph(self.pipeline)
         self.storage = ArrowCheckpointStorage(str(self.root / "checkpoints"))
         settings = Settings(self.root, self.storage.url, str(self.root / "cache"), self.root / "docs")
-        self.region = SparkRegion(self.graph, self.session, self.storage, settings)
+        self.region = SparkRegion(self.graph, self.session, self.storage, SystemClock(), settings)
 
     def trigger(self) -> None:
         self.checkpoint_id += 1

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.spark.java import find_java
+from tidegate.spark.session.java import find_java
 
 
 @dataclass

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tidegate.spark.java import find_java
-from tidegate.spark.session import SparkSettings, open_session
+from tidegate.spark.session.java import find_java
+from tidegate.spark.session.sessions import SparkSettings, open_session
 
 
 @pytest.fixture(scope="session")

@@ -37,6 +37,9 @@ class ManualClock:
     def now(self) -> datetime:
         return self.time
 
+    def monotonic(self) -> float:
+        return self.time.timestamp()
+
     def advance(self, seconds: float) -> None:
         self.time += timedelta(seconds=seconds)
 

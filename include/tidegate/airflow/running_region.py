@@ -52,7 +52,7 @@ def stop_spark(spark: Any) -> None:
 
 
 def _stop(spark: Any) -> None:
-    from tidegate.spark.session import is_connect
+    from tidegate.spark.session.sessions import is_connect
 
     try:
         if is_connect(spark):

@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from tidegate.protocol.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from tidegate.spark.session import SparkSettings
+    from tidegate.spark.session.sessions import SparkSettings
 
 #: The provider's own extras that mean something to a driver inside the task.
 _EXTRAS = {
@@ -26,7 +26,7 @@ _EXTRAS = {
 def spark_settings(conn_id: str) -> "SparkSettings":
     """Raises `ConfigurationError` if the connection is missing or cannot be used; it never falls back to another Spark."""
     # pyspark is heavy, and DAG files import this module.
-    from tidegate.spark.session import SparkSettings
+    from tidegate.spark.session.sessions import SparkSettings
 
     try:
         connection = BaseHook.get_connection(conn_id)

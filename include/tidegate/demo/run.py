@@ -28,7 +28,7 @@ from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.records import CheckpointRecord
-from tidegate.spark.java import find_java
+from tidegate.spark.session.java import find_java
 
 if TYPE_CHECKING:
     from tidegate.demo.batch import Comparison
@@ -131,7 +131,7 @@ class Demonstration:
     def compared(self) -> Sequence["Comparison"]:
         """Every table beside the batch computation."""
         from tidegate.demo.batch import compare, compute
-        from tidegate.spark.session import SparkSettings, open_session
+        from tidegate.spark.session.sessions import SparkSettings, open_session
 
         report.chapter(self.console, "comparison", "the same tables computed at once, by plain Spark over all files")
         with self.console.status("Comparing row by row"):

@@ -30,6 +30,10 @@ class Clock(Protocol):
         """The wall clock, timezone-aware UTC."""
         ...
 
+    def monotonic(self) -> float:
+        """Seconds since some moment; unlike the wall clock it never goes back, so it measures durations."""
+        ...
+
     def sleep(self, seconds: float) -> None:
         """Do nothing until so much time has passed."""
         ...

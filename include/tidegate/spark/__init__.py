@@ -1,4 +1,4 @@
-"""A pipeline's region on Spark: sources, operators and sinks of one checkpoint, or on and on, as Spark jobs and barriers.
+"""Runs `dataflow`'s jobs on Spark: `driver` builds them, `executor` is what runs inside them, `session` what they run on.
 
-May import `state`, `pipeline`, `ports` and `protocol`. `region` (one checkpoint) and `continuous` come first.
+May import `dataflow`, `state`, `pipeline`, `ports` and `protocol`. `region` comes first.
 """

@@ -1,30 +1,32 @@
 """`SparkRegion`: executes a pipeline's operators on one Spark session, checkpoint by checkpoint.
 
-Reading order: `cut` (what the sources give), `gate` (when an operator may take its snapshot), `stations` (who has to
-answer what), `operators` (the Spark jobs), `partitions` (what runs inside them), `frames` and `compaction`.
+Reading order: the two drivers of `dataflow`, which decide what runs when; `driver.jobs`, `driver.operators` (the Spark jobs),
+`executor.partitions` (what runs inside them), `driver.frames` and `driver.compaction`.
 """
 
 from collections.abc import Mapping
 from sys import modules
 from types import ModuleType
 from typing import Any
+from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
+from tidegate.dataflow.jobs import Parts
+from tidegate.dataflow.scheduled_driver import ScheduledDriver
 from tidegate.pipeline.definition import StepVertex
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import Acknowledge, CheckpointStorage
+from tidegate.ports import Acknowledge, CheckpointStorage, Clock
 from tidegate.protocol.finalize import directory
 from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId, SubtaskRecord
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.settings import Settings
-from tidegate.spark.frames import Frames
-from tidegate.spark.packaging import travel_by_value
-from tidegate.spark.place import Place
-from tidegate.spark.region_jobs import RegionJobs, SparkJobs
-from tidegate.spark.session import adopt_session
-from tidegate.spark.snapshots import SnapshotRun
-from tidegate.spark.streams import Streams
+from tidegate.spark.driver.frames import Frames
+from tidegate.spark.driver.jobs import SparkJobs
+from tidegate.spark.driver.state_location import StateLocation
+from tidegate.spark.driver.streams import Streams
+from tidegate.spark.session.packaging import travel_by_value
+from tidegate.spark.session.sessions import adopt_session
 
 
 class SparkRegion:
@@ -35,28 +37,33 @@ class SparkRegion:
     """
 
     def __init__(
-        self, graph: Graph, session: SparkSession, storage: CheckpointStorage, settings: Settings | None = None
+        self,
+        graph: Graph,
+        session: SparkSession,
+        storage: CheckpointStorage,
+        clock: Clock,
+        settings: Settings | None = None,
     ) -> None:
         self.graph = graph
         self.session = adopt_session(session)
-        self.storage = storage
-        self.place = Place(graph, storage.url, (settings or Settings.from_environment()).cache)
+        self._location = StateLocation(graph, storage.url, (settings or Settings.from_environment()).cache)
         self._streams = Streams(graph, session, storage.url)
-        self.jobs: RegionJobs = SparkJobs(graph, self._streams, self.place)
+        jobs = SparkJobs(graph, self._streams, self._location)
+        self.parts = Parts(graph, storage, jobs, clock, lambda: uuid4().hex)
         travel_by_value(_modules_of(graph))
 
     def snapshot(self, task: SnapshotTask, acknowledge: Acknowledge) -> None:
         """See `ports.Region`. Raises `CheckpointError`s only; whatever it raises, repeating the step is safe."""
-        SnapshotRun(self.graph, self._streams, self.storage, self.place, task, acknowledge).execute()
+        ScheduledDriver(self.parts, task, acknowledge).execute()
 
     def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> list[CompactedRun]:
         """See `ports.Region`: one Spark job for all subtasks that have too many runs, none if there are none."""
         chk = directory(self.graph.pipeline.name, checkpoint_id)
-        return self.jobs.compact(checkpoint_id, snapshots, chk)
+        return self.parts.jobs.compact(checkpoint_id, snapshots, chk)
 
     def frame(self, target: str, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
         """See `ports.Region`: `sink:NAME`, `state:NAME` or `check:NAME`."""
-        return Frames(self.graph, self._streams, self.place, subtasks).of(target)
+        return Frames(self.graph, self._streams, self._location, subtasks).of(target)
 
 
 def _modules_of(graph: Graph) -> set[ModuleType]:

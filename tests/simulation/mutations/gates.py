@@ -1,10 +1,10 @@
 """Planted mistakes in barrier handling."""
 
 from mutations.planting import mutation
+from tidegate.dataflow.input_gate import InputGate
 from tidegate.protocol.aligned_barriers import AlignedBarrierHandler
 from tidegate.protocol.alignment import Alignment
 from tidegate.protocol.barriers import Unblock
-from tidegate.spark.gate import InputGate
 
 
 @mutation("a channel goes on before the snapshot is taken", (Alignment, "block"))

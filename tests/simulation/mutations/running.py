@@ -8,16 +8,17 @@ from mutations.planting import mutation
 from tidegate.coordination import region_lease as control
 from tidegate.coordination.continuous_run import ContinuousRun
 from tidegate.coordination.region_lease import RegionControl
+from tidegate.dataflow import in_flight, snapshot_steps
+from tidegate.dataflow.continuous_driver import ContinuousDriver
+from tidegate.dataflow.driver_base import DriverBase
+from tidegate.dataflow.live_state import LiveState
+from tidegate.dataflow.polled_sources import PolledSources
+from tidegate.dataflow.running import RunningChain
+from tidegate.dataflow.snapshot_steps import SnapshotSteps
 from tidegate.protocol.records import HandleKind
-from tidegate.spark import continuous, in_flight, snapshot_steps
-from tidegate.spark.continuous import SparkContinuousRegion
-from tidegate.spark.inputs import Inputs
-from tidegate.spark.live_state import LiveState
-from tidegate.spark.posts import OperatorPost
-from tidegate.spark.snapshot_steps import SnapshotSteps
 
 
-@mutation("a sink forgets what it held for a checkpoint that is aborted", (OperatorPost, "discard"))
+@mutation("a sink forgets what it held for a checkpoint that is aborted", (RunningChain, "discard"))
 def _(original):
     def discard(self):
         self.held = self.held_since
@@ -26,7 +27,7 @@ def _(original):
     return discard
 
 
-@mutation("a sink shows again what a completed checkpoint has shown", (OperatorPost, "completed"))
+@mutation("a sink shows again what a completed checkpoint has shown", (RunningChain, "completed"))
 def _(original):
     def completed(self):
         held = self.held
@@ -36,7 +37,7 @@ def _(original):
     return completed
 
 
-@mutation("a table is not staged again after a checkpoint that is aborted", (OperatorPost, "discard"))
+@mutation("a table is not staged again after a checkpoint that is aborted", (RunningChain, "discard"))
 def _(original):
     def discard(self):
         self.stale = self.stale_since
@@ -45,7 +46,7 @@ def _(original):
     return discard
 
 
-@mutation("what comes behind the barrier is part of the snapshot", (OperatorPost, "completed"))
+@mutation("what comes behind the barrier is part of the snapshot", (RunningChain, "completed"))
 def _(original):
     def completed(self):
         self.held_since = {}
@@ -56,18 +57,18 @@ def _(original):
 
 @mutation("an abort counts as the completion of what it gives up", (SnapshotSteps, "_carry_out"))
 def _(original):
-    def carry_out(self, post, effect):
+    def carry_out(self, vertex, effect):
         if type(effect).__name__ == "TellComplete":
-            self._tell_complete(post)
+            self._tell_complete(vertex)
             return []
-        return original(self, post, effect)
+        return original(self, vertex, effect)
 
     return carry_out
 
 
-@mutation("data that was in flight is not put back", (continuous, "put_back"))
+@mutation("data that was in flight is not put back", (DriverBase, "put_back"))
 def _(original):
-    return lambda station, restored, pipeline_id: None
+    return lambda self, restored: None
 
 
 @mutation("data that was in flight is not recorded", (in_flight, "_to_json"), (in_flight, "_from_json"))
@@ -110,21 +111,22 @@ def _(original):
     return lambda self, tx, record, what: None
 
 
-@mutation("the position is that of the next poll", (Inputs, "positions"))
+@mutation("the position is that of the next poll", (PolledSources, "positions"))
 def _(original):
-    def positions(self, post, task, now):
+    def positions(self, source, task, now):
         self.poll(task.checkpoint_id)
-        return original(self, post, task, now)
+        return original(self, source, task, now)
 
     return positions
 
 
-@mutation("who is asked directly loses what was put back", (SparkContinuousRegion, "_ask_directly"))
+@mutation("who is asked directly loses what was put back", (ContinuousDriver, "_ask_directly"))
 def _(original):
     def ask(self, task, options):
-        for post in self._operators:
-            if post.is_asked(task) and set(self._graph.upstreams[post.vertex.operator_id]) <= self._done():
-                post.station.gate.drain()
+        for running in self._chains:
+            upstreams = set(self._graph.upstreams[running.vertex.operator_id])
+            if running.is_asked(task) and upstreams <= self._base.finished_operators():
+                running.chain.gate.drain()
         original(self, task, options)
 
     return ask
@@ -146,7 +148,7 @@ def _(original):
     return compacted
 
 
-@mutation("a finished split is read once more", (Inputs, "_is_read"))
+@mutation("a finished split is read once more", (PolledSources, "_is_read"))
 def _(original):
     return lambda self, subtask: False
 

@@ -10,14 +10,14 @@ from mutations.planting import MUTATIONS, Replacement, mutation
 from tidegate.coordination import coordinator
 from tidegate.coordination import snapshot as snapshotting
 from tidegate.coordination.snapshot import Snapshotting
+from tidegate.dataflow import source_snapshots
 from tidegate.protocol import restore as restores
 from tidegate.protocol.records import AcknowledgeResult, HandleKind, Snapshot, StateHandle
-from tidegate.spark import cut as cuts
 
 
-@mutation("a retry takes a new cut instead of replaying the one on record", (cuts, "take_cut"))
+@mutation("a retry takes a new cut instead of replaying the one on record", (source_snapshots, "snapshot_sources"))
 def _(original):
-    def take_cut(graph, task, storage, acknowledge, now):
+    def snapshot_sources(parts, task, acknowledge, now):
         on_record = set(task.acknowledged)
         attempts = dict.fromkeys(task.acknowledged, 1) | dict(task.attempts)
 
@@ -25,9 +25,9 @@ def _(original):
             fresh = [ack for ack in acks if ack.subtask not in on_record]
             return acknowledge(fresh) if fresh else {}
 
-        return original(graph, replace(task, attempts=attempts, acknowledged={}), storage, report, now)
+        return original(parts, replace(task, attempts=attempts, acknowledged={}), report, now)
 
-    return take_cut
+    return snapshot_sources
 
 
 class LateSources:
@@ -36,28 +36,28 @@ class LateSources:
     held: ClassVar[dict[SimulatedRegion, list[Any]]] = {}
 
     @classmethod
-    def take_cut(cls, original):
-        def take_cut(graph, task, storage, acknowledge, now):
+    def snapshot_sources(cls, original):
+        def snapshot_sources(parts, task, acknowledge, now):
             def hold(acks):
                 cls.held[acknowledge.__self__] = list(acks)
                 return {ack.subtask: AcknowledgeResult.SUCCESS for ack in acks}
 
-            return original(graph, task, storage, hold, now)
+            return original(parts, task, hold, now)
 
-        return take_cut
+        return snapshot_sources
 
     @classmethod
     def snapshot(cls, original):
         def snapshot(self, task, acknowledge):
             original(self, task, acknowledge)
             if held := cls.held.pop(self, None):
-                cuts.confirm(self.graph, task, self._report, held)
+                source_snapshots.confirm(self.graph, task, self._report, held)
 
         return snapshot
 
 
 MUTATIONS["sources acknowledge after the operators that read the cut"] = (
-    Replacement(cuts, "take_cut", LateSources.take_cut),
+    Replacement(source_snapshots, "snapshot_sources", LateSources.snapshot_sources),
     Replacement(SimulatedRegion, "snapshot", LateSources.snapshot),
 )
 

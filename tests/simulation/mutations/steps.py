@@ -7,8 +7,8 @@ from simulator.region import SimulatedRegion
 from simulator.running_parts import PlainJobs
 
 from mutations.planting import mutation
+from tidegate.dataflow.elements import Exchange
 from tidegate.pipeline.definition import StepVertex
-from tidegate.spark.gate import Exchange
 
 
 @mutation("each consumer of a step computes its rows for itself", (SimulatedRegion, "_rows"))

@@ -4,11 +4,11 @@ from mutations.planting import mutation
 from tidegate.coordination import pipeline_status as controls
 from tidegate.coordination import trigger as desks
 from tidegate.coordination.pipeline_status import PipelineControl
+from tidegate.dataflow.input_gate import InputGate
 from tidegate.protocol import finished
 from tidegate.protocol import snapshot as snapshots
 from tidegate.protocol.barriers import StopMode
 from tidegate.protocol.stopping import Restart
-from tidegate.spark.gate import InputGate
 
 
 @mutation("an operator finishes with the first of its inputs", (InputGate, "_ended"))

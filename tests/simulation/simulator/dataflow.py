@@ -12,11 +12,14 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from worlds import ManualClock
+
 from simulator.scheduler import require
+from tidegate.dataflow.elements import Aborted, Released, SnapshotDue
+from tidegate.dataflow.input_gate import InputGate
 from tidegate.ports import Segment
 from tidegate.protocol.barrier_options import GateOptions, make_handler
 from tidegate.protocol.barriers import Barrier, Cancel, EndOfPartition
-from tidegate.spark.gate import Aborted, InputGate, Released, SnapshotDue
 
 Row = tuple[int, int]  # source, position
 TIMEOUT = 500  # steps
@@ -129,7 +132,7 @@ class Dataflow:
         self.operators = [Operator(number, inputs) for number, inputs in enumerate(self.inputs)]
         for operator in self.operators:
             handler = make_handler(GateOptions(exactly_once=self.exactly_once), len(operator.inputs))
-            operator.gate = InputGate(operator.inputs, handler, lambda: float(self.steps))
+            operator.gate = InputGate(operator.inputs, handler, ManualClock())
             if latest is not None:
                 seen, pending = latest.operators[operator.name]
                 operator.seen, operator.pending = seen.copy(), dict(pending)

@@ -1,4 +1,4 @@
-"""An attempt at a snapshot without Spark: the real cut, gates and barriers, around operators that are plain Python.
+"""An attempt at a snapshot without Spark: the real sources, gates and barriers, around operators that are plain Python.
 
 It proceeds in small steps whose order the seed decides: which channel gets its next element, which operator and subtask
 runs, what is acknowledged together. Readers do not stop at the barrier: what they emit behind it must be held back.
@@ -9,12 +9,16 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simulator.graphs import KEYS
 from simulator.runs import group_of, values_of
 from simulator.scheduler import Violation
 from simulator.sources import Row
+from tidegate.dataflow import source_snapshots
+from tidegate.dataflow.elements import Aborted, Aligned, Data, Exchange, Output, Released, SnapshotDue
+from tidegate.dataflow.input_gate import InputGate
+from tidegate.dataflow.jobs import Parts
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph, inputs_of
 from tidegate.ports import Acknowledge, Segment, SinkInput
@@ -33,15 +37,13 @@ from tidegate.protocol.records import (
     SubtaskId,
 )
 from tidegate.protocol.snapshot import SnapshotTask
-from tidegate.spark import cut as cuts
-from tidegate.spark.gate import Aborted, Aligned, Data, Exchange, InputGate, Output, Released, SnapshotDue
 
 if TYPE_CHECKING:
     from simulator.world import World
 
 
 @dataclass(eq=False)
-class Station:
+class Chain:
     """A vertex, the sinks that take its rows as they are, its gate, and what is on its way to it in each channel."""
 
     vertex: StepVertex | KeyedVertex | SinkVertex
@@ -62,18 +64,20 @@ class SimulatedRegion:
         self.random = world.random
         self.parallelism = graph.pipeline.parallelism
         self.max_parallelism = graph.pipeline.max_parallelism
+        no_jobs: Any = None  # operators are run below, in the order that the seed decides
+        self._parts = Parts(graph, world.storage, no_jobs, world.clock, world.name)
 
     def snapshot(self, task: SnapshotTask, acknowledge: Acknowledge) -> None:
         self.world.observer.asks(task)
         self._task = task
         self._acknowledge = acknowledge
         try:
-            cut = cuts.take_cut(self.graph, task, self.world.storage, self._report, self.world.clock.now())
+            sources = source_snapshots.snapshot_sources(self._parts, task, self._report, self.world.clock.now())
             if self.world.strikes("decline"):
                 raise CheckpointDeclinedError("a subtask was not ready")
             self._finished = finished_operators(self.graph.plan, task.restored)
-            self._stations = [self._station(vertex, cut) for vertex in self._vertices()]
-            while any(not station.aligned for station in self._stations):
+            self._chains = [self._chain(vertex, sources) for vertex in self._vertices()]
+            while any(not chain.aligned for chain in self._chains):
                 self._step()
         except StateIntegrityError as error:
             self.world.observer.misses_a_file(task, error)
@@ -103,7 +107,7 @@ class SimulatedRegion:
     def _is_fused(self, sink: SinkVertex) -> bool:
         return any(vertex.name == sink.input.origin for vertex in self.graph.keyed)
 
-    def _station(self, vertex: StepVertex | KeyedVertex | SinkVertex, cut: cuts.Cut) -> Station:
+    def _chain(self, vertex: StepVertex | KeyedVertex | SinkVertex, sources: source_snapshots.SourceSnapshots) -> Chain:
         fused = tuple(sink for sink in self.graph.sinks if sink.input.origin == vertex.name and self._is_fused(sink))
         fused = fused if isinstance(vertex, KeyedVertex) else ()
         channels: list[str] = []
@@ -113,12 +117,11 @@ class SimulatedRegion:
             for split in range(splits):
                 channels.append(f"{origin}/{split}")
                 others = any(isinstance(marker, Barrier) for queue in coming for marker in queue)
-                coming.append(self._emitted(SubtaskId(origin, split), cut, len(channels) - 1, others))
+                coming.append(self._emitted(SubtaskId(origin, split), sources, len(channels) - 1, others))
             if not splits:
                 channels.append(origin)
                 coming.append(deque([EndOfPartition(len(channels) - 1)] if origin in self._finished else []))
-        clock = lambda: self.world.clock.now().timestamp()  # noqa: E731
-        gate = InputGate(channels, make_handler(GateOptions(), len(channels)), clock, self.world.clock)
+        gate = InputGate(channels, make_handler(GateOptions(), len(channels)), self.world.clock)
         ids = [vertex.operator_id, *(sink.operator_id for sink in fused)]
         waited_for = [id_ for id_ in ids if id_ not in self._finished or id_ in self.graph.restaged]
         if choose_triggered(waited_for, self._finished, self.graph.upstreams):  # behind the ends of all channels
@@ -126,10 +129,12 @@ class SimulatedRegion:
                 gate.signal(queue.popleft())
             gate.drain()
             coming[0].append(Barrier(self._task.checkpoint_id, 0))
-        return Station(vertex, fused, gate, coming, aligned=not waited_for)
+        return Chain(vertex, fused, gate, coming, aligned=not waited_for)
 
-    def _emitted(self, split_id: SubtaskId, cut: cuts.Cut, channel: int, others: bool) -> deque[Data | Marker]:
-        """What a source split puts into a channel: perhaps remains of an older checkpoint, its part of the cut in one or
+    def _emitted(
+        self, split_id: SubtaskId, sources: source_snapshots.SourceSnapshots, channel: int, others: bool
+    ) -> deque[Data | Marker]:
+        """What a source split puts into a channel: perhaps remains of an older checkpoint, its part of the snapshot in one or
         two pieces, the barrier, and what comes after. `others`: some other channel has a barrier."""
         source, split, checkpoint_id = (
             self.world.sources[split_id.operator_id],
@@ -137,10 +142,10 @@ class SimulatedRegion:
             self._task.checkpoint_id,
         )
         elements: deque[Data | Marker] = deque()
-        if split_id not in cut.segments:  # it had finished before
+        if split_id not in sources.segments:  # it had finished before
             elements.append(EndOfPartition(channel))
             return elements
-        segment, end = cut.segments[split_id], cut.ends.get(split_id)
+        segment, end = sources.segments[split_id], sources.ends.get(split_id)
         noise = self.random.random()
         if checkpoint_id > 1 and noise < 0.1:
             elements.append((Cancel if noise < 0.03 else Barrier)(checkpoint_id - 1, channel))
@@ -162,83 +167,83 @@ class SimulatedRegion:
 
     def _step(self) -> None:
         """One channel of one gate gets its next element; what follows from it is carried out."""
-        ready = [s for s in self._stations if not s.aligned and any(s.coming)]
+        ready = [s for s in self._chains if not s.aligned and any(s.coming)]
         if not ready:
             raise Violation("a gate waits for a barrier that nobody sends")
-        station = self.random.choice(ready)
-        channel = self.random.choice([c for c, queue in enumerate(station.coming) if queue])
-        match element := station.coming[channel].popleft():
+        chain = self.random.choice(ready)
+        channel = self.random.choice([c for c, queue in enumerate(chain.coming) if queue])
+        match element := chain.coming[channel].popleft():
             case Barrier() | Cancel() | EndOfData() | EndOfPartition():
-                station.gate.signal(element)
+                chain.gate.signal(element)
             case _:
-                station.gate.offer(channel, element)
-        if self.random.random() < 0.7 or not any(station.coming):
-            for output in station.gate.drain():
-                self._follow(station, output)
+                chain.gate.offer(channel, element)
+        if self.random.random() < 0.7 or not any(chain.coming):
+            for output in chain.gate.drain():
+                self._follow(chain, output)
 
-    def _follow(self, station: Station, output: Output) -> None:
+    def _follow(self, chain: Chain, output: Output) -> None:
         match output:
-            case Released() if not station.aligned:  # later ones belong to the next checkpoint
-                station.arrived.append(output.data)
+            case Released() if not chain.aligned:  # later ones belong to the next checkpoint
+                chain.arrived.append(output.data)
             case Aligned() if output.checkpoint_id == self._task.checkpoint_id:
-                station.end = output.ended
+                chain.end = output.ended
             case SnapshotDue() if output.checkpoint_id == self._task.checkpoint_id:
-                station.aligned = True
-                self._run(station)
+                chain.aligned = True
+                self._run(chain)
             case Aborted() if output.abort.checkpoint_id == self._task.checkpoint_id:
-                raise CheckpointDeclinedError(f"{station.vertex.name}: {output.abort.reason.sentence}")
+                raise CheckpointDeclinedError(f"{chain.vertex.name}: {output.abort.reason.sentence}")
 
     # -- operators
 
-    def _run(self, station: Station) -> None:
+    def _run(self, chain: Chain) -> None:
         """Every subtask that has not acknowledged, in any order; then downstream gets the rows and the barrier. Which rows of
         a step fall to which of its subtasks is another matter each time, so they acknowledge together."""
-        ids = [station.vertex.operator_id, *(sink.operator_id for sink in station.fused)]
+        ids = [chain.vertex.operator_id, *(sink.operator_id for sink in chain.fused)]
         pending = [i for i in range(self.parallelism) if any(SubtaskId(id_, i) in self._task.attempts for id_ in ids)]
         self.random.shuffle(pending)
-        rows = [row for data in station.arrived for row in self._rows(data)]
-        if isinstance(station.vertex, StepVertex):
+        rows = [row for data in chain.arrived for row in self._rows(data)]
+        if isinstance(chain.vertex, StepVertex):
             self.random.shuffle(rows)
         sent: dict[int, tuple[StateHandle, ...]] = {}
         unsent: list[Acknowledgement] = []
         for index in pending:
-            acks = self._subtask(station, index, rows)
+            acks = self._subtask(chain, index, rows)
             sent[index] = _of_kind(acks[0].snapshot, HandleKind.EXCHANGE)
-            unsent += [self._ended(station, ack) for ack in acks if ack.subtask in self._task.attempts]
-            if self._answers_early(station) and self.random.random() < 0.5:
-                cuts.confirm(self.graph, self._task, self._report, unsent)
+            unsent += [self._ended(chain, ack) for ack in acks if ack.subtask in self._task.attempts]
+            if self._answers_early(chain) and self.random.random() < 0.5:
+                source_snapshots.confirm(self.graph, self._task, self._report, unsent)
                 unsent = []
         if unsent:
-            cuts.confirm(self.graph, self._task, self._report, unsent)
+            source_snapshots.confirm(self.graph, self._task, self._report, unsent)
         for index in range(self.parallelism):
             acknowledged = self._task.acknowledged.get(SubtaskId(ids[0], index))
             if acknowledged is not None:
                 sent[index] = _of_kind(acknowledged, HandleKind.EXCHANGE)
         handles = tuple(handle for index in sorted(sent) for handle in sent[index])
-        if station.vertex.operator_id not in self._finished:
-            self._emit(station.vertex.name, Exchange(handles) if handles else None, station.end)
+        if chain.vertex.operator_id not in self._finished:
+            self._emit(chain.vertex.name, Exchange(handles) if handles else None, chain.end)
 
-    def _answers_early(self, station: Station) -> bool:
-        return not isinstance(station.vertex, StepVertex)
+    def _answers_early(self, chain: Chain) -> bool:
+        return not isinstance(chain.vertex, StepVertex)
 
     def _emit(self, origin: str, exchange: Exchange | None, end: StopMode | None) -> None:
-        for station in self._stations:
-            if origin in station.gate.channels:
-                channel = station.gate.channels.index(origin)
+        for chain in self._chains:
+            if origin in chain.gate.channels:
+                channel = chain.gate.channels.index(origin)
                 if exchange is not None:
-                    station.coming[channel].append(exchange)
+                    chain.coming[channel].append(exchange)
                 if end is not None:
-                    station.coming[channel].append(EndOfData(channel, end))
-                station.coming[channel].append(Barrier(self._task.checkpoint_id, channel))
+                    chain.coming[channel].append(EndOfData(channel, end))
+                chain.coming[channel].append(Barrier(self._task.checkpoint_id, channel))
 
     def _rows(self, data: Data) -> list[Row]:
         if isinstance(data, Segment):
             return self.world.sources[data.reference["source"]].rows(data)
         return [tuple(row) for handle in data.handles for row in json.loads(self.world.storage.read(handle.path))]
 
-    def _subtask(self, station: Station, index: int, rows: Sequence[Row]) -> list[Acknowledgement]:
+    def _subtask(self, chain: Chain, index: int, rows: Sequence[Row]) -> list[Acknowledgement]:
         """The acknowledgements of an operator and its sinks, the operator's first."""
-        vertex, task = station.vertex, self._task
+        vertex, task = chain.vertex, self._task
         attempt = max(task.attempts.values())
         name = f"{index}-{attempt}-{self.world.unique()}"
         if isinstance(vertex, SinkVertex):  # of source rows, which it takes by their place
@@ -254,14 +259,14 @@ class SimulatedRegion:
                 by_key.setdefault(key, []).append(row)
         runs = _of_kind(self._restored(vertex.operator_id, index), HandleKind.RUN)
         if not by_key:
-            carried = [self._ack(s.operator_id, index, self._unchanged(s, index, name, runs)) for s in station.fused]
+            carried = [self._ack(s.operator_id, index, self._unchanged(s, index, name, runs)) for s in chain.fused]
             return [self._ack(vertex.operator_id, index, runs), *carried]
         state = self._state(runs)
         changed = {key: vertex.update.update(state.get(key), group) for key, group in by_key.items()}
         run = self._write_run(vertex, index, task.checkpoint_id, name, changed)
         exchange = self._write_exchange(vertex, name, changed)
         acks = [self._ack(vertex.operator_id, index, (*runs, run, *exchange))]
-        for sink in station.fused:
+        for sink in chain.fused:
             current = sink.sink.input is SinkInput.CURRENT
             given = sorted((state | changed if current else changed).items())
             acks.append(self._ack(sink.operator_id, index, self._staged(sink, name, given)))
@@ -271,8 +276,8 @@ class SimulatedRegion:
         subtask = SubtaskId(operator_id, index)
         return Acknowledgement(subtask, self._task.attempts.get(subtask, 0), Snapshot(tuple(handles)))
 
-    def _ended(self, station: Station, ack: Acknowledgement) -> Acknowledgement:
-        return replace(ack, snapshot=replace(ack.snapshot, finished=station.end is StopMode.DRAIN))
+    def _ended(self, chain: Chain, ack: Acknowledgement) -> Acknowledgement:
+        return replace(ack, snapshot=replace(ack.snapshot, finished=chain.end is StopMode.DRAIN))
 
     def _restored(self, operator_id: str, index: int) -> Snapshot:
         return self._task.restored.get(SubtaskId(operator_id, index), Snapshot())

@@ -7,9 +7,7 @@ First trouble, then peace: what readers see, the state and the files must be exa
 from collections import Counter, deque
 from collections.abc import Callable
 from random import Random
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 from worlds import Crash, ManualClock
 
@@ -32,6 +30,9 @@ from simulator.running_ports import NAME, Absent, Judge, Later, Shaky
 from simulator.scheduler import require
 from tidegate.coordination.continuous_run import ContinuousRun
 from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.dataflow.continuous_driver import ContinuousDriver
+from tidegate.dataflow.in_flight import in_flight_of
+from tidegate.dataflow.jobs import Parts
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import KeyedVertex, Pipeline, SinkVertex
 from tidegate.pipeline.graph import compile_graph
@@ -42,10 +43,6 @@ from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, HandleKind, Snapshot, SubtaskId
 from tidegate.protocol.regions import RegionStart, shared_directory
-from tidegate.spark import inputs
-from tidegate.spark.continuous import SparkContinuousRegion
-from tidegate.spark.in_flight import in_flight_of
-from tidegate.spark.place import Place
 
 
 class Process:
@@ -166,12 +163,12 @@ class Running:
     def begin(self) -> Process:
         limit = self.random.choice([1, 1, 2, 5])
 
-        def open_region(start: RegionStart) -> SparkContinuousRegion:
+        def open_region(start: RegionStart) -> ContinuousDriver:
             jobs = PlainJobs(self.graph, self.disk, self.effect, self.unique, self.random)
-            parts = SimpleNamespace(graph=self.graph, storage=self.disk, place=Place(self.graph, "", ""), jobs=jobs)
+            parts = Parts(self.graph, self.disk, jobs, self.clock, lambda: f"{self.unique():x}")
             directory = shared_directory(NAME, start.attempt)
             self.tell(f"attempt {start.attempt} goes on from checkpoint {start.checkpoint_id}")
-            return SparkContinuousRegion(parts, directory, start.attempt, start.restored, limit)
+            return ContinuousDriver(parts, directory, start.attempt, start.restored, limit)
 
         judge: Any = Judge(self)
         store: Any = self.store
@@ -287,11 +284,9 @@ class Running:
 
     def run(self) -> "Running":
         """Raises `Violation`, or whatever else should not have happened."""
-        names = (SimpleNamespace(hex=f"{number:x}") for number in range(10**9))
-        with patch.object(inputs, "uuid4", lambda: next(names)):
-            for _ in range(self.random.choice([100, 200, 400])):
-                self.step()
-            Ending(self).finish()
+        for _ in range(self.random.choice([100, 200, 400])):
+            self.step()
+        Ending(self).finish()
         return self
 
     # -- what must hold

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from simulator.running_parts import TICKETS, Rows, plain_execution
 from simulator.scheduler import require
+from tidegate.dataflow.in_flight import in_flight_of
 from tidegate.pipeline.definition import SinkVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.records import HandleKind, Snapshot, SubtaskId
-from tidegate.spark.in_flight import in_flight_of
 
 if TYPE_CHECKING:
     from simulator.running import Running

@@ -10,15 +10,16 @@ from hashlib import sha256
 from typing import Any
 
 from simulator.directories import ObjectStore
+from tidegate.dataflow.elements import Data, Exchange
+from tidegate.dataflow.execution_plan import ExecutionPlan
+from tidegate.dataflow.operator_chains import Execution
+from tidegate.dataflow.reports import Report
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CommitAttempt, DeliveryGuarantee, Segment, SinkInput, SourceContext
 from tidegate.protocol.errors import SinkError, StateIntegrityError, StorageError
 from tidegate.protocol.keygroups import key_groups_of, subtask_of
 from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
-from tidegate.spark.gate import Data, Exchange
-from tidegate.spark.reports import Report
-from tidegate.spark.stations import Answers, Station
 
 Trouble = Callable[[str], None]  # called at every effect with its name; may raise
 Rows = dict[int, int]  # by key
@@ -156,7 +157,7 @@ def redrawn(rows: Any) -> Any:
 
 
 class PlainJobs:
-    """`spark.region_jobs.RegionJobs`, with runs and exchanges as JSON."""
+    """`dataflow.jobs.Jobs` without `at_once`, with runs and exchanges as JSON."""
 
     def __init__(
         self, graph: Graph, storage: CheckpointStorage, trouble: Trouble, unique: Callable[[], int], random: Any
@@ -169,51 +170,53 @@ class PlainJobs:
         self._parallelism = graph.pipeline.parallelism
         self._max_parallelism = graph.pipeline.max_parallelism
 
-    def run(self, station: Station, answers: Answers) -> list[Report]:
-        self._trouble(f"runs {station.vertex.name}")
-        if isinstance(station.vertex, SinkVertex):
-            return self._sink(station, station.vertex, answers)
-        if isinstance(station.vertex, StepVertex):
-            return self._step(station, station.vertex, answers)
-        reports = self._operator(station, station.vertex, answers) if any(station.arrived.values()) else []
-        for sink in station.fused:
-            for index in answers.to_restage(station, sink):
-                runs = answers.runs(station.vertex, index)
+    def run(self, execution: Execution, plan: ExecutionPlan) -> list[Report]:
+        self._trouble(f"runs {execution.chain.vertex.name}")
+        if isinstance(execution.chain.vertex, SinkVertex):
+            return self._sink(execution, execution.chain.vertex, plan)
+        if isinstance(execution.chain.vertex, StepVertex):
+            return self._step(execution, execution.chain.vertex, plan)
+        reports = self._operator(execution, execution.chain.vertex, plan) if execution.has_input else []
+        for sink in execution.chain.sinks:
+            for index in plan.to_restage(execution, sink):
+                runs = plan.runs(execution.chain.vertex, index)
                 rows = sorted(self.state(runs, index).items())
-                reports.append(self._staged(sink, answers, index, rows))
+                reports.append(self._staged(sink, plan, index, rows))
         return reports
 
-    def _step(self, station: Station, vertex: StepVertex, answers: Answers) -> list[Report]:
+    def _step(self, execution: Execution, vertex: StepVertex, plan: ExecutionPlan) -> list[Report]:
         """Draw a ticket for each row."""
-        rows = [[*row, self._random.random()] for data in station.arrived.values() for row in self._rows(data)]
+        rows = [[*row, self._random.random()] for data in execution.arrived.values() for row in self._rows(data)]
         reports = []
-        for index, prefix in answers.prefixes(vertex).items():
+        for index, prefix in plan.prefixes(vertex).items():
             if share := rows[index :: self._parallelism]:
                 sent = self._write(f"{prefix}-{self._unique()}.rows", HandleKind.EXCHANGE, share)
                 reports.append(Report(vertex.operator_id, index, (sent,), {}))
         return reports
 
-    def _operator(self, station: Station, vertex: KeyedVertex, answers: Answers) -> list[Report]:
-        specs: Any = answers.specs(vertex, Any, range(self._parallelism))
+    def _operator(self, execution: Execution, vertex: KeyedVertex, plan: ExecutionPlan) -> list[Report]:
+        prefixes = plan.prefixes(vertex)
         reports = []
         for index in range(self._parallelism):
             changed: Rows = {}
-            state = self.state(specs[index].runs, index)
-            for key, value in self._values(station.arrived.values(), station.vertex):
+            state = self.state(plan.runs(vertex, index), index)
+            for key, value in self._values(execution.arrived.values(), execution.chain.vertex):
                 if self._owner(key) == index:
                     state[key] = changed[key] = vertex.update.merge(state.get(key), value)
             if changed:
-                prefix = f"{specs[index].prefix}-{self._unique()}"
+                prefix = f"{prefixes[index]}-{self._unique()}"
                 groups = key_groups_of(index, self._parallelism, self._max_parallelism)
                 run = self._write(f"{prefix}.run", HandleKind.RUN, changed)
                 run = StateHandle(run.path, run.kind, run.rows, run.bytes, run.checksum, run.created_by, groups)
-                sent = [self._write(f"{prefix}.rows", HandleKind.EXCHANGE, changed)] if station.exchanges else []
+                sent = (
+                    [self._write(f"{prefix}.rows", HandleKind.EXCHANGE, changed)] if execution.chain.exchanges else []
+                )
                 reports.append(Report(vertex.operator_id, index, (run, *sent), {}))
         return reports
 
-    def _sink(self, station: Station, vertex: SinkVertex, answers: Answers) -> list[Report]:
+    def _sink(self, execution: Execution, vertex: SinkVertex, plan: ExecutionPlan) -> list[Report]:
         rows: list[Any] = []
-        for data in station.arrived.values():
+        for data in execution.arrived.values():
             if vertex.name in TICKETS:
                 rows += self.drawn(data)
             elif any(isinstance(item, Exchange) for item in data):
@@ -223,11 +226,11 @@ class PlainJobs:
         if not rows:
             return []
         shares = [rows[number :: self._parallelism] for number in range(self._parallelism)]
-        return [self._staged(vertex, answers, index, share) for index, share in enumerate(shares) if share]
+        return [self._staged(vertex, plan, index, share) for index, share in enumerate(shares) if share]
 
-    def _staged(self, sink: SinkVertex, answers: Answers, index: int, rows: list[Any]) -> Report:
-        staging, table = answers.staging(sink), sink.sink
-        handle = table.stage(answers.checkpoint_id, f"{index}-{staging.attempts[index]}-{self._unique()}", rows)
+    def _staged(self, sink: SinkVertex, plan: ExecutionPlan, index: int, rows: list[Any]) -> Report:
+        staging, table = plan.staging(sink), sink.sink
+        handle = table.stage(plan.checkpoint_id, f"{index}-{staging.attempts[index]}-{self._unique()}", rows)
         handle = StateHandle(
             **{f: getattr(handle, f) for f in handle.__slots__} | {"details": {"sink": staging.identity}}
         )

@@ -7,10 +7,9 @@ what is visible and what lies on storage must be exactly what a plain execution 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from itertools import count
 from random import Random
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 from records import T0
 from worlds import Crash
@@ -32,7 +31,6 @@ from simulator.temper import CALM, draw_temper
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.records import CheckpointKind
-from tidegate.spark import cut
 
 #: Leftovers of ended checkpoints are looked for during an hour: nobody may live longer than that.
 LONGEST_LIFE = timedelta(minutes=50)
@@ -52,6 +50,9 @@ class SimulatedClock:
         process.read_clock_at = self.time + timedelta(seconds=process.skew)
         return process.read_clock_at
 
+    def monotonic(self) -> float:
+        return self.time.timestamp()
+
     def advance(self, seconds: float) -> None:
         self.time += timedelta(seconds=seconds)
 
@@ -69,6 +70,7 @@ class World:
         self.random = Random(seed)
         self.temper = self.drawn = draw_temper(self.random)
         self.clock = SimulatedClock(self)
+        self._names = count()
         self.scheduler = Scheduler(self.random, self.choose, lambda: self.clock.time, trace)
         self.met: Counter[str] = Counter()  # the trouble there was
         self.storage = SimulatedStorage(self)
@@ -143,6 +145,10 @@ class World:
         """Differs for every execution."""
         self._unique += 1
         return self._unique
+
+    def name(self) -> str:
+        """One that nobody else has."""
+        return f"{next(self._names):x}"
 
     def spawn(self, name: str, body: Callable[[], Any]) -> Process:
         def guarded() -> Any:
@@ -269,8 +275,7 @@ class World:
 
     def run(self) -> "World":
         """Raises `Violation`, or whatever else should not have happened."""
-        names = (SimpleNamespace(hex=f"{number:x}") for number in range(10**9))
-        with patch.object(cut, "uuid4", lambda: next(names)), self.disk.in_use():
+        with self.disk.in_use():
             self.scheduler.run()
             finish(self)
         return self

@@ -1,0 +1,31 @@
+"""The channels between operator chains: what is sent goes to every gate that reads it."""
+
+from collections.abc import Callable, Sequence
+
+from tidegate.dataflow.elements import Data
+from tidegate.dataflow.input_gate import InputGate
+from tidegate.dataflow.operator_chains import OperatorChain
+from tidegate.protocol.barriers import Marker
+
+
+class Channels:
+    """By name, as `operator_chains.channel_of` gives it."""
+
+    def __init__(self, chains: Sequence[OperatorChain]) -> None:
+        self._readers: dict[str, list[tuple[InputGate, int]]] = {}
+        for gate in (chain.gate for chain in chains):
+            for index, channel in enumerate(gate.channels):
+                self._readers.setdefault(channel, []).append((gate, index))
+
+    def feed(self, channel: str, data: Data) -> None:
+        for gate, index in self._readers.get(channel, ()):
+            gate.offer(index, data)
+
+    def signal(self, channel: str, make: Callable[[int], Marker]) -> None:
+        """Send a marker, made for the channel's index at each gate."""
+        for gate, index in self._readers.get(channel, ()):
+            gate.signal(make(index))
+
+    def queued_bytes(self, channel: str) -> int:
+        """Of data that waits at the gate where most of it does."""
+        return max((gate.queued_bytes(index) for gate, index in self._readers.get(channel, ())), default=0)

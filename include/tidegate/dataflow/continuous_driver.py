@@ -1,0 +1,197 @@
+"""`ContinuousDriver`: a pipeline's operators as they run on and on, micro-batch by micro-batch.
+
+Each round polls the sources, lets the gates release what may be processed, runs it, and carries out what the barriers in
+between ask for. Chains, gates and jobs are those of a scheduled run; what differs is that much follows behind a barrier, so
+that how barriers are handled matters (protocol.md sections 10 to 12).
+
+Reading order: `running` (what each vertex holds), `polled_sources`, `live_state`, `snapshot_steps`, `in_flight`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from tidegate.dataflow.driver_base import DriverBase, barrier
+from tidegate.dataflow.elements import Aborted, Aligned, Exchange, Released, SnapshotDue
+from tidegate.dataflow.execution_plan import ExecutionPlan
+from tidegate.dataflow.in_flight import exchanged
+from tidegate.dataflow.jobs import Parts
+from tidegate.dataflow.live_state import LiveState
+from tidegate.dataflow.operator_chains import Execution, channel_of
+from tidegate.dataflow.polled_sources import PolledSources
+from tidegate.dataflow.reports import Report
+from tidegate.dataflow.running import Batch, RunningChain, RunningSource, RunningVertex, append, is_appending
+from tidegate.dataflow.snapshot_steps import SnapshotSteps
+from tidegate.pipeline.definition import SinkVertex
+from tidegate.ports import Round
+from tidegate.protocol import subtask_messages as steps
+from tidegate.protocol.barrier_options import choose_barrier_options
+from tidegate.protocol.barriers import BarrierOptions
+from tidegate.protocol.finished import choose_triggered
+from tidegate.protocol.records import CheckpointKind, HandleKind, Snapshot, SubtaskId
+from tidegate.protocol.snapshot import SnapshotTask
+
+#: Bytes of input that one operator takes at a time, unless a single segment is larger.
+MAX_BATCH_BYTES = 64 << 20
+
+#: As many batches may wait in a channel before its split is polled again.
+_BATCHES_AHEAD = 4
+
+
+class ContinuousDriver:
+    """Implements `ports.ContinuousRegion`: one attempt at running a pipeline continuously. For one thread.
+
+    `attempt` and `directory` must be this region's alone, and `restored` as of the latest completed checkpoint.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        directory: str,
+        attempt: int,
+        restored: Mapping[SubtaskId, Snapshot],
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+    ) -> None:
+        self._parts = parts
+        self._graph = graph = parts.graph
+        self._attempt = attempt
+        self._max_batch_bytes = max_batch_bytes
+        self._last_begun = max((h.created_by for snapshot in restored.values() for h in snapshot.handles), default=0)
+        self._base = DriverBase(parts, [sink for sink in graph.sinks if is_appending(sink)])
+        self._channels = self._base.channels
+        self._chains = [RunningChain(chain) for chain in self._base.chains]
+        self._sources = [RunningSource(vertex) for vertex in graph.sources]
+        self._vertices: tuple[RunningVertex, ...] = (*self._sources, *self._chains)
+        self._state = LiveState(parts.storage, directory, restored)
+        limit = _BATCHES_AHEAD * max_batch_bytes
+        self._polled = PolledSources(parts, self._sources, self._channels, self._state, attempt, limit)
+        self._steps = SnapshotSteps(self._base, self._polled, self._state)
+        for vertex in self._vertices:
+            vertex.steps.step(steps.Started())
+        self._put_back()
+        self._base.close({subtask for subtask, snapshot in restored.items() if snapshot.finished})
+
+    def _put_back(self) -> None:
+        """In-flight data of an unaligned checkpoint; from here on it is in a channel again."""
+        self._base.put_back(self._state.snapshots)
+        for running in self._chains:
+            first = SubtaskId(running.vertex.operator_id, 0)
+            if first in self._state.snapshots:
+                self._state.snapshots[first] = replace(self._state.snapshots[first], position=None)
+
+    # -- from the coordinator
+
+    def begin(self, task: SnapshotTask) -> None:
+        """See `ports.ContinuousRegion`."""
+        self._steps.task, self._last_begun = task, task.checkpoint_id
+        gates = self._graph.pipeline.checkpoints.gate_options()
+        options = choose_barrier_options(gates, task.kind is not CheckpointKind.CHECKPOINT)
+        if task.stop is not None:
+            self._polled.stop(task.stop)
+        for source in self._sources:
+            if any(subtask in task.attempts for subtask in source.subtasks()):
+                self._steps.step(source, steps.Begin(task.checkpoint_id, options, task.stop is not None))
+        self._ask_directly(task, options)
+
+    def _ask_directly(self, task: SnapshotTask, options: BarrierOptions) -> None:
+        """Of those that are still asked, who has only finished ones upstream gets its barrier from nobody (protocol.md
+        section 13)."""
+        finished = self._base.finished_operators()
+        for running in self._chains:
+            alone = choose_triggered([running.vertex.operator_id], finished, self._graph.upstreams)
+            if alone and running.is_asked(task):
+                while self._drain(running):  # so that every end is known before
+                    pass
+                running.chain.gate.signal(barrier(task, options))
+
+    def completed(self, checkpoint_id: int) -> None:
+        """See `ports.ContinuousRegion`; what was merged or consumed by now is deleted."""
+        taken = [acknowledgement for vertex in self._vertices for acknowledgement in vertex.taken]
+        for vertex in self._vertices:
+            self._steps.step(vertex, steps.NotifyComplete(checkpoint_id))
+        self._base.close({acknowledgement.subtask for acknowledgement in taken if acknowledgement.snapshot.finished})
+        self._compact(checkpoint_id)
+        self._delete_unused()
+
+    def aborted(self, checkpoint_id: int, latest_completed: int) -> None:
+        """See `ports.ContinuousRegion`."""
+        for vertex in self._vertices:
+            self._steps.step(vertex, steps.NotifyAborted(checkpoint_id, latest_completed))
+        self._steps.acknowledgements = []
+        self._delete_unused()
+
+    # -- one round
+
+    def advance(self) -> Round:
+        """See `ports.ContinuousRegion`. Raises `CheckpointError`s."""
+        arrived, behind = self._polled.poll(self._last_begun + 1)
+        idle = not arrived
+        for running in self._chains:
+            idle = not self._drain(running) and idle
+        acknowledgements, self._steps.acknowledgements = self._steps.acknowledgements, []
+        declined, self._steps.declined = self._steps.declined, []
+        return Round(acknowledgements, declined, idle and not acknowledgements, behind, self._has_ended())
+
+    def _has_ended(self) -> bool:
+        to_finish = {plan.operator_id for plan in self._graph.plan}
+        if not self._graph.pipeline.checkpoints.checkpoints_after_tasks_finish:  # there is only one in which any can
+            to_finish = {vertex.operator_id for vertex in self._graph.sources}
+        return self._polled.has_ended() and not to_finish <= self._base.finished_operators()
+
+    def _drain(self, running: RunningChain) -> bool:
+        """Take what the gate gives, and process it up to each snapshot. Whether anything happened."""
+        chain, batch = running.chain, Batch()
+        outputs = chain.gate.drain(self._max_batch_bytes)
+        last = self._steps.task is not None and self._steps.task.stop is not None
+        for output in outputs:
+            match output:
+                case Released():
+                    append(batch, chain.origin(output.channel), [output.data])
+                case SnapshotDue():
+                    self._process(running, batch)
+                    batch = Batch()
+                    if output.checkpoint_id < self._last_begun:  # more were given up than the steps remember
+                        self._steps.step(running, steps.NotifyAborted(output.checkpoint_id))
+                    self._steps.step(running, steps.Begin(output.checkpoint_id, output.options, last))
+                case Aligned():
+                    running.aligned = output
+                    self._steps.step(running, steps.CaptureEnded(output.checkpoint_id))
+                case Aborted():
+                    running.trouble = ""
+                    self._steps.step(running, steps.AlignmentAborted(output.abort.checkpoint_id, output.abort.reason))
+                case _:
+                    assert_never(output)
+        self._process(running, batch)
+        return bool(outputs)
+
+    def _process(self, running: RunningChain, batch: Batch) -> None:
+        """A micro-batch: an operator changes its state and sends on what changed, a step sends on what it makes of it; a
+        sink keeps it for the barrier."""
+        if not batch:
+            return
+        if isinstance(running.vertex, SinkVertex):
+            running.hold(batch)
+            return
+        parallelism = self._graph.pipeline.parallelism
+        attempts = {SubtaskId(running.vertex.operator_id, index): self._attempt for index in range(parallelism)}
+        snapshots, below = self._state.snapshots, self._state.directory
+        plan = ExecutionPlan(self._last_begun + 1, parallelism, attempts, snapshots, below)
+        reports = self._parts.jobs.run(Execution(replace(running.chain, sinks=()), batch), plan)
+        self._state.ran(reports)
+        running.ran(reports)
+        self._send_on(running, reports)
+
+    def _send_on(self, running: RunningChain, reports: Sequence[Report]) -> None:
+        handles = [h for r in sorted(reports, key=lambda r: r.subtask_index) for h in r.handles]
+        if sent := tuple(handle for handle in handles if handle.kind is HandleKind.EXCHANGE):
+            self._channels.feed(channel_of(running.name), Exchange(sent))
+
+    # -- housekeeping
+
+    def _compact(self, checkpoint_id: int) -> None:
+        """Merge runs where there are too many; used from here on, and part of the next checkpoint."""
+        state = self._state
+        state.compacted(self._parts.jobs.compact(checkpoint_id + 1, state.snapshots, state.directory))
+
+    def _delete_unused(self) -> None:
+        self._state.delete_unused(exchanged(data for running in self._chains for data in running.waiting()))

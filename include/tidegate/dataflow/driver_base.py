@@ -1,0 +1,86 @@
+"""What both drivers stand on: the chains of a pipeline, the channels between them, and who has finished."""
+
+from collections.abc import Container, Mapping, Set
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from tidegate.dataflow.channels import Channels
+from tidegate.dataflow.elements import milliseconds
+from tidegate.dataflow.in_flight import in_flight_of
+from tidegate.dataflow.jobs import Parts
+from tidegate.dataflow.operator_chains import OperatorChain, build_chains, channel_of
+from tidegate.pipeline.definition import SinkVertex
+from tidegate.ports import Clock
+from tidegate.protocol.barriers import Barrier, BarrierOptions, EndOfPartition
+from tidegate.protocol.errors import StateSchemaError
+from tidegate.protocol.finished import finished_operators
+from tidegate.protocol.records import Snapshot, SubtaskId
+from tidegate.protocol.snapshot import SnapshotTask
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """When a driver began, on both clocks: gates measure on the one that never goes back."""
+
+    wall: datetime
+    monotonic: float
+
+    @classmethod
+    def now(cls, clock: Clock) -> "Began":
+        return cls(clock.now(), clock.monotonic())
+
+    def wall_time(self, monotonic: float) -> datetime:
+        return self.wall + timedelta(seconds=monotonic - self.monotonic)
+
+
+@dataclass(eq=False)
+class DriverBase:
+    """`finished` are the subtasks that had finished with a completed checkpoint."""
+
+    parts: Parts
+    apart: Container[SinkVertex] = ()
+    chains: list[OperatorChain] = field(init=False)
+    channels: Channels = field(init=False)
+    finished: set[SubtaskId] = field(default_factory=set)
+    began: Began = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.chains = build_chains(self.parts.graph, self.parts.clock, self.apart)
+        self.channels = Channels(self.chains)
+        self.began = Began.now(self.parts.clock)
+
+    def put_back(self, restored: Mapping[SubtaskId, Snapshot]) -> None:
+        """Put the in-flight data of an unaligned checkpoint into its channels again, where it comes before anything else.
+
+        Raises `StateSchemaError` if a channel is no longer there.
+        """
+        for chain in self.chains:
+            for channel, data in in_flight_of(restored.get(SubtaskId(chain.vertex.operator_id, 0))):
+                if channel not in chain.gate.channels:
+                    raise StateSchemaError(
+                        f"The latest checkpoint of pipeline {self.parts.graph.pipeline.name} holds data on its way from "
+                        f"{channel} to {chain.name}, which no longer reads that. It would be lost, so nothing was run. Put "
+                        "the input back and take a savepoint, which holds no data on its way; then change the pipeline."
+                    )
+                chain.gate.offer(chain.gate.channels.index(channel), data)
+
+    def close(self, finished: Set[SubtaskId]) -> None:
+        """What has finished sends no barriers any more (protocol.md section 13)."""
+        graph, before = self.parts.graph, self.finished_operators()
+        for source in graph.sources:
+            for split in range(source.source.num_splits()):
+                if SubtaskId(source.operator_id, split) in finished - self.finished:
+                    self.channels.signal(channel_of(source.name, split), EndOfPartition)
+        self.finished |= finished
+        for vertex in graph.producers:
+            if vertex.operator_id in self.finished_operators() - before:
+                self.channels.signal(channel_of(vertex.name), EndOfPartition)
+
+    def finished_operators(self) -> frozenset[str]:
+        """The operators and sources all of whose subtasks have finished."""
+        return finished_operators(self.parts.graph.plan, {id_: Snapshot(finished=True) for id_ in self.finished})
+
+
+def barrier(task: SnapshotTask, options: BarrierOptions, index: int = 0) -> Barrier:
+    """The barrier of a checkpoint, for the channel with this index at a gate."""
+    return Barrier(task.checkpoint_id, index, options, milliseconds(task.triggered_at))

@@ -1,0 +1,89 @@
+"""What lies in a channel besides barriers, and what an input gate makes of it.
+
+Data is referred to, never held: a segment of a source, or files that an upstream operator wrote.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidegate.ports import Segment
+from tidegate.protocol.barriers import AbortSnapshot, BarrierOptions, StopMode
+from tidegate.protocol.records import StateHandle
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What an upstream operator produced before its barrier: files on checkpoint storage, one or none a subtask."""
+
+    handles: tuple[StateHandle, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(handle.bytes for handle in self.handles)
+
+
+Data = Segment | Exchange
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Data the operator must process now, before anything that comes later in the answer."""
+
+    channel: int
+    data: Data
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotDue:
+    """Take the snapshot before anything that comes later in the answer, and send the barrier on with these options. If
+    they are unaligned, the `Aligned` that follows brings the data that belongs to the checkpoint beside the state."""
+
+    checkpoint_id: int
+    options: BarrierOptions
+    triggered_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """Data before a barrier that the state of an unaligned snapshot does not know. It is, or was, released as well; after
+    a restore it must be put into its channel again, before anything else."""
+
+    channel: int
+    data: Data
+
+
+@dataclass(frozen=True, slots=True)
+class Aligned:
+    """Every barrier of the checkpoint has arrived; with this and its snapshot the operator's part is complete.
+
+    `first_barrier` is on the gate's clock (seconds); `alignment` from the first to the last barrier in milliseconds;
+    `processed_bytes` what was released between the two (0 with a single channel; protocol.md section 19). `ended`: in every
+    channel the data had come to its end before; it is the end for ever only if all say so.
+    """
+
+    checkpoint_id: int
+    first_barrier: float
+    alignment: int
+    processed_bytes: int
+    captured: tuple[InFlight, ...] = ()
+    ended: StopMode | None = None
+
+    @property
+    def persisted_bytes(self) -> int:
+        """The size of the captured data; more than 0 makes the checkpoint unaligned (protocol.md section 19)."""
+        return sum(in_flight.data.bytes for in_flight in self.captured)
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """The checkpoint was given up at this gate."""
+
+    abort: AbortSnapshot
+
+
+Output = Released | SnapshotDue | Aligned | Aborted
+
+
+def milliseconds(timestamp: datetime) -> int:
+    """Since the epoch, as barriers count time."""
+    return round(timestamp.timestamp() * 1000)

@@ -1,0 +1,100 @@
+"""What runs the subtasks of a chain: which of them, from which state, and under which names they write."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+from tidegate.dataflow.operator_chains import Execution, OperatorChain
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
+from tidegate.pipeline.graph import Graph
+from tidegate.ports import SinkInput, SinkWriter
+from tidegate.protocol.finalize import directory
+from tidegate.protocol.paths import write_prefix
+from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.snapshot import SnapshotTask
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """A sink whose rows are staged where they arise. `current`: all rows of the subtask, not only the changed ones.
+    `identity` tells the sink from what it was before somebody changed it; its handles carry it.
+    """
+
+    operator_id: str
+    writer: SinkWriter
+    current: bool
+    attempts: Mapping[int, int]
+    identity: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionPlan:
+    """`attempts` are of the subtasks to run; `restored` is what each begins with. Runs are written `below` a directory on
+    checkpoint storage."""
+
+    checkpoint_id: int
+    parallelism: int
+    attempts: Mapping[SubtaskId, int]
+    restored: Mapping[SubtaskId, Snapshot]
+    below: str
+
+    def pending(self, chain: OperatorChain) -> list[int]:
+        """Subtasks of which something is still to be acknowledged."""
+        ids = chain.operator_ids
+        return [i for i in range(self.parallelism) if any(SubtaskId(id_, i) in self.attempts for id_ in ids)]
+
+    def prefixes(self, vertex: StepVertex | KeyedVertex) -> dict[int, str]:
+        """By subtask, what the names of its files begin with."""
+        subtasks = (SubtaskId(vertex.operator_id, index) for index in range(self.parallelism))
+        return {subtask.subtask_index: write_prefix(self.below, subtask, self._attempt) for subtask in subtasks}
+
+    def runs(self, vertex: KeyedVertex, index: int) -> tuple[StateHandle, ...]:
+        """The state of a subtask as of the latest completed checkpoint."""
+        return self.carried(SubtaskId(vertex.operator_id, index), HandleKind.RUN)
+
+    def staging(self, sink: SinkVertex) -> Staging:
+        attempts = dict.fromkeys(range(self.parallelism), self._attempt)
+        current = sink.sink.input is SinkInput.CURRENT
+        return Staging(sink.operator_id, sink.sink.writer(), current, attempts, _identity(sink))
+
+    def to_restage(self, execution: Execution, sink: SinkVertex) -> list[int]:
+        """Subtasks with state of which a sink of current rows has nothing: it is new or writes elsewhere now, or the
+        parallelism changed."""
+        vertex = execution.chain.vertex
+        if sink.sink.input is not SinkInput.CURRENT or not isinstance(vertex, KeyedVertex):
+            return []
+        ids = {index: SubtaskId(sink.operator_id, index) for index in self.pending(execution.chain)}
+        return [
+            index
+            for index, subtask in ids.items()
+            if subtask in self.attempts
+            and subtask not in execution.reports
+            and not self.staged_before(sink, index)
+            and self.runs(vertex, index)
+        ]
+
+    def staged_before(self, sink: SinkVertex, index: int) -> tuple[StateHandle, ...]:
+        """All current rows of a subtask as the sink has them; none if what it has was staged for another place or mode."""
+        carried = self.carried(SubtaskId(sink.operator_id, index), HandleKind.STAGED)
+        return tuple(handle for handle in carried if handle.details.get("sink") == _identity(sink))
+
+    def carried(self, subtask: SubtaskId, kind: HandleKind) -> tuple[StateHandle, ...]:
+        """What a subtask begins with, of one kind."""
+        restored = self.restored.get(subtask, Snapshot())
+        return tuple(handle for handle in restored.handles if handle.kind is kind)
+
+    @property
+    def _attempt(self) -> int:
+        return max(self.attempts.values(), default=0)
+
+
+def plan_snapshot(graph: Graph, task: SnapshotTask) -> ExecutionPlan:
+    """For the subtasks that a checkpoint still waits for."""
+    below = directory(graph.pipeline.name, task.checkpoint_id)
+    return ExecutionPlan(task.checkpoint_id, graph.pipeline.parallelism, task.attempts, task.restored, below)
+
+
+def _identity(sink: SinkVertex) -> str:
+    """What a sink is and where it writes, in a few characters."""
+    return sha256(json.dumps(sink.sink.describe(), sort_keys=True).encode()).hexdigest()[:16]

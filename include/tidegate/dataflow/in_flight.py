@@ -1,0 +1,46 @@
+"""In-flight data in a snapshot: what an unaligned checkpoint captured beside the state, and what a restore puts back.
+
+It is recorded with the operator's first subtask, as references: a segment is replayable as it is, and an exchange is files
+on checkpoint storage that the snapshot's handles keep alive.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tidegate.dataflow.elements import Data, Exchange, InFlight
+from tidegate.ports import Segment
+from tidegate.protocol.handles import handle_from_json, handle_to_json
+from tidegate.protocol.records import HandleKind, Snapshot, StateHandle
+
+
+def with_in_flight(snapshot: Snapshot, channels: Sequence[str], captured: Sequence[InFlight]) -> Snapshot:
+    """The snapshot of an operator's first subtask with what was captured at its gate, in order."""
+    if not captured:
+        return snapshot
+    position = {"in_flight": [[channels[item.channel], _to_json(item.data)] for item in captured]}
+    kept = (replace(handle, kind=HandleKind.CHANNEL) for handle in exchanged(item.data for item in captured))
+    return replace(snapshot, handles=(*snapshot.handles, *kept), position=position)
+
+
+def in_flight_of(snapshot: Snapshot | None) -> list[tuple[str, Data]]:
+    """Channel and data, in the order in which they must be put back before anything else."""
+    position = snapshot.position if snapshot is not None else None
+    return [(channel, _from_json(data)) for channel, data in (position or {}).get("in_flight", ())]
+
+
+def exchanged(data: Iterable[Data]) -> list[StateHandle]:
+    """The files on checkpoint storage that data refers to."""
+    return [handle for item in data if isinstance(item, Exchange) for handle in item.handles]
+
+
+def _to_json(data: Data) -> dict[str, Any]:
+    if isinstance(data, Exchange):
+        return {"handles": [handle_to_json(handle) for handle in data.handles]}
+    return {"split": data.split, "reference": dict(data.reference), "bytes": data.bytes}
+
+
+def _from_json(data: Mapping[str, Any]) -> Data:
+    if "handles" in data:
+        return Exchange(tuple(handle_from_json(handle) for handle in data["handles"]))
+    return Segment(data["split"], data["reference"], data["bytes"])

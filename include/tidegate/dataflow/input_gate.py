@@ -1,0 +1,223 @@
+"""An operator's input gate: merges its channels and carries out what the barrier handler decides.
+
+One channel per upstream source split and one per upstream operator. The gate decides nothing about checkpoints; it
+keeps order inside a channel, lets priority barriers overtake, holds blocked channels back, captures what is in flight,
+keeps the timer, and measures the alignment. What it queues and captures are references to data, so both cost bytes, not
+copies. Scheduled and continuous runs go through the same gate: the first puts one barrier into each channel, the second
+many.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from tidegate.dataflow.channel import Channel
+from tidegate.dataflow.elements import (
+    Aborted,
+    Aligned,
+    Data,
+    Exchange,
+    InFlight,
+    Output,
+    Released,
+    SnapshotDue,
+    milliseconds,
+)
+from tidegate.ports import Clock, Segment
+from tidegate.protocol.barrier_tracker import MAX_TRACKED
+from tidegate.protocol.barriers import (
+    AbortSnapshot,
+    Action,
+    Announcement,
+    Barrier,
+    BarrierHandler,
+    Block,
+    Cancel,
+    CancelTimer,
+    EndAlignment,
+    EndOfData,
+    EndOfPartition,
+    Event,
+    Marker,
+    Prioritize,
+    Queued,
+    SetTimer,
+    StartAlignment,
+    StartCapture,
+    StopCapture,
+    StopMode,
+    TakeSnapshot,
+    Timeout,
+    Unblock,
+)
+
+
+class InputGate:
+    """Not thread-safe: the driver's own thread feeds and drains it, at the latest when `timer` says so."""
+
+    def __init__(self, channels: Sequence[str], handler: BarrierHandler, clock: Clock) -> None:
+        self.channels = tuple(channels)
+        self._handler = handler
+        self._clock = clock
+        self._channels = [Channel(index) for index in range(len(channels))]
+        self._urgent: set[int] = set()  # channels with urgent barriers
+        self._turn = 0
+        self._timer: SetTimer | None = None
+        self._released_bytes = 0
+        self._started: dict[int, tuple[float, int]] = {}  # checkpoint -> clock and released bytes at its first barrier
+        self._unended: dict[int, set[int]] = {}  # checkpoint -> channels where its barrier came before the end of data
+
+    @property
+    def timer(self) -> int | None:
+        """When the gate must be drained even if nothing arrives, in milliseconds since the epoch."""
+        return None if self._timer is None else self._timer.at
+
+    def queued_bytes(self, channel: int) -> int:
+        """Of data that waits in a channel, held back or not."""
+        return self._channels[channel].bytes
+
+    def waiting(self) -> list[Data]:
+        """Everything that is queued or captured: what it refers to is still needed."""
+        queued = [element for channel in self._channels for element in (*channel.queue, *channel.captured)]
+        return [element for element in queued if isinstance(element, Segment | Exchange)]
+
+    def offer(self, channel: int, data: Data) -> None:
+        """Put data at the end of a channel."""
+        self._channels[channel].put(data)
+
+    def signal(self, marker: Marker) -> None:
+        """Put a barrier, a cancel marker, or what says that it is the end, at the end of its channel."""
+        channel = self._channels[marker.channel]
+        channel.put(marker)
+        if channel.urgent:
+            self._urgent.add(channel.index)
+
+    def drain(self, max_bytes: int | None = None) -> list[Output]:
+        """Take all that is not held back, one element a channel at a time, and say what follows from it, in order.
+
+        With `max_bytes` a micro-batch: data beyond it stays queued, and a barrier behind that data waits or overtakes.
+        """
+        outputs: list[Output] = []
+        released_before = self._released_bytes
+        full = max_bytes == 0
+        while (following := self._next(full)) is not None:
+            outputs += following
+            full = max_bytes is not None and self._released_bytes - released_before >= max_bytes
+        return outputs
+
+    def _next(self, full: bool) -> list[Output] | None:
+        """One thing at a time, no data if `full`; None once nothing can be taken any more."""
+        if self._timer is not None and self._timer.at <= self._now():
+            timeout, self._timer = Timeout(self._timer.checkpoint_id), None
+            return self._step(timeout)
+        for index in sorted(self._urgent):
+            if not self._channels[index].blocked:
+                return self._take_urgent(self._channels[index])
+        for offset in range(len(self._channels)):
+            channel = self._channels[(self._turn + offset) % len(self._channels)]
+            if channel.ready and not (full and channel.leads_with_data):
+                self._turn = channel.index + 1
+                return self._take(channel)
+        if not full:
+            self._turn = 0
+        held_back = sum(channel.bytes for channel in self._channels if channel.blocked)
+        return self._step(Queued(held_back)) or None if held_back else None
+
+    def _take_urgent(self, channel: Channel) -> list[Output]:
+        barrier = channel.urgent.popleft()
+        if not channel.urgent:
+            self._urgent.remove(channel.index)
+        if not barrier.options.unaligned:
+            return self._step(Announcement(replace(barrier, now=self._now())))
+        self._look_for_end(channel, barrier)
+        channel.overtaken = channel.before(barrier)
+        outputs = self._step(replace(barrier, now=self._now()))
+        channel.overtaken = []
+        channel.queue.remove(barrier)
+        return outputs
+
+    def _take(self, channel: Channel) -> list[Output]:
+        element = channel.take()
+        match element:
+            case Barrier():
+                self._look_for_end(channel, element)
+                return self._step(replace(element, now=self._now()))
+            case EndOfPartition():
+                channel.ended = channel.ended or StopMode.DRAIN
+                return self._step(replace(element, now=self._now()))
+            case EndOfData():
+                channel.ended = element.mode
+                return []
+            case Cancel():
+                return self._step(element)
+            case Segment() | Exchange():
+                self._released_bytes += element.bytes
+                return [Released(channel.index, element)]
+
+    def _look_for_end(self, channel: Channel, barrier: Barrier) -> None:
+        if channel.ended is None:
+            self._unended.setdefault(barrier.checkpoint_id, set()).add(channel.index)
+            if len(self._unended) > MAX_TRACKED + 1:  # of checkpoints that were dropped without a word
+                del self._unended[min(self._unended)]
+
+    def _step(self, event: Event) -> list[Output]:
+        return [output for action in self._handler.step(event) for output in self._carry_out(action)]
+
+    def _carry_out(self, action: Action) -> Iterable[Output]:
+        match action:
+            case Block():
+                self._channels[action.channel].blocked = True
+            case Unblock():
+                self._channels[action.channel].blocked = False
+            case StartAlignment():
+                self._started[action.checkpoint_id] = self._clock.monotonic(), self._released_bytes
+                if len(self._started) > MAX_TRACKED + 1:  # of checkpoints that were dropped without a word
+                    del self._started[min(self._started)]
+            case EndAlignment():
+                yield self._aligned(action.checkpoint_id)
+            case TakeSnapshot():
+                yield SnapshotDue(action.checkpoint_id, action.options, action.triggered_at)
+            case AbortSnapshot():
+                self._started.pop(action.checkpoint_id, None)
+                self._unended.pop(action.checkpoint_id, None)
+                yield Aborted(action)
+            case StartCapture():
+                for channel in self._channels:
+                    channel.start_capture()
+            case StopCapture():
+                if action.channel is None:
+                    self._captured()
+                else:
+                    self._channels[action.channel].stop_capture()
+            case Prioritize():
+                self._channels[action.channel].prioritize(action.checkpoint_id)
+                self._urgent.add(action.channel)
+            case SetTimer():
+                self._timer = action
+            case CancelTimer():
+                self._timer = None
+            case _:
+                assert_never(action)
+
+    def _aligned(self, checkpoint_id: int) -> Aligned:
+        now = self._clock.monotonic()
+        since, released = self._started.pop(checkpoint_id)
+        alignment = round((now - since) * 1000)
+        processed = self._released_bytes - released
+        return Aligned(checkpoint_id, since, alignment, processed, self._captured(), self._ended(checkpoint_id))
+
+    def _ended(self, checkpoint_id: int) -> StopMode | None:
+        modes = {channel.ended for channel in self._channels}
+        if self._unended.pop(checkpoint_id, None) or None in modes:
+            return None
+        return StopMode.SUSPEND if StopMode.SUSPEND in modes else StopMode.DRAIN
+
+    def _captured(self) -> tuple[InFlight, ...]:
+        """What was captured, which is kept no longer."""
+        captured = tuple(InFlight(channel.index, data) for channel in self._channels for data in channel.captured)
+        for channel in self._channels:
+            channel.capturing, channel.captured = False, []
+        return captured
+
+    def _now(self) -> int:
+        return milliseconds(self._clock.now())

@@ -1,0 +1,70 @@
+"""The port through which the drivers have work done: what an operator chain does with its rows is not their affair."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from tidegate.dataflow.execution_plan import ExecutionPlan
+from tidegate.dataflow.operator_chains import Execution
+from tidegate.dataflow.reports import Report
+from tidegate.pipeline.graph import Graph
+from tidegate.ports import CheckpointStorage, Clock
+from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId
+
+
+@dataclass(frozen=True, slots=True)
+class JobReported:
+    """Some subtasks are done; more may follow."""
+
+    execution: Execution
+    reports: list[Report]
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """The last of a job, with what was not reported before; `error` if it failed."""
+
+    execution: Execution
+    reports: list[Report]
+    error: CheckpointError | None = None
+
+
+class JobsAtOnce(Protocol):
+    """Jobs that run beside each other. For one thread."""
+
+    def start(self, execution: Execution, plan: ExecutionPlan) -> None:
+        """Begin to run what arrived, and return at once."""
+        ...
+
+    def news(self) -> Sequence[JobReported | JobEnded]:
+        """What has come of the jobs that were started, in order. Waits until there is something."""
+        ...
+
+
+class Jobs(Protocol):
+    """Runs operator chains. Raises `CheckpointError`s that name the operator."""
+
+    def run(self, execution: Execution, plan: ExecutionPlan) -> list[Report]:
+        """Run what arrived to its end, and stage what the tables of the chain lack."""
+        ...
+
+    def at_once(self, name: str, most: int) -> AbstractContextManager[JobsAtOnce]:
+        """To run up to `most` of them beside each other. Left with an error, it interrupts those that still run."""
+        ...
+
+    def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot], below: str) -> list[CompactedRun]:
+        """Merge runs where there are too many, into files below a directory."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a driver needs. `unique` makes a name that nobody else has, such as a UUID."""
+
+    graph: Graph
+    storage: CheckpointStorage
+    jobs: Jobs
+    clock: Clock
+    unique: Callable[[], str]

@@ -1,0 +1,81 @@
+"""What the subtasks of a continuous region hold between checkpoints: their runs and positions, and the files behind them.
+
+Micro-batches write below the region's own directory, before any checkpoint is known. A file becomes the checkpoint store's
+affair with the first acknowledgement that names it; until then it is this region's to delete.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from tidegate.dataflow.elements import Exchange, InFlight
+from tidegate.dataflow.reports import Report
+from tidegate.ports import CheckpointStorage
+from tidegate.protocol.records import Acknowledgement, CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.restore import apply_compactions
+
+
+class LiveState:
+    """`snapshots` is what each subtask would acknowledge now, sinks included: those as of the latest completed checkpoint."""
+
+    def __init__(self, storage: CheckpointStorage, directory: str, restored: Mapping[SubtaskId, Snapshot]) -> None:
+        self.directory = directory
+        self.snapshots = dict(restored)
+        self._storage = storage
+        self._written: set[str] = set()  # in no acknowledgement yet
+        self._created: dict[str, int] = {}  # by path, the first completed checkpoint that has the file
+
+    def ran(self, reports: Iterable[Report]) -> None:
+        """Take what a micro-batch of an operator wrote."""
+        for report in reports:
+            self._written.update(handle.path for handle in report.handles)
+            subtask = SubtaskId(report.operator_id, report.subtask_index)
+            before = self.snapshots.get(subtask, Snapshot())
+            runs = tuple(handle for handle in report.handles if handle.kind is HandleKind.RUN)
+            self.snapshots[subtask] = replace(before, handles=(*before.handles, *runs))
+
+    def moved(self, subtask: SubtaskId, snapshot: Snapshot) -> None:
+        """Take the new position of a source split."""
+        known = {handle.path for handle in self.snapshots.get(subtask, Snapshot()).handles}
+        self._written.update(handle.path for handle in snapshot.handles if handle.path not in known)
+        self.snapshots[subtask] = snapshot
+
+    def compacted(self, compactions: Sequence[CompactedRun]) -> None:
+        """Use merged runs from now on."""
+        self._written.update(compaction.handle.path for compaction in compactions)
+        self.snapshots = apply_compactions(self.snapshots, compactions)
+
+    def acknowledged(self, checkpoint_id: int, acknowledgement: Acknowledgement) -> Acknowledgement:
+        """The acknowledgement as it is to be reported: its files are now the store's, and a file that no completed
+        checkpoint has counts as written by this one."""
+        handles = tuple(self._dated(checkpoint_id, handle) for handle in acknowledgement.snapshot.handles)
+        self._written.difference_update(handle.path for handle in handles)
+        return replace(acknowledgement, snapshot=replace(acknowledgement.snapshot, handles=handles))
+
+    def _dated(self, checkpoint_id: int, handle: StateHandle) -> StateHandle:
+        if not handle.path.startswith(f"{self.directory}/"):
+            return handle
+        return replace(handle, created_by=self._created.get(handle.path, checkpoint_id))
+
+    def dated(self, checkpoint_id: int, captured: Iterable[InFlight]) -> list[InFlight]:
+        """Data in flight as a checkpoint records it, with its files dated as in an acknowledgement."""
+        return [
+            replace(item, data=Exchange(tuple(self._dated(checkpoint_id, handle) for handle in item.data.handles)))
+            if isinstance(item.data, Exchange)
+            else item
+            for item in captured
+        ]
+
+    def completed(self, acknowledgements: Iterable[Acknowledgement]) -> None:
+        """A checkpoint has completed with these."""
+        for acknowledgement in acknowledgements:
+            for handle in acknowledgement.snapshot.handles:
+                self._created.setdefault(handle.path, handle.created_by)
+
+    def delete_unused(self, in_flight: Iterable[StateHandle]) -> None:
+        """Delete what was written and neither acknowledged nor needed any more: merged runs, consumed exchanges."""
+        used = {handle.path for snapshot in self.snapshots.values() for handle in snapshot.handles}
+        used |= {handle.path for handle in in_flight}
+        if garbage := sorted(self._written - used):
+            self._storage.delete(garbage)
+        self._written &= used
+        self._created = {path: created for path, created in self._created.items() if path in used}

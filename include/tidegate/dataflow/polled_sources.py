@@ -1,0 +1,92 @@
+"""The sources of a continuous region: polled round by round, within limits, until they have been read to their end."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from tidegate.dataflow.channels import Channels
+from tidegate.dataflow.jobs import Parts
+from tidegate.dataflow.live_state import LiveState
+from tidegate.dataflow.operator_chains import channel_of
+from tidegate.dataflow.running import RunningSource
+from tidegate.dataflow.source_snapshots import milliseconds_between
+from tidegate.ports import Segment, SourceContext
+from tidegate.protocol.barriers import EndOfData, StopMode
+from tidegate.protocol.paths import write_prefix
+from tidegate.protocol.records import Acknowledgement, Snapshot, SubtaskId, SubtaskMetrics
+from tidegate.protocol.snapshot import SnapshotTask
+
+
+class PolledSources:
+    """`limit`: as many bytes may wait in a channel before its split is polled again."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        sources: Sequence[RunningSource],
+        channels: Channels,
+        state: LiveState,
+        attempt: int,
+        limit: int,
+    ) -> None:
+        self._parts = parts
+        self._sources = sources
+        self._channels = channels
+        self._state = state
+        self._attempt = attempt
+        self._limit = limit
+        self._stopped = False
+
+    def poll(self, checkpoint_id: int) -> tuple[bool, bool]:
+        """Take in what has arrived, towards the checkpoint with this id. Whether anything has, and whether some split is
+        behind: it has more, or its channel is full."""
+        arrived = behind = False
+        for source in () if self._stopped else self._sources:
+            for split, subtask in enumerate(source.subtasks()):
+                if self._is_read(subtask):
+                    continue
+                if self._channels.queued_bytes(channel_of(source.name, split)) >= self._limit:
+                    behind = True
+                    continue
+                segment = self._poll(source, split, checkpoint_id)
+                arrived = arrived or segment is not None
+                behind = source.vertex.is_behind(split, segment) or behind
+        return arrived, behind
+
+    def _poll(self, source: RunningSource, split: int, checkpoint_id: int) -> Segment | None:
+        channel, subtask = channel_of(source.name, split), source.subtasks()[split]
+        prefix = f"{write_prefix(self._state.directory, subtask, self._attempt)}-{self._parts.unique()}"
+        context = SourceContext(self._parts.storage, checkpoint_id, prefix)
+        segment, snapshot = source.vertex.source.poll(split, self._state.snapshots.get(subtask), context)
+        self._state.moved(subtask, snapshot)
+        if segment is not None:
+            self._channels.feed(channel, segment)
+        if snapshot.finished:
+            self._channels.signal(channel, lambda index: EndOfData(index, StopMode.DRAIN))
+        return segment
+
+    def has_ended(self) -> bool:
+        """Whether every split has been read to its end."""
+        return all(self._is_read(subtask) for source in self._sources for subtask in source.subtasks())
+
+    def _is_read(self, subtask: SubtaskId) -> bool:
+        return self._state.snapshots.get(subtask, Snapshot()).finished
+
+    def stop(self, mode: StopMode) -> None:
+        """Emit no more: sources stop first, and then take their snapshots (protocol.md section 18)."""
+        self._stopped = True
+        for source in self._sources:
+            for split, subtask in enumerate(source.subtasks()):
+                if not self._is_read(subtask):
+                    self._channels.signal(channel_of(source.name, split), lambda index: EndOfData(index, mode))
+
+    def positions(self, source: RunningSource, task: SnapshotTask, now: datetime) -> list[Acknowledgement]:
+        """What the splits of a source answer that are asked."""
+        metrics = SubtaskMetrics(milliseconds_between(task.triggered_at, now), 0, 0, 0, 0, 0)
+        taken = []
+        for subtask in (subtask for subtask in source.subtasks() if subtask in task.attempts):
+            snapshot = self._state.snapshots.get(subtask, Snapshot())
+            if task.stop is StopMode.DRAIN:  # it stops here for ever, whatever lies behind
+                snapshot = replace(snapshot, finished=True)
+            taken.append(Acknowledgement(subtask, task.attempts[subtask], snapshot, metrics))
+        return taken

@@ -1,0 +1,153 @@
+"""The vertices of a continuous pipeline as they run on: what has reached each, and its part of the checkpoint under way.
+
+Pure bookkeeping. A vertex takes its steps as `protocol.subtask_steps` says, for all its subtasks together: they run in the
+same jobs.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from tidegate.dataflow.elements import Aligned, Data
+from tidegate.dataflow.execution_plan import ExecutionPlan
+from tidegate.dataflow.operator_chains import Execution, OperatorChain
+from tidegate.dataflow.reports import Report
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex, SourceVertex, StepVertex
+from tidegate.ports import SinkInput
+from tidegate.protocol.barriers import StopMode
+from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, SubtaskId
+from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.subtask_steps import SubtaskSteps
+
+Batch = dict[str, list[Data]]  # by vertex name of the origin
+
+
+def append(batch: Batch, origin: str, data: Iterable[Data]) -> None:
+    batch.setdefault(origin, []).extend(data)
+
+
+@dataclass(eq=False)
+class RunningSource:
+    """All splits of a source. `taken` is what they acknowledge of the latest snapshot."""
+
+    vertex: SourceVertex
+    steps: SubtaskSteps = field(default_factory=SubtaskSteps)
+    taken: list[Acknowledgement] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.vertex.name
+
+    def subtasks(self) -> list[SubtaskId]:
+        """One a split, in their order."""
+        return [SubtaskId(self.vertex.operator_id, split) for split in range(self.vertex.source.num_splits())]
+
+    def discard(self) -> None:
+        """The snapshot does not count."""
+        self.taken = []
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSnapshot:
+    """The snapshot under way: what the subtasks hold as of the barrier, and the execution that stages what follows it."""
+
+    plan: ExecutionPlan
+    execution: Execution
+
+
+@dataclass(eq=False)
+class RunningChain:
+    """A step, a keyed operator with the tables of its current rows, or a sink of its own.
+
+    An appending sink holds on to what reached it until a checkpoint has completed with it; of a table, those subtasks are
+    `stale` whose state has changed since the latest completed checkpoint. `rows` counts what went in and out since then.
+    What is named `since` is since the latest snapshot.
+    """
+
+    chain: OperatorChain
+    steps: SubtaskSteps = field(default_factory=SubtaskSteps)
+    pending: PendingSnapshot | None = None
+    aligned: Aligned | None = None
+    trouble: str = ""  # why the latest snapshot could not be written
+    taken: list[Acknowledgement] = field(default_factory=list)
+    held: Batch = field(default_factory=dict)
+    held_since: Batch = field(default_factory=dict)
+    stale: set[int] = field(default_factory=set)
+    stale_since: set[int] = field(default_factory=set)
+    rows: Counter[tuple[int, str]] = field(default_factory=Counter)
+    rows_since: Counter[tuple[int, str]] = field(default_factory=Counter)
+
+    @property
+    def vertex(self) -> StepVertex | KeyedVertex | SinkVertex:
+        return self.chain.vertex
+
+    @property
+    def name(self) -> str:
+        return self.vertex.name
+
+    def ended_with(self, checkpoint_id: int) -> StopMode | None:
+        """Why no data follows the barrier of a checkpoint here, if that is known before it goes on."""
+        aligned = self.aligned
+        return aligned.ended if aligned is not None and aligned.checkpoint_id == checkpoint_id else None
+
+    def is_asked(self, task: SnapshotTask) -> bool:
+        """Whether a checkpoint waits for any of its subtasks: what has finished is not waited for."""
+        return any(subtask.operator_id in self.chain.operator_ids for subtask in task.attempts)
+
+    def waiting(self) -> list[Data]:
+        """Everything on its way to it, and what it holds on to."""
+        return self.chain.gate.waiting() + [data for batch in self.held.values() for data in batch]
+
+    def hold(self, batch: Batch) -> None:
+        """Keep what reached a sink for the next checkpoint."""
+        for origin, data in batch.items():
+            append(self.held, origin, data)
+            append(self.held_since, origin, data)
+
+    def ran(self, reports: Sequence[Report]) -> None:
+        """Take note of a micro-batch."""
+        for report in reports:
+            self.stale.add(report.subtask_index)
+            self.stale_since.add(report.subtask_index)
+            for rows in (self.rows, self.rows_since):
+                rows[report.subtask_index, "rows_in"] += report.metrics.get("rows_in", 0)
+                rows[report.subtask_index, "rows_out"] += report.metrics.get("rows_out", 0)
+
+    def take(self, plan: ExecutionPlan) -> PendingSnapshot:
+        """Fix what belongs to the snapshot. What comes from now on belongs to a later one."""
+        execution = Execution(self.chain, {origin: list(data) for origin, data in self.held.items()})
+        for index in sorted({index for index, _ in self.rows}):
+            metrics = {name: self.rows[index, name] for name in ("rows_in", "rows_out")}
+            report = Report(self.vertex.operator_id, index, (), {"sync_duration": 0, "async_duration": 0} | metrics)
+            execution.reports[SubtaskId(self.vertex.operator_id, index)] = report
+        self.pending = pending = PendingSnapshot(plan, execution)
+        self.held_since, self.stale_since, self.rows_since = {}, set(), Counter()
+        self.taken, self.trouble = [], ""
+        return pending
+
+    def as_of_barrier(self, snapshots: dict[SubtaskId, Snapshot]) -> dict[SubtaskId, Snapshot]:
+        """What the subtasks restart from, without the staged rows that no longer are the current ones."""
+        result = dict(snapshots)
+        for sink in self.chain.sinks:
+            for index in self.stale:
+                if known := result.get(SubtaskId(sink.operator_id, index)):
+                    rest = tuple(handle for handle in known.handles if handle.kind is not HandleKind.STAGED)
+                    result[SubtaskId(sink.operator_id, index)] = replace(known, handles=rest)
+        return result
+
+    def discard(self) -> None:
+        """The snapshot does not count: what it held goes with the next one."""
+        self.pending, self.taken = None, []
+
+    def completed(self) -> None:
+        """The latest snapshot is part of a completed checkpoint."""
+        self.held, self.stale, self.rows = self.held_since, self.stale_since, self.rows_since
+        self.held_since, self.stale_since, self.rows_since = {}, set(), Counter()
+        self.discard()
+
+
+RunningVertex = RunningSource | RunningChain
+
+
+def is_appending(sink: SinkVertex) -> bool:
+    return sink.sink.input is SinkInput.CHANGES

@@ -1,0 +1,175 @@
+"""`ScheduledDriver`: one attempt at one checkpoint: segments and barriers into the gates, jobs out of them, acknowledgements back.
+
+A single thread feeds and drains every gate and acknowledges; jobs run beside it and only report to it. A chain runs when
+its gate says that every barrier has arrived, so independent ones run side by side.
+"""
+
+from collections.abc import Iterable
+
+from tidegate.dataflow.driver_base import DriverBase, barrier
+from tidegate.dataflow.elements import Aborted, Aligned, Output, Released, SnapshotDue
+from tidegate.dataflow.execution_plan import plan_snapshot
+from tidegate.dataflow.jobs import JobEnded, JobReported, JobsAtOnce, Parts
+from tidegate.dataflow.operator_chains import Execution, channel_of
+from tidegate.dataflow.source_snapshots import SourceSnapshots, confirm, milliseconds_between, snapshot_sources
+from tidegate.dataflow.subtask_snapshots import acknowledgements, exchange_of
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex
+from tidegate.ports import Acknowledge
+from tidegate.protocol.barrier_options import choose_barrier_options
+from tidegate.protocol.barriers import EndOfData, StopMode
+from tidegate.protocol.errors import CheckpointDeclinedError
+from tidegate.protocol.finished import choose_triggered
+from tidegate.protocol.records import Acknowledgement, CheckpointKind
+from tidegate.protocol.snapshot import SnapshotTask
+
+
+class ScheduledDriver:
+    """Made for one call of `ports.Region.snapshot` and used once."""
+
+    def __init__(self, parts: Parts, task: SnapshotTask, acknowledge: Acknowledge) -> None:
+        self._parts = parts
+        self._graph = graph = parts.graph
+        self._task = task
+        self._acknowledge = acknowledge
+        self._base = DriverBase(parts)
+        self._plan = plan_snapshot(graph, task)
+        self._executions = [Execution(chain) for chain in self._base.chains]
+        # Nothing of this run outlives its one checkpoint, so there is no place to put data in flight back into: an
+        # unaligned checkpoint is forced to align (protocol.md section 11.5), and waits for nothing longer by it.
+        options = graph.pipeline.checkpoints.gate_options()
+        self._options = choose_barrier_options(options, task.kind is not CheckpointKind.CHECKPOINT).forced_aligned()
+        self._running = 0
+        self._unsent: list[Acknowledgement] = []
+
+    def execute(self) -> None:
+        """Run until every subtask has acknowledged. Raises `CheckpointError`s."""
+        sources = snapshot_sources(self._parts, self._task, self._acknowledge, self._base.began.wall)
+        name = f"tidegate-{self._graph.pipeline.name}-chk-{self._task.checkpoint_id}"
+        with self._parts.jobs.at_once(name, max(len(self._executions), 1)) as jobs:
+            self._base.put_back(self._task.restored)
+            self._base.close({subtask for subtask, snapshot in self._task.restored.items() if snapshot.finished})
+            self._ask_directly()
+            self._feed_sources(sources)
+            self._advance(jobs)
+            while self._running:
+                self._take_news(jobs)
+                self._advance(jobs)
+
+    # -- into the gates
+
+    def _ask_directly(self) -> None:
+        """Who has only finished ones upstream is asked in place of its barriers, by one that comes from nobody (protocol.md
+        section 13)."""
+        finished = self._base.finished_operators()
+        for execution in self._executions:
+            chain = execution.chain
+            waited_for = [id_ for id_ in chain.operator_ids if id_ not in finished or id_ in self._graph.restaged]
+            if choose_triggered(waited_for, finished, self._graph.upstreams):
+                for output in chain.gate.drain():  # so that every end is known before
+                    assert isinstance(output, Released), "before any barrier there is only what was put back"
+                    self._arrive(execution, output)
+                chain.gate.signal(barrier(self._task, self._options))
+
+    def _feed_sources(self, sources: SourceSnapshots) -> None:
+        names = {vertex.operator_id: vertex.name for vertex in self._graph.sources}
+        for subtask, segment in sources.segments.items():
+            channel = channel_of(names[subtask.operator_id], subtask.subtask_index)
+            if segment is not None:
+                self._base.channels.feed(channel, segment)
+            self._send_barrier(channel, sources.ends.get(subtask))
+
+    def _send_barrier(self, channel: str, end: StopMode | None) -> None:
+        if end is not None:
+            self._base.channels.signal(channel, lambda index: EndOfData(index, end))
+        self._base.channels.signal(channel, lambda index: barrier(self._task, self._options, index))
+
+    # -- out of the gates
+
+    def _advance(self, jobs: JobsAtOnce) -> None:
+        """Drain the gates and start what is aligned, until nothing more follows; then acknowledge what came of it."""
+        progress = True
+        while progress:
+            progress = False
+            for execution in self._executions:
+                for output in execution.chain.gate.drain():
+                    progress = True
+                    self._follow(execution, output, jobs)
+        self._send()
+
+    def _follow(self, execution: Execution, output: Output, jobs: JobsAtOnce) -> None:
+        match output:
+            case Released():
+                self._arrive(execution, output)
+            case Aligned():
+                execution.aligned = output
+            case SnapshotDue():
+                self._take_snapshot(execution, jobs)
+            case Aborted():
+                raise CheckpointDeclinedError(
+                    f"{execution.chain.name} gave checkpoint {output.abort.checkpoint_id} of pipeline "
+                    f"{self._graph.pipeline.name} up: {output.abort.reason.sentence}"
+                )
+
+    def _arrive(self, execution: Execution, output: Released) -> None:
+        execution.arrived.setdefault(execution.chain.origin(output.channel), []).append(output.data)
+
+    def _take_snapshot(self, execution: Execution, jobs: JobsAtOnce) -> None:
+        if self._has_work(execution):
+            self._running += 1
+            jobs.start(execution, self._plan)
+        else:
+            self._end(execution)
+
+    def _has_work(self, execution: Execution) -> bool:
+        if not self._plan.pending(execution.chain):
+            return False
+        return execution.has_input or any(self._plan.to_restage(execution, sink) for sink in execution.chain.sinks)
+
+    # -- back
+
+    def _take_news(self, jobs: JobsAtOnce) -> None:
+        """All that is there, so that acknowledgements travel together."""
+        for news in jobs.news():
+            match news:
+                case JobReported():
+                    self._record(news.execution, news)
+                case JobEnded():
+                    self._running -= 1
+                    if news.error is not None:
+                        raise news.error
+                    self._record(news.execution, news)
+                    self._end(news.execution)
+
+    def _record(self, execution: Execution, news: JobReported | JobEnded) -> None:
+        """Keep the reports of a subtask, and acknowledge for it unless more is to come for it.
+
+        A step, and a sink that follows no operator, acknowledges as a whole: how its rows fall on partitions may differ
+        next time.
+        """
+        indexes = execution.record(news.reports)
+        restaged = {index for sink in execution.chain.sinks for index in self._plan.to_restage(execution, sink)}
+        if isinstance(execution.chain.vertex, KeyedVertex):
+            self._acknowledge_for(execution, indexes - restaged)
+
+    def _end(self, execution: Execution) -> None:
+        vertex = execution.chain.vertex
+        self._acknowledge_for(execution, self._plan.pending(execution.chain))
+        if isinstance(vertex, SinkVertex) or vertex.operator_id in self._base.finished_operators():
+            return
+        assert execution.aligned is not None
+        exchange = exchange_of(execution, self._task.acknowledged, self._graph.pipeline.parallelism)
+        if exchange.handles:
+            self._base.channels.feed(channel_of(vertex.name), exchange)
+        self._send_barrier(channel_of(vertex.name), execution.aligned.ended)
+
+    def _acknowledge_for(self, execution: Execution, indexes: Iterable[int]) -> None:
+        assert execution.aligned is not None
+        first_barrier = self._base.began.wall_time(execution.aligned.first_barrier)
+        start_delay = milliseconds_between(self._task.triggered_at, first_barrier)
+        todo = sorted(set(indexes) - execution.acknowledged)
+        self._unsent += acknowledgements(self._plan, execution, todo, start_delay)
+
+    def _send(self) -> None:
+        if self._unsent:
+            confirm(self._graph, self._task, self._acknowledge, self._unsent)
+            self._unsent = []

@@ -1,0 +1,159 @@
+"""Carries out the steps of a snapshot at the vertices of a continuous pipeline: protocol.md section 12, as decided in
+`protocol.subtask_steps`.
+"""
+
+from collections import deque
+from dataclasses import replace
+from functools import partial
+from typing import assert_never
+
+from tidegate.dataflow.driver_base import DriverBase, barrier
+from tidegate.dataflow.execution_plan import plan_snapshot
+from tidegate.dataflow.in_flight import with_in_flight
+from tidegate.dataflow.live_state import LiveState
+from tidegate.dataflow.operator_chains import channel_of
+from tidegate.dataflow.polled_sources import PolledSources
+from tidegate.dataflow.running import RunningChain, RunningSource, RunningVertex
+from tidegate.dataflow.source_snapshots import milliseconds_between
+from tidegate.dataflow.subtask_snapshots import acknowledgements
+from tidegate.ports import Declined
+from tidegate.protocol import subtask_messages as steps
+from tidegate.protocol.barriers import Cancel, EndOfData, Marker
+from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError
+from tidegate.protocol.records import Acknowledgement, SubtaskId
+from tidegate.protocol.sentences import reassured
+from tidegate.protocol.snapshot import SnapshotTask
+
+
+class SnapshotSteps:
+    """What comes of the steps is collected in `acknowledgements` and `declined`, for whoever takes it from there."""
+
+    def __init__(self, base: DriverBase, sources: PolledSources, state: LiveState) -> None:
+        self.acknowledgements: list[Acknowledgement] = []
+        self.declined: list[Declined] = []
+        self.task: SnapshotTask | None = None  # of the checkpoint that was begun last
+        self._base = base
+        self._parts = base.parts
+        self._channels = base.channels
+        self._sources = sources
+        self._state = state
+
+    def step(self, vertex: RunningVertex, event: steps.Event) -> None:
+        """Tell a vertex of an event, and do what it asks for, in order."""
+        effects = deque(vertex.steps.step(event))
+        while effects:
+            effects.extendleft(reversed(self._carry_out(vertex, effects.popleft())))
+
+    def _carry_out(self, vertex: RunningVertex, effect: steps.Effect) -> list[steps.Effect]:
+        """Returns the effects that follow, to be carried out before any others."""
+        match effect:
+            case steps.Prepare():  # nothing is held back in front of a barrier
+                return vertex.steps.step(steps.StepDone(effect.checkpoint_id))
+            case steps.BroadcastBarrier():
+                self._broadcast(vertex, effect)
+                return vertex.steps.step(steps.StepDone(effect.checkpoint_id))
+            case steps.SnapshotOperators():
+                return self._snapshot(vertex, effect.checkpoint_id)
+            case steps.Acknowledge():
+                self._acknowledge(vertex, effect.checkpoint_id)
+            case steps.Decline():
+                self.declined.append(Declined(effect.checkpoint_id, effect.reason, self._why(vertex, effect)))
+            case steps.BroadcastCancel():
+                self._broadcast(vertex, effect)
+            case steps.AbortCapture() | steps.DiscardSnapshot():
+                vertex.discard()
+            case steps.TellComplete():
+                if self.task is not None and effect.checkpoint_id == self.task.checkpoint_id:
+                    self._tell_complete(vertex)  # else what is repeated is known, and `taken` is of the one given up
+            case steps.TellAborted() | steps.TellSubsumed() | steps.Finish():
+                pass  # what was staged goes with the next checkpoint (protocol.md section 16)
+            case steps.Fail():
+                raise CheckpointDeclinedError(
+                    f"{vertex.name} of pipeline {self._parts.graph.pipeline.name} was to stop with savepoint {effect.checkpoint_id}, "
+                    "which was aborted; it cannot go on without it. Committed data and the latest completed checkpoint are "
+                    "untouched; start the pipeline again."
+                )
+            case _:
+                assert_never(effect)
+        return []
+
+    @property
+    def _current(self) -> SnapshotTask:
+        assert self.task is not None
+        return self.task
+
+    def _broadcast(self, vertex: RunningVertex, effect: steps.BroadcastBarrier | steps.BroadcastCancel) -> None:
+        def make(index: int) -> Marker:
+            if isinstance(effect, steps.BroadcastCancel):
+                return Cancel(effect.checkpoint_id, index)
+            return barrier(self._current, effect.options, index)
+
+        ended = vertex.ended_with(effect.checkpoint_id) if isinstance(vertex, RunningChain) else None
+        for name in self._open_channels(vertex):
+            if ended is not None and isinstance(effect, steps.BroadcastBarrier):
+                self._channels.signal(name, partial(EndOfData, mode=ended))
+            self._channels.signal(name, make)
+
+    def _open_channels(self, vertex: RunningVertex) -> list[str]:
+        """Those downstream. What is not asked any more, or only for its tables, has sent its end instead."""
+        asked = self._current.attempts
+        if isinstance(vertex, RunningSource):
+            return [
+                channel_of(vertex.name, split) for split, subtask in enumerate(vertex.subtasks()) if subtask in asked
+            ]
+        return [vertex.name] if any(subtask.operator_id == vertex.vertex.operator_id for subtask in asked) else []
+
+    def _snapshot(self, vertex: RunningVertex, checkpoint_id: int) -> list[steps.Effect]:
+        """Fix what belongs to it, then stage what sinks show of it."""
+        if isinstance(vertex, RunningSource):
+            vertex.taken = self._sources.positions(vertex, self._current, self._parts.clock.now())
+            events = steps.StepDone(checkpoint_id), steps.CaptureEnded(checkpoint_id), steps.WriteEnded(checkpoint_id)
+            return [effect for event in events for effect in vertex.steps.step(event)]
+        task = replace(self._current, restored=vertex.as_of_barrier(self._state.snapshots))
+        pending = vertex.take(plan_snapshot(self._parts.graph, task))
+        effects = vertex.steps.step(steps.StepDone(checkpoint_id))
+        try:
+            pending.execution.record(self._parts.jobs.run(pending.execution, pending.plan))
+        except CheckpointError as error:
+            vertex.trouble = str(error)
+            return [*effects, *vertex.steps.step(steps.WriteFailed(checkpoint_id, error.reason))]
+        return [*effects, *vertex.steps.step(steps.WriteEnded(checkpoint_id))]
+
+    def _why(self, vertex: RunningVertex, decline: steps.Decline) -> str:
+        trouble = vertex.trouble if isinstance(vertex, RunningChain) else ""
+        what = (
+            f"{vertex.name} of pipeline {self._parts.graph.pipeline.name} declined checkpoint {decline.checkpoint_id}"
+        )
+        return f"{what}. {reassured(trouble or decline.reason.sentence)}"
+
+    def _acknowledge(self, vertex: RunningVertex, checkpoint_id: int) -> None:
+        if isinstance(vertex, RunningChain):
+            vertex.taken = self._acknowledgements_of(vertex)
+        vertex.taken = [self._state.acknowledged(checkpoint_id, acknowledgement) for acknowledgement in vertex.taken]
+        self.acknowledgements += vertex.taken
+
+    def _acknowledgements_of(self, vertex: RunningChain) -> list[Acknowledgement]:
+        assert vertex.pending is not None
+        assert vertex.aligned is not None
+        plan, execution = vertex.pending.plan, vertex.pending.execution
+        execution.aligned = vertex.aligned
+        first_barrier = self._base.began.wall_time(vertex.aligned.first_barrier)
+        delay = milliseconds_between(self._current.triggered_at, first_barrier)
+        taken = acknowledgements(plan, execution, plan.pending(vertex.chain), delay)
+        first = SubtaskId(vertex.vertex.operator_id, 0)
+        channels = vertex.chain.gate.channels
+        captured = self._state.dated(self._current.checkpoint_id, vertex.aligned.captured)
+        return [
+            replace(ack, snapshot=with_in_flight(ack.snapshot, channels, captured)) if ack.subtask == first else ack
+            for ack in taken
+        ]
+
+    def _tell_complete(self, vertex: RunningVertex) -> None:
+        self._state.completed(vertex.taken)
+        if not isinstance(vertex, RunningChain) or not vertex.taken:
+            return
+        tables = {sink.operator_id for sink in vertex.chain.sinks}
+        for acknowledgement in vertex.taken:
+            if acknowledgement.subtask.operator_id in tables:
+                self._state.snapshots[acknowledgement.subtask] = acknowledgement.snapshot
+        vertex.completed()

@@ -1,0 +1,101 @@
+"""Takes the snapshots of the sources: what every split reads for this checkpoint, on record before any operator runs.
+
+A split that has acknowledged is replayed, so that every attempt of a checkpoint sees the same input.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from tidegate.dataflow.jobs import Parts
+from tidegate.pipeline.definition import SourceVertex
+from tidegate.pipeline.graph import Graph
+from tidegate.ports import Acknowledge, Segment, SourceContext
+from tidegate.protocol.barriers import StopMode
+from tidegate.protocol.errors import SupersededAttemptError
+from tidegate.protocol.finalize import directory
+from tidegate.protocol.paths import write_prefix
+from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, Snapshot, SubtaskId, SubtaskMetrics
+from tidegate.protocol.snapshot import SnapshotTask
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSnapshots:
+    """By source split, the segment before the barrier; None where nothing has arrived.
+
+    A split that had finished before sends no barrier any more and is not among them. `ends` are those whose data comes
+    to its end here.
+    """
+
+    segments: Mapping[SubtaskId, Segment | None]
+    ends: Mapping[SubtaskId, StopMode]
+
+
+def snapshot_sources(parts: Parts, task: SnapshotTask, acknowledge: Acknowledge, now: datetime) -> SourceSnapshots:
+    """Poll or replay every split, then acknowledge the polled ones in one call.
+
+    Raises `SupersededAttemptError` when that does not count, and what the sources raise.
+    """
+    segments: dict[SubtaskId, Segment | None] = {}
+    ends: dict[SubtaskId, StopMode] = {}
+    polled: list[Acknowledgement] = []
+    for vertex in parts.graph.sources:
+        for split in range(vertex.source.num_splits()):
+            subtask = SubtaskId(vertex.operator_id, split)
+            restored = task.restored.get(subtask, Snapshot())
+            if restored.finished:
+                continue
+            if subtask in task.acknowledged:
+                taken = task.acknowledged[subtask]
+                segments[subtask] = vertex.source.replay(split, task.restored.get(subtask), taken, parts.storage)
+            else:
+                segments[subtask], acknowledgement = _poll(parts, vertex, subtask, task, now)
+                taken = acknowledgement.snapshot
+                polled.append(acknowledgement)
+            if (end := StopMode.DRAIN if taken.finished else task.stop) is not None:
+                ends[subtask] = end
+    if polled:
+        confirm(parts.graph, task, acknowledge, polled)
+    return SourceSnapshots(segments, ends)
+
+
+def confirm(
+    graph: Graph, task: SnapshotTask, acknowledge: Acknowledge, acknowledgements: list[Acknowledgement]
+) -> None:
+    """Acknowledge, and stop this attempt when it no longer counts (protocol.md section 5.1)."""
+    refused = {AcknowledgeResult.UNKNOWN, AcknowledgeResult.DISCARDED}
+    answers = acknowledge(acknowledgements)
+    lost = sorted(subtask for subtask, answer in answers.items() if answer in refused)
+    if lost:
+        raise SupersededAttemptError(
+            f"Checkpoint {task.checkpoint_id} of pipeline {graph.pipeline.name} has ended or a later attempt has taken "
+            f"over: the snapshot of {lost[0]} was answered {answers[lost[0]].value}. What this attempt wrote does not "
+            "count and will be deleted. There is nothing to do here."
+        )
+
+
+def _poll(
+    parts: Parts, vertex: SourceVertex, subtask: SubtaskId, task: SnapshotTask, now: datetime
+) -> tuple[Segment | None, Acknowledgement]:
+    started = parts.clock.monotonic()
+    attempt = task.attempts[subtask]
+    below = directory(parts.graph.pipeline.name, task.checkpoint_id)
+    context = SourceContext(
+        parts.storage, task.checkpoint_id, f"{write_prefix(below, subtask, attempt)}-{parts.unique()}"
+    )
+    segment, snapshot = vertex.source.poll(subtask.subtask_index, task.restored.get(subtask), context)
+    if task.stop is StopMode.DRAIN:  # it stops here for ever, whatever lies behind
+        snapshot = replace(snapshot, finished=True)
+    metrics = SubtaskMetrics(
+        start_delay=milliseconds_between(task.triggered_at, now),
+        alignment_duration=0,
+        sync_duration=round((parts.clock.monotonic() - started) * 1000),
+        async_duration=0,
+        processed_bytes=0 if segment is None else segment.bytes,
+        persisted_bytes=0,
+    )
+    return segment, Acknowledgement(subtask, attempt, snapshot, metrics)
+
+
+def milliseconds_between(before: datetime, after: datetime) -> int:
+    return max(0, round((after - before).total_seconds() * 1000))

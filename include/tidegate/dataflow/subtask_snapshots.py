@@ -1,0 +1,66 @@
+"""What the subtasks of a chain acknowledge: the snapshots that follow from the reports of their execution."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tidegate.dataflow.elements import Exchange
+from tidegate.dataflow.execution_plan import ExecutionPlan
+from tidegate.dataflow.operator_chains import Execution
+from tidegate.dataflow.reports import Report
+from tidegate.pipeline.definition import KeyedVertex
+from tidegate.ports import SinkInput
+from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, StateHandle, SubtaskId, SubtaskMetrics
+
+
+def acknowledgements(
+    plan: ExecutionPlan, execution: Execution, indexes: Iterable[int], start_delay: int
+) -> list[Acknowledgement]:
+    """Of the operator and its sinks together, for subtasks whose reports are complete; the others carry over."""
+    result = []
+    for index in indexes:
+        execution.acknowledged.add(index)
+        for operator_id in execution.chain.operator_ids:
+            subtask = SubtaskId(operator_id, index)
+            if subtask in plan.attempts:
+                snapshot = Snapshot(_handles(plan, execution, subtask), finished=execution.is_last)
+                metrics = _metrics(execution, subtask, start_delay)
+                result.append(Acknowledgement(subtask, plan.attempts[subtask], snapshot, metrics))
+    return result
+
+
+def exchange_of(execution: Execution, acknowledged: Mapping[SubtaskId, Snapshot], parallelism: int) -> Exchange:
+    """What the chain's step or operator sends downstream: new files, and those an earlier attempt acknowledged."""
+    handles: list[StateHandle] = []
+    for index in range(parallelism):
+        subtask = SubtaskId(execution.chain.vertex.operator_id, index)
+        before = acknowledged.get(subtask)
+        report = execution.reports.get(subtask)
+        found: Sequence[StateHandle] = () if report is None else report.handles
+        found = found if before is None else before.handles
+        handles += [handle for handle in found if handle.kind is HandleKind.EXCHANGE]
+    return Exchange(tuple(handles))
+
+
+def _handles(plan: ExecutionPlan, execution: Execution, subtask: SubtaskId) -> tuple[StateHandle, ...]:
+    chain, report = execution.chain, execution.reports.get(subtask)
+    new = () if report is None else report.handles
+    if subtask.operator_id == chain.vertex.operator_id and isinstance(chain.vertex, KeyedVertex):
+        return plan.carried(subtask, HandleKind.RUN) + new
+    current = [
+        sink for sink in chain.sinks if sink.operator_id == subtask.operator_id and sink.sink.input is SinkInput.CURRENT
+    ]
+    return plan.staged_before(current[0], subtask.subtask_index) if current and report is None else new
+
+
+def _metrics(execution: Execution, subtask: SubtaskId, start_delay: int) -> SubtaskMetrics:
+    """The subtasks share one gate: what passed it is counted once, with the first one, which records data in flight."""
+    assert execution.aligned is not None
+    report: Report | None = execution.reports.get(subtask)
+    first = subtask == SubtaskId(execution.chain.vertex.operator_id, 0)
+    nothing = {"sync_duration": 0, "async_duration": 0, "rows_in": 0, "rows_out": 0}
+    return SubtaskMetrics(
+        start_delay=start_delay,
+        alignment_duration=execution.aligned.alignment,
+        processed_bytes=execution.aligned.processed_bytes if first else 0,
+        persisted_bytes=execution.aligned.persisted_bytes if first else 0,
+        **(nothing if report is None else dict(report.metrics)),
+    )

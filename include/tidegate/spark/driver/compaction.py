@@ -1,0 +1,67 @@
+"""Merges runs where a subtask has too many: one Spark job for all of them, after every subtask has acknowledged.
+
+Which runs are worth merging, and how, is decided in `tidegate.state.compaction`; from when on the merged run is used, by
+the coordinator.
+"""
+
+from collections.abc import Mapping
+
+from tidegate.dataflow.reports import Report
+from tidegate.pipeline.graph import Graph
+from tidegate.protocol.paths import compaction_prefix
+from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, SubtaskId
+from tidegate.spark.driver.run_job import run_job
+from tidegate.spark.driver.spark_errors import as_checkpoint_error
+from tidegate.spark.driver.state_location import StateLocation
+from tidegate.spark.driver.streams import Streams
+from tidegate.spark.executor.partitions import CompactionPlan, Merge
+from tidegate.spark.executor.report_rows import REPORT_TYPE
+from tidegate.state.compaction import plan_compaction
+
+
+def compact_runs(
+    graph: Graph,
+    streams: Streams,
+    location: StateLocation,
+    checkpoint_id: int,
+    snapshots: Mapping[SubtaskId, Snapshot],
+    below: str,
+) -> list[CompactedRun]:
+    """See `ports.Region.compact`; writes `below` a directory on checkpoint storage. Raises `CheckpointError`s; the runs that were there stay as they are."""
+    merges = _plan(graph, streams, location, checkpoint_id, snapshots, below)
+    if not merges:
+        return []
+    reports: list[Report] = []
+    partitions = streams.session.range(0, len(merges), 1, len(merges))
+    try:
+        run_job(partitions.mapInArrow(CompactionPlan(tuple(merges)).run, REPORT_TYPE), reports.extend)
+    except Exception as error:
+        raise as_checkpoint_error(error, f"the compaction of pipeline {graph.pipeline.name!r}") from error
+    replaced = {SubtaskId(merge.spec.operator, merge.index): merge.chosen for merge in merges}
+    compacted = []
+    for report in reports:
+        subtask = SubtaskId(report.operator_id, report.subtask_index)
+        views = tuple(run.view for run in replaced[subtask])
+        compacted += [CompactedRun(subtask, handle, views) for handle in report.handles]
+    return compacted
+
+
+def _plan(
+    graph: Graph,
+    streams: Streams,
+    location: StateLocation,
+    checkpoint_id: int,
+    snapshots: Mapping[SubtaskId, Snapshot],
+    below: str,
+) -> list[Merge]:
+    merges = []
+    for vertex in graph.keyed:
+        for index in range(graph.pipeline.parallelism):
+            handles = snapshots.get(SubtaskId(vertex.operator_id, index), Snapshot()).handles
+            runs = [handle for handle in handles if handle.kind is HandleKind.RUN]
+            if len(runs) > 1:
+                prefix = compaction_prefix(below, SubtaskId(vertex.operator_id, index))
+                spec = location.spec(vertex, streams.layout(vertex), index, runs, checkpoint_id, prefix)
+                if chosen := plan_compaction(spec):
+                    merges.append(Merge(index, spec, chosen))
+    return merges

@@ -1,0 +1,117 @@
+"""Whether a DataFrame has the same rows each time it is computed from the same input.
+
+Spark's analysis says which expressions are not deterministic. Three things it takes for deterministic are none here, because
+consumers and retries are queries of their own: the time, which each query draws once; samples; and what keeps some rows of
+many without saying which. What Python does outside of Spark's plan is not seen.
+
+A classic session is asked for its analyzed plan. A Spark Connect server is asked to explain a query in which the frame may
+only stand if it is deterministic: the condition of a join.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+
+from tidegate.spark.session.sessions import is_connect
+
+#: Spark lets each query draw these once.
+_TIME = ("current_timestamp", "current_date", "current_time", "localtimestamp", "now")
+
+#: At the beginning of a line of a plan, behind the lines of its tree. No rows at all are the same rows each time.
+_NODE = re.compile(r"^[\s:|+-]*(Sample|GlobalLimit|LocalLimit|Offset|Tail)\b(?! 0$)", re.MULTILINE)
+_NODE_NAMES = {"Sample": "sample", "Offset": "offset", "Tail": "tail"}
+_AGGREGATE = re.compile(r"^[\s:|+-]*Aggregate .*$", re.MULTILINE)
+
+#: Aggregates that keep one row of a group, whichever comes first.
+_PICKS = ("first", "last", "any_value")
+
+#: Names for what Spark calls not deterministic.
+_DRAWN = (
+    *("rand", "randn", "random", "uuid", "shuffle", "randstr", "uniform", "monotonically_increasing_id"),
+    *("spark_partition_id", "input_file_name", "input_file_block_start", "input_file_block_length"),
+    *("reflect", "try_reflect", "java_method"),
+)
+
+
+def nondeterministic_parts(frame: DataFrame) -> tuple[str, ...]:
+    """What makes the rows differ from one computation to the next, in the words of Spark's API; nothing if they do not."""
+    deterministic, plan = _explained(frame) if is_connect(frame.sparkSession) else _analyzed(frame)
+    found = [f"{name}()" for name in _called(_TIME, plan)]
+    found += [_NODE_NAMES.get(node, "limit") for node in _NODE.findall(plan)]
+    found += [f"{name}() of a group" for line in _AGGREGATE.findall(plan) for name in _called(_PICKS, line)]
+    if "Deduplicate [" in plan and _keeps_some_duplicate(frame):
+        found.append("dropDuplicates() on some of the columns")
+    if not deterministic:
+        drawn = [f"{name}()" for name in _called(_DRAWN, plan)]
+        found += drawn or ["a function that is marked as not deterministic"]
+    return tuple(dict.fromkeys(found))
+
+
+def _called(names: Sequence[str], plan: str) -> Iterator[str]:
+    """Those of the functions that a plan calls. A column may be named after a call; behind its name stands its number."""
+    for match in re.finditer(rf"\b({'|'.join(names)})\(", plan, re.IGNORECASE):
+        end, depth = match.end(), 1
+        while depth and end < len(plan):
+            depth += {"(": 1, ")": -1}.get(plan[end], 0)
+            end += 1
+        if plan[end : end + 1] != "#":
+            yield match[1].lower()
+
+
+def _analyzed(frame: Any) -> tuple[bool, str]:
+    session = frame.sparkSession  # Spark abbreviates plans as the active session says, which a thread has none of
+    session._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
+    plan = frame._jdf.queryExecution().analyzed()
+    return plan.deterministic(), plan.toString()
+
+
+def _explained(frame: Any) -> tuple[bool, str]:
+    try:
+        one = frame.sparkSession.range(1)
+        return True, _analyzed_text(one.join(frame.sparkSession.range(1), frame.exists()))
+    except AnalysisException as error:
+        if error.getCondition() != "INVALID_NON_DETERMINISTIC_EXPRESSIONS":
+            raise
+        return False, _analyzed_text(frame)
+
+
+def _analyzed_text(frame: Any) -> str:
+    text: str = frame._explain_string(extended=True)
+    analyzed = text.partition("== Analyzed Logical Plan ==\n")[2].partition("\n== Optimized Logical Plan ==")[0]
+    return analyzed.partition("\n")[2]  # behind the line with the columns
+
+
+def _keeps_some_duplicate(frame: Any) -> bool:
+    if is_connect(frame.sparkSession):
+        plan = frame._plan.to_proto(frame.sparkSession.client)
+        return any(not message.all_columns_as_keys for message in _messages(plan) if _is_deduplicate(message))
+    nodes = _nodes(frame._jdf.queryExecution().analyzed())
+    return any(
+        node.keys().size() < node.child().output().size()
+        for node in nodes
+        if node.nodeName() in ("Deduplicate", "DeduplicateWithinWatermark")
+    )
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    for children in (plan.children(), plan.innerChildren()):
+        for at in range(children.size()):
+            yield from _nodes(children.apply(at))
+
+
+def _is_deduplicate(message: Any) -> bool:
+    return bool(message.DESCRIPTOR.name == "Deduplicate")
+
+
+def _messages(message: Any) -> Iterator[Any]:
+    """A protobuf message and all within it."""
+    yield message
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for each in value if field.is_repeated else [value]:
+                if hasattr(each, "ListFields"):
+                    yield from _messages(each)

@@ -1,0 +1,81 @@
+"""What a verdict is about, as a DataFrame: a sink's staged rows, an operator's state, or a check's query over sinks.
+
+None stands for "nothing is there", so that an empty checkpoint is judged without a Spark job.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidegate.pipeline.graph import Graph
+from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId, SubtaskRecord
+from tidegate.spark.driver.state_location import StateLocation
+from tidegate.spark.driver.streams import Streams, ddl
+from tidegate.spark.executor.partitions import ScanPlan
+
+
+class Frames:
+    """Frames over the acknowledged subtasks of one checkpoint."""
+
+    def __init__(
+        self, graph: Graph, streams: Streams, location: StateLocation, subtasks: Mapping[SubtaskId, SubtaskRecord]
+    ) -> None:
+        self._graph = graph
+        self._streams = streams
+        self._location = location
+        self._subtasks = subtasks
+
+    def of(self, target: str) -> Any:
+        """The frame of `sink:NAME`, `state:NAME` or `check:NAME`. Raises `PipelineDefinitionError` on anything else."""
+        kind, _, name = target.partition(":")
+        if kind == "sink" and any(sink.name == name for sink in self._graph.sinks):
+            return self._staged(name)
+        if kind == "state" and any(vertex.name == name for vertex in self._graph.keyed):
+            return self._state(name)
+        if kind == "check" and any(check.name == name for check in self._graph.checks):
+            return self._checked(name)
+        raise PipelineDefinitionError(
+            f"Pipeline {self._graph.pipeline.name!r} has no {target!r}. There is sink:NAME for "
+            f"{', '.join(v.name for v in self._graph.sinks) or 'no sink'}, state:NAME for "
+            f"{', '.join(v.name for v in self._graph.keyed) or 'no operator'}, and check:NAME for "
+            f"{', '.join(v.name for v in self._graph.checks) or 'no check'}."
+        )
+
+    def _staged(self, name: str) -> Any:
+        vertex = self._graph.sink(name)
+        handles = [handle for _, handle in self._handles(vertex.operator_id, HandleKind.STAGED)]
+        return vertex.sink.read_staged(self._streams.session, handles)
+
+    def _checked(self, name: str) -> Any:
+        check = next(check for check in self._graph.checks if check.name == name)
+        staged = [self._staged(sink) for sink in check.sinks]
+        if all(frame is None for frame in staged):
+            return None
+        inputs = [
+            self._streams.frame(self._graph.sink(sink).input, {}) if frame is None else frame
+            for sink, frame in zip(check.sinks, staged, strict=True)
+        ]
+        return check.query(*inputs)
+
+    def _state(self, name: str) -> Any:
+        vertex = next(vertex for vertex in self._graph.keyed if vertex.name == name)
+        layout = self._streams.layout(vertex)
+        runs: dict[int, list[StateHandle]] = {}
+        for index, handle in self._handles(vertex.operator_id, HandleKind.RUN):
+            runs.setdefault(index, []).append(handle)
+        if not runs:
+            return None
+        specs = tuple(
+            self._location.spec(vertex, layout, index, handles, max(handle.created_by for handle in handles))
+            for index, handles in sorted(runs.items())
+        )
+        partitions = self._streams.session.range(0, len(specs), 1, len(specs))
+        return partitions.mapInArrow(ScanPlan(specs).run, ddl(layout.rows))
+
+    def _handles(self, operator_id: str, kind: HandleKind) -> list[tuple[int, StateHandle]]:
+        nothing = SubtaskRecord(SubtaskId(operator_id, 0), 0, snapshot=Snapshot())
+        found = []
+        for index in range(self._graph.pipeline.parallelism):
+            record = self._subtasks.get(SubtaskId(operator_id, index), nothing)
+            found += [(index, handle) for handle in record.snapshot.handles if handle.kind is kind]
+        return found

@@ -1,0 +1,138 @@
+"""`SparkJobs`: the work of operator chains as Spark jobs, one after the other or beside each other."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+from tidegate.dataflow.execution_plan import ExecutionPlan
+from tidegate.dataflow.jobs import JobEnded, JobReported
+from tidegate.dataflow.operator_chains import Execution
+from tidegate.dataflow.reports import Report
+from tidegate.pipeline.graph import Graph
+from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId
+from tidegate.spark.driver.compaction import compact_runs
+from tidegate.spark.driver.operators import Operators
+from tidegate.spark.driver.spark_errors import as_checkpoint_error
+from tidegate.spark.driver.state_location import StateLocation
+from tidegate.spark.driver.streams import Streams
+from tidegate.spark.session.sessions import is_connect
+
+
+@dataclass(frozen=True, slots=True)
+class SparkJobs:
+    """Implements `dataflow.jobs.Jobs`."""
+
+    graph: Graph
+    streams: Streams
+    location: StateLocation
+
+    def run(self, execution: Execution, plan: ExecutionPlan) -> list[Report]:
+        reports: list[Report] = []
+        try:
+            self._operators(plan).run(execution, reports.extend)
+        except Exception as error:
+            raise self._explained(execution, error) from error
+        return reports
+
+    @contextmanager
+    def at_once(self, name: str, most: int) -> "Iterator[_Threads]":
+        with ThreadPoolExecutor(most, thread_name_prefix="tidegate") as pool:
+            threads = _Threads(self, pool, _JobGroup(self.streams.session, name))
+            try:
+                yield threads
+            except BaseException:
+                threads.interrupt()
+                raise
+
+    def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot], below: str) -> list[CompactedRun]:
+        return compact_runs(self.graph, self.streams, self.location, checkpoint_id, snapshots, below)
+
+    def _operators(self, plan: ExecutionPlan) -> Operators:
+        return Operators(self.graph, self.streams, self.location, plan)
+
+    def _explained(self, execution: Execution, error: BaseException) -> CheckpointError:
+        """What an error of a chain's job means to the pipeline's owner."""
+        where = self.streams.where(execution.chain.vertex)
+        return self.streams.explain(error, execution.arrived) or as_checkpoint_error(error, where)
+
+
+class _Threads:
+    """A thread for each job; they report through a queue."""
+
+    def __init__(self, jobs: SparkJobs, pool: ThreadPoolExecutor, group: "_JobGroup") -> None:
+        self._jobs = jobs
+        self._pool = pool
+        self._group = group
+        self._early = is_connect(jobs.streams.session)
+        self._started: list[Future[None]] = []
+        self._news: SimpleQueue[JobReported | tuple[JobEnded, BaseException | None]] = SimpleQueue()
+
+    def start(self, execution: Execution, plan: ExecutionPlan) -> None:
+        self._started.append(self._pool.submit(self._run, execution, plan))
+
+    def news(self) -> Sequence[JobReported | JobEnded]:
+        found = [self._explained(self._news.get())]
+        with suppress(Empty):
+            while True:
+                found.append(self._explained(self._news.get_nowait()))
+        return found
+
+    def interrupt(self) -> None:
+        """What still runs; again and again, because a job that was being planned is not there yet."""
+        while wait(self._started, timeout=0).not_done:
+            self._group.interrupt()
+            wait(self._started, timeout=0.5)
+
+    def _run(self, execution: Execution, plan: ExecutionPlan) -> None:
+        reports: list[Report] = []
+        error: BaseException | None = None
+
+        def report_early(early: list[Report]) -> None:
+            self._news.put(JobReported(execution, early))
+
+        try:
+            self._group.enter()
+            self._jobs._operators(plan).run(execution, report_early if self._early else reports.extend)
+        except BaseException as caught:
+            error = caught
+        self._news.put((JobEnded(execution, reports), error))
+
+    def _explained(self, news: "JobReported | tuple[JobEnded, BaseException | None]") -> JobReported | JobEnded:
+        """In the driver's thread, which may ask Spark what it meant."""
+        if isinstance(news, JobReported):
+            return news
+        ended, error = news
+        if error is None:
+            return ended
+        explained = self._jobs._explained(ended.execution, error)
+        explained.__cause__ = error
+        return JobEnded(ended.execution, ended.reports, explained)
+
+
+class _JobGroup:
+    """Jobs that are interrupted together, so that none goes on running after another has failed."""
+
+    def __init__(self, session: SparkSession, name: str) -> None:
+        self._session = session
+        self._name = f"{name}-{uuid4().hex[:8]}"
+        self._connect = is_connect(session)
+
+    def enter(self) -> None:
+        """Make the jobs that the calling thread starts from now on members."""
+        if self._connect:
+            self._session.addTag(self._name)
+        else:  # a classic session knows a tag only in the thread that added it, so it cannot be interrupted by another
+            self._session.sparkContext.setJobGroup(self._name, self._name, interruptOnCancel=True)
+
+    def interrupt(self) -> None:
+        with suppress(Exception):  # nothing runs on a session that is gone
+            if self._connect:
+                self._session.interruptTag(self._name)
+            else:
+                self._session.sparkContext.cancelJobGroup(self._name)

@@ -1,0 +1,22 @@
+"""Runs a Spark job and hands its reports over, as they come where the session can give them early."""
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+
+from tidegate.dataflow.reports import Report
+from tidegate.spark.executor.report_rows import decode_reports
+from tidegate.spark.session.sessions import is_connect
+
+Emit = Callable[[list[Report]], None]
+
+
+def run_job(frame: DataFrame, emit: Emit) -> None:
+    """Execute a frame of `REPORT_TYPE` and emit the reports of one subtask at a time.
+
+    Spark Connect sends each partition's answer when it is there; a classic session gives all of them at the end of the job
+    (its way of iterating would run one partition after the other).
+    """
+    rows = frame.toLocalIterator() if is_connect(frame.sparkSession) else frame.collect()
+    for row in rows:
+        emit(decode_reports(row.subtask, row.reports))

@@ -1,0 +1,56 @@
+"""Spark's errors as the errors of `protocol/errors.py`, in the words of whoever raised them first."""
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
+from tidegate.spark.executor.carried_errors import carried_from_task
+from tidegate.spark.session.machine import jvm_end
+
+_GONE = (
+    "StatusCode.UNAVAILABLE",
+    "SparkContext was shut down",
+    "stopped SparkContext",
+    "Answer from Java side is empty",
+    "An error occurred while trying to connect to the Java server",
+    "INVALID_HANDLE.SESSION",
+    "NO_ACTIVE_SESSION",
+)
+
+
+def as_checkpoint_error(error: BaseException, where: str) -> CheckpointError:
+    """What to raise for an error that came out of Spark or a user's function. `where` names operator and pipeline."""
+    if isinstance(error, CheckpointError):
+        return error
+    text = str(error)
+    if carried := carried_from_task(text):
+        return carried
+    if isinstance(error, AnalysisException | ParseException):
+        return PipelineDefinitionError(f"Spark cannot run {where}: {_first_lines(text)} Correct the pipeline.")
+    if is_gone(error):
+        return CheckpointError(
+            f"Spark was lost while it ran {where} ({type(error).__name__}). {jvm_end()}What was acknowledged is safe, "
+            "committed data is untouched, and repeating the snapshot step resumes this checkpoint on the same input."
+        )
+    return CheckpointError(
+        f"Spark failed in {where}: {_last_lines(text) if 'Traceback' in text else _first_lines(text)} What was "
+        "acknowledged is safe and committed data is untouched; repeating the step resumes this checkpoint."
+    )
+
+
+def is_gone(error: BaseException) -> bool:
+    """Whether Spark itself has gone (JVM killed, Connect server gone), so that nothing more can be asked of it."""
+    if isinstance(error, ConnectionError | EOFError) or type(error).__name__ in ("Py4JNetworkError", "Py4JError"):
+        return True
+    return (isinstance(error, PySparkException) or "grpc" in type(error).__module__.lower()) and any(
+        sign in str(error) for sign in _GONE
+    )
+
+
+def _first_lines(text: str) -> str:
+    return text.partition(";\n")[0].partition("\n\nJVM stacktrace")[0].strip()[:1500]
+
+
+def _last_lines(text: str) -> str:
+    """A Python traceback says what happened at its end."""
+    lines = [line.strip() for line in text.partition("\n\nJVM stacktrace")[0].splitlines() if line.strip()]
+    return " ".join(lines[-3:])[:1500]

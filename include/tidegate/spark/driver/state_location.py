@@ -1,0 +1,54 @@
+"""Where an operator's state lies, as its subtasks are told."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tidegate.dataflow.execution_plan import ExecutionPlan
+from tidegate.pipeline.definition import KeyedVertex
+from tidegate.pipeline.graph import Graph
+from tidegate.protocol.keygroups import key_groups_of
+from tidegate.protocol.records import StateHandle
+from tidegate.state.layout import StateLayout
+from tidegate.state.spec import SubtaskSpec
+
+
+@dataclass(frozen=True, slots=True)
+class StateLocation:
+    """The checkpoint storage, and the local cache on whichever machine reads from it: None for that machine's own."""
+
+    graph: Graph
+    storage_url: str
+    cache_dir: str | None
+
+    def spec(
+        self,
+        vertex: KeyedVertex,
+        layout: StateLayout,
+        index: int,
+        runs: Sequence[StateHandle],
+        checkpoint_id: int,
+        prefix: str = "",
+    ) -> SubtaskSpec:
+        """What subtask `index` of an operator needs to read `runs`, and to write below `prefix` if that is given."""
+        pipeline = self.graph.pipeline
+        return SubtaskSpec(
+            storage_url=self.storage_url,
+            cache_dir=self.cache_dir,
+            operator=vertex.operator_id,
+            pipeline=pipeline.name,
+            checkpoint_id=checkpoint_id,
+            prefix=prefix,
+            key_groups=key_groups_of(index, pipeline.parallelism, pipeline.max_parallelism),
+            max_parallelism=pipeline.max_parallelism,
+            layout=layout,
+            runs=tuple(runs),
+        )
+
+    def specs(
+        self, vertex: KeyedVertex, layout: StateLayout, plan: ExecutionPlan, indexes: Iterable[int]
+    ) -> dict[int, SubtaskSpec]:
+        """What subtasks need to find their state as of the latest completed checkpoint and to write their run."""
+        id_, prefixes = plan.checkpoint_id, plan.prefixes(vertex)
+        return {
+            index: self.spec(vertex, layout, index, plan.runs(vertex, index), id_, prefixes[index]) for index in indexes
+        }

@@ -1,0 +1,196 @@
+"""The DataFrame of a stream: what arrived in its channel, after its transforms, and what columns it has.
+
+Lazy throughout: nothing here runs a Spark job. Layouts of state follow from these frames.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from tidegate.dataflow.elements import Data, Exchange
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex, Stream
+from tidegate.pipeline.graph import Graph
+from tidegate.ports import Segment
+from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, StateSchemaError
+from tidegate.spark.driver.determinism import nondeterministic_parts
+from tidegate.spark.driver.hashing import quoted
+from tidegate.spark.executor.partitions import PLACE, ExchangePlan
+from tidegate.state.layout import StateLayout, type_name
+
+Arrived = Mapping[str, Sequence[Data]]
+
+
+class Streams:
+    """Frames and layouts of one pipeline on one session."""
+
+    def __init__(self, graph: Graph, session: SparkSession, storage_url: str) -> None:
+        self.session = session
+        self._graph = graph
+        self._storage_url = storage_url
+        self._sources = {vertex.name: vertex for vertex in graph.sources}
+        self._producers = {vertex.name: vertex for vertex in graph.producers}
+        self._declared: dict[str, StateLayout] = {}
+        self._computed: dict[str, StateLayout] = {}
+
+    def frame(self, stream: Stream, arrived: Arrived) -> DataFrame:
+        """What arrived from the stream's origin, by vertex name; an empty frame of the same columns if nothing did.
+
+        Where an operator sent the row of a key several times, only the last of them is there.
+        """
+        data = arrived.get(stream.origin, ())
+        frame: DataFrame
+        if stream.origin in self._sources:
+            segments = [item for item in data if isinstance(item, Segment)]
+            frame = self._sources[stream.origin].source.read(self.session, segments, stream.output)
+        else:
+            exchanges = [item for item in data if isinstance(item, Exchange)]
+            match self._producers[stream.origin]:
+                case KeyedVertex() as origin:
+                    frame = self._exchanged(origin, exchanges)
+                case StepVertex() as origin:
+                    frame = self._kept(origin, exchanges)
+        for transform in stream.transforms:
+            frame = self._transformed(stream, transform, frame)
+        return frame
+
+    def require_deterministic(self, what: str, frame: DataFrame) -> None:
+        """Raises `PipelineDefinitionError` where consumers and retries would each compute other rows."""
+        if parts := nondeterministic_parts(frame):
+            raise PipelineDefinitionError(
+                f"{what} is not deterministic, because of {', '.join(parts)}: every consumer and every retry would compute "
+                "other rows. Nothing was written. Take it out, or let it be done by a transform that says so and has a name: "
+                'stream.transform(function, deterministic=False, name="…"). The rows of such a transform are computed '
+                "once and kept until the checkpoint has completed."
+            )
+
+    def explain(self, error: BaseException, arrived: Arrived) -> CheckpointError | None:
+        """What the sources whose segments were read make of an error of Spark, if it is theirs."""
+        for origin, data in arrived.items():
+            segments = [item for item in data if isinstance(item, Segment)]
+            if segments and (explained := self._sources[origin].source.explain(error, segments)):
+                return explained
+        return None
+
+    def layout(self, vertex: KeyedVertex, frame: DataFrame | None = None) -> StateLayout:
+        """The layout of an operator's state; `frame` is its input where that is known already.
+
+        Raises `PipelineDefinitionError` naming operator and column.
+        """
+        if vertex.update is not None:
+            if vertex.name not in self._declared:
+                self._declared[vertex.name] = self._of_rows(vertex)
+            return self._declared[vertex.name]
+        stream, known = vertex.inputs[0], vertex.name in self._computed
+        if frame is None and not known:
+            frame = self.frame(stream, {})
+        if frame is not None and not (known and not stream.transforms):  # columns change only in the user's code
+            self._computed[vertex.name] = self._of_aggregates(vertex, frame)
+        return self._computed[vertex.name]
+
+    def empty(self, schema: Any) -> DataFrame:
+        """No rows, which the optimiser knows, in the columns of a `pyarrow.Schema`."""
+        columns = [f"cast(null as {type_name(field.type)}) as {quoted(field.name)}" for field in schema]
+        return self.session.range(1).where("false").selectExpr(*columns)
+
+    def require_columns(self, where: str, columns: Sequence[str], frame: DataFrame) -> None:
+        there = frame.columns
+        if missing := [name for name in columns if name not in there]:
+            raise PipelineDefinitionError(
+                f"The {where} needs column {', '.join(map(repr, missing))}, and its input has only "
+                f"{', '.join(there)}. Correct the name, or add the column in a transform in front of it."
+            )
+
+    def where(self, vertex: StepVertex | KeyedVertex | SinkVertex) -> str:
+        return f"{kind_of(vertex)} {vertex.name!r} of pipeline {self._graph.pipeline.name!r}"
+
+    def _exchanged(self, origin: KeyedVertex, exchanges: Sequence[Exchange]) -> DataFrame:
+        newest = len(exchanges) > 1
+        layout = self.layout(origin)
+        handles = tuple(handle for exchange in exchanges for handle in exchange.handles)
+        if not handles:
+            return self.empty(layout.rows)
+        order = tuple(at for at, exchange in enumerate(exchanges) for _ in exchange.handles) if newest else None
+        plan = ExchangePlan(handles, self._storage_url, layout.rows, order)
+        schema = ddl(layout.rows) + (f", {PLACE} bigint" if newest else "")
+        frame = self.session.range(0, len(handles), 1, len(handles)).mapInArrow(plan.run, schema)
+        if not newest:
+            return frame
+        columns = ", ".join(quoted(field.name) for field in layout.rows)
+        last = F.expr(f"max_by(struct({columns}), {PLACE}) as row")
+        return frame.groupBy(*map(quoted, layout.key_names)).agg(last).select("row.*")
+
+    def _kept(self, origin: StepVertex, exchanges: Sequence[Exchange]) -> DataFrame:
+        """The rows of a step as they were computed, in the columns they had then."""
+        handles = tuple(handle for exchange in exchanges for handle in exchange.handles)
+        if not handles:
+            schema = self.frame(origin.input, {}).schema
+            nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
+            return self.session.range(1).where("false").select(*nothing)
+        if len(columns := {handle.details["columns"] for handle in handles}) > 1:
+            raise StateSchemaError(
+                f"The {self.where(origin)} gave rows of different columns that meet in one batch: {', '.join(sorted(columns))}. "
+                "Nothing was written. Let its function return the same columns each time."
+            )
+        schema = StructType.fromJson(json.loads(columns.pop()))
+        plan = ExchangePlan(handles, self._storage_url, arrow_schema(schema))
+        return self.session.range(0, len(handles), 1, len(handles)).mapInArrow(plan.run, schema)
+
+    def _transformed(self, stream: Stream, transform: Any, frame: DataFrame) -> DataFrame:
+        where = f"A transform after {stream.origin!r} of pipeline {self._graph.pipeline.name!r}"
+        try:
+            result = transform(frame)
+        except CheckpointError:
+            raise
+        except Exception as error:
+            raise PipelineDefinitionError(f"{where} raised {type(error).__name__}: {error}") from error
+        if not hasattr(result, "mapInArrow"):
+            raise PipelineDefinitionError(f"{where} returned a {type(result).__name__} instead of a DataFrame.")
+        return cast(DataFrame, result)
+
+    def _of_rows(self, vertex: KeyedVertex) -> StateLayout:
+        try:
+            schema = StructType.fromDDL(vertex.state or "")
+        except Exception as error:
+            raise self._no_ddl(vertex, str(error)) from error
+        if not isinstance(schema, StructType):
+            raise self._no_ddl(vertex, "it is the name of one type.")
+        return self._named(vertex, lambda: StateLayout.of_rows(arrow_schema(schema), vertex.key))
+
+    def _no_ddl(self, vertex: KeyedVertex, cause: str) -> PipelineDefinitionError:
+        return PipelineDefinitionError(
+            f"The state of {self.where(vertex)} is {vertex.state!r}, which is not a list of columns and types such as "
+            f"'origin string, flights bigint': {cause}"
+        )
+
+    def _of_aggregates(self, vertex: KeyedVertex, frame: DataFrame) -> StateLayout:
+        needed = [*vertex.key, *(column for _, a in vertex.aggregates for column in a.columns())]
+        self.require_columns(self.where(vertex), needed, frame)
+        fields = [field for field in frame.schema.fields if field.name in needed]
+        return self._named(
+            vertex, lambda: StateLayout.of_aggregates(arrow_schema(StructType(fields)), vertex.key, vertex.aggregates)
+        )
+
+    def _named(self, vertex: KeyedVertex, make: Callable[[], StateLayout]) -> StateLayout:
+        try:
+            return make()
+        except PipelineDefinitionError as error:
+            raise PipelineDefinitionError(f"The {self.where(vertex)} cannot be run: {error}") from error
+
+
+def kind_of(vertex: StepVertex | KeyedVertex | SinkVertex) -> str:
+    return {StepVertex: "step", KeyedVertex: "operator", SinkVertex: "sink"}[type(vertex)]
+
+
+def arrow_schema(schema: StructType) -> Any:
+    """The `pyarrow.Schema` in which rows of these columns reach a Spark task."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def ddl(schema: Any) -> str:
+    """A `pyarrow.Schema` of state columns as Spark's DDL."""
+    return ", ".join(f"{quoted(field.name)} {type_name(field.type)}" for field in schema)

@@ -1,0 +1,39 @@
+"""The Python daemon of local sessions: what every worker needs is imported once, before workers are forked from it.
+
+Spark's own daemon takes PySpark from a zip without byte code and leaves all other imports to each worker: seconds of
+processor time before the first checkpoint of a session, and memory that nothing shares. In local mode the workers'
+interpreter is the driver's, so the packages installed there will do. Spark starts this as a module.
+"""
+
+import gc
+import sys
+from importlib import import_module
+
+#: Import without starting threads of their own, which a fork would lose (pyarrow's allocator restores its one).
+_SHARED = (
+    "pyspark.worker",
+    "numpy",
+    "pyarrow.compute",
+    "pyarrow.fs",
+    "pyarrow.parquet",
+    "tidegate.spark.executor.partitions",
+)
+
+
+def main() -> None:
+    _prefer_installed()
+    for name in _SHARED:
+        import_module(name)
+    gc.collect()
+    gc.freeze()  # Spark collects garbage after every task, and would go through all of this each time
+    import_module("pyspark.daemon").manager()
+
+
+def _prefer_installed() -> None:
+    """Put Spark's zipped copy of PySpark behind the installed one, which is of the same release."""
+    zipped = [entry for entry in sys.path if entry.endswith("pyspark.zip")]
+    sys.path[:] = [entry for entry in sys.path if entry not in zipped] + zipped
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,300 @@
+"""What runs inside a Spark task: one subtask's program on its rows, and the staging of the sinks that follow it.
+
+Everything here is handed to `mapInArrow`: `pyarrow.RecordBatch`es in, reports or rows out. A task that Spark repeats
+or runs twice writes under new names each time; only what its answer names will ever count.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import chain
+from time import perf_counter
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from tidegate.dataflow.execution_plan import Staging
+from tidegate.dataflow.reports import Report
+from tidegate.ports import StageContext
+from tidegate.protocol.records import StateHandle
+from tidegate.spark.executor.carried_errors import carried_to_driver
+from tidegate.spark.executor.exchange import read_exchange, write_exchange
+from tidegate.spark.executor.report_rows import encode_reports
+from tidegate.state.arrivals import by_owner, owned_rows
+from tidegate.state.compaction import compact
+from tidegate.state.spec import SubtaskSpec
+from tidegate.state.subtask import Changed, aggregate, lookup, scan, upsert
+
+Program = Callable[[Iterable[Any], SubtaskSpec], Changed]
+
+#: A sink gets its rows in pieces of about this many bytes, so that memory does not grow with the output.
+_PIECE = 128 << 20
+
+#: The column that says which of several rows of a key came last.
+PLACE = "_place"
+
+#: Subtasks that one Spark task works on at a time, where it has the rows of all.
+_SIDE_BY_SIDE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedPlan:
+    """A keyed operator's part of a checkpoint: by subtask, what to read and under which prefix to write.
+
+    `together`: a single Spark task has the rows of all subtasks; else Spark partition i has those of subtask i.
+    """
+
+    program: str
+    operator_id: str
+    specs: Mapping[int, SubtaskSpec]
+    stagings: tuple[Staging, ...]
+    exchange: bool
+    together: bool
+
+    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Update the state of the partition's subtasks; one without rows or without a plan answers nothing."""
+        rows = _not_empty(batches)
+        if rows is None:
+            return
+        owned = self._by_subtask(rows)
+        if len(owned) == 1:
+            yield self._report(*owned[0])
+        elif owned:  # side by side: each waits for the disk, and for Arrow, which needs no interpreter
+            with ThreadPoolExecutor(min(len(owned), _SIDE_BY_SIDE)) as pool:
+                yield from pool.map(lambda each: self._report(*each), owned)
+
+    def _by_subtask(self, rows: Iterator[Any]) -> list[tuple[int, Iterable[Any]]]:
+        if not self.together:
+            index = _partition_id()
+            return [(index, rows)] if index in self.specs else []
+        table = pa.Table.from_batches(rows)
+        owned = ((index, owned_rows(table, spec)) for index, spec in self.specs.items())
+        return [(index, own.to_batches()) for index, own in owned if own.num_rows]
+
+    def _report(self, index: int, rows: Iterable[Any]) -> Any:
+        with carried_to_driver():
+            return encode_reports(index, list(self._reports(index, rows)))
+
+    def _reports(self, index: int, rows: Iterable[Any]) -> Iterator[Report]:
+        unique = uuid4().hex
+        spec = replace(self.specs[index], prefix=f"{self.specs[index].prefix}-{unique}")
+        changed = PROGRAMS[self.program](rows, spec)
+        handles = [] if changed.handle is None else [changed.handle]
+        started = perf_counter()
+        if self.exchange and changed.rows.num_rows:
+            path = f"{spec.prefix}-exchange.parquet"
+            handles.append(write_exchange(changed.rows, spec.storage_url, path, spec.checkpoint_id))
+        yield Report(
+            self.operator_id,
+            index,
+            tuple(handles),
+            {
+                "sync_duration": changed.sync_ms,
+                "async_duration": changed.async_ms + _since(started),
+                "rows_in": changed.rows_in,
+                "rows_out": changed.rows.num_rows,
+            },
+        )
+        for staging in self.stagings:
+            if staging.current and changed.handle is not None:
+                now = replace(spec, runs=(*spec.runs, changed.handle))
+                yield _staged_state(staging, index, now, unique)
+            elif not staging.current:
+                batches = changed.rows.to_batches() if changed.rows.num_rows else []
+                yield _staged(staging, index, batches, spec.checkpoint_id, unique)
+
+
+@dataclass(frozen=True, slots=True)
+class StagingPlan:
+    """A sink that follows no operator directly: each Spark partition is one subtask's rows."""
+
+    staging: Staging
+    checkpoint_id: int
+
+    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+        index = _partition_id()
+        rows = _not_empty(batches)
+        if rows is None:
+            return
+        with carried_to_driver():
+            report = _staged(self.staging, index, rows, self.checkpoint_id, uuid4().hex)
+        yield encode_reports(index, [report])
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlan:
+    """A step: each Spark partition is one subtask's rows, which are written as they are. `columns` goes with each file:
+    who reads it need not ask the user's function again, which may answer otherwise."""
+
+    operator_id: str
+    storage_url: str
+    prefixes: Mapping[int, str]
+    columns: str
+    checkpoint_id: int
+
+    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+        index = _partition_id()
+        rows = _not_empty(batches)
+        if rows is None:
+            return
+        with carried_to_driver():
+            report = self._report(index, rows)
+        yield encode_reports(index, [report])
+
+    def _report(self, index: int, rows: Iterable[Any]) -> Report:
+        started, unique = perf_counter(), uuid4().hex
+        handles = []
+        for number, table in enumerate(_pieces(rows)):
+            path = f"{self.prefixes[index]}-{unique}-{number}-exchange.parquet"
+            details = {"columns": self.columns}
+            handles.append(write_exchange(table, self.storage_url, path, self.checkpoint_id, details))
+        count = sum(handle.rows for handle in handles)
+        metrics = {"sync_duration": 0, "async_duration": _since(started), "rows_in": count, "rows_out": count}
+        return Report(self.operator_id, index, tuple(handles), metrics)
+
+
+@dataclass(frozen=True, slots=True)
+class RestagingPlan:
+    """Sinks that must hold all current rows of subtasks nothing arrived for. Row i in, what `indexes[i]` staged out."""
+
+    indexes: tuple[int, ...]
+    specs: Mapping[int, SubtaskSpec]
+    staging: Staging
+
+    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+        for place in _places(batches):
+            index = self.indexes[place]
+            with carried_to_driver():
+                report = _staged_state(self.staging, index, self.specs[index], uuid4().hex)
+            yield encode_reports(index, [report])
+
+
+@dataclass(frozen=True, slots=True)
+class LookupPlan:
+    """Keys in, the rows of state they have out."""
+
+    specs: Mapping[int, SubtaskSpec]
+
+    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+        rows = _not_empty(batches)
+        if rows is None:
+            return
+        with carried_to_driver():
+            for spec, own in by_owner(pa.Table.from_batches(rows), self.specs, _partition_id()):
+                yield from lookup(own.to_batches(), spec).to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """Row i in, all rows of state of `specs[i]` out."""
+
+    specs: tuple[SubtaskSpec, ...]
+
+    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+        for place in _places(batches):
+            with carried_to_driver():
+                yield from scan(self.specs[place])
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """The runs of one subtask to merge."""
+
+    index: int
+    spec: SubtaskSpec
+    chosen: tuple[StateHandle, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """Row i in, the run that `merges[i]` leads to out."""
+
+    merges: tuple[Merge, ...]
+
+    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+        for place in _places(batches):
+            merge = self.merges[place]
+            spec = replace(merge.spec, prefix=f"{merge.spec.prefix}-{uuid4().hex}")
+            with carried_to_driver():
+                handle = compact(spec, merge.chosen)
+            yield encode_reports(merge.index, [Report(spec.operator, merge.index, (handle,), {})])
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangePlan:
+    """What an upstream step or operator produced: row i in, the rows of `handles[i]` out, with `order[i]` as `PLACE` if given."""
+
+    handles: tuple[StateHandle, ...]
+    storage_url: str
+    schema: Any
+    order: tuple[int, ...] | None = None
+
+    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+        for place in _places(batches):
+            with carried_to_driver():
+                for batch in read_exchange(self.handles[place], self.storage_url, self.schema):
+                    yield batch if self.order is None else _with_place(batch, self.order[place])
+
+
+PROGRAMS: dict[str, Program] = {"aggregate": aggregate, "upsert": upsert}
+
+
+def _staged_state(staging: Staging, index: int, spec: SubtaskSpec, unique: str) -> Report:
+    """Stage all current rows; an empty state is staged too, so that the sink knows it is empty."""
+    rows = _not_empty(scan(spec)) or [pa.RecordBatch.from_pylist([], schema=spec.layout.rows)]
+    return _staged(staging, index, rows, spec.checkpoint_id, unique)
+
+
+def _staged(staging: Staging, index: int, batches: Iterable[Any], checkpoint_id: int, unique: str) -> Report:
+    started = perf_counter()
+    handles: list[StateHandle] = []
+    rows = 0
+    for number, table in enumerate(_pieces(batches)):
+        context = StageContext(checkpoint_id, index, staging.attempts[index], f"{unique}-{number}")
+        for handle in staging.writer.stage(table, context):
+            handles.append(replace(handle, details={**handle.details, "sink": staging.identity}))
+        rows += table.num_rows
+    metrics = {"sync_duration": 0, "async_duration": _since(started), "rows_in": rows, "rows_out": rows}
+    return Report(staging.operator_id, index, tuple(handles), metrics)
+
+
+def _pieces(batches: Iterable[Any]) -> Iterator[Any]:
+    held: list[Any] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size >= _PIECE:
+            yield pa.Table.from_batches(held)
+            held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _not_empty(batches: Iterator[Any]) -> Iterator[Any] | None:
+    """The batches that have rows; None if there are none."""
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    return None if first is None else chain([first], filled)
+
+
+def _with_place(batch: Any, place: int) -> Any:
+    return batch.append_column(PLACE, pa.repeat(pa.scalar(place, pa.int64()), batch.num_rows))
+
+
+def _places(batches: Iterator[Any]) -> Iterator[int]:
+    """The ids of a `range`. Not the number of the Spark partition, which changes where somebody coalesces."""
+    for batch in batches:
+        yield from batch.column(0).to_pylist()
+
+
+def _partition_id() -> int:
+    context = TaskContext.get()
+    assert context is not None
+    return int(context.partitionId())
+
+
+def _since(started: float) -> int:
+    return round((perf_counter() - started) * 1000)

@@ -1,0 +1,60 @@
+"""The library travels with the session: executors have nothing of ours installed.
+
+One zip a session, added as a Python artifact, which classic and Connect sessions both take. Executors then import
+`tidegate` like any module, once per worker process, so that what a Spark task is given names functions instead of
+containing them.
+"""
+
+from functools import cache
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from weakref import WeakSet
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+import tidegate
+from tidegate.spark.session.scratch import scratch
+
+#: What executors never need: the parts that Airflow, the coordinator's process and the developer use.
+_LEFT_HOME = {"airflow", "cli", "postgres", "quality", "ui"}
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # equal content makes an equal file
+
+_shipped: WeakSet[Any] = WeakSet()
+
+
+def ship(session: Any) -> None:
+    """Add the library to a session, once."""
+    if session not in _shipped:
+        session.addArtifacts(str(_archive()), pyfile=True)
+        _shipped.add(session)
+
+
+def travel_by_value(modules: set[ModuleType]) -> None:
+    """Let the functions of these modules (the user's: UDFs, own sinks) be sent whole, as executors lack them too."""
+    from pyspark import cloudpickle
+
+    for module in modules:
+        if module.__name__ != "__main__" and module.__name__.partition(".")[0] not in ("tidegate", "pyspark"):
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def _archive() -> Path:
+    """The library as a file, from which Spark serves it while the session lives."""
+    content = _zipped(Path(tidegate.__file__).parent)
+    path = scratch() / f"tidegate-{sha256(content).hexdigest()[:16]}.zip"
+    if not path.exists():
+        path.write_bytes(content)
+    return path
+
+
+@cache
+def _zipped(package: Path) -> bytes:
+    buffer = BytesIO()
+    with ZipFile(buffer, "w", ZIP_DEFLATED) as archive:
+        for source in sorted(package.rglob("*.py")):
+            relative = source.relative_to(package)
+            if relative.parts[0] not in _LEFT_HOME:
+                archive.writestr(ZipInfo(f"tidegate/{relative.as_posix()}", _EPOCH), source.read_bytes())
+    return buffer.getvalue()

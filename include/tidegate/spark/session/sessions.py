@@ -1,0 +1,196 @@
+"""Which Spark a region runs on, and how its session is set up: local, standalone or Spark Connect.
+
+A session the user made is taken as it is, except for what results depend on. Nothing here knows the pipeline.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from pyspark.sql import SparkSession
+
+from tidegate.protocol.errors import ConfigurationError
+from tidegate.spark.session.java import find_java
+from tidegate.spark.session.machine import raise_open_files, shortages
+from tidegate.spark.session.packaging import ship
+from tidegate.spark.session.scratch import scratch
+
+LOOPBACK = "127.0.0.1"
+#: Characters of Spark's name for a socket, and of a socket's whole path on any system. A longer one goes by TCP.
+_SOCKET_NAME = len("/.00000000-0000-0000-0000-000000000000.sock")
+_SOCKET_PATH = 103
+
+REQUIRED = {
+    # CSV timestamps and Arrow types depend on it, so it must not depend on the machine.
+    "spark.sql.session.timeZone": "UTC",
+    # SPARK-58241: in Spark 4.2.0 a user's UDF directly over Parquet hangs for ever with it.
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
+    # A row would count as malformed or not depending on what a query filters by.
+    "spark.sql.csv.filterPushdown.enabled": "false",
+    "spark.sql.json.filterPushdown.enabled": "false",
+    # Whether a plan is deterministic is read in its text, all of it.
+    "spark.sql.debug.maxToStringFields": "100000",
+}
+
+#: For every session that is ours, whatever its master.
+_OURS = {
+    **REQUIRED,
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Over TCP each exchange with a Python worker waits 40 ms for a delayed acknowledgement, twice a Spark task.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    # Segments name their files; above this number Spark would run a job of one task a file to look at them again.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkSettings:
+    """Either `master` (`local[2]`, `spark://host:port`, `yarn`, `k8s://…`) or `remote` (`sc://host:port`), and
+    configuration, which wins over the defaults."""
+
+    master: str | None = None
+    remote: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    application: str = "tidegate"
+
+    def __post_init__(self) -> None:
+        if (self.master is None) == (self.remote is None):
+            raise ConfigurationError(
+                f"Spark needs either a master or a remote, and was given {self.master!r} and {self.remote!r}. Set one of "
+                "TIDEGATE_SPARK_MASTER and TIDEGATE_SPARK_REMOTE, or correct the Airflow connection."
+            )
+        if self.remote is not None and not self.remote.startswith("sc://"):
+            raise ConfigurationError(f"A Spark Connect address looks like sc://host:15002, not {self.remote!r}.")
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> "SparkSettings":
+        """`TIDEGATE_SPARK_MASTER` or `TIDEGATE_SPARK_REMOTE`; `local[2]` where neither is set."""
+        env = os.environ if environment is None else environment
+        remote = env.get("TIDEGATE_SPARK_REMOTE") or None
+        master = env.get("TIDEGATE_SPARK_MASTER") or None
+        return cls(master or (None if remote else "local[2]"), remote)
+
+    @classmethod
+    def local(cls, cores: int = 2, conf: Mapping[str, str] | None = None) -> "SparkSettings":
+        """Spark inside this process's own JVM."""
+        return cls(master=f"local[{cores}]", conf=conf or {})
+
+    @classmethod
+    def cluster(cls, master: str, conf: Mapping[str, str] | None = None) -> "SparkSettings":
+        """A cluster manager; a bare `host:port` is a standalone master."""
+        known = "://" in master or master.startswith(("yarn", "local"))
+        return cls(master=master if known else f"spark://{master}", conf=conf or {})
+
+    @classmethod
+    def connect(cls, remote: str, conf: Mapping[str, str] | None = None) -> "SparkSettings":
+        """A Spark Connect server; a bare `host:port` will do."""
+        return cls(remote=remote if "://" in remote else f"sc://{remote}", conf=conf or {})
+
+
+def open_session(settings: SparkSettings) -> SparkSession:
+    """A session, ready for regions. Raises `ConfigurationError` when Spark cannot be started or reached."""
+    if settings.remote is not None:
+        return adopt_session(_connect(settings.remote, settings))
+    raise_open_files()
+    os.environ.setdefault("JAVA_HOME", str(find_java()))
+    # Spark would otherwise take the first python3 on PATH, of whatever version.
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    _use_utf8_names()
+    conf = {**_OURS, **_local_defaults(settings.master or ""), **settings.conf}
+    builder = SparkSession.builder.appName(settings.application).master(settings.master or "")
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:
+        raise ConfigurationError(
+            f"Spark could not be started on {settings.master}: {str(error).rstrip('.')}. {shortages()}Nothing was run. What "
+            "the JVM says of it is in this process's error output."
+        ) from error
+    return adopt_session(session)
+
+
+def _use_utf8_names() -> None:
+    """A JVM turns file names into bytes by its locale alone: under LC_ALL=C it could not open any that is not ASCII."""
+    declared = next((name for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)), "LC_CTYPE")
+    if "utf8" not in os.environ.get(declared, "").lower().replace("-", ""):
+        os.environ["LC_ALL" if declared == "LC_ALL" else "LC_CTYPE"] = "C.UTF-8"
+
+
+def adopt_session(session: SparkSession) -> SparkSession:
+    """Make a session fit for regions: set what results depend on, check what cannot be set, ship the library.
+
+    Raises `ConfigurationError` naming what is wrong.
+    """
+    if tuple(int(part) for part in session.version.split(".")[:2]) < (4, 1):
+        raise ConfigurationError(f"Tidegate needs Spark 4.1 or later (repartitionById), and this is {session.version}.")
+    for key, value in REQUIRED.items():
+        if session.conf.get(key) != value:  # a Connect server would check a default given here as if it were set
+            session.conf.set(key, value)
+    ship(session)
+    return session
+
+
+def is_connect(session: Any) -> bool:
+    """Whether the session is a Spark Connect client, which shares no JVM and no Spark context with us."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def _connect(remote: str, settings: SparkSettings) -> SparkSession:
+    from pyspark.sql.connect.client.retries import DefaultPolicy  # needs grpc, which classic sessions do without
+
+    try:
+        session = SparkSession.builder.remote(remote).create()
+        # The default goes on for ten minutes; a server that came back has lost its sessions anyway.
+        cast(Any, session).client.set_retry_policies([DefaultPolicy(max_retries=5)])
+        for key, value in settings.conf.items():
+            session.conf.set(key, value)
+        _ = session.version  # the first call that reaches the server, if there was none
+    except Exception as error:
+        raise ConfigurationError(
+            f"The Spark Connect server at {remote} cannot be used: {error}. Nothing was run; start it or correct the "
+            "address, and repeat the step."
+        ) from error
+    return session
+
+
+def _local_defaults(master: str) -> dict[str, str]:
+    if not master.startswith("local"):
+        return {}
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    private = scratch()
+    return {
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        # Others on this machine can connect to the loopback. Spark makes up a secret, which never leaves the JVM.
+        "spark.authenticate": "true",
+        "spark.local.dir": str(private),
+        # Not the extra ones, which are the user's to set. Sockets, native libraries and artifacts go here too.
+        "spark.driver.defaultJavaOptions": f'"-Djava.io.tmpdir={private}"',
+        "spark.python.unix.domain.socket.enabled": str(len(str(private)) + _SOCKET_NAME <= _SOCKET_PATH).lower(),
+        "spark.python.daemon.module": "tidegate.spark.executor.daemon",
+        **_for_cores(_local_cores(master)),
+    }
+
+
+def _local_cores(master: str) -> int:
+    cores = master.removeprefix("local").strip("[]").split(",")[0]
+    return os.cpu_count() or 1 if cores == "*" else int(cores or 1)
+
+
+#: Cores up to which the JVM collects garbage serially. On two it measured as fast as the default, with 100 to 200 MiB less
+#: memory; many cores would wait for it.
+_FEW_CORES = 4
+
+
+def _for_cores(cores: int) -> dict[str, str]:
+    """More shuffle partitions than cores only add Spark tasks where there is one machine."""
+    frugal = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC"} if cores <= _FEW_CORES else {}
+    return {"spark.sql.shuffle.partitions": str(cores), **frugal}
