@@ -3,12 +3,13 @@
 `MUTATIONS` maps the sentence that describes a mistake to what it replaces; reading order: `planting`, then the lists.
 """
 
-from mutations import commits, fencing, files, gates, hearing, requests, running, snapshots, steps, stops
+from mutations import commits, driver, fencing, files, gates, hearing, requests, running, snapshots, steps, stops
 from mutations.planting import MUTATIONS, planted
 
 __all__ = [
     "MUTATIONS",
     "commits",
+    "driver",
     "fencing",
     "files",
     "gates",

@@ -10,12 +10,12 @@ from mutations.planting import MUTATIONS, Replacement, mutation
 from tidegate.coordination import coordinator
 from tidegate.coordination import snapshot as snapshotting
 from tidegate.coordination.snapshot import Snapshotting
-from tidegate.dataflow import source_snapshots
+from tidegate.dataflow import scheduled_driver, source_snapshots
 from tidegate.protocol import restore as restores
 from tidegate.protocol.records import AcknowledgeResult, HandleKind, Snapshot, StateHandle
 
 
-@mutation("a retry takes a new cut instead of replaying the one on record", (source_snapshots, "snapshot_sources"))
+@mutation("a retry takes a new cut instead of replaying the one on record", (scheduled_driver, "snapshot_sources"))
 def _(original):
     def snapshot_sources(parts, task, acknowledge, now):
         on_record = set(task.acknowledged)
@@ -51,13 +51,13 @@ class LateSources:
         def snapshot(self, task, acknowledge):
             original(self, task, acknowledge)
             if held := cls.held.pop(self, None):
-                source_snapshots.confirm(self.graph, task, self._report, held)
+                source_snapshots.confirm(self.parts.graph, task, self.report, held)
 
         return snapshot
 
 
 MUTATIONS["sources acknowledge after the operators that read the cut"] = (
-    Replacement(source_snapshots, "snapshot_sources", LateSources.snapshot_sources),
+    Replacement(scheduled_driver, "snapshot_sources", LateSources.snapshot_sources),
     Replacement(SimulatedRegion, "snapshot", LateSources.snapshot),
 )
 

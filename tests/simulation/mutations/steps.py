@@ -3,15 +3,17 @@
 from dataclasses import replace
 
 from simulator.graphs import KEYS
-from simulator.region import SimulatedRegion
+from simulator.jobs import SimulatedJobs
 from simulator.running_parts import PlainJobs
 
-from mutations.planting import mutation
+from mutations.planting import MUTATIONS, Replacement, mutation
+from tidegate.dataflow import scheduled_driver
 from tidegate.dataflow.elements import Exchange
+from tidegate.dataflow.scheduled_driver import ScheduledDriver
 from tidegate.pipeline.definition import StepVertex
 
 
-@mutation("each consumer of a step computes its rows for itself", (SimulatedRegion, "_rows"))
+@mutation("each consumer of a step computes its rows for itself", (SimulatedJobs, "_rows"))
 def _(original):
     def rows(self, data):
         found = original(self, data)
@@ -23,33 +25,40 @@ def _(original):
     return rows
 
 
-@mutation("a retry computes a step again instead of reading the rows on record", (SimulatedRegion, "_run"))
+def _steps_are_pending(original):
+    def plan(graph, task):
+        steps = {vertex.operator_id for vertex in graph.producers if isinstance(vertex, StepVertex)}
+        mine = {id_ for id_ in task.acknowledged if id_.operator_id in steps and task.attempts}
+        again = dict.fromkeys(mine, max(task.attempts.values(), default=0))
+        return original(graph, replace(task, attempts=again | dict(task.attempts)))
+
+    return plan
+
+
+def _silent(original):
+    def send(self):
+        self._unsent = [ack for ack in self._unsent if ack.subtask not in self._task.acknowledged]
+        original(self)
+
+    return send
+
+
+MUTATIONS["a retry computes a step again instead of reading the rows on record"] = (
+    Replacement(scheduled_driver, "plan_snapshot", _steps_are_pending),
+    Replacement(
+        scheduled_driver, "exchange_of", lambda original: lambda execution, known, n: original(execution, {}, n)
+    ),
+    Replacement(ScheduledDriver, "_send", _silent),
+)
+
+
+@mutation("the subtasks of a step acknowledge one by one", (ScheduledDriver, "_record"))
 def _(original):
-    def run(self, station):
-        task = self._task
-        if isinstance(station.vertex, StepVertex):
-            mine = {id_ for id_ in task.acknowledged if id_.operator_id == station.vertex.operator_id and task.attempts}
-            attempts = dict.fromkeys(mine, max(task.attempts.values(), default=0)) | dict(task.attempts)
-            known = {id_: snapshot for id_, snapshot in task.acknowledged.items() if id_ not in mine}
-            self._task = replace(task, attempts=attempts, acknowledged=known)
-            report, self._report = self._report, lambda acks: {}
-            try:
-                return original(self, station) if mine else _reporting(self, report, original, station)
-            finally:
-                self._task, self._report = task, report
-        return original(self, station)
+    def record(self, execution, news):
+        original(self, execution, news)
+        self._acknowledge_for(execution, {report.subtask_index for report in news.reports})
 
-    return run
-
-
-def _reporting(region, report, original, station):
-    region._report = report
-    return original(region, station)
-
-
-@mutation("the subtasks of a step acknowledge one by one", (SimulatedRegion, "_answers_early"))
-def _(original):
-    return lambda self, station: True
+    return record
 
 
 @mutation("each consumer of a step computes its rows for itself where it runs on", (PlainJobs, "drawn"))

@@ -65,11 +65,6 @@ class SimulatedSource:
     ) -> Segment | None:
         raise NotImplementedError
 
-    def behind(self, segment: Segment | None, split: int) -> Segment | None:
-        """What a reader that does not stop would emit after the barrier."""
-        read = set() if segment is None else set(segment.reference["pieces"])
-        return self.segment(split, [piece for piece in self.arrived[split] if piece not in read][-1:])
-
     def read(self, spark: Any, segments: Sequence[Segment], output: str = "rows") -> Any:
         raise Violation("there is no Spark here")
 

@@ -1,0 +1,185 @@
+"""The work of operator chains in plain Python: `dataflow.jobs.Jobs`, where the seed decides who goes on next.
+
+Each subtask reads files, writes others under names of its own, and reports them, as a Spark task does.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from simulator.graphs import KEYS
+from simulator.runs import group_of, values_of
+from simulator.scheduler import Violation
+from simulator.sources import Row
+from tidegate.dataflow.elements import Data
+from tidegate.dataflow.execution_plan import ExecutionPlan
+from tidegate.dataflow.jobs import JobEnded, JobReported
+from tidegate.dataflow.operator_chains import Execution
+from tidegate.dataflow.reports import Report
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
+from tidegate.pipeline.graph import Graph
+from tidegate.ports import Segment, SinkInput
+from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError
+from tidegate.protocol.keygroups import key_groups_of, subtask_of
+from tidegate.protocol.paths import compaction_prefix
+from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
+
+if TYPE_CHECKING:
+    from simulator.world import World
+
+Work = Iterator[JobReported | JobEnded]
+
+
+class SimulatedJobs:
+    """For one region. Also its own `JobsAtOnce`."""
+
+    def __init__(self, world: "World", graph: Graph) -> None:
+        self.world = world
+        self.graph = graph
+        self.random = world.random
+        self.parallelism = graph.pipeline.parallelism
+        self.max_parallelism = graph.pipeline.max_parallelism
+        self._at_work: list[Work] = []
+
+    # -- side by side
+
+    @contextmanager
+    def at_once(self, name: str, most: int) -> Iterator["SimulatedJobs"]:
+        if self.world.strikes("decline"):
+            raise CheckpointDeclinedError("a subtask was not ready")
+        yield self
+
+    def start(self, execution: Execution, plan: ExecutionPlan) -> None:
+        arrived = [item for data in execution.arrived.values() for item in data]  # what comes later is too late
+        self._at_work.append(self._work(execution, plan, arrived))
+
+    def news(self) -> Sequence[JobReported | JobEnded]:
+        """One or several of those at work go on by a subtask; a real job reports some of them early, or none."""
+        news: list[JobReported | JobEnded] = []
+        while not news or (self._at_work and self.random.random() < 0.3):
+            work = self.random.choice(self._at_work)
+            news.append(next(work))
+            if isinstance(news[-1], JobEnded):
+                self._at_work.remove(work)
+        return news
+
+    def _work(self, execution: Execution, plan: ExecutionPlan, arrived: Sequence[Data]) -> Work:
+        unreported: list[Report] = []
+        try:
+            for reports in self._subtasks(execution, plan, arrived):
+                unreported += reports
+                if self.random.random() < 0.5:
+                    yield JobReported(execution, unreported)
+                    unreported = []
+        except CheckpointError as error:
+            yield JobEnded(execution, [], error)
+        else:
+            yield JobEnded(execution, unreported)
+
+    def run(self, execution: Execution, plan: ExecutionPlan) -> list[Report]:
+        raise Violation("a scheduled run has its jobs side by side")
+
+    # -- operators
+
+    def _subtasks(self, execution: Execution, plan: ExecutionPlan, arrived: Sequence[Data]) -> Iterator[list[Report]]:
+        """Every subtask that has not acknowledged, in any order. Which rows of a step fall to which of its subtasks is
+        another matter each time."""
+        vertex, pending = execution.chain.vertex, plan.pending(execution.chain)
+        self.random.shuffle(pending)
+        rows = [row for item in arrived for row in self._rows(item)]
+        if isinstance(vertex, StepVertex):
+            self.random.shuffle(rows)
+        for index in pending:
+            match vertex:
+                case SinkVertex():  # of source rows, which it takes by their place
+                    mine = [row for number, row in enumerate(sorted(rows)) if number % self.parallelism == index]
+                    yield [self._staged(vertex, plan, index, mine)] if mine else []
+                case StepVertex():
+                    drawn = [(self.random.randrange(KEYS), value) for _, value in rows[index :: self.parallelism]]
+                    yield (
+                        [Report(vertex.operator_id, index, (self._send(vertex, plan, index, drawn),), {})]
+                        if drawn
+                        else []
+                    )
+                case KeyedVertex():
+                    yield self._operator(execution, vertex, plan, index, rows)
+
+    def _operator(
+        self, execution: Execution, vertex: KeyedVertex, plan: ExecutionPlan, index: int, rows: Sequence[Row]
+    ) -> list[Report]:
+        """The operator's report, if anything arrived for the subtask, and those of the sinks of its rows."""
+        by_key: dict[int, list[Row]] = {}
+        for row in rows:
+            key = vertex.update.key_of(row)
+            if subtask_of(group_of(key, self.max_parallelism), self.parallelism, self.max_parallelism) == index:
+                by_key.setdefault(key, []).append(row)
+        state = self._state(plan.runs(vertex, index))
+        if not by_key:
+            lacking = [sink for sink in execution.chain.sinks if index in plan.to_restage(execution, sink)]
+            return [self._staged(sink, plan, index, sorted(state.items())) for sink in lacking]
+        changed = {key: vertex.update.update(state.get(key), group) for key, group in by_key.items()}
+        written = [self._write_run(plan.prefixes(vertex)[index], plan.checkpoint_id, index, changed)]
+        if execution.chain.exchanges:
+            written.append(self._send(vertex, plan, index, sorted(changed.items())))
+        reports = [Report(vertex.operator_id, index, tuple(written), {})]
+        for sink in execution.chain.sinks:
+            current = sink.sink.input is SinkInput.CURRENT
+            given = sorted((state | changed if current else changed).items())
+            reports.append(self._staged(sink, plan, index, given))
+        return reports
+
+    # -- merging
+
+    def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot], below: str) -> list[CompactedRun]:
+        """Merge some neighbouring runs of subtasks that have several."""
+        compacted = []
+        for vertex in self.graph.keyed:
+            for index in range(self.parallelism):
+                subtask = SubtaskId(vertex.operator_id, index)
+                handles = snapshots.get(subtask, Snapshot()).handles
+                runs = [handle for handle in handles if handle.kind is HandleKind.RUN]
+                if len(runs) > 1 and self.random.random() < 0.7:
+                    first = self.random.randrange(len(runs) - 1)
+                    chosen = runs[first : first + self.random.choice([2, 2, 3])]
+                    self.world.point(f"merges {len(chosen)} runs of {subtask}")
+                    run = self._write_run(compaction_prefix(below, subtask), checkpoint_id, index, self._state(chosen))
+                    compacted.append(CompactedRun(subtask, run, tuple(handle.view for handle in chosen)))
+        return compacted
+
+    # -- files
+
+    def _rows(self, data: Data) -> list[Row]:
+        if isinstance(data, Segment):
+            return self.world.sources[data.reference["source"]].rows(data)
+        return [tuple(row) for handle in data.handles for row in json.loads(self.world.storage.read(handle.path))]
+
+    def _state(self, runs: Sequence[StateHandle]) -> dict[int, int]:
+        """The newest value of every key, oldest run first."""
+        state: dict[int, int] = {}
+        for run in runs:
+            state |= values_of(run, self.world.storage.read(run.path), self.max_parallelism)
+        return state
+
+    def _staged(self, sink: SinkVertex, plan: ExecutionPlan, index: int, rows: Sequence[Row]) -> Report:
+        staging = plan.staging(sink)
+        name = f"{index}-{staging.attempts[index]}-{self.world.unique()}"
+        handle = sink.sink.stage(plan.checkpoint_id, name, rows)
+        return Report(sink.operator_id, index, (replace(handle, details={"sink": staging.identity}),), {})
+
+    def _send(
+        self, vertex: StepVertex | KeyedVertex, plan: ExecutionPlan, index: int, rows: Sequence[Row]
+    ) -> StateHandle:
+        return self._write(plan.prefixes(vertex)[index], plan.checkpoint_id, HandleKind.EXCHANGE, rows)
+
+    def _write_run(self, prefix: str, checkpoint_id: int, index: int, values: Mapping[int, int]) -> StateHandle:
+        handle = self._write(prefix, checkpoint_id, HandleKind.RUN, sorted(values.items()))
+        return replace(handle, key_groups=key_groups_of(index, self.parallelism, self.max_parallelism))
+
+    def _write(self, prefix: str, checkpoint_id: int, kind: HandleKind, rows: Sequence[Row]) -> StateHandle:
+        content = json.dumps(rows).encode()
+        path = f"{prefix}-{self.world.unique()}.{kind.value.lower()}"
+        self.world.storage.write(path, content)
+        return StateHandle(path, kind, len(rows), len(content), sha256(content).hexdigest(), checkpoint_id)
