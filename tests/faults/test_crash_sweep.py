@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from effects import Effects, Mortal, MortalTransactions
 from orders import SCHEMA, Shop, check_storage, check_tables, orders_pipeline, rows_of
+from sizes import sizes
 from worlds import Crash, Judge
 
 from tidegate import FileSource, ParquetSink, Pipeline, count
@@ -52,12 +53,13 @@ class Runner:
         return checkpoint_id
 
 
-def test_a_crash_before_or_after_any_effect_costs_nothing(tmp_path, store, spark):
+@sizes("step", sample=3, whole=1)
+def test_a_crash_before_or_after_any_effect_costs_nothing(step, tmp_path, store, spark):
     shop, runner = Shop(tmp_path), Runner(tmp_path, store, spark)
     shop.deliver()
     runner.run("warm")
-    number, survived, crashes = 0, 0, 0
-    while survived < 2:  # one whole run without a crash each way: every effect has been met
+    number, runs, survived, crashes = 0, 0, 0, 0
+    while survived < 2:  # one whole run without a crash each way: every effect, or one in three, has been met
         survived = 0
         for before in (True, False):
             shop.deliver(files=1)
@@ -70,23 +72,25 @@ def test_a_crash_before_or_after_any_effect_costs_nothing(tmp_path, store, spark
                 crashes += 1
                 runner.effects.die(None)
                 runner.run(request)
+            runs += 1
             check_tables(shop)
-        number += 1
-    assert crashes > 40, f"only {crashes} crash points were met: {runner.effects.log}"
+        number += step
+    assert crashes > 40 // step, f"only {crashes} crash points were met: {runner.effects.log}"
     records = store.history("orders", 1000)
     assert all(record.status is not Status.FAILED for record in records)
-    assert len(records) == 1 + 2 * number, "a repeated request took a second checkpoint"
+    assert len(records) == 1 + runs, "a repeated request took a second checkpoint"
     runner.effects.die(None)
     runner.clock.shift = timedelta(hours=2)
     runner.coordinator.clean()
     check_storage(store, "orders", tmp_path / "checkpoints", tmp_path)
 
 
+@sizes("step", sample=6, whole=2)
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-def test_a_crash_and_then_another_request_costs_nothing_either(tmp_path, store, spark, before):
+def test_a_crash_and_then_another_request_costs_nothing_either(step, tmp_path, store, spark, before):
     """The run that died is given up; the next one must take its data, all of it, once."""
     shop, runner = Shop(tmp_path, seed=2), Runner(tmp_path, store, spark)
-    for number in range(0, 30, 3):
+    for number in range(0, 30, step):
         shop.deliver(files=1)
         runner.effects.die(number, before)
         try:
@@ -125,7 +129,8 @@ def check_raffle(shop):
     assert {row["id"]: row["n"] for row in rows_of(tables / "uses" / "current")} == drawn
 
 
-def test_everybody_sees_what_a_step_drew_wherever_it_crashes(tmp_path, store, spark):
+@sizes("step", sample=3, whole=1)
+def test_everybody_sees_what_a_step_drew_wherever_it_crashes(step, tmp_path, store, spark):
     shop, runner = Shop(tmp_path, seed=3), Runner(tmp_path, store, spark, raffle)
     shop.deliver()
     runner.run("warm")
@@ -144,8 +149,8 @@ def test_everybody_sees_what_a_step_drew_wherever_it_crashes(tmp_path, store, sp
                 runner.effects.die(None)
                 runner.run(request)
             check_raffle(shop)
-        number += 1
-    assert crashes > 20, f"only {crashes} crash points were met: {runner.effects.log}"
+        number += step
+    assert crashes > 20 // step, f"only {crashes} crash points were met: {runner.effects.log}"
     runner.effects.die(None)
     runner.clock.shift = timedelta(hours=2)
     runner.coordinator.clean()

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 from driver import Driver
 from orders import Shop, check_storage, check_tables, orders_pipeline
+from sizes import sizes
 
 from tidegate import assembly
 from tidegate.coordination.coordinator import CheckpointCoordinator
@@ -37,11 +38,11 @@ def sweep(tmp_path, store):
 #: What a killer waits for before its random delay: nothing but the clock, or that the checkpoint has come so far.
 CUES = (
     None,
-    None,
     lambda record: record.num_acknowledged > 0,
+    lambda record: record.status is Status.COMPLETED,
+    None,
     lambda record: record.phase is not Phase.TRIGGERED,
     lambda record: record.phase is Phase.VALIDATED,
-    lambda record: record.status is Status.COMPLETED,
 )
 
 
@@ -90,15 +91,17 @@ def kill_repeatedly(tmp_path, postgres_url, spark, seed, kills, longest):
     return phases
 
 
-def test_sigkill_of_a_local_driver_at_random_moments_costs_nothing(tmp_path, postgres_url):
-    phases = kill_repeatedly(tmp_path, postgres_url, LOCAL, seed=20261120, kills=6, longest=6.0)
+@sizes("kills", sample=3, whole=12)
+def test_sigkill_of_a_local_driver_at_random_moments_costs_nothing(kills, tmp_path, postgres_url):
+    phases = kill_repeatedly(tmp_path, postgres_url, LOCAL, seed=20261120, kills=kills, longest=6.0)
     print(f"killed local drivers left: {dict(phases)}")
 
 
-def test_sigkill_of_a_connect_client_at_random_moments_costs_nothing(tmp_path, postgres_url, connect_server):
+@sizes("kills", sample=6, whole=18)
+def test_sigkill_of_a_connect_client_at_random_moments_costs_nothing(kills, tmp_path, postgres_url, connect_server):
     """The server goes on with the job of a dead client for a while: its files must not count either."""
     spark = {"TIDEGATE_SPARK_REMOTE": connect_server}
-    phases = kill_repeatedly(tmp_path, postgres_url, spark, seed=20261121, kills=18, longest=3.5)
+    phases = kill_repeatedly(tmp_path, postgres_url, spark, seed=20261121, kills=kills, longest=3.5)
     print(f"killed Connect clients left: {dict(phases)}")
 
 

@@ -11,6 +11,7 @@ from random import Random
 import pytest
 from orders import Shop, check_storage, check_tables, orders_pipeline
 from region_driver import RegionDriver
+from sizes import sizes
 
 from tidegate import assembly
 from tidegate.coordination.coordinator import CheckpointCoordinator
@@ -48,13 +49,14 @@ def wait_until(driver: RegionDriver, store: PostgresCheckpointStore, number: int
         store.wait_for_change("orders", 1)
 
 
+@sizes("kills", sample=2, whole=8)
 @pytest.mark.parametrize("unaligned", [False, True])
 def test_sigkill_of_a_region_at_random_moments_costs_nothing(
-    unaligned: bool, tmp_path: Path, postgres_url: str
+    unaligned: bool, kills: int, tmp_path: Path, postgres_url: str
 ) -> None:
     random, shop, store = Random(20261121), Shop(tmp_path), assembly.open_store(postgres_url)
     left: Counter[str] = Counter()
-    for _ in range(4):
+    for _ in range(kills):
         driver = RegionDriver(tmp_path, postgres_url, interval="500 ms", unaligned=unaligned)
         with contextlib.closing(driver):
             driver.wait_ready()
