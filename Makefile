@@ -16,7 +16,7 @@ PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:
 # Two lanes, as tests that share a server stay in one and each lane needs some 3 GB. Without ARGS only: -x and --pdb want one.
 LANES := -n 2 --dist loadscope --no-loadscope-reorder
 
-.PHONY: help setup demo test test-long simulate noticed up down lint bench bench-store lock env clean
+.PHONY: help setup demo test test-fast test-long simulate noticed up down lint bench bench-store lock env clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,12 @@ down: $(INSTALLED) ## Stop what `make up` started
 
 test: $(INSTALLED) ## Run all tests (ARGS=… for pytest, such as ARGS="tests/protocol -x")
 	@$(BIN)/python -m pytest --durations=15 $(or $(ARGS),$(LANES))
+
+# Folders that start neither Spark nor Airflow.
+FAST := tests/protocol tests/properties tests/definition tests/dataflow tests/state tests/house
+
+test-fast: $(INSTALLED) ## Run the tests that need neither Spark nor Airflow
+	@$(BIN)/python -m pytest -m "not long and not spark" $(FAST) $(LANES)
 
 test-long: $(INSTALLED) ## Run the tests that take minutes of their own: every part of the local stack killed in turn
 	@$(BIN)/python -m pytest -m long --durations=15 $(ARGS)

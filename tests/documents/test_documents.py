@@ -20,6 +20,7 @@ from tidegate.embedded_postgres.server import EmbeddedPostgres
 PROJECT = Path(__file__).parents[2]
 DOCUMENTS = [
     PROJECT / "README.md",
+    PROJECT / "CONTRIBUTING.md",
     *sorted((PROJECT / "docs").rglob("*.md")),
     *sorted((PROJECT / "benchmarks").glob("*.md")),
 ]
@@ -92,3 +93,17 @@ def test_a_command_that_is_mentioned_exists(command):
 def _filled(word):
     """What stands for a value: an ID is a number."""
     return "1" if word in ("ID", "[ID]", "N") else re.sub(r"\{.*?\}", "orders", word)
+
+
+def linked():
+    """Every file that a document links to, with the function it is linked for, if any."""
+    for document in DOCUMENTS:
+        for name, target in re.findall(r"\[(`?[^\]]*`?)\]\(((?!https?:|#)[^)#]+)[^)]*\)", document.read_text()):
+            yield pytest.param(document.parent / target, name, id=f"{document.relative_to(PROJECT)}:{name}:{target}")
+
+
+@pytest.mark.parametrize(("target", "name"), list(linked()))
+def test_what_a_document_links_to_is_there(target, name):
+    assert target.exists()
+    if target.suffix == ".py" and name.startswith("`"):
+        assert re.search(rf"^ *(def|class) {name.strip('`')}\b", target.read_text(), re.MULTILINE)
