@@ -57,6 +57,10 @@ ROOMS = {
 }
 
 
+#: Of the folders inside `spark`, which of the others each may import.
+INSIDE_SPARK = {"driver": {"executor", "session"}, "executor": set(), "session": set()}
+
+
 def imported(source: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -106,6 +110,27 @@ def test_a_wrong_import_is_noticed(name):
     for planted in [f"tidegate.{other}" for other in others] + sorted(ROOMS[name].refused):
         for line in (f"import {planted}.inner", f"def late():\n    from {planted} import anything"):
             assert wrong(name, line), line
+
+
+def wrong_inside_spark(folder, source):
+    others = {f"tidegate.spark.{other}" for other in INSIDE_SPARK.keys() - INSIDE_SPARK[folder] - {folder}}
+    others.add("tidegate.spark.region")
+    return [name for name in imported(source) if any(f"{name}.".startswith(f"{other}.") for other in others)]
+
+
+@pytest.mark.parametrize("folder", INSIDE_SPARK)
+def test_inside_spark_what_runs_on_executors_and_the_session_know_nothing_of_the_driver(folder):
+    for path in (ROOT / "spark" / folder).glob("*.py"):
+        assert wrong_inside_spark(folder, path.read_text()) == [], path
+    assert wrong_inside_spark(folder, "from tidegate.spark.region import SparkRegion")
+    for other in INSIDE_SPARK.keys() - INSIDE_SPARK[folder] - {folder}:
+        assert wrong_inside_spark(folder, f"def late():\n    from tidegate.spark.{other}.any import anything")
+
+
+def test_an_executor_loads_nothing_that_only_the_driver_has():
+    script = "import sys, tidegate.spark.executor.partitions; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert not [name for name in loaded if name.startswith(("tidegate.pipeline.definition", "tidegate.coordination", "pydantic"))]
 
 
 def test_arrows_between_rooms_go_one_way():

@@ -6,26 +6,14 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from tidegate.dataflow.operator_chains import Execution, OperatorChain
+from tidegate.dataflow.staging import Staging
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import SinkInput, SinkWriter
+from tidegate.ports import SinkInput
 from tidegate.protocol.finalize import directory
 from tidegate.protocol.paths import write_prefix
 from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.protocol.snapshot import SnapshotTask
-
-
-@dataclass(frozen=True, slots=True)
-class Staging:
-    """A sink whose rows are staged where they arise. `current`: all rows of the subtask, not only the changed ones.
-    `identity` tells the sink from what it was before somebody changed it; its handles carry it.
-    """
-
-    operator_id: str
-    writer: SinkWriter
-    current: bool
-    attempts: Mapping[int, int]
-    identity: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark import TaskContext
 
-from tidegate.dataflow.execution_plan import Staging
 from tidegate.dataflow.reports import Report
+from tidegate.dataflow.staging import Staging
 from tidegate.ports import StageContext
 from tidegate.protocol.records import StateHandle
 from tidegate.spark.executor.carried_errors import carried_to_driver
