@@ -15,7 +15,7 @@ from tidegate.coordination.notify import Delivered, Delivery
 from tidegate.coordination.pipeline_status import PipelineControl
 from tidegate.coordination.region_lease import RegionControl
 from tidegate.coordination.snapshot import Snapshotting, find_checkpoint
-from tidegate.coordination.trigger import AdmissionDesk
+from tidegate.coordination.trigger import CheckpointRequests
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph, compile_graph
 from tidegate.pipeline.guarantees import reservations
@@ -61,7 +61,7 @@ class CheckpointCoordinator:
         self._clock = clock
         self._unsaid = reservations(pipeline, self.graph.sinks)
         self._identification = Identification(self.graph, store, storage, clock)
-        self._desk = AdmissionDesk(self.graph, self.config, self._identification)
+        self._requests = CheckpointRequests(self.graph, self.config, self._identification)
         self._control = PipelineControl(self.pipeline_id, self.config, store, clock)
         self._commit_point = CommitPoint(self.graph, self.config, store, storage, clock)
         self._delivery = Delivery(self.graph, store, clock, listeners)
@@ -101,7 +101,7 @@ class CheckpointCoordinator:
                 if not unnotified and not abandoned and not must_clean:
                     # Never forced: a scheduled checkpoint starts from the state of the one before, which must have ended.
                     request = CheckpointRequest(request_id, kind, periodic, False, now, now, drain=drain)
-                    outcome = self._desk.admit(tx, request, wait)
+                    outcome = self._requests.admit(tx, request, wait)
                     break
                 for record in abandoned:
                     self._control.expire(tx, record)

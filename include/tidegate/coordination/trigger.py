@@ -38,7 +38,7 @@ from tidegate.protocol.trigger import (
 )
 
 
-class AdmissionDesk:
+class CheckpointRequests:
     """Decides about the requests of one pipeline, each time within a transaction."""
 
     def __init__(self, graph: Graph, config: CheckpointConfig, identification: Identification) -> None:
