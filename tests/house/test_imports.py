@@ -130,7 +130,11 @@ def test_inside_spark_what_runs_on_executors_and_the_session_know_nothing_of_the
 def test_an_executor_loads_nothing_that_only_the_driver_has():
     script = "import sys, tidegate.spark.executor.partitions; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    assert not [name for name in loaded if name.startswith(("tidegate.pipeline.definition", "tidegate.coordination", "pydantic"))]
+    assert not [
+        name
+        for name in loaded
+        if name.startswith(("tidegate.pipeline.definition", "tidegate.coordination", "pydantic"))
+    ]
 
 
 def test_arrows_between_rooms_go_one_way():

@@ -12,7 +12,15 @@ from tidegate.pipeline.aggregates import Aggregate
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.listeners import InOrder
-from tidegate.ports import CheckpointListener, DeliveryGuarantee, Segment, Sink, Source
+from tidegate.ports import (
+    BacklogSource,
+    CheckpointListener,
+    DeliveryGuarantee,
+    QuarantiningSource,
+    Segment,
+    Sink,
+    Source,
+)
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.keygroups import MAX_PARALLELISM_LIMIT
 
@@ -91,8 +99,7 @@ class SourceVertex:
 
     def is_behind(self, split: int, polled: Segment | None) -> bool:
         """Whether more has arrived than a poll took. A source that cannot say is never behind."""
-        asked: Callable[[int, Segment | None], bool] | None = getattr(self.source, "is_behind", None)
-        return asked is not None and asked(split, polled)
+        return isinstance(self.source, BacklogSource) and self.source.is_behind(split, polled)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,9 +192,8 @@ class Pipeline:
     def source(self, name: str, source: Source) -> Stream:
         """Read a replayable input."""
         stream = self.add(SourceVertex(name, source))
-        quarantine: Sink | None = getattr(source, "quarantine", None)
-        if quarantine is not None:
-            self.add(SinkVertex(f"{name}_quarantine", replace(stream, output="malformed"), quarantine))
+        if isinstance(source, QuarantiningSource) and source.quarantine is not None:
+            self.add(SinkVertex(f"{name}_quarantine", replace(stream, output="malformed"), source.quarantine))
         return stream
 
     def keyed(

@@ -5,8 +5,10 @@ Third-party types appear as `Any` so that importing them costs nothing at DAG pa
 """
 
 from tidegate.ports.connectors import (
+    BacklogSource,
     CommitAttempt,
     DeliveryGuarantee,
+    QuarantiningSource,
     Segment,
     Sink,
     SinkInput,
@@ -20,6 +22,7 @@ from tidegate.ports.store import CheckpointStorage, CheckpointStore, Clock, Stor
 
 __all__ = [
     "Acknowledge",
+    "BacklogSource",
     "CheckpointListener",
     "CheckpointStorage",
     "CheckpointStore",
@@ -28,6 +31,7 @@ __all__ = [
     "ContinuousRegion",
     "Declined",
     "DeliveryGuarantee",
+    "QuarantiningSource",
     "Region",
     "Round",
     "Segment",

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from tidegate.ports.store import CheckpointStorage
 from tidegate.protocol.errors import CheckpointError
@@ -37,8 +37,7 @@ class SourceContext:
 class Source(Protocol):
     """A replayable input. It keeps nothing in memory between calls: its position is in the snapshots.
 
-    It may have more: `quarantine`, a `Sink` for malformed rows, and `is_behind(split, segment) -> bool`, whether more has
-    arrived than the poll that gave this segment took.
+    It may also be a `BacklogSource` and a `QuarantiningSource`.
     """
 
     schema: str  # Spark DDL of the rows
@@ -74,6 +73,22 @@ class Source(Protocol):
         """JSON for the checkpoint's metadata: class and options, no secrets. By its `type` and `path`, where it has one,
         it is known again: see `protocol.identity`."""
         ...
+
+
+@runtime_checkable
+class BacklogSource(Protocol):
+    """A source that can say when it is behind."""
+
+    def is_behind(self, split: int, polled: Segment | None) -> bool:
+        """Whether more has arrived than the poll that gave this segment took."""
+        ...
+
+
+@runtime_checkable
+class QuarantiningSource(Protocol):
+    """A source that can keep malformed rows apart."""
+
+    quarantine: "Sink | None"  # where they go; None: they fail the checkpoint
 
 
 class SinkInput(StrEnum):
