@@ -107,3 +107,42 @@ def test_what_a_document_links_to_is_there(target, name):
     assert target.exists()
     if target.suffix == ".py" and name.startswith("`"):
         assert re.search(rf"^ *(def|class) {name.strip('`')}\b", target.read_text(), re.MULTILINE)
+
+
+#: "section 5.1", "sections 2, 3 and 4", "sections 10 to 12": in all that is written here, one of docs/protocol.md.
+CITED = re.compile(r"\b[Ss]ections? (\d+(?:\.\d+)?(?:(?:, and |, | and | to )\d+(?:\.\d+)?)*)")
+
+
+def prose():
+    """What code, tests and documents say, by file, without the line breaks that a sentence may have."""
+    code = [path for folder in ("include", "tests", "dags", "plugins") for path in (PROJECT / folder).rglob("*.py")]
+    for path in (*DOCUMENTS, *sorted(code)):
+        yield path.relative_to(PROJECT), re.sub(r"\s*\n\s*(#:? )?", " ", path.read_text())
+
+
+def cited_in(text):
+    for listed in CITED.findall(text):
+        yield from re.findall(r"\d+(?:\.\d+)?", listed)
+        for first, last in re.findall(r"(\d+) to (\d+)", listed):
+            yield from map(str, range(int(first), int(last)))
+
+
+def test_a_section_that_is_cited_is_in_the_protocol():
+    protocol = (PROJECT / "docs" / "protocol.md").read_text()
+    there = set(re.findall(r"^##+ (\d+(?:\.\d+)?)\.? ", protocol, re.MULTILINE))
+    cited = {(section, path) for path, text in prose() for section in cited_in(text)}
+    assert {"11.4", "13"} <= {section for section, _ in cited}
+    missing = [f"section {section}, cited in {path}" for section, path in sorted(cited) if section not in there]
+    assert not missing, f"docs/protocol.md has no heading for {'; '.join(missing)}"
+
+
+def test_a_document_that_is_mentioned_is_there():
+    missing = []
+    for path, text in prose():
+        for name in set(re.findall(r"(?<![\w/.-])[\w./-]*\w\.md\b", text)):
+            if not any((PROJECT / below / name).exists() for below in (".", "docs", path.parent)):
+                missing.append(f"{path} mentions {name}")
+        for number in set(re.findall(r"\bdecisions/(\d+)\b", text)):
+            if not list((PROJECT / "docs" / "decisions").glob(f"{number}-*.md")):
+                missing.append(f"{path} mentions decisions/{number}")
+    assert not missing, "; ".join(missing)

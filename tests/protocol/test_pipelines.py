@@ -49,7 +49,7 @@ SPECIAL = {
     (CREATED, RUNNING): "first request",
     (STOPPING, RUNNING): "savepoint failed",
     (STOPPING, FAILED): "a subtask failed",
-    (STOPPING, FINISHED): "sinks were told of the savepoint",
+    (STOPPING, FINISHED): "sinks have committed the savepoint",
     (FINISHED, RUNNING): "resume, if it was stopped and not drained",
 }
 

@@ -36,7 +36,7 @@ def counted(source: Offsets, tables: Path, checkpoints: CheckpointConfig = EXACT
 def test_two_splits_at_100_and_105_of_which_one_ran_ahead_of_its_barrier(
     checkpoints: CheckpointConfig, counts: list[int], spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The example of the articles (protocol.md section 17): what ran ahead is counted twice after a kill, unless it waited."""
+    """The example of protocol.md section 17: what ran ahead is counted twice after a kill, unless it waited."""
     source = Offsets(ends=[100, 105], steps=[20, 5])
     running = Running(counted(source, tmp_path / "tables", checkpoints), spark, tmp_path, max_batch_bytes=5)
     while source.polled != {0: 100, 1: 105}:

@@ -15,7 +15,7 @@ from tidegate.protocol.records import (
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A bounded, replayable piece of data in a channel: a reference, never the rows (design.md section 1).
+    """A bounded, replayable piece of data in a channel: a reference, never the rows.
 
     `reference` is JSON that only the source understands: a list of files, an offset range.
     """

@@ -1,6 +1,6 @@
 """What a database error means for the person who meets it: refused, nothing happened, or nobody knows.
 
-The only question that matters is whether a COMMIT was on its way (design.md section 3): before it, nothing was
+The only question that matters is whether a COMMIT was on its way (protocol.md section 6): before it, nothing was
 changed; during it, the transaction may have landed.
 """
 

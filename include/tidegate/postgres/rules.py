@@ -85,7 +85,7 @@ FOR EACH STATEMENT EXECUTE FUNCTION tidegate.refuse_handles_without_subtask()"""
 )
 
 #: What must not be deleted, as (owner, path), and the checkpoint that refers to it, 0 for a compacted run. Live are
-#: (protocol.md section 10, design.md section 3):
+#: (protocol.md section 9):
 #: - the handles of checkpoints IN_PROGRESS, and those of COMPLETED ones but for EXCHANGE, which outlives nothing;
 #: - the metadata of COMPLETED checkpoints;
 #: - the handles of compacted runs;

@@ -1,4 +1,4 @@
-"""Key groups: the unit in which keyed state moves when the parallelism changes (design.md section 4).
+"""Key groups: the unit in which keyed state moves when the parallelism changes (docs/state.md).
 
 A key group is the high bits of the key's 64-bit hash, so it is monotonic in the hash, and a subtask, which owns a
 contiguous range of key groups, owns a contiguous range of hashes.

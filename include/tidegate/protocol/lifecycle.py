@@ -1,7 +1,7 @@
 """The life of a checkpoint: one table of legal transitions, and nothing else decides what may follow what.
 
 `status` is what everybody sees, Flink's three values and the two that a completed checkpoint may come to later;
-`phase` is how far it got on the way (design.md section 1). The store repeats the table as CHECK constraints and makes
+`phase` is how far it got on the way (protocol.md section 1). The store repeats the table as CHECK constraints and makes
 each transition a conditional update, so a lost race is an update of no rows.
 """
 

@@ -1,7 +1,7 @@
 """The restore step of every checkpoint: from which snapshots its subtasks go on.
 
 A checkpoint always starts from the latest completed one, whole. No data moves: a subtask opens the runs that overlap
-its key groups, also when the parallelism has changed (design.md section 4).
+its key groups, also when the parallelism has changed (docs/state.md).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

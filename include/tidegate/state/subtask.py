@@ -1,7 +1,7 @@
 """The programs a subtask runs on its keyed state: aggregate, look up, upsert, scan.
 
 Each is one call inside a Spark task: rows in, at most one new run out. What a checkpoint does with the handle is the
-coordinator's business. Design.md section 4.
+coordinator's business. The format of a run is in docs/state.md.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Where a row belongs, as Spark SQL: its key's hash, and from it the subtask (design.md section 4).
+"""Where a row belongs, as Spark SQL: its key's hash, and from it the subtask (docs/state.md).
 
 The same arithmetic as `protocol/keygroups.py`, on the unsigned value of Spark's signed hash.
 """
