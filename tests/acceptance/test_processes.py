@@ -28,12 +28,13 @@ time.sleep(600)
 
 @pytest.fixture
 def started(tmp_path):
-    handles = []
+    handles, sessions = [], []
 
     def start(program):
         log = tmp_path / f"{len(handles)}.log"
         session, handle = start_session("part", [sys.executable, "-c", program], os.environ, log, tmp_path)
         handles.append(handle)
+        sessions.append(session)
         deadline = time.monotonic() + 30
         while not log.read_text().strip():
             assert time.monotonic() < deadline
@@ -41,7 +42,8 @@ def started(tmp_path):
         return session, log.read_text().split()[0]
 
     yield start
-    for handle in handles:
+    for session, handle in zip(sessions, handles, strict=True):
+        end(session.members, grace=0)
         handle.kill()
         handle.wait()
 

@@ -146,3 +146,7 @@ def test_a_document_that_is_mentioned_is_there():
             if not list((PROJECT / "docs" / "decisions").glob(f"{number}-*.md")):
                 missing.append(f"{path} mentions decisions/{number}")
     assert not missing, "; ".join(missing)
+
+
+def test_the_first_page_is_short():
+    assert len((PROJECT / "README.md").read_text().splitlines()) <= 200
