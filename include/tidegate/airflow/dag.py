@@ -5,8 +5,8 @@
 
 The steps run one after the other. If `snapshot` runs on Spark, nothing is left for `acknowledge` to wait for; if it
 leaves the snapshot to a continuous region, it ends at once. So no task waits for one behind it, as `airflow dags test`
-would for ever, and of the two the one that waits enforces the deadline. `abort` is a teardown: only such a task still
-runs after a DAG run was marked by hand. It is not downstream of `notify`: past the commit point nothing can be aborted.
+would for ever, and whichever of the two waits enforces the deadline. `abort` is a teardown: only such a task still runs
+after a DAG run was marked by hand. It is not downstream of `notify`: past the commit point nothing can be aborted.
 """
 
 import sys

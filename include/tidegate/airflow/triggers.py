@@ -158,7 +158,7 @@ async def _listening(pipeline_id: str) -> AsyncIterator[tuple["Connection[Any]",
 
 
 def _dsn() -> str:
-    """In asyncpg's form. Resolved here, where it is used: what is stored of a trigger must hold no secret."""
+    """In asyncpg's form. Resolved here, where it is used: a stored trigger must hold no secret."""
     from tidegate.embedded_postgres.locate import locate_database
 
     return locate_database().set(drivername="postgresql").render_as_string(hide_password=False)

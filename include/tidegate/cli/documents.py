@@ -59,7 +59,7 @@ def checkpoint_document(record: CheckpointRecord) -> dict[str, Any]:
 
 
 def _public(status: Status) -> Status:
-    """One of Flink's three: what was subsumed or discarded later still counts as completed."""
+    """One of Flink's three: a checkpoint that was subsumed or discarded later still counts as completed."""
     return Status.COMPLETED if status in COMMITTED else status
 
 

@@ -83,9 +83,9 @@ class CheckpointCoordinator:
     ) -> TriggerOutcome:
         """Record a checkpoint for a request, before any subtask is asked for anything (protocol.md sections 3 and 4).
 
-        First makes up for a notification that a crash cut short, and expires what is overdue. With `wait`, a request
-        that cannot start yet is `Queued` instead of dropped, and must be repeated. A SYNC_SAVEPOINT aborts everything
-        in progress and stops the pipeline, with `drain` for ever. Raises `PipelineIdentityError`,
+        First makes up for a notification that a crash cut short, and expires overdue checkpoints. With `wait`, a
+        request that cannot start yet is `Queued` instead of dropped, and must be repeated. A SYNC_SAVEPOINT aborts
+        everything in progress and stops the pipeline, with `drain` for ever. Raises `PipelineIdentityError`,
         `PipelineFailedError`, `IllegalRequestError`.
         """
         self._identification.check()
@@ -256,7 +256,7 @@ class CheckpointCoordinator:
     # -- the pipeline as a whole
 
     def suspend(self) -> PipelineRecord:
-        """See `PipelineControl`; files of what was given up are deleted."""
+        """See `PipelineControl`; files of aborted checkpoints are deleted."""
         return self._after_cleaning(self._control.suspend())
 
     def resume(self) -> PipelineRecord:
@@ -306,7 +306,7 @@ class CheckpointCoordinator:
         return record
 
     def abort_request(self, request_id: str, reason: FailureReason, message: str) -> CheckpointRecord | None:
-        """See `PipelineControl`; files of what was given up are deleted."""
+        """See `PipelineControl`; files of aborted checkpoints are deleted."""
         record = self._control.abort_request(request_id, reason, message)
         self.clean()
         return record

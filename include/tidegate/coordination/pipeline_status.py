@@ -1,7 +1,7 @@
 """Suspends, resumes and cancels a pipeline, fails it when too many checkpoints have failed, and finishes it at its end
 (protocol.md sections 2, 8, 9, 13, 18).
 
-What is in progress is aborted in the same transaction, so that nothing completes after a pipeline was stopped.
+Checkpoints in progress are aborted in the same transaction, so that none completes after a pipeline was stopped.
 """
 
 from collections.abc import Callable

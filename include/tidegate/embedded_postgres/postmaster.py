@@ -28,7 +28,7 @@ def is_postgres(pid: int) -> bool:
         # "PID (NAME) STATE ..."; Z is a dead process that its parent has not collected.
         name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition(" (")[2].rpartition(") ")
     except OSError:
-        return not Path("/proc/self").exists()  # where there is no /proc, the process id must do
+        return not Path("/proc/self").exists()  # where there is no /proc, the process id must be enough
     return name == "postgres" and not rest.startswith("Z")
 
 

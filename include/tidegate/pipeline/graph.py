@@ -62,7 +62,7 @@ class Graph:
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
-        """What is validated of a checkpoint: one verdict is expected for each."""
+        """The targets that a checkpoint is validated by: one verdict is expected for each."""
         states = tuple(f"state:{vertex.name}" for vertex in self.keyed if vertex.expect)
         sinks = tuple(f"sink:{vertex.name}" for vertex in self.sinks if vertex.expect)
         return states + sinks + tuple(f"check:{vertex.name}" for vertex in self.checks)

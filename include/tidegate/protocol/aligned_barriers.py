@@ -1,7 +1,7 @@
 """Aligned, exactly-once barrier handling: every branch of protocol.md section 11.1, and the bound of section 11.2.
 
-A channel waits behind its barrier until all barriers are there; then the snapshot is taken and all go on. What waits
-may be bounded: a checkpoint that holds back more is aborted.
+A channel waits behind its barrier until all barriers are there; then the snapshot is taken and all go on. The waiting
+data may be bounded: a checkpoint that holds back more is aborted.
 """
 
 from typing import assert_never

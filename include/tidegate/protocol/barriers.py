@@ -20,7 +20,7 @@ class AlignmentType(Enum):
 
     NONE = auto()  # at least once: nothing is held back
     ALIGNED = auto()  # a channel waits behind its barrier until all barriers are there
-    UNALIGNED = auto()  # the barrier overtakes what is queued, and that becomes part of the snapshot
+    UNALIGNED = auto()  # the barrier overtakes queued data, which becomes part of the snapshot
     FORCED_ALIGNED = auto()  # should be unaligned, but a restore could not put back what this channel carries
 
 
@@ -59,7 +59,7 @@ UNALIGNED = BarrierOptions(AlignmentType.UNALIGNED)
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """What lies before it in the channel belongs to the checkpoint, what comes after does not.
+    """Data before it in the channel belongs to the checkpoint, data after it does not.
 
     `triggered_at` is the checkpoint's; `now` is when the barrier was taken from its channel.
     """
@@ -136,7 +136,7 @@ Event = Barrier | Cancel | EndOfPartition | Announcement | Timeout | Queued
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Hold back what comes in this channel, in order."""
+    """Hold back the data of this channel, in order."""
 
     channel: int
 

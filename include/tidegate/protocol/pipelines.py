@@ -72,7 +72,7 @@ class PipelineRecord:
 
 
 def require_move(pipeline: PipelineRecord, after: PipelineStatus) -> None:
-    """Raises `PipelineStatusError` where the transition is not legal. Performs no I/O."""
+    """Raises `PipelineStatusError` if the transition is not legal. Performs no I/O."""
     if after not in PIPELINE_TRANSITIONS[pipeline.status]:
         raise PipelineStatusError(
             f"Pipeline {pipeline.pipeline_id} is {pipeline.status} and cannot become {after}. Nothing was changed."

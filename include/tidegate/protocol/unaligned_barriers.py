@@ -40,7 +40,7 @@ class UnalignedBarrierHandler:
         self._finished_count_as_aligned = checkpoints_after_tasks_finish
         self._alignment = Alignment(num_channels)
         self._announced: set[int] = set()  # channels in which a barrier of the current checkpoint still waits
-        self._unaligned = False  # whether the current checkpoint is unaligned, from its beginning or by now
+        self._unaligned = False  # whether the current checkpoint is unaligned, from its beginning or after a switch
         self._captures = False  # whether its snapshot has been taken and in-flight data is being captured
         self._times_out_at: int | None = None  # when the current checkpoint, still aligned, will have waited too long
 

@@ -1,6 +1,6 @@
 """The validate step: whether the staged data may be committed, and the permit that says so.
 
-`finalize` takes a `ValidatedCheckpoint`, and only `permit` makes one: committing without a verdict cannot be written.
+`finalize` takes a `ValidatedCheckpoint`, and only `permit` makes one: no code can commit without a verdict.
 """
 
 from collections.abc import Sequence
