@@ -25,7 +25,7 @@ class Identification:
 
     def check(self) -> None:
         """Must be called before anything is done for the pipeline. Also checks that its state is on this process's
-        storage: copies of a project have the same places below their homes, and each has a checkpoint storage of its
+        storage: copies of a project have the same places below their homes, but each has a checkpoint storage of its
         own.
 
         Raises `PipelineIdentityError`, `StorageError`.

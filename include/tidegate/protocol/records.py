@@ -124,7 +124,7 @@ class OperatorPlan:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskRecord:
-    """A subtask's row: expected, and perhaps acknowledged. `attempt` 0: it was not asked."""
+    """A subtask's row: expected, and perhaps acknowledged. `attempt` 0: not asked yet, or finished before."""
 
     subtask: SubtaskId
     attempt: int

@@ -80,7 +80,7 @@ def ended(region: RegionRecord, at: datetime) -> RegionRecord:
 
 
 def swept(region: RegionRecord, attempt: int) -> RegionRecord:
-    """The directories up to this attempt's need no further look. Performs no I/O."""
+    """The record, with the directories of attempts up to this one swept. Performs no I/O."""
     return replace(region, swept=max(region.swept, attempt))
 
 

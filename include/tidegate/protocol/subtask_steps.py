@@ -54,8 +54,8 @@ class _Step(Enum):
 
 
 class _Running:
-    """A snapshot that was neither completed nor discarded. Either takes it off the running ones, which happens once:
-    that is section 12's compare-and-set."""
+    """A snapshot that was neither completed nor discarded. Either removes it from the running ones, and only the first
+    can: that is section 12's compare-and-set."""
 
     def __init__(self, options: BarrierOptions) -> None:
         self.options = options

@@ -55,7 +55,7 @@ def read_confined(root: Path, *segments: str) -> bytes | None:
     """The content of the file at `segments` below `root`; None if there is none that can be read, or if it lies
     elsewhere, also through a symbolic link.
 
-    There is no look before the read: a report may be removed in between. The file system refuses names that are too
+    There is no check before the read: a report may be removed in between. The file system refuses names that are too
     long.
     """
     if not all(_SEGMENT.fullmatch(segment) for segment in segments):
