@@ -3,8 +3,8 @@ named. Read from the environment when asked.
 
 `TIDEGATE_HOME`      root of relative paths in sources and sinks; default: the current directory
 `TIDEGATE_STORAGE`   checkpoint storage, a path or URL (file, s3, gs, hdfs); default: HOME/.tidegate/checkpoints
-`TIDEGATE_CACHE`     local directory for copies of state, on driver and executors; default: on each machine the user's own
-                     (see `tidegate.state.private_directories`). It is a cache and nothing more.
+`TIDEGATE_CACHE`     local directory for copies of state, on driver and executors; default: on each machine the
+                     user's own (see `tidegate.state.private_directories`). It is a cache and nothing more.
 `TIDEGATE_DOCS`      where validation reports are built; default: HOME/.tidegate/docs
 `TIDEGATE_DATABASE_URL`  the metadata database (see `tidegate.embedded_postgres.locate`)
 """

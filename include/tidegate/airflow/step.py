@@ -1,4 +1,4 @@
-"""What all steps of a checkpoint have in common as Airflow tasks: finding the pipeline, and turning errors into outcomes.
+"""What all steps of a checkpoint share as Airflow tasks: finding the pipeline, and turning errors into outcomes.
 
 A step that fails for good aborts the checkpoint at once, with the real cause, which only the step knows. The `abort`
 task does so if the process died before it could.

@@ -114,8 +114,8 @@ def _waited_for(
 
 
 class _Steps:
-    """The steps of one checkpoint after its trigger. Spark is started when something needs it: a continuous region takes
-    the snapshot itself, and may judge it as well."""
+    """The steps of one checkpoint after its trigger. Spark is started when something needs it: a continuous region
+    takes the snapshot itself, and may judge it as well."""
 
     def __init__(
         self,

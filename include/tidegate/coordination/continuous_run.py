@@ -41,7 +41,8 @@ LAST_AGAIN_AFTER = timedelta(seconds=10)
 
 
 class ContinuousRun:
-    """One attempt at running a pipeline. Raises `CheckpointError`s; a new attempt then goes on from the latest checkpoint."""
+    """One attempt at running a pipeline. Raises `CheckpointError`s; a new attempt then goes on from the latest
+    checkpoint."""
 
     def __init__(
         self,
@@ -166,8 +167,8 @@ class ContinuousRun:
     # -- periodic checkpoints
 
     def _ask_if_due(self) -> None:
-        """A request that has to wait is repeated, and keeps its place. Once everything has been read, the last checkpoint
-        is due at once (protocol.md section 13)."""
+        """A request that has to wait is repeated, and keeps its place. Once everything has been read, the last
+        checkpoint is due at once (protocol.md section 13)."""
         now, due = self._clock.now(), self._schedule.next_at
         is_due = due is not None and now >= due
         is_last = self._ended and now >= self._last_at

@@ -99,7 +99,7 @@ class CheckpointCoordinator:
                 # Files that cannot be deleted now hold up nothing: it is only logged, here as in Flink.
                 must_clean = not cleaned and must_clean_first(tx.cleaning(), self.config.max_concurrent)
                 if not unnotified and not abandoned and not must_clean:
-                    # Never forced: a scheduled checkpoint starts from the state of the one before, which must have ended.
+                    # Never forced: a scheduled checkpoint starts from the state of the last one, which must have ended.
                     request = CheckpointRequest(request_id, kind, periodic, False, now, now, drain=drain)
                     outcome = self._requests.admit(tx, request, wait)
                     break

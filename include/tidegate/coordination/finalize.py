@@ -1,4 +1,4 @@
-"""The commit point: the document that makes a checkpoint readable on its own, then the one transaction that completes it.
+"""The commit point: the document that makes a checkpoint readable on its own, then the transaction that completes it.
 
 A commit has one of three outcomes: landed, not landed, unknown. An unknown one is looked up; nothing is deleted.
 """

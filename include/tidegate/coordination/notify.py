@@ -44,8 +44,8 @@ class Delivered:
 
 
 class Delivery:
-    """Commits the sinks of one pipeline. Safe to run in several processes at once: they take turns, and one that is stopped
-    is overtaken."""
+    """Commits the sinks of one pipeline. Safe to run in several processes at once: they take turns, and one that is
+    stopped is overtaken."""
 
     def __init__(self, graph: Graph, store: CheckpointStore, clock: Clock, listeners: Listeners) -> None:
         self._pipeline = graph.pipeline

@@ -55,7 +55,8 @@ class RegionControl:
         """Take over from the region before, dead or alive. Everything in progress is aborted, savepoints included
         (protocol.md section 7); what has completed is made visible first.
 
-        Raises `PipelineIdentityError`, `PipelineStatusError`, `PipelineFailedError`, `StateSchemaError`, and what sinks raise.
+        Raises `PipelineIdentityError`, `PipelineStatusError`, `PipelineFailedError`, `StateSchemaError`, and what sinks
+        raise.
         """
         self._identification.check()
         while True:

@@ -82,7 +82,8 @@ class EmbeddedPostgres:
             shutil.rmtree(self.data_dir)
 
     def url(self, database: str = DATABASE) -> str:
-        """The database's SQLAlchemy URL for its owner, password included. Raises `StoreUnavailableError` if no server runs."""
+        """The database's SQLAlchemy URL for its owner, password included. Raises `StoreUnavailableError` if no server
+        runs."""
         return self._url(USER, "password", database)
 
     def running_url(self, database: str = DATABASE) -> str:

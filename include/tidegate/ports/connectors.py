@@ -120,8 +120,8 @@ class SinkWriter(Protocol):
     def stage(self, rows: Any, context: StageContext) -> list[StateHandle]:
         """Write a `pyarrow.Table` where no reader sees it; STAGED handles, paths relative to the sink's root.
 
-        A path has a directory `chk-<checkpoint_id>`, and its file's name begins with `<subtask_index>-<attempt>-`: a report
-        that names another one is refused (`protocol.paths`).
+        A path has a directory `chk-<checkpoint_id>`, and its file's name begins with `<subtask_index>-<attempt>-`: a
+        report that names another one is refused (`protocol.paths`).
         """
         ...
 

@@ -24,8 +24,8 @@ from tidegate.protocol.reasons import FailureReason
 
 
 class AlignedBarrierHandler:
-    """`checkpoints_after_tasks_finish` is protocol.md section 13's switch, on by default; `alignment_limit` is in bytes,
-    None for no limit."""
+    """`checkpoints_after_tasks_finish` is protocol.md section 13's switch, on by default; `alignment_limit` is in
+    bytes, None for no limit."""
 
     def __init__(
         self, num_channels: int, checkpoints_after_tasks_finish: bool = True, alignment_limit: int | None = None

@@ -200,8 +200,8 @@ class Verdict:
     """What the validator found about one target (`sink:NAME`, `state:NAME` or `check:NAME`).
 
     `success` None means that the judgement itself failed; `error` then says how. `results` is one JSON object per
-    expectation, with `type`, `kwargs`, `success`, `observed`, `element_count`, `unexpected_count`, `unexpected_percent`,
-    `unexpected_samples`, `unexpected_rows` (their keys), `details` and `error`.
+    expectation, with `type`, `kwargs`, `success`, `observed`, `element_count`, `unexpected_count`,
+    `unexpected_percent`, `unexpected_samples`, `unexpected_rows` (their keys), `details` and `error`.
     """
 
     target: str
