@@ -135,7 +135,7 @@ class AcknowledgeTrigger(PipelineTrigger):
 
 @asynccontextmanager
 async def _listening(pipeline_id: str) -> AsyncIterator[tuple["Connection[Any]", asyncio.Event]]:
-    """A connection, and an event that is set when something about the pipeline was committed or the connection broke."""
+    """A connection, and an event set when something about the pipeline was committed or the connection broke."""
     import asyncpg
 
     woken = asyncio.Event()

@@ -17,7 +17,7 @@ from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 
 
 def run_continuously(defined: Pipeline, console: Console) -> PipelineRecord:
-    """Returns the pipeline as it was when the run ended. Raises `CheckpointError`s, `PipelineFailedError` among them."""
+    """Returns the pipeline as it was when the run ended. Raises `CheckpointError`s, also `PipelineFailedError`."""
     log = logging.getLogger("tidegate")
     log.setLevel(logging.INFO)
     log.addHandler(RichHandler(console=console, show_path=False, markup=False, log_time_format="%H:%M:%S"))

@@ -1,11 +1,11 @@
 """An embedded PostgreSQL for laptops, the demo and tests: one data directory, one server, found again by any process.
 
     DATA_DIR/lock        starters and stoppers take turns (`turns`)
-    DATA_DIR/password    of the owner of server and schema, who makes and upgrades; readable by the starter only
+    DATA_DIR/password    of the owner, who creates and upgrades server and schema; readable by the starter only
     DATA_DIR/running-password    of the role that runs pipelines, which may do no more than that (`grants`); likewise
     DATA_DIR/port        the last one, tried first, so that URLs given out stay valid over a restart
     DATA_DIR/server/     `pgdata` and `log`, owned by the account the server runs as
-    DATA_DIR/moved-to    instead of `server/`, where that account cannot enter DATA_DIR (root's home, for instance)
+    DATA_DIR/moved-to    instead of `server/`, if that account cannot enter DATA_DIR (root's home, for instance)
 
 The server outlives its starter on purpose: a process that opens the same data directory uses the running one. It
 listens on 127.0.0.1 only and always asks for the password. `accounts` chooses its account, `binaries` its programs.

@@ -96,7 +96,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """A subtask's report that its snapshot is safe on storage. Counts only if `attempt` is the subtask's current one."""
+    """A subtask's report that its snapshot is safe on storage. Counts only if `attempt` is the current one."""
 
     subtask: SubtaskId
     attempt: int

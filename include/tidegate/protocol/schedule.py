@@ -50,7 +50,7 @@ class PeriodicSchedule:
             self._armed += (missed + 1) * self._current
 
     def dropped(self, remaining: timedelta, now: datetime) -> None:
-        """The checkpoint asked for was refused because the minimum pause has `remaining` to go: ask again right then."""
+        """The checkpoint was refused because the minimum pause has `remaining` to go: ask again right then."""
         self._armed = now + remaining
 
     def backlog(self, is_backlog: bool, now: datetime) -> None:
