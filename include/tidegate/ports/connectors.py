@@ -150,7 +150,7 @@ class Sink(Protocol):
 
     def writer(self) -> SinkWriter: ...
     def read_staged(self, spark: Any, staged: Sequence[StateHandle]) -> Any:
-        """A DataFrame over staged (not yet visible) files. None if there are none: only the stream knows the columns."""
+        """A DataFrame over staged (not yet visible) files. None if there are none: only the stream knows columns."""
         ...
 
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
