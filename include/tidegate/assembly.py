@@ -25,8 +25,8 @@ if TYPE_CHECKING:  # heavy: imported where they are used, so that DAG files can 
 
 
 def open_store(database_url: str | None = None) -> "PostgresCheckpointStore":
-    """The store in the located database (`tidegate.embedded_postgres.locate`). Raises `ConfigurationError`, also when the schema
-    is not up to date, and `StoreUnavailableError`."""
+    """The store in the located database (`tidegate.embedded_postgres.locate`). Raises `ConfigurationError`, also if the
+    schema is not up to date, and `StoreUnavailableError`."""
     from tidegate.embedded_postgres.locate import locate_database as locate
     from tidegate.postgres.engine import connect
     from tidegate.postgres.migrate import check

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 
 class SystemClock:
-    """Milliseconds are enough for the protocol, and what the store and JSON keep alike."""
+    """Gives milliseconds: they are enough for the protocol, and both the store and JSON keep them."""
 
     def now(self) -> datetime:
         now = datetime.now(UTC)

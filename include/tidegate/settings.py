@@ -1,10 +1,10 @@
-"""Where things are: the project's home, the checkpoint storage, the local cache, and how a connector's location is named. Read
-from the environment once asked.
+"""Where things are: the project's home, the checkpoint storage, the local cache, and how a connector's location is
+named. Read from the environment when asked.
 
 `TIDEGATE_HOME`      root of relative paths in sources and sinks; default: the current directory
 `TIDEGATE_STORAGE`   checkpoint storage, a path or URL (file, s3, gs, hdfs); default: HOME/.tidegate/checkpoints
-`TIDEGATE_CACHE`     local directory for copies of state, on driver and executors; default: on each machine the user's own
-                     (see `tidegate.state.private_directories`). It is a cache and nothing more.
+`TIDEGATE_CACHE`     local directory for copies of state, on driver and executors; default: on each machine the
+                     user's own (see `tidegate.state.private_directories`). It is a cache and nothing more.
 `TIDEGATE_DOCS`      where validation reports are built; default: HOME/.tidegate/docs
 `TIDEGATE_DATABASE_URL`  the metadata database (see `tidegate.embedded_postgres.locate`)
 """
@@ -52,7 +52,7 @@ def absolute(path: str) -> str:
 
 
 def relative_to_home(location: str, home: str) -> str:
-    """An absolute location as a pipeline is known by: relative to the project's home if it lies below it."""
+    """An absolute location in the form that identifies a pipeline: relative to the project's home if below it."""
     if "://" in location:
         return location
     for path in (location, os.path.realpath(location)):
@@ -64,7 +64,8 @@ def relative_to_home(location: str, home: str) -> str:
 def spark_path(location: str) -> str:
     """An absolute path or URL for Spark's readers, which expand patterns: escaped, so that it stands for itself.
 
-    Switching the expansion off instead (`__globPaths__`) makes Spark 4.2 read a file several times if there are more.
+    Switching the expansion off instead (`__globPaths__`) makes Spark 4.2 read a file several times if there is more
+    than one.
     """
     url = location if "://" in location else f"file://{location}"
     return re.sub(r"([\[\]{}*?\\])", r"\\\1", url.replace("s3://", "s3a://", 1))

@@ -1,8 +1,8 @@
 """Tidegate's steps as Airflow tasks.
 
-Reading order: `dag` (the wiring), `operators`, `sensor` and `abort` (one class a step), `step` (what they share), `outcome`
-(which errors are worth a retry), `running_region` and `spark_connection` (Spark for a step), `triggers` (waiting in the
-triggerer), `assets` (what other DAGs are scheduled on), `links`.
+Reading order: `dag` (the wiring), `operators`, `sensor` and `abort` (one class a step), `step` (what they share),
+`outcome` (which errors are worth a retry), `running_region` and `spark_connection` (Spark for a step), `triggers`
+(waiting in the triggerer), `assets` (what other DAGs are scheduled on), `links`.
 
 Importing these modules, which every DAG parse does, imports Airflow and nothing heavier. The public names are imported
 when first used.

@@ -1,7 +1,7 @@
-"""The end of a DAG run whose checkpoint has not completed: whichever way the run ended, the checkpoint ends with it.
+"""Ends the checkpoint of a DAG run that has not completed it, whichever way the run ended.
 
-Airflow skips or fails the tasks of a run that is marked by hand, and calls nobody. A teardown task alone still runs: so
-that is what `abort` is. It is the DAG run's own request that it gives up, so it needs no task to hand anything on.
+Airflow skips or fails the tasks of a run that is marked by hand, and calls no code. Only a teardown task still runs, so
+`abort` is one. It aborts the DAG run's own request, so it needs nothing from another task.
 """
 
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ _NOT_DONE = {TaskInstanceState.FAILED, TaskInstanceState.UPSTREAM_FAILED, TaskIn
 
 
 class AbortCheckpointOperator(CheckpointTask):
-    """Gives up what its DAG run asked for, if that has not completed. A completed checkpoint is left alone.
+    """Aborts what its DAG run asked for, if that has not completed. A completed checkpoint is left alone.
 
     Place it downstream of the steps before the commit point: it runs when they have ended. It is skipped if all went
-    well. After a failure it succeeds, because the step that failed fails the DAG run. Where steps were skipped although
-    a checkpoint was asked for, somebody has marked them by hand: then it fails, and the DAG run with it, which else
-    would count as a success.
+    well. After a failure it succeeds, because the step that failed fails the DAG run. If steps were skipped although a
+    checkpoint was asked for, they were marked by hand: then it fails, and the DAG run with it, which would otherwise
+    count as a success.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -48,7 +48,7 @@ class AbortCheckpointOperator(CheckpointTask):
         self.log.error("%s", _outcome(record))
 
     def _states_of_steps(self, context: Context) -> Mapping[str, str]:
-        """Of every step of the DAG run, before the commit point and after it."""
+        """The state of every step of the DAG run, before the commit point and after it."""
         ti, dag = context["ti"], context["dag"]
         steps = [
             task.task_id for task in dag.tasks if isinstance(task, CheckpointTask) and task.task_id != self.task_id
@@ -58,7 +58,8 @@ class AbortCheckpointOperator(CheckpointTask):
 
 
 def _cause(run_id: str, failed: list[str], by_hand: bool) -> tuple[FailureReason, str]:
-    """What a checkpoint ends of that nobody has ended before. Only a task that failed by itself may be a subtask's fault."""
+    """The reason and message for a checkpoint that has not ended yet. Only a task that failed by itself may be a
+    subtask's fault."""
     if by_hand:
         return FailureReason.COORDINATOR_SUSPEND, (
             f"DAG run {run_id} was ended by hand before the checkpoint was complete. Committed data and the latest "

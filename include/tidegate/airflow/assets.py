@@ -2,7 +2,7 @@
 
 An event for checkpoint n says that everything up to n is visible in that sink; `extra` is `{"checkpoint_id", "rows"}`.
 Airflow records the events of a task in the transaction that makes it a success, so they are the record of what was
-announced: a task that died before it has no event and will announce again, a task that is cleared has one and must not.
+announced. A task that died before that has no event and announces again; a cleared task has one and must not.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,8 @@ def sink_asset(pipeline: str, sink: str) -> Asset:
 
 
 def unannounced(assets: Iterable[Asset], checkpoint_id: int, completed_at: datetime) -> list[Asset]:
-    """Those without an event for the checkpoint. Runs inside a task; raises `AirflowRuntimeError` if Airflow cannot say."""
+    """The assets without an event for the checkpoint. Runs inside a task; raises `AirflowRuntimeError` if Airflow
+    cannot say."""
     return [asset for asset in assets if checkpoint_id not in _announced(asset, completed_at - CLOCK_SKEW)]
 
 

@@ -3,10 +3,10 @@
     trigger ── snapshot ── acknowledge ── validate ── finalize ── notify
     and the teardown `abort` after any of those before `notify`.
 
-One after the other: where `snapshot` runs on Spark, nothing is left for `acknowledge` to wait for; where it leaves the
-snapshot to a continuous region, it ends at once. So nobody waits in line for a task behind it, as `airflow dags test`
-would for ever, and the deadline is watched by whichever of the two waits. `abort` is a teardown, which alone still runs
-when somebody marks the DAG run. It is not downstream of `notify`: past the commit point nothing can be given up.
+The steps run one after the other. If `snapshot` runs on Spark, nothing is left for `acknowledge` to wait for; if it
+leaves the snapshot to a continuous region, it ends at once. So no task waits for one behind it, as `airflow dags test`
+would for ever, and whichever of the two waits enforces the deadline. `abort` is a teardown: only such a task still runs
+after a DAG run was marked by hand. It is not downstream of `notify`: past the commit point nothing can be aborted.
 """
 
 import sys
@@ -29,8 +29,8 @@ from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.records import CheckpointKind
 
-#: Every step may be repeated, and errors that a repetition cannot mend fail at once (`outcome`). Where slots are scarce, what
-#: is under way comes before what asks: it holds the pipeline.
+#: Every step may be repeated, and errors that a repetition cannot mend fail at once (`outcome`). If slots are scarce,
+#: checkpoints in progress come before new requests, because they hold the pipeline.
 TASK_DEFAULTS: dict[str, Any] = {
     "retries": 3,
     "retry_delay": timedelta(seconds=2),
@@ -49,7 +49,7 @@ _DRAIN = "With a SYNC_SAVEPOINT: all inputs count as ended, and the pipeline sto
 def checkpoint_dag(
     pipeline: Pipeline, schedule: Any = None, *, spark_conn_id: str = DEFAULT_SPARK, **dag_kwargs: Any
 ) -> DAG:
-    """The DAG of a pipeline, called like it unless `dag_id` says otherwise; `dag_kwargs` are those of `DAG`.
+    """The DAG of a pipeline, named after it unless `dag_id` says otherwise; `dag_kwargs` are those of `DAG`.
 
     Raises `PipelineDefinitionError`, which Airflow shows as the DAG's import error.
     """
@@ -57,7 +57,7 @@ def checkpoint_dag(
     options: dict[str, Any] = {
         "dag_id": pipeline.name,
         "max_active_runs": 1,  # a second run would only wait: the first holds the pipeline
-        "catchup": False,  # a run takes whatever has arrived, so missed ones have nothing of their own
+        "catchup": False,  # a run takes whatever has arrived, so a missed one has nothing left to take
         "tags": ["tidegate"],
         "params": {
             "kind": Param("CHECKPOINT", enum=list(CheckpointKind), description=_KINDS),

@@ -1,7 +1,7 @@
-"""The steps of a checkpoint as ordinary Airflow operators, one a step. `dag` wires them; so may any DAG of a user.
+"""The steps of a checkpoint as ordinary Airflow operators, one per step. `dag` wires them; so may any DAG of a user.
 
-They decide what a step's outcome means to Airflow. What is safe is decided by the coordinator alone: each of them may
-run twice, late, or never. XCom carries the checkpoint's id and nothing else.
+They decide what a step's outcome means to Airflow. The coordinator alone decides what is safe: each operator may run
+twice, late, or never. XCom carries the checkpoint's id and nothing else.
 """
 
 import logging
@@ -33,11 +33,11 @@ DEFAULT_SPARK = "spark_default"
 class TriggerCheckpointOperator(CheckpointTask):
     """Asks for a checkpoint and returns its id. A request that is dropped skips the task, and so the DAG run.
 
-    The DAG run is the request. Repeated, it gets the same checkpoint while that is in progress or once it completed,
-    and a new one after it failed. Only scheduled runs are periodic and must respect the minimum pause; a DAG run with
-    the parameter `kind` SAVEPOINT comes before all others, and one with SYNC_SAVEPOINT stops the pipeline, with `drain` for
-    ever. A request that cannot start yet waits in the triggerer, which looks every `poll_interval` seconds and whenever
-    something was committed; without `wait` it is dropped.
+    The DAG run is the request. Repeated, it gets the same checkpoint while that is in progress or after it has
+    completed, and a new one after it has failed. Only scheduled runs are periodic and must respect the minimum pause; a
+    DAG run with the parameter `kind` SAVEPOINT comes before all others, and one with SYNC_SAVEPOINT stops the pipeline,
+    with `drain` for ever. A request that cannot start yet waits in the triggerer, which looks every `poll_interval`
+    seconds and whenever something was committed; without `wait` it is dropped.
     """
 
     def __init__(self, *, wait: bool = True, poll_interval: float = 5.0, **kwargs: Any) -> None:
@@ -49,7 +49,7 @@ class TriggerCheckpointOperator(CheckpointTask):
         return self.ask(context, is_first=int(context["ti"].try_number) == 1)
 
     def ask(self, context: Context, event: Any = None, is_first: bool = False) -> int:
-        """Ask, again if need be: what the trigger saw is not trusted, only that it is time to ask."""
+        """Ask, again if need be. The trigger only says that it is time to ask: what it saw is not trusted."""
         with airflow_outcome(context):
             request = request_id(context), _is_periodic(context), _kind(context)
             outcome = self.open_coordinator().trigger(*request, wait=self.wait, drain=_drain(context))
@@ -80,7 +80,7 @@ class TriggerCheckpointOperator(CheckpointTask):
 
 
 def request_id(context: Context) -> str:
-    """A DAG run is its DAG, its id and when it was to run: one that was deleted may leave its id to another."""
+    """The DAG, the DAG run's id and when it was to run: after a DAG run is deleted, another may get its id."""
     return f"{context['ti'].dag_id}/{context['run_id']}/{context['dag_run'].run_after:%Y%m%dT%H%M%S.%f}"
 
 
@@ -104,7 +104,7 @@ def _drain(context: Context) -> bool:
 
 
 class SparkStep(CheckpointStep):
-    """A step that needs Spark, found by its Airflow connection and stopped when the task is."""
+    """A step that needs Spark, which its Airflow connection describes and which stops with the task."""
 
     def __init__(self, *, spark_conn_id: str = DEFAULT_SPARK, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -144,7 +144,7 @@ class SnapshotOperator(SparkStep):
 
 
 class ValidateCheckpointOperator(SparkStep):
-    """Judges what is staged, before any of it is visible. Repeated, it gives the first verdicts without Spark."""
+    """Judges the staged data before any of it is visible. Repeated, it gives the first verdicts without Spark."""
 
     operator_extra_links = (ValidationReportLink(),)
 
@@ -164,7 +164,7 @@ class _SparkValidator:
     def validate(self, checkpoint: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Sequence[Verdict]:
         from tidegate.assembly import open_validator
 
-        # It tells of everything it loads, some hundred lines that would bury ours in the task's log.
+        # It logs everything it loads: some hundred lines that would bury ours in the task's log.
         logging.getLogger("great_expectations").setLevel(logging.WARNING)
         with self._region as region:
             return open_validator(region).validate(checkpoint, subtasks)

@@ -1,4 +1,5 @@
-"""What an error means to Airflow: whether trying the same task again can help, and what the checkpoint then failed of.
+"""What an error means to Airflow: whether a retry of the task can help, and with which reason the checkpoint fails
+otherwise.
 
 Pure. It does not raise Airflow's exceptions; `step` does.
 """
@@ -25,8 +26,9 @@ from tidegate.protocol.errors import (
 )
 from tidegate.protocol.reasons import FailureReason
 
-#: The same input gives the same error. Everything else may pass: a database or cluster that restarts or is being set
-#: right (`ConfigurationError`), a full disk, a lost connection while committing (which the repeated step looks into).
+#: The same input gives the same error. Everything else may pass: a database or cluster that restarts or is being
+#: repaired (`ConfigurationError`), a full disk, a lost connection while committing (which the repeated step looks
+#: into).
 DETERMINISTIC = (
     CheckpointCompletedError,
     CheckpointExpiredError,
@@ -54,7 +56,7 @@ def is_deterministic(error: BaseException) -> bool:
 
 
 def cause_of(task_id: str, error: BaseException) -> tuple[FailureReason, str]:
-    """The reason and message with which a checkpoint ends when `task_id` failed of `error` for good."""
+    """The reason and message with which a checkpoint ends when `task_id` failed with `error` for good."""
     if isinstance(error, CheckpointError):
         return error.reason, f"Task {task_id} failed for good: {error}"
     text = str(error).strip().split("\n\nJVM stacktrace:")[0]

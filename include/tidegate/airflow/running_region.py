@@ -1,7 +1,7 @@
 """A region for as long as a step needs it: opened on the connection's Spark, and stopped however the step ends.
 
-Also stops it when its checkpoint ends behind its back (deadline, abort): nothing it would still write could count, and
-a stuck Spark job must not hold the pipeline's only DAG run.
+Also stops it when its checkpoint ends meanwhile (deadline, abort): nothing it would still write could count, and a
+stuck Spark job must not hold the pipeline's only DAG run.
 """
 
 import logging
@@ -79,7 +79,7 @@ def only_while_wanted(coordinator: "CheckpointCoordinator", checkpoint_id: int, 
             except (CheckpointExpiredError, CheckpointNotInProgressError) as error:
                 ended.append(error)
                 return stop_spark(spark)
-            except CheckpointError as error:  # cannot look now; the work may well be wanted
+            except CheckpointError as error:  # cannot look now; the work may still be wanted
                 log.warning("%s", error)
 
     watcher = Thread(target=watch, name=f"checkpoint-{checkpoint_id}", daemon=True)

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 class AcknowledgeCheckpointSensor(CheckpointStep, BaseSensorOperator):
     """Succeeds when all subtasks have acknowledged; fails, with the recorded cause, when the checkpoint has ended.
 
-    Waits in the triggerer unless `deferrable=False`; then `mode` and `poke_interval` hold as for any sensor. A database
-    that cannot be reached is waited for. The deadline is the checkpoint's own; `timeout` need not be set. Downstream of
-    the snapshot it does not wait for nobody: snapshots that a task marked by hand left untaken are given up at once.
+    Waits in the triggerer unless `deferrable=False`; then `mode` and `poke_interval` apply as for any sensor. It waits
+    for a database that cannot be reached. The deadline is the checkpoint's own; `timeout` need not be set. Downstream
+    of the snapshot task it does not wait in vain: if that was marked by hand, and no continuous region takes the
+    missing snapshots, the checkpoint is aborted at once.
     """
 
     def __init__(self, *, deferrable: bool = True, poke_interval: float = 5.0, **kwargs: Any) -> None:
@@ -34,7 +35,8 @@ class AcknowledgeCheckpointSensor(CheckpointStep, BaseSensorOperator):
             BaseSensorOperator.execute(self, context)
 
     def look(self, context: Context, event: Any = None) -> None:
-        """Look now, and defer if it is too early. What the trigger saw is not trusted, only that it is time to look."""
+        """Look now, and defer if it is too early. The trigger only says that it is time to look: what it saw is not
+        trusted."""
         if self.poke(context):
             return
         self.defer(

@@ -1,7 +1,7 @@
-"""What all steps of a checkpoint have in common as Airflow tasks: finding the pipeline, and turning errors into outcomes.
+"""What all steps of a checkpoint share as Airflow tasks: finding the pipeline, and turning errors into outcomes.
 
-A step that fails for good gives the checkpoint up at once, with the real cause: it is the only one that knows it. The
-`abort` task makes sure of it where the process died before it could.
+A step that fails for good aborts the checkpoint at once, with the real cause, which only the step knows. The `abort`
+task does so if the process died before it could.
 """
 
 import signal
@@ -25,7 +25,7 @@ from tidegate.protocol.errors import (
 if TYPE_CHECKING:
     from tidegate.coordination.coordinator import CheckpointCoordinator
 
-#: What the task called `trigger` of the same DAG run handed on.
+#: What the task `trigger` of the same DAG run returned.
 TRIGGERED_ID = "{{ ti.xcom_pull(task_ids='trigger') }}"
 
 
@@ -43,13 +43,13 @@ class CheckpointTask(BaseOperator):
         """Raises `ConfigurationError` or `PipelineNotFoundError` if a name leads nowhere."""
         if isinstance(self.pipeline, Pipeline):
             return self.pipeline
-        # Imported here, in every operator: DAG files are parsed often, and what runs a step weighs seconds.
+        # Imported here, in every operator: DAG files are parsed often, and importing what runs a step takes seconds.
         from tidegate.assembly import load_pipeline
 
         return load_pipeline(self.pipeline)
 
     def pre_execute(self, context: Context) -> None:
-        if _is_test(context):  # else the task runner's handler keeps SIGTERM from ending the process
+        if _is_test(context):  # otherwise the task runner's handler keeps SIGTERM from ending the process
             signal.signal(signal.SIGTERM, signal.default_int_handler)
 
     def open_coordinator(self) -> "CheckpointCoordinator":
@@ -59,7 +59,7 @@ class CheckpointTask(BaseOperator):
 
 
 class CheckpointStep(CheckpointTask):
-    """A step of one checkpoint, whose id is by default what the task `trigger` handed on.
+    """A step of one checkpoint, whose id is by default what the task `trigger` returned.
 
     `take_step` does the work. A deterministic error fails the task at once, any other is left to Airflow's retries;
     when no retry is left, the checkpoint is aborted with that error as its cause.
@@ -103,8 +103,8 @@ class CheckpointStep(CheckpointTask):
             ) from error
 
     def _give_up(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, error: Exception) -> None:
-        """Does nothing to a checkpoint that has ended, whichever way. What cannot be recorded, `abort` will try again.
-        A checkpoint that a later attempt has taken over is that one's to give up."""
+        """Does nothing to a checkpoint that has ended, whichever way. If the cause cannot be recorded, the task `abort`
+        tries again. A checkpoint that a later attempt has taken over is left to that attempt."""
         if isinstance(error, StoreUnavailableError | SupersededAttemptError):
             return
         try:
@@ -117,7 +117,8 @@ class CheckpointStep(CheckpointTask):
 def airflow_outcome(context: Context) -> Iterator[None]:
     """Errors that a retry would only repeat fail the task at once; the others are left to Airflow's retries.
 
-    So does an interrupt of `airflow dags test`, which else would only begin the next try: `abort` then ends the checkpoint.
+    An interrupt of `airflow dags test` fails the task too: otherwise it would only begin the next try. `abort` then
+    ends the checkpoint.
     """
     try:
         yield
@@ -132,7 +133,7 @@ def airflow_outcome(context: Context) -> Iterator[None]:
 
 
 def _is_test(context: Context) -> bool:
-    """Whether `airflow dags test` or `dag.test()` runs the task in its own process, with nobody who supervises it."""
+    """Whether `airflow dags test` or `dag.test()` runs the task in its own process, without a supervisor."""
     return context["dag_run"].triggering_user_name == "dag_test"
 
 

@@ -1,10 +1,10 @@
-"""Waits in the triggerer until it is time to look: at a checkpoint (all acknowledged, ended, or past its deadline), or at
-whether a request that waits may start.
+"""Waits in the triggerer until it is time to look: at a checkpoint (all acknowledged, ended, or past its deadline), or
+at whether a waiting request may start.
 
-It decides nothing; the task looks itself. A notification wakes it, a look now and then makes up for a lost one, and a
-database that is away is waited for. What is stored of it is two ids and a number: it finds the database on its own. It fires
-only when there is something to do, for each time it does costs a task: what waits must not take the slots of what is
-waited for.
+A trigger decides nothing; the task looks itself. A notification wakes it, and regular looks make up for a lost one. If
+the database is away, it waits. Only two ids and a number are stored of it: it finds the database on its own. It fires
+only when there is something to do, because each time costs a task: waiting tasks must not take the slots of those they
+wait for.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ SELECT status, phase, deadline FROM tidegate.checkpoints WHERE pipeline_id = $1 
 """
 REQUESTS = "SELECT * FROM tidegate.requests WHERE pipeline_id = $1"
 BUSY = "SELECT max(deadline) FROM tidegate.checkpoints WHERE pipeline_id = $1 AND status = 'IN_PROGRESS'"
-#: How long after it last asked a request asks again, so as to keep its place.
+#: How long after its last repetition a request is repeated, to keep its place.
 RENEWAL = LEASE / 2
 #: Seconds a connection attempt or a look may take before it counts as lost.
 PATIENCE = 10.0
@@ -46,8 +46,8 @@ class DatabaseLostError(Exception):
 
 
 class PipelineTrigger(BaseTrigger):
-    """Fires once when it is time for its task to look, which only a subclass knows. It looks whenever something about the
-    pipeline was committed, and every `poll_interval` seconds: a task costs a process, a look does not."""
+    """Fires once when it is time for its task to look; a subclass says when that is. It looks whenever something about
+    the pipeline was committed, and every `poll_interval` seconds: a task costs a process, a look does not."""
 
     def __init__(self, pipeline_id: str, poll_interval: float = 5.0) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -56,7 +56,7 @@ class PipelineTrigger(BaseTrigger):
 
     @abstractmethod
     async def time_to_wait(self, connection: "Connection[Any]") -> float:
-        """Seconds until the next look at the latest; none if it is time for the task."""
+        """Seconds until the next look at the latest; 0 or less if it is time for the task."""
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return f"{type(self).__module__}.{type(self).__name__}", self._arguments()
@@ -88,8 +88,8 @@ class PipelineTrigger(BaseTrigger):
 
 
 class RequestTrigger(PipelineTrigger):
-    """Fires once when a request that waits is the first in line and nothing is in front of it, when it was dropped, or
-    when its owner has to ask again so as to keep its place."""
+    """Fires once when the waiting request is the first in line and nothing is in front of it, when it was dropped, or
+    when its requester must repeat it to keep its place."""
 
     def __init__(self, pipeline_id: str, request_id: str, poll_interval: float = 5.0) -> None:
         super().__init__(pipeline_id, poll_interval)
@@ -135,7 +135,7 @@ class AcknowledgeTrigger(PipelineTrigger):
 
 @asynccontextmanager
 async def _listening(pipeline_id: str) -> AsyncIterator[tuple["Connection[Any]", asyncio.Event]]:
-    """A connection, and an event that is set when something about the pipeline was committed or the connection broke."""
+    """A connection, and an event set when something about the pipeline was committed or the connection broke."""
     import asyncpg
 
     woken = asyncio.Event()
@@ -158,7 +158,7 @@ async def _listening(pipeline_id: str) -> AsyncIterator[tuple["Connection[Any]",
 
 
 def _dsn() -> str:
-    """As asyncpg takes it. Resolved here, where it is used: what is stored of a trigger must hold no secret."""
+    """In asyncpg's form. Resolved here, where it is used: a stored trigger must hold no secret."""
     from tidegate.embedded_postgres.locate import locate_database
 
     return locate_database().set(drivername="postgresql").render_as_string(hide_password=False)

@@ -1,4 +1,4 @@
-"""`tidegate abort`: one checkpoint is given up by hand, and the pipeline goes on."""
+"""`tidegate abort`: one checkpoint is aborted by hand, and the pipeline goes on."""
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore
@@ -6,8 +6,8 @@ from tidegate.protocol.errors import CheckpointCompletedError
 from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.reasons import FailureReason
 
-#: As when a checkpoint scheduler is stopped and started again: nobody's fault, so it counts as no failure, and a pipeline
-#: that was to stop with this savepoint runs on.
+#: As when a checkpoint scheduler is stopped and started again: it counts as no failure, and a pipeline that was to stop
+#: with this savepoint runs on.
 REASON = FailureReason.COORDINATOR_SUSPEND
 MESSAGE = (
     "It was given up by hand, with `tidegate abort`. Committed data and the latest completed checkpoint are untouched; the "
@@ -16,7 +16,7 @@ MESSAGE = (
 
 
 def abort(coordinator: CheckpointCoordinator, store: CheckpointStore, checkpoint_id: int | None) -> str:
-    """What became of the checkpoint, or of the one in progress if none is named. May be repeated.
+    """Aborts the checkpoint, or the one in progress if none is named. Returns what became of it. May be repeated.
 
     Raises `CheckpointNotFoundError`, and `CheckpointCompletedError` for one that has completed.
     """

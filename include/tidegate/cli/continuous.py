@@ -1,4 +1,4 @@
-"""A continuous run from the command line: on and on until a signal, or until somebody suspends or cancels the pipeline."""
+"""A continuous run from the command line: it goes on until a signal, or until the pipeline no longer runs."""
 
 import logging
 import signal
@@ -17,7 +17,7 @@ from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 
 
 def run_continuously(defined: Pipeline, console: Console) -> PipelineRecord:
-    """Returns the pipeline as it was when the run ended. Raises `CheckpointError`s, `PipelineFailedError` among them."""
+    """Returns the pipeline as it was when the run ended. Raises `CheckpointError`s, also `PipelineFailedError`."""
     log = logging.getLogger("tidegate")
     log.setLevel(logging.INFO)
     log.addHandler(RichHandler(console=console, show_path=False, markup=False, log_time_format="%H:%M:%S"))
@@ -34,7 +34,8 @@ def run_continuously(defined: Pipeline, console: Console) -> PipelineRecord:
 
 @contextmanager
 def _signals() -> Iterator[Event]:
-    """Set once the process is asked to end, so that it does so between two micro-batches; asked again, it is killed."""
+    """An event, set once the process is asked to end, so that it does so between two micro-batches. A second signal
+    kills it."""
     stopping = Event()
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -1,7 +1,7 @@
 """What the commands know, as JSON documents; `views.py` draws its tables from them.
 
-Fields that Flink's REST API has too carry its names (docs/configuration.md says which differ): timestamps are milliseconds
-since 1970, sizes bytes, durations milliseconds, -1 where nothing was reported.
+Fields that Flink's REST API has too carry its names (docs/configuration.md says which differ): timestamps are
+milliseconds since 1970, sizes bytes, durations milliseconds, -1 if nothing was reported.
 """
 
 import json
@@ -59,14 +59,14 @@ def checkpoint_document(record: CheckpointRecord) -> dict[str, Any]:
 
 
 def _public(status: Status) -> Status:
-    """One of Flink's three: what was subsumed or discarded since has completed all the same."""
+    """One of Flink's three: a checkpoint that was subsumed or discarded later still counts as completed."""
     return Status.COMPLETED if status in COMMITTED else status
 
 
 def details_document(
     record: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord], verdicts: Sequence[Verdict]
 ) -> dict[str, Any]:
-    """`operators` are Flink's `tasks`, each with its subtasks, for which Flink asks once more."""
+    """`operators` are Flink's `tasks`, each with its subtasks, which take another request in Flink."""
     return (
         checkpoint_document(record)
         | _in_flight(subtasks.values())
@@ -201,7 +201,7 @@ def run_document(outcome: RunOutcome) -> dict[str, Any]:
 
 
 def _duration(record: CheckpointRecord, until: int) -> int:
-    """From the trigger until then; -1 where there is no end yet."""
+    """From the trigger until then; -1 if there is no end yet."""
     return -1 if until < 0 else max(0, until - _ms(record.triggered_at))
 
 

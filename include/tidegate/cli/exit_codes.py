@@ -21,7 +21,7 @@ from tidegate.protocol.errors import (
 
 
 class ExitCode(IntEnum):
-    OK = 0  # done; for `run`: the checkpoint completed and its sinks are committed
+    OK = 0  # done; for `run`: the checkpoint completed and its sinks have committed
     ABORTED = 1  # the checkpoint was aborted; nothing became visible
     USAGE = 2  # wrong arguments, configuration or pipeline definition; nothing was begun
     VALIDATION_FAILED = 3  # the staged data did not meet its expectations; nothing became visible
@@ -30,7 +30,7 @@ class ExitCode(IntEnum):
     STORE_UNAVAILABLE = 6  # the database cannot be reached; repeat when it can
     OUTCOME_UNKNOWN = 7  # the connection was lost at the commit point; nothing was deleted; repeat to find out
     PIPELINE_STOPPED = (
-        8  # the pipeline has failed, or it or a checkpoint is not where it was to get: the error says why
+        8  # the pipeline has failed, or it or a checkpoint could not get the status asked for: the error says why
     )
 
 

@@ -38,7 +38,7 @@ from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Resumed
 if TYPE_CHECKING:
     from tidegate.spark.region import SparkRegion
 
-#: After these nobody knows enough to give a checkpoint up: the next run resumes it or finds it completed.
+#: After these errors too little is known to abort a checkpoint: the next run resumes it or finds it completed.
 _LEAVE_ALONE = (StoreUnavailableError, UnknownOutcomeError, SupersededAttemptError)
 
 _LOOK_EVERY = 5.0  # seconds, should a notification get lost
@@ -62,7 +62,7 @@ def unfinished_request(store: CheckpointStore, pipeline_id: str) -> str | None:
 
 
 def unfinished_stop(store: CheckpointStore, pipeline_id: str, drain: bool) -> str | None:
-    """The request of a savepoint to stop with, of the same kind, with which the pipeline has not stopped yet."""
+    """The request of a savepoint to stop with, with the same `drain`, if the pipeline has not stopped with it yet."""
     pipeline = store.pipeline(pipeline_id)
     if pipeline is None or pipeline.status is not PipelineStatus.STOPPING:
         return None
@@ -114,8 +114,8 @@ def _waited_for(
 
 
 class _Steps:
-    """The steps of one checkpoint after its trigger. Spark is started when something needs it: a continuous region takes
-    the snapshot itself, and may judge it as well."""
+    """The steps of one checkpoint after its trigger. Spark is started when something needs it: a continuous region
+    takes the snapshot itself, and may judge it as well."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class _Steps:
                 record = self._coordinator.snapshot(self._id, watched)
 
     def validate(self, checkpoint: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Sequence[Verdict]:
-        """See `ports.Validator`: asked only if nobody has judged the checkpoint before."""
+        """See `ports.Validator`: called only if the checkpoint has no verdicts yet."""
         return assembly.open_validator(self._region()).validate(checkpoint, subtasks)
 
     def _region(self) -> "SparkRegion":

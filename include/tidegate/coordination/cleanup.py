@@ -1,8 +1,8 @@
-"""Works off garbage: files of crashed and superseded attempts, and files whose last reference went.
+"""Deletes garbage: files of crashed and superseded attempts, and files whose last reference is gone.
 
 Always in this order: list what is there, then ask in a transaction what is live, then delete the rest. An ended
 checkpoint can gain no reference any more, so nothing that was listed can become live in between. Nor can what an ended
-region wrote: its checkpoints were given up with it, and its successor knows only files of completed ones.
+region wrote: its checkpoints were aborted with it, and its successor knows only files of completed ones.
 """
 
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ from tidegate.protocol.records import Deletion
 from tidegate.protocol.regions import RegionRecord, choose_left_behind, last_ended, left_since, shared_root
 from tidegate.protocol.retention import choose_unreferenced, is_due, is_settled
 
-BATCH = 1000  # files between two moments at which their deletion is recorded
-#: Files asked for at once. What is live is found out for all of them together, at the price of every live reference.
+BATCH = 1000  # files that are deleted before their deletion is recorded
+#: Queued files asked for at once: to find out which of them are live, every live reference is read each time.
 ASKED = 100 * BATCH
 
 
@@ -30,12 +30,12 @@ class Sweeper:
         self._storage = storage
         self._clock = clock
         self._looked: dict[int, datetime] = {}  # when this process last looked through a checkpoint's directories
-        self._looked_after: dict[int, datetime] = {}  # when it last looked for what attempts up to one left
+        self._looked_after: dict[int, datetime] = {}  # when it last looked for files of attempts up to one
         self._sinks = {f"sink:{vertex.operator_id}": vertex.sink for vertex in graph.sinks}
 
     def sweep(self) -> None:
-        """Delete what ended checkpoints left in their directories and staging areas, and ended regions in theirs, and
-        nothing live refers to."""
+        """Delete files that ended checkpoints left in their directories and staging areas, and ended regions in theirs,
+        unless something live refers to them."""
         with self._store.transaction(self._pipeline_id) as tx:
             unswept, region = tx.unswept(), tx.region()
         self._sweep_checkpoints(unswept)
@@ -76,8 +76,8 @@ class Sweeper:
                 tx.mark_regions_swept(up_to)
 
     def delete_queued(self) -> None:
-        """Delete what the queue holds; an entry leaves the queue after its file is gone. Of a pipeline that was given up,
-        remove the directories too."""
+        """Delete what the queue holds; an entry leaves the queue after its file is gone. If the pipeline was cancelled,
+        remove its directories too."""
         while True:
             with self._store.transaction(self._pipeline_id) as tx:
                 queued = tx.pending_deletions(ASKED)

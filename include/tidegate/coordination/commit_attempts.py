@@ -37,7 +37,7 @@ class Committer:
             self.confirm()
 
     def release(self) -> None:
-        """Let the next attempt begin at once. Nothing if another one has taken over."""
+        """Let the next attempt begin at once. Does nothing if another one has taken over."""
         with self._store.transaction(self._record.pipeline_id) as tx:
             tx.end_commit(self.number)
 
@@ -51,7 +51,7 @@ class Committer:
 
 
 def take_turn(record: CheckpointRecord, store: CheckpointStore, clock: Clock) -> Committer | Told:
-    """Wait for whoever commits now, a lease at most, and take over; or find that the checkpoint's sinks were told."""
+    """Wait until the current committer is done or its lease ends, and take over. `Told` if the sinks have committed."""
     waited: Wait | None = None
     while True:
         with store.transaction(record.pipeline_id) as tx:

@@ -1,8 +1,9 @@
-"""Drives a continuous region: keeps it registered, asks for its periodic checkpoints, takes it through everybody's, and
-completes them.
+"""Drives a continuous region: keeps it registered, asks for its periodic checkpoints, takes it through all checkpoints
+of the pipeline, and completes them.
 
-One thread goes round and round: a micro-batch, then what the store says. A second one judges, finalizes and notifies, so
-that rows flow on meanwhile. Whoever asked for a checkpoint may take the same steps at the same time; each happens once.
+One thread runs in rounds: a micro-batch, then a look at the store. A second one validates, finalizes and notifies, so
+that rows flow on meanwhile. The process that asked for a checkpoint may take the same steps at the same time; each
+happens once.
 """
 
 import logging
@@ -32,15 +33,16 @@ from tidegate.protocol.trigger import Dropped, Queued
 
 log = logging.getLogger("tidegate")
 
-#: Between two looks at what was asked of the pipeline, and the longest wait while nothing arrives.
+#: The time between two looks at the store, and the longest wait while nothing arrives.
 LOOK_EVERY = timedelta(seconds=0.5)
 
-#: How long the last checkpoint of a pipeline waits after a failure: what failed it may fail it again at once.
+#: How long the last checkpoint of a pipeline waits after a failure: the same cause might fail it again at once.
 LAST_AGAIN_AFTER = timedelta(seconds=10)
 
 
 class ContinuousRun:
-    """One attempt at running a pipeline. Raises `CheckpointError`s; a new attempt then goes on from the latest checkpoint."""
+    """One attempt at running a pipeline. Raises `CheckpointError`s; a new attempt then goes on from the latest
+    checkpoint."""
 
     def __init__(
         self,
@@ -70,18 +72,18 @@ class ContinuousRun:
         self._executor: Executor
         self._pipeline: PipelineRecord
         self._looked_at = clock.now()
-        self._is_due = True  # to look at the store
+        self._is_due = True  # whether a look at the store is due
         self._idle = False
         self._asked = 0
         self._request: str | None = None  # the periodic one that has not been answered yet
         self._pending: int | None = None  # the checkpoint that the region takes part in
         self._latest = -1
         self._ended = False  # every source has been read, and no checkpoint says so yet
-        self._last_at = clock.now()  # from when on the last checkpoint may be asked for
+        self._last_at = clock.now()  # when the last checkpoint may be asked for
         self._completing: Future[None] | None = None
 
     def run(self, stopping: Callable[[], bool]) -> PipelineRecord:
-        """Until `stopping` says so, or the pipeline is no longer running; returns the pipeline as it is then."""
+        """Run until `stopping` says so or the pipeline is no longer running; returns the pipeline as it is then."""
         with ThreadPoolExecutor(1, "tidegate-completing") as completing:
             try:
                 self.start(completing)
@@ -91,11 +93,11 @@ class ContinuousRun:
                 self.leave()
                 return self._store.pipeline(self._pipeline_id) or self._pipeline
             finally:
-                with suppress(StoreUnavailableError, UnknownOutcomeError):  # what ended the run stays the news
+                with suppress(StoreUnavailableError, UnknownOutcomeError):  # the error that ended the run comes first
                     self.end()
 
     def start(self, completing: Executor) -> None:
-        """Become the pipeline's region, in the place of whoever was."""
+        """Become the pipeline's region, and supersede the one before."""
         start = self._coordinator.start_region()
         self._attempt = start.attempt
         self._latest = -1 if start.checkpoint_id is None else start.checkpoint_id
@@ -105,9 +107,9 @@ class ContinuousRun:
         log.info("Pipeline %s: the region of attempt %s goes on from %s", self._pipeline_id, start.attempt, since)
 
     def round(self) -> bool:
-        """A micro-batch, and what the store says where that is due. Whether the pipeline does not run any more.
+        """A look at the store if one is due, then a micro-batch. Returns whether the pipeline is no longer running.
 
-        Whatever befalls an attempt that does not count any more, the news is that it does not: its files may be gone.
+        If a superseded attempt meets an error, `SupersededAttemptError` is raised instead: its files may be gone.
         """
         try:
             return self._round()
@@ -117,8 +119,8 @@ class ContinuousRun:
             raise
 
     def _is_over(self, error: Exception) -> bool:
-        """Whether the pipeline does not run any more, which then ends the run and no error does. Raises
-        `SupersededAttemptError`, and what keeps the store from being asked."""
+        """Whether the pipeline is no longer running, which ends the run without an error. Raises
+        `SupersededAttemptError`, and the store's error if it cannot be asked."""
         if isinstance(error, SupersededAttemptError):
             return False
         try:
@@ -144,9 +146,9 @@ class ContinuousRun:
             self._pipeline = self._coordinator.keep_region(self._attempt)
         except SupersededAttemptError:
             if self._has_stopped():
-                return True  # and was resumed before anybody here looked
+                return True  # and the pipeline was resumed before this process looked
             raise
-        if self._pipeline.status in ACTIVE:  # one that stops takes its savepoint and no others
+        if self._pipeline.status in ACTIVE:  # a stopping one takes its savepoint and no others
             self._ask_if_due()
         if self._pipeline.status in WITH_REGION:
             self._follow()
@@ -158,15 +160,15 @@ class ContinuousRun:
         return record is not None and record.kind is CheckpointKind.SYNC_SAVEPOINT and record.status in COMMITTED
 
     def end(self) -> None:
-        """Be the region no more. May be repeated, and come before there was one."""
+        """End the region. May be repeated, and called before there is one."""
         if self._attempt:
             self._coordinator.end_region(self._attempt)
 
     # -- periodic checkpoints
 
     def _ask_if_due(self) -> None:
-        """A request that has to wait is repeated, and keeps its place. Once everything has been read, the last checkpoint
-        is due at once (protocol.md section 13)."""
+        """A request that has to wait is repeated, and keeps its place. Once everything has been read, the last
+        checkpoint is due at once (protocol.md section 13)."""
         now, due = self._clock.now(), self._schedule.next_at
         is_due = due is not None and now >= due
         is_last = self._ended and now >= self._last_at
@@ -182,17 +184,17 @@ class ContinuousRun:
             return
         if isinstance(outcome, Dropped):
             if outcome.reason is FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS and outcome.again_in is None:
-                return  # dropped while somebody else asked, who alone heard how long the pause is: asked again, it is said
+                return  # dropped by another process's look at the queue: repeated, the request gets `again_in`
             log.info("Pipeline %s: %s", self._pipeline_id, outcome.message)
             self._last_at = now + LAST_AGAIN_AFTER
             if outcome.again_in is not None:
                 self._schedule.dropped(outcome.again_in, now)
         self._request = None
 
-    # -- everybody's checkpoints
+    # -- all checkpoints
 
     def _follow(self) -> None:
-        """Begin what was triggered, complete what is acknowledged, tell the region what became of it."""
+        """Begin a triggered checkpoint, complete an acknowledged one, and notify the region of the outcome."""
         if self._pending is None:
             self._begin_newest()
             return
@@ -210,7 +212,7 @@ class ContinuousRun:
             log.info("Pipeline %s: checkpoint %s completed", self._pipeline_id, record.checkpoint_id)
             self._latest, self._pending = record.checkpoint_id, None
             if self._completing is not None and self._completing.done():
-                self._completing = None  # whatever came of it, the sinks were told
+                self._completing = None  # whatever its result, the sinks have committed
             self._region.completed(record.checkpoint_id)
         elif self._completing is None or self._completing.done():
             self._raise_if_failed()
@@ -226,11 +228,12 @@ class ContinuousRun:
 
     def _expire_if_overdue(self, record: CheckpointRecord) -> None:
         if self._clock.now() >= record.deadline:
-            with suppress(CheckpointExpiredError, CheckpointNotInProgressError):  # or somebody else has just ended it
+            with suppress(CheckpointExpiredError, CheckpointNotInProgressError):  # or another process has just ended it
                 self._coordinator.acknowledge(record.checkpoint_id)
 
     def _report(self, done: Round) -> None:
-        """What the store does not take is of a checkpoint that has ended, and the next look tells the region so."""
+        """Reports that the store does not count belong to a checkpoint that has ended; the next look notifies the
+        region."""
         if done.acknowledgements and self._pending is not None:
             self._coordinator.record_acknowledgements(self._pending, done.acknowledgements)
         for declined in done.declined:
@@ -239,13 +242,14 @@ class ContinuousRun:
         self._ended = done.ended
 
     def _raise_if_failed(self) -> None:
-        """Waits for what is being completed, and raises what kept it from its end for good."""
+        """Waits for the checkpoint that is being completed, and raises the error that stopped that."""
         completing, self._completing = self._completing, None
         if completing is not None:
             completing.result()
 
     def leave(self) -> None:
-        """What has all its snapshots is completed before the run ends: there may be nobody else who would."""
+        """A checkpoint that has all its snapshots is completed before the run ends: there may be no other process to do
+        it."""
         self._raise_if_failed()
         if self._pending is None:
             return
@@ -255,8 +259,8 @@ class ContinuousRun:
             self._complete(record.checkpoint_id)
 
     def _complete(self, checkpoint_id: int) -> None:
-        """In a thread of its own. What nobody knows enough to give up is tried again; what sinks raise ends the run, and
-        the next one tells them first."""
+        """In a thread of its own. If the store is away or the outcome unknown, the next look tries again. An error of a
+        sink ends the run, and the next run commits the sinks first."""
         try:
             if self._finalized(checkpoint_id):
                 self._coordinator.notify(checkpoint_id)
@@ -264,7 +268,7 @@ class ContinuousRun:
             log.warning("Pipeline %s: checkpoint %s is tried again: %s", self._pipeline_id, checkpoint_id, error)
 
     def _finalized(self, checkpoint_id: int) -> bool:
-        """Whether it has passed the commit point; if not, it was given up."""
+        """Whether the checkpoint has passed the commit point; if not, it was aborted."""
         try:
             self._coordinator.finalize_validated(self._coordinator.validate(checkpoint_id, self._validator))
         except (StoreUnavailableError, UnknownOutcomeError):

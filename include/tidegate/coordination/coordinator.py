@@ -1,7 +1,7 @@
-"""The checkpoint coordinator: one method a protocol step, each of them read facts, decide, write.
+"""The checkpoint coordinator: one method per protocol step. Each reads facts, decides and writes.
 
 It keeps nothing between calls. Every step may run twice, late, in another process, or never; what holds is what the
-store's transactions say. Steps that already happened give their first answer again.
+store's transactions say. A step that has already happened gives its first answer again.
 """
 
 import logging
@@ -81,11 +81,11 @@ class CheckpointCoordinator:
         wait: bool = False,
         drain: bool = False,
     ) -> TriggerOutcome:
-        """Record a checkpoint for a request, before anybody is asked to do anything (protocol.md sections 3 and 4).
+        """Record a checkpoint for a request, before any subtask is asked for anything (protocol.md sections 3 and 4).
 
-        First makes up for a notification that a crash cut short, and expires what is overdue. With `wait`, a request that
-        cannot start yet is `Queued` instead of dropped, and is to be repeated. A SYNC_SAVEPOINT gives up whatever is in
-        progress and stops the pipeline, with `drain` for ever. Raises `PipelineIdentityError`,
+        First makes up for a notification that a crash cut short, and expires overdue checkpoints. With `wait`, a
+        request that cannot start yet is `Queued` instead of dropped, and must be repeated. A SYNC_SAVEPOINT aborts
+        everything in progress and stops the pipeline, with `drain` for ever. Raises `PipelineIdentityError`,
         `PipelineFailedError`, `IllegalRequestError`.
         """
         self._identification.check()
@@ -93,13 +93,13 @@ class CheckpointCoordinator:
         while True:
             with self._store.transaction(self.pipeline_id) as tx:
                 self._identification.require(tx)
-                now = self._clock.now()  # not before: the lock may have been waited for, while another one completed
+                now = self._clock.now()  # under the lock: another one may have completed during the wait for it
                 unnotified = choose_unnotified(tx.retained())
                 abandoned = choose_abandoned(tx.in_progress(), now)
-                # What cannot be deleted now holds up nothing: it is only logged, here as in Flink.
+                # Files that cannot be deleted now hold up nothing: it is only logged, here as in Flink.
                 must_clean = not cleaned and must_clean_first(tx.cleaning(), self.config.max_concurrent)
                 if not unnotified and not abandoned and not must_clean:
-                    # Never forced: a scheduled checkpoint starts from the state of the one before, which must have ended.
+                    # Never forced: a scheduled checkpoint starts from the state of the last one, which must have ended.
                     request = CheckpointRequest(request_id, kind, periodic, False, now, now, drain=drain)
                     outcome = self._requests.admit(tx, request, wait)
                     break
@@ -114,7 +114,7 @@ class CheckpointCoordinator:
         return outcome
 
     def _say_reservations(self) -> None:
-        """Once a process: who reads the log of a long one has read it."""
+        """Once per process: that is enough for the log of a long one."""
         for reservation in self._unsaid:
             log.warning("%s", reservation)
         self._unsaid = []
@@ -122,7 +122,8 @@ class CheckpointCoordinator:
     # -- snapshot and acknowledge
 
     def snapshot(self, checkpoint_id: int, region: Region) -> CheckpointRecord:
-        """See `Snapshotting.snapshot`: a region takes its part, as a new attempt at whatever is not acknowledged yet."""
+        """See `Snapshotting.snapshot`: a region takes its part, as a new attempt for the subtasks that have not
+        acknowledged."""
         return self._snapshotting.snapshot(checkpoint_id, region)
 
     def record_acknowledgements(
@@ -138,9 +139,10 @@ class CheckpointCoordinator:
     # -- validate
 
     def validate(self, checkpoint_id: int, validator: Validator) -> ValidatedCheckpoint:
-        """Judge what is staged, before any of it is visible. The first verdicts stand when it is repeated.
+        """Judge the staged data before any of it is visible. If this is repeated, the first verdicts stand.
 
-        Raises `ValidationFailedError` after aborting the checkpoint: a failed, raised or missing verdict.
+        Raises `ValidationFailedError` after aborting the checkpoint for a verdict that failed, is missing or holds an
+        error.
         """
         with self._store.transaction(self.pipeline_id) as tx:
             record = self._found(tx, checkpoint_id)
@@ -168,7 +170,7 @@ class CheckpointCoordinator:
         raise ValidationFailedError(rejection)
 
     def _judged_meanwhile(self, checkpoint_id: int, error: Exception) -> ValidatedCheckpoint | None:
-        """What became of the checkpoint beside a judgement that raised: once it has ended, its files may be gone.
+        """What became of the checkpoint during a judgement that raised: once it has ended, its files may be gone.
 
         None: it still waits for its verdicts. Raises as `needs_validation` does.
         """
@@ -194,16 +196,17 @@ class CheckpointCoordinator:
     def finalize_validated(self, validated: ValidatedCheckpoint) -> CheckpointRecord:
         """Write `_metadata`, then pass the commit point: one transaction (protocol.md section 6).
 
-        Raises `FinalizeError` if it did not land, `UnknownOutcomeError` if that cannot be seen. Repeating is safe.
+        Raises `FinalizeError` if the commit did not land, `UnknownOutcomeError` if that cannot be found out. Repeating
+        is safe.
         """
         return self._commit_point.reach(validated)
 
     # -- notify
 
     def notify(self, checkpoint_id: int) -> list[Delivered]:
-        """Commit the sinks of every completed checkpoint up to this one, then work off garbage. Idempotent.
+        """Commit the sinks of every completed checkpoint up to this one, then delete garbage. Idempotent.
 
-        Returns what this checkpoint delivered, also when it was delivered before.
+        Returns what this checkpoint delivered, even if it was delivered before.
         """
         with self._store.transaction(self.pipeline_id) as tx:
             record = self._found(tx, checkpoint_id)
@@ -229,7 +232,8 @@ class CheckpointCoordinator:
     # -- a continuous region
 
     def start_region(self) -> RegionStart:
-        """See `RegionControl.start`: the caller is the pipeline's region from here on, and whoever was is no more."""
+        """See `RegionControl.start`: from here on the caller is the pipeline's region, and the one before is
+        superseded."""
         return self._regions.start()
 
     def begin_snapshot(self, attempt: int, checkpoint_id: int) -> SnapshotTask | None:
@@ -252,7 +256,7 @@ class CheckpointCoordinator:
     # -- the pipeline as a whole
 
     def suspend(self) -> PipelineRecord:
-        """See `PipelineControl`; files of what was given up are deleted."""
+        """See `PipelineControl`; files of aborted checkpoints are deleted."""
         return self._after_cleaning(self._control.suspend())
 
     def resume(self) -> PipelineRecord:
@@ -260,18 +264,18 @@ class CheckpointCoordinator:
         return self._control.resume()
 
     def cancel(self) -> PipelineRecord:
-        """See `PipelineControl`. What completed is committed in the sinks first, and what is not kept is deleted. Raises
-        `PipelineIdentityError`: it cannot be undone."""
+        """See `PipelineControl`. The sinks commit what has completed first, and what is not retained is deleted. Raises
+        `PipelineIdentityError`, because this cannot be undone."""
         self._identification.check()
         self._notify_pending()
         return self._after_cleaning(self._control.cancel())
 
     def moved(self) -> list[Moved]:
-        """Sources and sinks that are defined elsewhere than they are recorded."""
+        """Sources and sinks whose definition differs from their record."""
         return self._identification.moved()
 
     def relocate(self) -> list[Moved]:
-        """See `Identification`: what has moved is meant."""
+        """See `Identification`: what has moved is recorded as intended."""
         return self._identification.relocate()
 
     def _after_cleaning(self, record: PipelineRecord) -> PipelineRecord:
@@ -281,7 +285,7 @@ class CheckpointCoordinator:
     # -- abort and housekeeping
 
     def abort(self, checkpoint_id: int, reason: FailureReason, message: str) -> CheckpointRecord:
-        """Give a checkpoint up. The first reason stands; a completed checkpoint is left alone (protocol.md section 7)."""
+        """Abort a checkpoint. The first reason stands; a completed checkpoint is left alone (protocol.md section 7)."""
         try:
             record = self._abort(checkpoint_id, reason, message)
         except RecordRefusedError as refused:  # whatever is wrong with the message, the checkpoint ends
@@ -302,13 +306,13 @@ class CheckpointCoordinator:
         return record
 
     def abort_request(self, request_id: str, reason: FailureReason, message: str) -> CheckpointRecord | None:
-        """See `PipelineControl`; files of what was given up are deleted."""
+        """See `PipelineControl`; files of aborted checkpoints are deleted."""
         record = self._control.abort_request(request_id, reason, message)
         self.clean()
         return record
 
     def clean(self) -> None:
-        """Delete what nothing refers to. Errors are logged: garbage waits, it never fails a checkpoint."""
+        """Delete what nothing refers to. Errors are logged: garbage can wait, and never fails a checkpoint."""
         try:
             self._sweeper.sweep()
             self._sweeper.delete_queued()

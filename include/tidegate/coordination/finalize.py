@@ -1,6 +1,6 @@
-"""The commit point: the document that makes a checkpoint readable on its own, then the one transaction that completes it.
+"""The commit point: the document that makes a checkpoint readable on its own, then the transaction that completes it.
 
-Commit is three-valued: landed, not landed, unknown. What became of an unknown one is looked up; nothing is deleted.
+A commit has one of three outcomes: landed, not landed, unknown. An unknown one is looked up; nothing is deleted.
 """
 
 import json
@@ -24,7 +24,8 @@ log = logging.getLogger("tidegate")
 
 
 class CommitPoint:
-    """Completes validated checkpoints of one pipeline (protocol.md section 6). May be repeated, and by two at once."""
+    """Completes validated checkpoints of one pipeline (protocol.md section 6). May be repeated, also by two processes
+    at once."""
 
     def __init__(
         self, graph: Graph, config: CheckpointConfig, store: CheckpointStore, storage: CheckpointStorage, clock: Clock
@@ -37,10 +38,10 @@ class CommitPoint:
         self._clock = clock
 
     def reach(self, validated: ValidatedCheckpoint) -> CheckpointRecord:
-        """The completed checkpoint. If the connection is lost while it commits, looks what became of it.
+        """The completed checkpoint. If the connection is lost while it commits, the outcome is looked up.
 
-        Raises `UnknownOutcomeError` if that cannot be seen, `FinalizeError` if it did not land, `StateIntegrityError` if
-        a file that the checkpoint refers to is missing or damaged: it is not completed then.
+        Raises `UnknownOutcomeError` if the outcome cannot be found out, `FinalizeError` if the commit did not land,
+        `StateIntegrityError` if a file that the checkpoint refers to is missing or damaged: then it is not completed.
         """
         checkpoint_id = validated.record.checkpoint_id
         if validated.record.status in COMMITTED:
@@ -64,11 +65,11 @@ class CommitPoint:
     def _verified(
         self, record: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]
     ) -> CheckpointRecord | None:
-        """Look at what the checkpoint refers to and what its sinks will make visible: a cache may have spared everybody
-        from reading it, and once the checkpoint has completed it is too late.
+        """Verify the files that the checkpoint refers to and those its sinks will make visible. Thanks to a cache, no
+        step may have read them, and once the checkpoint has completed it is too late.
 
-        Returns the checkpoint if somebody else has ended it meanwhile: its files may be gone. Raises
-        `StateIntegrityError` for a file that is not what was written.
+        Returns the checkpoint if another process has ended it meanwhile: its files may be gone. Raises
+        `StateIntegrityError` for a file that differs from what was written.
         """
         files = referred_files(known.snapshot for known in subtasks.values())
         try:
@@ -120,7 +121,7 @@ class CommitPoint:
         return path
 
     def _complete(self, checkpoint_id: int, path: str) -> CheckpointRecord | None:
-        """The transaction. Returns the checkpoint as it is then, whoever completed or aborted it."""
+        """The transaction. Returns the checkpoint as it is then, even if another process completed or aborted it."""
         with self._store.transaction(self._pipeline_id) as tx:
             snapshots = {key: known.snapshot for key, known in tx.subtasks(checkpoint_id).items()}
             state_size, checkpointed_size = sizes(checkpoint_id, list(snapshots.values()))

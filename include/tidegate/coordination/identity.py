@@ -1,6 +1,6 @@
-"""Holds a definition against the pipeline that is recorded under its name, and records what is new about it.
+"""Compares a definition with the pipeline that is recorded under its name, and records what is new about it.
 
-What counts as the same is decided in `protocol.identity`.
+`protocol.identity` decides what counts as the same.
 """
 
 import logging
@@ -24,8 +24,9 @@ class Identification:
         self._clock = clock
 
     def check(self) -> None:
-        """To be called before anything is done for the pipeline. Also looks whether its state is where this process looks:
-        copies of a project have the same places below their homes, and each a checkpoint storage of its own.
+        """Must be called before anything is done for the pipeline. Also checks that its state is on this process's
+        storage: copies of a project have the same places below their homes, but each has a checkpoint storage of its
+        own.
 
         Raises `PipelineIdentityError`, `StorageError`.
         """
@@ -39,14 +40,15 @@ class Identification:
                 return
             if path == missing:
                 raise stored_elsewhere(self._pipeline_id, path, self._storage.url)
-            missing = path  # looked for again: a newer checkpoint may have completed, and this one's files be deleted
+            missing = path  # look again: a newer checkpoint may have completed, and this one's files may be deleted
 
     def require(self, tx: StoreTransaction) -> None:
-        """Where two begin at once, the second one meets here what the first has recorded. Raises `PipelineIdentityError`."""
+        """If two processes begin at once, the second finds here what the first has recorded. Raises
+        `PipelineIdentityError`."""
         require_same(self._pipeline_id, tx.endpoints(), self._endpoints)
 
     def record(self, tx: StoreTransaction, now: datetime) -> None:
-        """Together with a checkpoint or region that begins."""
+        """Called in the transaction that begins a checkpoint or region."""
         if new := find_new(tx.endpoints(), self._endpoints):
             tx.record_endpoints(new, now)
 
@@ -56,7 +58,8 @@ class Identification:
             return find_moved(tx.endpoints(), self._endpoints)
 
     def relocate(self) -> list[Moved]:
-        """Record what has moved as meant, and return it. Raises `PipelineStatusError` while anything is under way."""
+        """Record what has moved as intended, and return it. Raises `PipelineStatusError` while a checkpoint is in
+        progress or its sinks have not committed."""
         with self._store.transaction(self._pipeline_id) as tx:
             moved = find_moved(tx.endpoints(), self._endpoints)
             if moved:

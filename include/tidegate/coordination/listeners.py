@@ -1,7 +1,7 @@
-"""Tells a pipeline's listeners what became of its checkpoints (protocol.md section 10). Decides nothing.
+"""Notifies a pipeline's listeners of what became of its checkpoints (protocol.md section 10). Decides nothing.
 
-Completions are told by `notify`, which knows when sinks have committed. Failures have many causes and one place: the
-transaction in which a checkpoint is failed, here watched for all of them, and told once it is committed.
+`notify` reports completions, because it knows when sinks have committed. Failures have many causes and one place: the
+transaction in which a checkpoint is failed. It is watched here, and listeners are notified once it is committed.
 """
 
 import logging
@@ -16,7 +16,7 @@ log = logging.getLogger("tidegate")
 
 
 class Listeners:
-    """All of a pipeline, one after the other. What one raises is logged and keeps nothing from the others."""
+    """All listeners of a pipeline, one after the other. An error of one is logged; the others are still notified."""
 
     def __init__(self, pipeline_id: str, listeners: Sequence[InOrder]) -> None:
         self._pipeline_id = pipeline_id
@@ -26,7 +26,8 @@ class Listeners:
         return bool(self._listeners)
 
     def completed(self, checkpoint_id: int) -> None:
-        """Call after its sinks have committed, and before that is recorded: what a crash cuts short is told again."""
+        """Call after the sinks have committed, and before that is recorded: after a crash, listeners are notified
+        again."""
         for listener in self._listeners:
             self._tell(listener, checkpoint_id, "completed", lambda one: one.completed(checkpoint_id))
 
@@ -55,7 +56,7 @@ class Listeners:
 
 
 def watch_failures(store: CheckpointStore, listeners: Listeners) -> CheckpointStore:
-    """The same store; listeners hear of every checkpoint that one of its transactions fails, after the commit."""
+    """The same store. Listeners are notified of every checkpoint that a transaction fails, after the commit."""
     return cast(CheckpointStore, _WatchedStore(store, listeners))
 
 
@@ -93,6 +94,6 @@ class _WatchedTransaction:
 
 
 def _latest_told(tx: StoreTransaction) -> int | None:
-    """The latest completed checkpoint, if its sinks have committed: nobody is told of it before that."""
+    """The latest completed checkpoint, if its sinks have committed: listeners are not notified of it before that."""
     latest = tx.latest_completed()
     return None if latest is None or latest.notified_at is None else latest.checkpoint_id

@@ -1,7 +1,7 @@
 """The second phase of sinks: makes visible what completed checkpoints staged, and records that it was done.
 
-Idempotent, keyed by checkpoint id, and repeated until it holds (protocol.md section 16). Which checkpoints are still to
-be told is decided in `protocol.notify`, who commits in `protocol.committing`.
+Idempotent, keyed by checkpoint id, and repeated until it succeeds (protocol.md section 16). `protocol.notify` decides
+which checkpoints are still to be committed, `protocol.committing` which process commits.
 """
 
 import logging
@@ -29,7 +29,7 @@ from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 
 log = logging.getLogger("tidegate")
 
-#: How often somebody who was overtaken while committing a checkpoint looks again, and commits it if nobody has.
+#: How many attempts one call makes at committing a checkpoint, if other processes overtake it.
 TURNS = 3
 
 
@@ -44,8 +44,8 @@ class Delivered:
 
 
 class Delivery:
-    """Commits the sinks of one pipeline. Safe to run in several processes at once: they take turns, and one that is stopped
-    is overtaken."""
+    """Commits the sinks of one pipeline. Safe to run in several processes at once: they take turns, and one that is
+    stopped is overtaken."""
 
     def __init__(self, graph: Graph, store: CheckpointStore, clock: Clock, listeners: Listeners) -> None:
         self._pipeline = graph.pipeline
@@ -56,11 +56,11 @@ class Delivery:
         self._listeners = listeners
 
     def deliver(self, records: Sequence[CheckpointRecord]) -> None:
-        """Commit the sinks of completed checkpoints, oldest first, and tell listeners; after the last one there will be,
-        the pipeline has finished.
+        """Commit the sinks of completed checkpoints, oldest first, and notify listeners. After its last checkpoint the
+        pipeline has finished.
 
-        Raises what sinks raise, `SinkError`, `SupersededAttemptError` if others overtook it again and again, and
-        `StopIncompleteError` where the pipeline was to stop.
+        Raises what sinks raise, `SinkError`, `SupersededAttemptError` if other processes overtook it again and again,
+        and `StopIncompleteError` if the pipeline was to stop.
         """
         try:
             for record in records:
@@ -75,7 +75,7 @@ class Delivery:
             ) from error
 
     def _deliver(self, record: CheckpointRecord) -> None:
-        """Commit one checkpoint, or wait until another process has. One that is overtaken looks again."""
+        """Commit one checkpoint, or wait until another process has. When overtaken, look again."""
         for turn in range(1, TURNS + 1):
             committer = take_turn(record, self._store, self._clock)
             if isinstance(committer, Told):
@@ -104,14 +104,14 @@ class Delivery:
             self._listeners.subsumed(subsumed)
 
     def _release(self, committer: Committer) -> None:
-        """So that a retry need not wait; if it cannot be said, the retry waits for the end of the lease."""
+        """End the lease, so that a retry need not wait. If the store is away, the retry waits until it ends."""
         try:
             committer.release()
         except (StoreUnavailableError, UnknownOutcomeError) as error:
             log.warning("The next commit of pipeline %s waits for a while: %s", self._pipeline_id, error)
 
     def delivered(self, checkpoint_id: int) -> list[Delivered]:
-        """What each sink has of a checkpoint."""
+        """What each sink has made visible of a checkpoint."""
         subtasks = self._store.subtasks(self._pipeline_id, checkpoint_id)
         return [
             Delivered(

@@ -1,7 +1,7 @@
-"""Suspends, resumes and cancels a pipeline, fails it when too many checkpoints failed, and ends it when it has come to its
-end (protocol.md sections 2, 8, 9, 13, 18).
+"""Suspends, resumes and cancels a pipeline, fails it when too many checkpoints have failed, and finishes it at its end
+(protocol.md sections 2, 8, 9, 13, 18).
 
-What is in progress is given up in the same transaction, so that nothing completes after a pipeline was told to stop.
+Checkpoints in progress are aborted in the same transaction, so that none completes after a pipeline was stopped.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class PipelineControl:
         self._clock = clock
 
     def suspend(self) -> PipelineRecord:
-        """No checkpoints until it is resumed. Raises `PipelineStatusError` if it has failed or was cancelled."""
+        """No checkpoints until it is resumed. Raises `PipelineStatusError` if it failed, finished or was cancelled."""
         return self._move(
             PipelineStatus.SUSPENDED, lambda tx, now: give_up_all(tx, FailureReason.COORDINATOR_SUSPEND, now)
         )
@@ -47,7 +47,7 @@ class PipelineControl:
         )
 
     def cancel(self) -> PipelineRecord:
-        """Give the pipeline up for ever; what is retained goes unless `CheckpointConfig.retention` keeps it."""
+        """End the pipeline for ever. Its checkpoints are deleted unless `CheckpointConfig.retention` keeps them."""
         return self._move(PipelineStatus.CANCELLED, self._give_up_state)
 
     def fail_checkpoint(self, tx: StoreTransaction, checkpoint_id: int, reason: FailureReason, message: str) -> bool:
@@ -68,8 +68,8 @@ class PipelineControl:
         return True
 
     def abort_request(self, request_id: str, reason: FailureReason, message: str) -> CheckpointRecord | None:
-        """Give up what a request led to: its place in the queue, and its newest checkpoint if that is in progress. Returns
-        that checkpoint as it is then, None if there never was one."""
+        """Remove a request from the queue, and abort its newest checkpoint if that is in progress. Returns that
+        checkpoint as it is then, None if there never was one."""
         with self._store.transaction(self._pipeline_id) as tx:
             tx.remove_requests([request_id])
             record = tx.latest_by_request(request_id)
@@ -104,7 +104,7 @@ class PipelineControl:
         meanwhile: Callable[[StoreTransaction, datetime], None],
         require: Callable[[StoreTransaction], None] = lambda tx: None,
     ) -> PipelineRecord:
-        """Nothing if it is there already."""
+        """Does nothing if the pipeline has this status already."""
         now = self._clock.now()
         with self._store.transaction(self._pipeline_id) as tx:
             if tx.pipeline().status is not after:
@@ -115,7 +115,7 @@ class PipelineControl:
 
     def _give_up_state(self, tx: StoreTransaction, now: datetime) -> None:
         give_up_all(tx, FailureReason.COORDINATOR_SHUTDOWN, now)
-        tx.end_region(tx.region().attempt, now)  # nobody else will: there is no other region to come
+        tx.end_region(tx.region().attempt, now)  # there is no other region to come that would do it
         keep = self._config.retention is CheckpointRetention.RETAIN_ON_CANCELLATION
         if not keep and (runs := tx.compactions()):
             tx.remove_compactions([run.handle.path for run in runs])
@@ -124,22 +124,22 @@ class PipelineControl:
 
 
 def _forgiven(tx: StoreTransaction) -> int:
-    """The newest failure so far: whoever resumes a pipeline has seen to it."""
+    """The newest failure so far: the person who resumes a pipeline has seen to it."""
     before = tx.pipeline().forgiven_until
     return max((record.checkpoint_id for record in tx.failed_after(before)), default=before)
 
 
 def end_if_over(tx: StoreTransaction, now: datetime) -> None:
-    """Once the sinks were told of a pipeline's last checkpoint, it has finished."""
+    """Once the sinks have committed a pipeline's last checkpoint, it has finished."""
     if (end := decide_end(tx.pipeline(), tx.latest_completed(), tx.in_progress())) is not None:
         tx.move_pipeline(PipelineStatus.FINISHED, now, end.message)
-        tx.end_region(tx.region().attempt, now)  # a dead one has nobody else to do it, and one that lives is done
+        tx.end_region(tx.region().attempt, now)  # a dead region cannot end itself, and a live one is done
 
 
 def give_up_all(
     tx: StoreTransaction, reason: FailureReason, now: datetime, last: CheckpointRecord | None = None
 ) -> None:
-    """End what is in progress and what waits, but for the `last` one, with which the pipeline stops."""
+    """Abort what is in progress and drop what waits, except the `last` checkpoint, with which the pipeline stops."""
     why = reason.sentence
     if last is not None:
         why = f"The pipeline stops with savepoint {last.checkpoint_id}, requested by {last.request_id}."

@@ -1,7 +1,8 @@
 """Registers the continuous region of a pipeline, fences off older ones, and keeps the two ways to run apart.
 
-While a region is registered, nobody else begins a checkpoint: what is in progress and begun is the region's. So whoever
-ends it, itself, its successor or a scheduled attempt that finds it dead, knows what to give up.
+While a region is registered, no other process begins a checkpoint: what is in progress and begun is the region's. So
+the process that ends it knows what to abort: the region itself, its successor, or a scheduled attempt that finds it
+dead.
 """
 
 from tidegate.coordination.identity import Identification
@@ -51,10 +52,11 @@ class RegionControl:
         self._clock = clock
 
     def start(self) -> RegionStart:
-        """Take over from whoever was the region, dead or alive. Everything in progress is given up, savepoints included
-        (protocol.md section 7); what completed is made visible first.
+        """Take over from the region before, dead or alive. Everything in progress is aborted, savepoints included
+        (protocol.md section 7); what has completed is made visible first.
 
-        Raises `PipelineIdentityError`, `PipelineStatusError`, `PipelineFailedError`, `StateSchemaError`, and what sinks raise.
+        Raises `PipelineIdentityError`, `PipelineStatusError`, `PipelineFailedError`, `StateSchemaError`, and what sinks
+        raise.
         """
         self._identification.check()
         while True:
@@ -81,8 +83,8 @@ class RegionControl:
         return RegionStart(attempt, latest.checkpoint_id, restored)
 
     def begin_snapshot(self, attempt: int, checkpoint_id: int) -> SnapshotTask | None:
-        """The task of the region's next attempt at a checkpoint; None if that has all its snapshots or has ended, its
-        deadline included.
+        """The task of the region's next attempt at a checkpoint; None if that has all its snapshots, has ended or has
+        expired.
 
         Raises `SupersededAttemptError`, `PipelineDefinitionError`.
         """
@@ -100,13 +102,13 @@ class RegionControl:
             return plan_attempt(record, tx.subtasks(checkpoint_id), {})
 
     def keep(self, attempt: int) -> PipelineRecord:
-        """Say that the region is alive. One that finds its pipeline no longer running is to stop.
+        """Record that the region is alive. A region whose pipeline is no longer running must stop.
 
         Raises `SupersededAttemptError`.
         """
         with self._store.transaction(self._pipeline_id) as tx:
             now, pipeline, region = self._clock.now(), tx.pipeline(), tx.region()
-            if pipeline.status not in WITH_REGION:  # which may have ended the region; that is no news beside this
+            if pipeline.status not in WITH_REGION:  # which may have ended the region, but matters more
                 return pipeline
             if not is_current(region, attempt):
                 raise superseded_error(self._pipeline_id, region, attempt)
@@ -115,7 +117,8 @@ class RegionControl:
             return pipeline
 
     def end(self, attempt: int) -> None:
-        """The region stops. What still waits for its snapshots is given up; what has all of them goes on without it."""
+        """The region stops. Checkpoints that still wait for snapshots are aborted; those that have all of them go on
+        without it."""
         with self._store.transaction(self._pipeline_id) as tx:
             if tx.end_region(attempt, self._clock.now()):
                 for record in tx.in_progress():
@@ -129,9 +132,9 @@ class RegionControl:
         return is_live(self._store.region(self._pipeline_id), self._clock.now())
 
     def make_way(self, tx: StoreTransaction, checkpoint_id: int) -> bool:
-        """Whether a scheduled attempt may begin this checkpoint: not while a region lives. One that is dead is ended, so
-        that it can begin nothing should it come back, and with it everything in progress but this checkpoint, and
-        this one too if the region had begun it: its cut is not one that somebody else can go on with.
+        """Whether a scheduled attempt may begin this checkpoint: not while a region lives. A dead region is ended, so
+        that it can begin nothing if it comes back. Everything else in progress is aborted with it, and this checkpoint
+        too if the region had begun it: no other process can go on with its cut.
         """
         region, now = tx.region(), self._clock.now()
         if region.seen_at is None:
@@ -147,7 +150,7 @@ class RegionControl:
     # -- inside
 
     def _give_up(self, tx: StoreTransaction, record: CheckpointRecord, what: str) -> None:
-        """Not a failure that counts (protocol.md section 8), so it cannot fail the pipeline; one that was to stop goes on."""
+        """Not a failure that counts (protocol.md section 8), so it cannot fail the pipeline; a stopping one goes on."""
         message = (
             f"{what} while checkpoint {record.checkpoint_id} was in progress ({record.num_acknowledged} of "
             f"{record.num_subtasks} subtasks had acknowledged). Committed data and the latest completed checkpoint are "

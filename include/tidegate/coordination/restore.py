@@ -1,6 +1,6 @@
 """Reads what a pipeline goes on from: the snapshots of its latest completed checkpoint, compactions applied.
 
-What each subtask makes of them is decided in `protocol.restore`.
+`protocol.restore` decides what each subtask gets.
 """
 
 from tidegate.pipeline.config import CheckpointConfig
@@ -14,7 +14,7 @@ from tidegate.protocol.restore import restore_snapshots
 def restore_latest(
     tx: StoreTransaction, graph: Graph, config: CheckpointConfig
 ) -> tuple[CheckpointRecord | None, dict[SubtaskId, Snapshot]]:
-    """The latest completed checkpoint and what each subtask starts from; None and nothing where there is none.
+    """The latest completed checkpoint and what each subtask starts from; None and no snapshots if there is none.
 
     Raises `StateSchemaError`.
     """

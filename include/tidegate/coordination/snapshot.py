@@ -1,7 +1,7 @@
-"""The snapshot and acknowledge steps: a scheduled attempt at a checkpoint, the reports that come of it, and its deadline.
+"""The snapshot and acknowledge steps: a scheduled attempt at a checkpoint, its reports, and its deadline.
 
-Whatever an attempt meets, it is first looked whether the attempt still counts: one that was overtaken finds files gone
-that its successor has no need of, and to call that damage would send somebody to look for copies.
+Whatever error an attempt meets, the first question is whether the attempt still counts. A superseded attempt may miss
+files that its successor does not need; calling that damage would send a person to look for copies.
 """
 
 import logging
@@ -38,7 +38,7 @@ log = logging.getLogger("tidegate")
 
 
 class Snapshotting:
-    """Takes snapshots of one pipeline and what is reported of them. Every method may be repeated."""
+    """Takes snapshots of one pipeline and records the reports. Every method may be repeated."""
 
     def __init__(
         self,
@@ -60,12 +60,12 @@ class Snapshotting:
     # -- a scheduled attempt
 
     def snapshot(self, checkpoint_id: int, region: Region) -> CheckpointRecord:
-        """Let a region take its part, as a new attempt at whatever is not acknowledged yet; nothing if all is, or while a
-        continuous region lives, which takes it instead: the record says whether it has.
+        """Let a region take its part, as a new attempt for the subtasks that have not acknowledged. Does nothing if all
+        have, or while a continuous region lives, which takes the snapshot instead: the record says whether it has.
 
-        Raises what the region raises; the checkpoint then stays in progress, and a repeated call resumes it. But for an
+        Raises what the region raises; the checkpoint then stays in progress, and a repeated call resumes it. For an
         attempt that does not count any more it raises `SupersededAttemptError`, `CheckpointExpiredError` or
-        `CheckpointNotInProgressError`, whatever the region met.
+        `CheckpointNotInProgressError`, whatever error the region met.
         """
         task = self._begin(checkpoint_id)
         if isinstance(task, CheckpointRecord):
@@ -85,24 +85,24 @@ class Snapshotting:
         return record
 
     def _begin(self, checkpoint_id: int) -> SnapshotTask | CheckpointRecord:
-        """The next attempt's task, or the checkpoint as it is where there is nothing to do."""
+        """The next attempt's task, or the checkpoint as it is if there is nothing to do."""
         with self._store.transaction(self._pipeline_id) as tx:
             record = self._in_time(tx, checkpoint_id)
             if record.status is not Status.FAILED:
                 if not needs_attempt(record) or not self._regions.make_way(tx, checkpoint_id):
                     return record
                 record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
-            if record.status is Status.IN_PROGRESS:  # a dead region may just have taken it with it
+            if record.status is Status.IN_PROGRESS:  # it may just have been aborted with a dead region
                 require_same_plan(record, self._graph.plan)
                 attempt = tx.begin_attempt(checkpoint_id)
                 latest, restored = restore_latest(tx, self._graph, self._config)
-                if attempt > 1 and latest is not None:  # a restart, to Flink
+                if attempt > 1 and latest is not None:  # in Flink, a restart
                     tx.record_restore(latest.checkpoint_id, self._clock.now())
                 return plan_attempt(record, tx.subtasks(checkpoint_id), restored)
         raise late_error(record)
 
     def _raise_if_fenced(self, task: SnapshotTask, error: Exception) -> None:
-        """Where nobody can look, that is the news: what the attempt met may be its successor's doing."""
+        """If the store cannot be asked, that is raised instead: the attempt's error may be its successor's doing."""
         try:
             with self._store.transaction(self._pipeline_id) as tx:
                 record = self._in_time(tx, task.checkpoint_id)
@@ -113,7 +113,8 @@ class Snapshotting:
             raise fenced from error
 
     def _compact(self, task: SnapshotTask, region: Region) -> None:
-        """Merge runs, off the critical path: everything is acknowledged. Used from the next checkpoint on."""
+        """Merge runs, off the critical path: everything is acknowledged. The result is used from the next checkpoint
+        on."""
         try:
             compactions = region.compact(task.checkpoint_id, task.restored)
             if compactions:
@@ -130,7 +131,7 @@ class Snapshotting:
                 log.warning("Compaction of pipeline %s is left to the next run: %s", self._pipeline_id, error)
 
     def _has_ended(self, checkpoint_id: int) -> bool:
-        """False where nobody can look."""
+        """False if the store cannot be asked."""
         try:
             record = self._store.checkpoint(self._pipeline_id, checkpoint_id)
         except CheckpointError:
@@ -138,7 +139,8 @@ class Snapshotting:
         return record is not None and record.status is not Status.IN_PROGRESS
 
     def _record_compactions(self, checkpoint_id: int, compactions: Sequence[CompactedRun]) -> None:
-        """Raises `ForeignPathError`. Only while the checkpoint is in progress: once it has ended, its directory is swept, these files included."""
+        """Raises `ForeignPathError`. Only while the checkpoint is in progress: once it has ended, its directory is
+        swept, including these files."""
         require_own_runs(self._pipeline_id, checkpoint_id, compactions)
         with self._store.transaction(self._pipeline_id) as tx:
             if find_checkpoint(tx, self._pipeline_id, checkpoint_id).status is Status.IN_PROGRESS:
@@ -149,10 +151,11 @@ class Snapshotting:
     def record(
         self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement]
     ) -> Mapping[SubtaskId, AcknowledgeResult]:
-        """Take reported snapshots (protocol.md section 5.1); files that came with reports that do not count become
-        garbage in the same transaction. The last one moves the checkpoint to ACKNOWLEDGED.
+        """Record reported snapshots (protocol.md section 5.1). New files of reports that do not count become garbage in
+        the same transaction. The last acknowledgement moves the checkpoint to ACKNOWLEDGED.
 
-        Raises `ForeignPathError` for reports that name files of others, of which then nothing counts."""
+        Raises `ForeignPathError` if a report names a file that is not its own; then none of these reports counts.
+        """
         now = self._clock.now()
         with self._store.transaction(self._pipeline_id) as tx:
             require_own_files(self._pipeline_id, checkpoint_id, tx.region(), acknowledgements)
@@ -188,7 +191,7 @@ class Snapshotting:
         return record
 
     def _in_time(self, tx: StoreTransaction, checkpoint_id: int) -> CheckpointRecord:
-        """The checkpoint, which has expired if its deadline has passed and nobody had noticed."""
+        """The checkpoint. If its deadline has passed unnoticed, it is expired first."""
         record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
         if record.status is Status.IN_PROGRESS and choose_overdue([record], self._clock.now()):
             self._control.expire(tx, record)

@@ -1,7 +1,7 @@
-"""Takes requests for checkpoints: lets one start, wait its turn, or go (protocol.md sections 2, 3 and 4).
+"""Takes requests for checkpoints: lets each start, wait its turn, or be dropped (protocol.md sections 2, 3 and 4).
 
-Whoever asks repeats the request until it started or was dropped; there is no process that would call back. The queue is
-in the store, and every repetition works it off as far as it goes.
+The requester repeats the request until it has started or was dropped; no process calls back. The queue is in the store,
+and every repetition works through it as far as possible.
 """
 
 from dataclasses import replace
@@ -47,7 +47,7 @@ class CheckpointRequests:
         self._config = config
 
     def admit(self, tx: StoreTransaction, request: CheckpointRequest, wait: bool) -> TriggerOutcome:
-        """What a request leads to now. One that may not `wait` is dropped instead, and leaves no trace.
+        """What a request leads to now. Without `wait`, one that cannot start is dropped and leaves no trace.
 
         Raises `PipelineFailedError`, `IllegalRequestError`.
         """
@@ -129,7 +129,7 @@ class CheckpointRequests:
         return dropped
 
     def _stop(self, tx: StoreTransaction, request: CheckpointRequest) -> Triggered | Dropped:
-        """Begin the savepoint to stop with, and give up everything else: nothing may complete after it (section 18)."""
+        """Begin the savepoint to stop with, and abort everything else: nothing may complete after it (section 18)."""
         outcome = self._start(tx, request)
         if isinstance(outcome, Triggered):
             record = tx.checkpoint(outcome.checkpoint_id)
@@ -139,7 +139,7 @@ class CheckpointRequests:
         return outcome
 
     def _start(self, tx: StoreTransaction, request: CheckpointRequest) -> Triggered | Dropped:
-        """Record the checkpoint. What had finished before counts as acknowledged from the start (section 13)."""
+        """Record the checkpoint. Subtasks that finished earlier count as acknowledged from the start (section 13)."""
         now, latest = request.seen_at, tx.latest_completed()
         some_finished = latest is not None and latest.num_finished > 0
         restored = restore_latest(tx, self._graph, self._config)[1] if some_finished else {}
@@ -167,7 +167,7 @@ class CheckpointRequests:
 
 
 def _told(known: CheckpointRequest | None) -> Dropped | None:
-    """What became of a request while its owner was not looking."""
+    """The answer to a request that was dropped since it was last repeated."""
     if known is None or known.dropped is None:
         return None
     return Dropped(known.dropped, known.dropped_message or known.dropped.sentence)

@@ -1,6 +1,6 @@
 """Under which operating-system account the embedded server runs. PostgreSQL refuses to run as root.
 
-An ordinary user's server runs as that user. Root's runs as whoever owns the server's directory, else as `postgres`,
+An ordinary user's server runs as that user. Root's runs as the owner of the server's directory, else as `postgres`,
 else as `nobody`. Permissions of directories that are not ours are never changed.
 """
 
@@ -57,7 +57,7 @@ class Account:
 def account_for(server_directory: Path) -> Account:
     """The account that runs the server whose files lie, or will lie, in the directory.
 
-    Raises `ConfigurationError` where another user owns them and this one is not root.
+    Raises `ConfigurationError` if another user owns them and this one is not root.
     """
     owner = server_directory.stat().st_uid if server_directory.exists() else None
     if os.geteuid() != 0:

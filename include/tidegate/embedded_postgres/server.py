@@ -1,14 +1,14 @@
-"""An embedded PostgreSQL for laptops, the demo and tests: one data directory, one server, found again by anybody.
+"""An embedded PostgreSQL for laptops, the demo and tests: one data directory, one server, found again by any process.
 
     DATA_DIR/lock        starters and stoppers take turns (`turns`)
-    DATA_DIR/password    of the owner of server and schema, who makes and upgrades; readable by the starter only
+    DATA_DIR/password    of the owner, who creates and upgrades server and schema; readable by the starter only
     DATA_DIR/running-password    of the role that runs pipelines, which may do no more than that (`grants`); likewise
     DATA_DIR/port        the last one, tried first, so that URLs given out stay valid over a restart
     DATA_DIR/server/     `pgdata` and `log`, owned by the account the server runs as
-    DATA_DIR/moved-to    instead of `server/`, where that account cannot enter DATA_DIR (root's home, for instance)
+    DATA_DIR/moved-to    instead of `server/`, if that account cannot enter DATA_DIR (root's home, for instance)
 
-The server outlives its starter on purpose: whoever opens the same data directory uses the one that runs. It listens on
-127.0.0.1 only and asks everybody for the password. Which account and which programs are `accounts`' and `binaries`'.
+The server outlives its starter on purpose: a process that opens the same data directory uses the running one. It
+listens on 127.0.0.1 only and always asks for the password. `accounts` chooses its account, `binaries` its programs.
 """
 
 import os
@@ -43,8 +43,8 @@ _UNSAFE = ("-c fsync=off", "-c synchronous_commit=off", "-c full_page_writes=off
 class EmbeddedPostgres:
     """A server over one data directory. `fsync=False` loses data in a power failure: for tests only.
 
-    All methods raise `ConfigurationError` where the machine does not allow it, `StoreUnavailableError` where the
-    server does not start or stop; the messages name the log.
+    All methods raise `ConfigurationError` if the machine does not allow it, `StoreUnavailableError` if the server does
+    not start or stop; the messages name the log.
     """
 
     def __init__(self, data_dir: Path, fsync: bool = True) -> None:
@@ -52,7 +52,7 @@ class EmbeddedPostgres:
         self._fsync = fsync
 
     def start(self) -> None:
-        """Use the server that runs, or make and start one. Safe for several starters at once."""
+        """Use the running server, or make and start one. Safe for several starters at once."""
         with self._turn():
             if self._settled():
                 return
@@ -82,7 +82,8 @@ class EmbeddedPostgres:
             shutil.rmtree(self.data_dir)
 
     def url(self, database: str = DATABASE) -> str:
-        """The database's SQLAlchemy URL for its owner, password included. Raises `StoreUnavailableError` if no server runs."""
+        """The database's SQLAlchemy URL for its owner, password included. Raises `StoreUnavailableError` if no server
+        runs."""
         return self._url(USER, "password", database)
 
     def running_url(self, database: str = DATABASE) -> str:
@@ -98,9 +99,9 @@ class EmbeddedPostgres:
         return f"postgresql+psycopg2://{user}:{self._secret(secret)}@127.0.0.1:{port}/{database}"
 
     def create_database(self, name: str = DATABASE, settings: Mapping[str, str] | None = None) -> None:
-        """Create a database in the running server, and the role that runs pipelines, unless they exist. `settings` hold in
-        the database's sessions from the next on."""
-        # Only here, so that starting and stopping a server needs the standard library only.
+        """Create a database in the running server, and the role that runs pipelines, unless they exist. `settings`
+        apply to the database's sessions from the next on."""
+        # Imported here, so that starting and stopping a server needs the standard library only.
         import psycopg2
         from psycopg2 import errors, sql
 
@@ -130,7 +131,7 @@ class EmbeddedPostgres:
 
         cursor.execute("SELECT FROM pg_roles WHERE rolname = %s", (RUNNING_ROLE,))
         if cursor.rowcount == 0:
-            with self._turn():  # else another starter might be writing the password
+            with self._turn():  # otherwise another starter might be writing the password
                 password = self._new_secret("running-password")
             made = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}")
             with suppress(errors.DuplicateObject, errors.UniqueViolation):
@@ -185,7 +186,7 @@ class EmbeddedPostgres:
         server.mkdir(mode=0o700, exist_ok=True)
         account.own(server)
         fresh, given = server / "pgdata.new", server / "password.new"
-        shutil.rmtree(fresh, ignore_errors=True)  # of a start that was killed
+        shutil.rmtree(fresh, ignore_errors=True)  # left by a start that was killed
         given.unlink(missing_ok=True)
         try:
             _write_secret(given, self._new_secret("password"))
@@ -253,13 +254,13 @@ class EmbeddedPostgres:
         )
 
     def _settled(self) -> bool:
-        """Wait out a server that is starting, recovering or stopping; whether one runs then."""
+        """Wait while a server is starting, recovering or stopping; returns whether one runs then."""
         self._wait_while(lambda: (self._postmaster() or (0, 1))[1] is None, "become ready")
         _, port = self._postmaster() or (0, None)
         return port is not None
 
     def pid(self) -> int | None:
-        """The server's process id, also while it starts or stops; None if none runs. Cheap: nothing is connected to."""
+        """The server's process id, also while it starts or stops; None if none runs. Cheap: it opens no connection."""
         found = self._pid_file()
         return found[0] if found else None
 
@@ -273,7 +274,7 @@ class EmbeddedPostgres:
         return pid, port if port is not None and in_use(port) else None
 
     def _pid_file(self) -> tuple[int, list[str]] | None:
-        """The process id of a server that runs, and what it has written down; None if there is no such process."""
+        """The process id of a running server, and the lines of its pid file; None if there is no such process."""
         moved = self.data_dir / "moved-to"
         try:
             server = Path(moved.read_text().strip()) if moved.exists() else self.data_dir / "server"

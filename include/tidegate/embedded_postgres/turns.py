@@ -1,7 +1,7 @@
-"""Who may start, stop or change a local server just now: one process at a time, and none for ever.
+"""Which process may start, stop or change a local server now: one at a time, and none for ever.
 
-A process that is killed gives its turn back; one that is stopped (SIGSTOP, a debugger) keeps it. Whoever waits for that
-one is told which it is.
+A process that is killed gives its turn back; one that is stopped (SIGSTOP, a debugger) keeps it. A process that waits
+for it in vain raises an error that names it.
 """
 
 import fcntl
@@ -20,10 +20,10 @@ _POLL = 0.02
 
 @contextmanager
 def turn(lock: Path, what: str, patience: float | None = None) -> Iterator[None]:
-    """Hold the file's lock for `patience` seconds at most (default: `PATIENCE`); its content is the process id of whoever
-    took it last. `what` it protects is named in the error.
+    """Hold the file's lock, after a wait of `patience` seconds at most (default: `PATIENCE`). The file holds the
+    process id of its last holder. `what` it protects is named in the error.
 
-    Raises `StoreUnavailableError` if somebody else keeps it for too long, `OSError` if there can be no such file.
+    Raises `StoreUnavailableError` if another process keeps it for too long, `OSError` if there can be no such file.
     """
     patience = PATIENCE if patience is None else patience
     file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -35,19 +35,20 @@ class CheckpointRetention(StrEnum):
 
 @dataclass(frozen=True, slots=True, init=False)
 class CheckpointConfig:
-    """`timeout`: until every subtask must have acknowledged. `min_pause`: from the last success to the next periodic
-    checkpoint. `max_concurrent`: checkpoints in progress at once. `retained`: completed ones whose state is kept.
-    `retention`: what becomes of those when the pipeline is cancelled. `tolerable_failed_checkpoints`: how many may fail in
-    a row before the pipeline fails and waits for `tidegate resume`; None: any number, because the next DAG run is a restart
-    anyway. `validation_failures_count`: whether failed expectations are among those. `allow_non_restored_state`: state and
-    positions of operators that the pipeline no longer has are given up, instead of being an error.
-    `checkpoints_after_tasks_finish`: whether the others go on when a bounded source has been read to its end.
+    """`timeout`: how long until every subtask must have acknowledged. `min_pause`: from the last success to the next
+    periodic checkpoint. `max_concurrent`: checkpoints in progress at once. `retained`: completed ones whose state is
+    kept. `retention`: what becomes of those when the pipeline is cancelled. `tolerable_failed_checkpoints`: how many
+    may fail in a row before the pipeline fails and waits for `tidegate resume`; None: any number, because the next DAG
+    run is a restart anyway. `validation_failures_count`: whether failed validations count as well.
+    `allow_non_restored_state`: state and positions of operators that the pipeline no longer has are dropped, instead of
+    being an error. `checkpoints_after_tasks_finish`: whether checkpoints go on when a bounded source has been read to
+    its end.
 
-    `interval`: between the periodic checkpoints of a continuous run, None for none; a scheduled pipeline's interval is its
-    DAG's schedule. `interval_during_backlog`: the same while a source is behind, "0 s" for none meanwhile. Both are never
-    shorter than `min_pause`. `mode`: how often a row counts. `unaligned`: barriers overtake the data before them, which
-    becomes part of the checkpoint; with an `aligned_checkpoint_timeout` only where waiting takes longer than that.
-    `alignment_limit`: how many bytes may queue behind the barriers of an operator before its checkpoint is given up.
+    `interval`: between the periodic checkpoints of a continuous run, None for none; a scheduled pipeline's interval is
+    its DAG's schedule. `interval_during_backlog`: the same while a source is behind, "0 s" for none meanwhile. Both are
+    never shorter than `min_pause`. `mode`: how often a row counts. `unaligned`: barriers overtake the data before them,
+    which becomes part of the checkpoint; with an `aligned_checkpoint_timeout` only if waiting takes longer than that.
+    `alignment_limit`: how many bytes may queue behind the barriers of an operator before its checkpoint is aborted.
     """
 
     timeout: timedelta
@@ -112,10 +113,10 @@ class CheckpointConfig:
         base, during_backlog = _intervals(interval, interval_during_backlog, self.min_pause)
         set_(self, "interval", base)
         set_(self, "interval_during_backlog", during_backlog)
-        self.gate_options()  # raises where these contradict each other
+        self.gate_options()  # raises if the options contradict each other
 
     def gate_options(self) -> GateOptions:
-        """What the pipeline's input gates and barriers go by."""
+        """The options of the pipeline's input gates and barriers."""
         return GateOptions(
             exactly_once=self.mode is CheckpointingMode.EXACTLY_ONCE,
             unaligned=self.unaligned,
@@ -125,7 +126,7 @@ class CheckpointConfig:
         )
 
     def describe(self) -> dict[str, Any]:
-        """The options as they hold, as JSON for people and for the checkpoint's metadata; durations in milliseconds."""
+        """The options in effect, as JSON for people and for the checkpoint's metadata; durations in milliseconds."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: _milliseconds(v) if isinstance(v, timedelta) else v for name, v in values.items()}
 
@@ -133,7 +134,7 @@ class CheckpointConfig:
 def _intervals(
     interval: str | timedelta | None, during_backlog: str | timedelta | None, min_pause: timedelta
 ) -> tuple[timedelta | None, timedelta | None]:
-    """The periodic intervals as they hold: without a backlog, and with one."""
+    """The periodic intervals in effect: without a backlog, and with one."""
     if interval is None:
         if during_backlog is not None:
             raise PipelineDefinitionError(

@@ -39,10 +39,10 @@ class Stream:
     def transform(self, function: Transform, *, deterministic: bool = True, name: str | None = None) -> "Stream":
         """Apply `function(DataFrame) -> DataFrame`. It must be stateless: it sees one checkpoint's rows at a time.
 
-        A deterministic transform is computed again for every consumer and every retry. One that is not needs
-        `deterministic=False` and a `name` of its own, like an operator's: its rows are computed once, kept on checkpoint
-        storage until the checkpoint has completed, and read from there by all. Raises `PipelineDefinitionError` if one of
-        the two stands without the other.
+        A deterministic transform is computed again for every consumer and every retry. Any other transform needs
+        `deterministic=False` and a `name` of its own, like an operator's: its rows are computed once, kept on
+        checkpoint storage until the checkpoint has completed, and read from there by every consumer. Raises
+        `PipelineDefinitionError` if only one of the two is given.
         """
         transformed = replace(self, transforms=(*self.transforms, function))
         if deterministic and name is None:
@@ -66,9 +66,9 @@ class Stream:
         expect: ExpectationSuite | None = None,
         guarantee: DeliveryGuarantee | str | None = None,
     ) -> None:
-        """Deliver the rows exactly once, judged by `expect` on what is staged, before any of it is visible.
+        """Deliver the rows exactly once. `expect` judges the staged rows before any of them is visible.
 
-        `guarantee`: the least that will do for this sink; None for what `CheckpointConfig.mode` says of all. A sink that
+        `guarantee`: the weakest one acceptable for this sink; None for that of `CheckpointConfig.mode`. A sink that
         cannot give EXACTLY_ONCE is refused unless it is declared with "AT_LEAST_ONCE".
         """
         self.pipeline.add(SinkVertex(name, self, sink, expect, guarantee))
@@ -104,7 +104,8 @@ class SourceVertex:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepVertex:
-    """A transform that is not deterministic: the last one of `input`. Its rows are durable before anybody reads them."""
+    """A transform that is not deterministic: the last one of `input`. Its rows are durable before any consumer reads
+    them."""
 
     name: str
     input: Stream
@@ -162,7 +163,7 @@ class Pipeline:
     """A named graph of sources, steps, keyed operators and sinks whose positions, state and output move together.
 
     `parallelism` is the number of subtasks of each step, keyed operator and sink; `max_parallelism` the number of key
-    groups, which is fixed for the life of the state. Raises `PipelineDefinitionError` where the definition is wrong.
+    groups, which is fixed for the life of the state. Raises `PipelineDefinitionError` if the definition is wrong.
     """
 
     def __init__(
@@ -185,7 +186,7 @@ class Pipeline:
         self.listeners: list[InOrder] = []
 
     def add(self, vertex: Vertex) -> Stream:
-        """Add a vertex and return the stream that leaves it. The other methods are the convenient way."""
+        """Add a vertex and return the stream that leaves it. The other methods are more convenient."""
         self.vertices.append(vertex)
         return Stream(self, vertex.name)
 
@@ -207,11 +208,11 @@ class Pipeline:
     ) -> Callable[[Callable[..., Any]], Stream]:
         """Decorate `update(*batches, state) -> rows to upsert`, all Spark DataFrames.
 
-        One batch per input, in order, with this checkpoint's rows; `state` has the rows of the batches' keys only.
-        What is returned has the columns of `state` (DDL, key included), at most one row a key, and optionally a
-        boolean `_delete` column whose true rows remove their key. Untouched keys keep their row. The function must be
-        deterministic: a retry runs it again on the same rows. What is not, such as rand(), is drawn by a transform in
-        front of it that says so.
+        One batch per input, in order, with this checkpoint's rows; `state` has the rows of the batches' keys only. The
+        result has the columns of `state` (DDL, key included), at most one row per key, and optionally a boolean
+        `_delete` column whose true rows remove their key. Untouched keys keep their row. The function must be
+        deterministic: a retry runs it again on the same rows. Draw values that are not, such as rand(), in a transform
+        in front of it with `deterministic=False`.
         """
 
         def decorate(update: Callable[..., Any]) -> Stream:
@@ -221,7 +222,7 @@ class Pipeline:
         return decorate
 
     def listen(self, listener: CheckpointListener) -> None:
-        """Tell a listener when checkpoints complete (after their sinks committed), fail and are subsumed."""
+        """Notify a listener when checkpoints complete (after their sinks have committed), fail and are subsumed."""
         self.listeners.append(InOrder(listener))
 
     def check(

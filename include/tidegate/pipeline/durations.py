@@ -20,7 +20,7 @@ def duration(text: str | timedelta) -> timedelta:
     if isinstance(text, timedelta):
         return text
     total, at = timedelta(), 0
-    text = str(text)  # a bare number is not one either, and is told so
+    text = str(text)  # a bare number is no duration either, and is refused below
     while match := _PART.match(text, at):
         total += int(match[1]) * _UNITS[match[2]]
         at = match.end()

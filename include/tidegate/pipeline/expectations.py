@@ -8,7 +8,7 @@ from typing import Any
 
 from tidegate.protocol.errors import PipelineDefinitionError
 
-#: Of a suite, in characters: it is part of an index, whose entries are bounded.
+#: Characters of a suite's name: it is part of an index, whose entries are bounded.
 LONGEST_NAME = 200
 
 
@@ -34,8 +34,8 @@ def expect(type_: str, **kwargs: Any) -> Expectation:
 
 
 def suite(name: str, *expectations: Expectation) -> ExpectationSuite:
-    """A suite. Raises `PipelineDefinitionError` when empty, as a suite that expects nothing would pass anything, and where
-    the name cannot be recorded."""
+    """A suite. Raises `PipelineDefinitionError` if it is empty, because it would pass anything, or if the name cannot
+    be recorded."""
     if not expectations:
         raise PipelineDefinitionError(f"Expectation suite {name!r} is empty and would pass anything. Add an expect(…).")
     if not name.isprintable() or not 1 <= len(name) <= LONGEST_NAME:

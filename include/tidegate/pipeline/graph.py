@@ -1,6 +1,6 @@
-"""A pipeline checked as a whole and put in order: what the coordinator plans by and a region executes.
+"""A pipeline, checked as a whole and put in order. The coordinator plans by it, and a region executes it.
 
-`compile_graph` is where every mistake that can be seen without data is reported, with the name of the vertex.
+`compile_graph` reports every mistake that can be seen without data, with the name of the vertex.
 """
 
 import re
@@ -62,24 +62,24 @@ class Graph:
 
     @cached_property
     def targets(self) -> tuple[str, ...]:
-        """What a checkpoint's data is judged by: one verdict is expected of each."""
+        """The targets that a checkpoint is validated by: one verdict is expected for each."""
         states = tuple(f"state:{vertex.name}" for vertex in self.keyed if vertex.expect)
         sinks = tuple(f"sink:{vertex.name}" for vertex in self.sinks if vertex.expect)
         return states + sinks + tuple(f"check:{vertex.name}" for vertex in self.checks)
 
     @cached_property
     def upstreams(self) -> Mapping[str, tuple[str, ...]]:
-        """By operator, those whose rows it takes."""
+        """By operator, the vertices whose rows it reads."""
         return {v.operator_id: tuple(dict.fromkeys(s.origin for s in inputs_of(v))) for v in self.operators}
 
     @cached_property
     def restaged(self) -> frozenset[str]:
-        """The sinks of current rows, which stage what they had before when they are new or write elsewhere."""
+        """The sinks of current rows, which stage earlier rows again if they are new or write elsewhere."""
         return frozenset(v.operator_id for v in self.sinks if v.sink.input is SinkInput.CURRENT)
 
     @cached_property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """By which the pipeline is told from another one of its name."""
+        """The sources and sinks that tell the pipeline from another one of its name."""
         home = str(Settings.from_environment().home)
         sources = [_endpoint(Role.SOURCE, v.name, v.source.describe(), home) for v in self.sources]
         return (*sources, *(_endpoint(Role.SINK, v.name, v.sink.describe(), home) for v in self.sinks))
@@ -214,7 +214,8 @@ def _topological(pipeline: Pipeline) -> list[Vertex]:
 
 
 def _check_effect(pipeline: Pipeline) -> None:
-    """State alone will do: it is plain Parquet, and may be judged. Rows that go nowhere are read for nothing, and only once."""
+    """State alone is enough: it is plain Parquet, and can be judged. Rows that go nowhere are lost: they are read only
+    once."""
     if not any(isinstance(vertex, KeyedVertex | SinkVertex) for vertex in pipeline.vertices):
         raise PipelineDefinitionError(
             f"Pipeline {pipeline.name!r} leaves nothing behind: it has neither a sink nor an operator with state, so what its "
@@ -223,7 +224,7 @@ def _check_effect(pipeline: Pipeline) -> None:
 
 
 def _check_feedback(pipeline: Pipeline) -> None:
-    """A sink that writes where a source reads is a cycle too, through the file system; and sinks do not share places."""
+    """A sink that writes where a source reads is a cycle too, through the file system. Sinks must not share a place."""
     sources = {_place(v.source.describe()): v.name for v in pipeline.vertices if isinstance(v, SourceVertex)}
     sinks: dict[str, str] = {}
     for vertex in pipeline.vertices:

@@ -1,6 +1,6 @@
-"""What a pipeline promises of the rows in its sinks (protocol.md section 17), and what it refuses or says aloud.
+"""What a pipeline guarantees for the rows in its sinks (protocol.md section 17), what it refuses and what it warns of.
 
-Two things can take exactly-once away: the pipeline's mode, and a sink that cannot commit together with the checkpoint.
+Two things can weaken exactly-once: the pipeline's mode, and a sink that cannot commit together with the checkpoint.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ def guarantee_of(pipeline: Pipeline, vertex: SinkVertex) -> DeliveryGuarantee:
 
 
 def check_guarantee(pipeline: Pipeline, vertex: SinkVertex) -> None:
-    """Raises `PipelineDefinitionError` where a sink cannot give what the pipeline or its own declaration asks of it."""
+    """Raises `PipelineDefinitionError` if a sink cannot give what the pipeline or its own declaration asks of it."""
     asked = _asked(pipeline, vertex)
     if asked is DeliveryGuarantee.AT_LEAST_ONCE or guarantee_of(pipeline, vertex) is asked:
         return
@@ -36,7 +36,7 @@ def check_guarantee(pipeline: Pipeline, vertex: SinkVertex) -> None:
 
 
 def reservations(pipeline: Pipeline, sinks: Sequence[SinkVertex]) -> list[str]:
-    """What must be said aloud of a pipeline that is accepted although not everything in it is exactly once."""
+    """The warnings about a pipeline that is accepted although not everything in it is exactly once."""
     if pipeline.checkpoints.mode is CheckpointingMode.AT_LEAST_ONCE:
         names = ", ".join(vertex.name for vertex in sinks) or "none"
         return [
@@ -53,7 +53,7 @@ def reservations(pipeline: Pipeline, sinks: Sequence[SinkVertex]) -> list[str]:
 
 
 def _asked(pipeline: Pipeline, vertex: SinkVertex) -> DeliveryGuarantee:
-    """The least that will do: what the sink was declared with, or what the pipeline's mode says of all."""
+    """The weakest acceptable guarantee: what the sink was declared with, or what the pipeline's mode says."""
     try:
         return DeliveryGuarantee(vertex.guarantee or pipeline.checkpoints.mode)
     except ValueError:

@@ -1,4 +1,5 @@
-"""A pipeline's listeners, each with what it was told: DAG parse, every step in a process and a region share them."""
+"""A pipeline's listeners, each with what it was notified of. DAG parsing, all steps in a process and a region share
+them."""
 
 from threading import RLock
 from typing import Any
@@ -7,20 +8,20 @@ from tidegate.ports import CheckpointListener
 
 
 class InOrder:
-    """One listener, told of completions in the order of their ids and of each once, as far as this process knows.
+    """One listener. It is notified of completions in the order of their ids, once each as far as this process knows.
 
-    A failure carries the latest completed checkpoint: if that was not heard of, it is told first, which makes up for a
-    completion that another process told, or that was lost with one.
+    A failure carries the latest completed checkpoint. The listener is notified of that first, if it was not yet. This
+    makes up for a completion that another process reported, or that was lost with a process.
     """
 
     def __init__(self, listener: CheckpointListener) -> None:
         self.name = type(listener).__name__
         self._listener = listener
-        self._completed = self._subsumed = 0  # the newest told so far; ids begin at 1
-        self._lock = RLock()  # a listener may itself take a step that tells it something
+        self._completed = self._subsumed = 0  # the newest notified so far; ids begin at 1
+        self._lock = RLock()  # a listener may itself take a step that notifies it
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "InOrder":
-        """Airflow copies DAGs with all that is in them; there is still only this one listener to tell."""
+        """Airflow copies DAGs with all that is in them; a copy must still notify this one listener."""
         return self
 
     def completed(self, checkpoint_id: int) -> None:

@@ -1,7 +1,7 @@
-"""The contracts between the coordinator and the world: what each adapter must give, and what it need not.
+"""The contracts between the coordinator and the world: what each adapter must provide, and what it need not.
 
-An adapter makes no decision about safety; those are taken in `tidegate.protocol` from the facts an adapter reports.
-Third-party types appear as `Any` so that importing them costs nothing at DAG parse.
+An adapter makes no decision about safety: `tidegate.protocol` does, from the facts an adapter reports. Third-party
+types appear as `Any` so that importing them costs nothing at DAG parse.
 """
 
 from tidegate.ports.connectors import (

@@ -44,10 +44,10 @@ class Source(Protocol):
 
     def num_splits(self) -> int: ...
     def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
-        """What has arrived since `restored`, within the source's limit, and the snapshot that says it was read: `finished`
-        if nothing will ever follow from this split. Then it is not polled again.
+        """What has arrived since `restored`, within the source's limit, and the snapshot that records it as read:
+        `finished` if nothing will ever follow from this split. Then it is not polled again.
 
-        Raises `SourceChangedError` if what was read before is no longer what it was.
+        Raises `SourceChangedError` if data that was read before has changed.
         """
         ...
 
@@ -58,7 +58,8 @@ class Source(Protocol):
         ...
 
     def read(self, spark: Any, segments: Sequence[Segment], output: str = "rows") -> Any:
-        """A lazy DataFrame over the segments, in the source's schema; `output` may be `malformed` where it is kept.
+        """A lazy DataFrame over the segments, in the source's schema; `output` may be `malformed` if such rows are
+        kept.
 
         Its rows must not depend on the id of the Spark partition they are read in: a small batch is read in one.
         """
@@ -66,12 +67,12 @@ class Source(Protocol):
 
     def explain(self, error: BaseException, segments: Sequence[Segment]) -> CheckpointError | None:
         """What to raise instead of an error of Spark, if it comes from reading these segments: Spark reads late, in the
-        middle of somebody else's job."""
+        middle of another job."""
         ...
 
     def describe(self) -> dict[str, Any]:
-        """JSON for the checkpoint's metadata: class and options, no secrets. By its `type` and `path`, where it has one,
-        it is known again: see `protocol.identity`."""
+        """JSON for the checkpoint's metadata: class and options, no secrets. Its `type` and `path`, if it has one,
+        identify it: see `protocol.identity`."""
         ...
 
 
@@ -119,15 +120,15 @@ class SinkWriter(Protocol):
     def stage(self, rows: Any, context: StageContext) -> list[StateHandle]:
         """Write a `pyarrow.Table` where no reader sees it; STAGED handles, paths relative to the sink's root.
 
-        A path has a directory `chk-<checkpoint_id>`, and its file's name begins with `<subtask_index>-<attempt>-`: a report
-        that names another one is refused (`protocol.paths`).
+        A path has a directory `chk-<checkpoint_id>`, and its file's name begins with `<subtask_index>-<attempt>-`: a
+        report that names another one is refused (`protocol.paths`).
         """
         ...
 
 
 class CommitAttempt(Protocol):
-    """One attempt at committing a pipeline's sinks. A stopped process, or one that hangs, is overtaken by the next attempt
-    and may go on at any moment: then nothing it does may have an effect."""
+    """One attempt at committing a pipeline's sinks. A process that was stopped or hangs is overtaken by the next
+    attempt. It may go on at any moment: then nothing it does may have an effect."""
 
     number: int  # only grows: a higher one overtakes all lower ones, also those of a process that still runs
 
@@ -136,8 +137,8 @@ class CommitAttempt(Protocol):
         ...
 
     def keep(self) -> None:
-        """Say between the parts of long work that it goes on; mostly costs nothing. A commit without a sign for longer
-        than `committing.COMMIT_LEASE` is overtaken. Raises `SupersededAttemptError`."""
+        """Give a sign of life between the parts of long work; mostly this costs nothing. A commit without a sign for
+        longer than `committing.COMMIT_LEASE` is overtaken. Raises `SupersededAttemptError`."""
         ...
 
 
@@ -149,17 +150,17 @@ class Sink(Protocol):
 
     def writer(self) -> SinkWriter: ...
     def read_staged(self, spark: Any, staged: Sequence[StateHandle]) -> Any:
-        """A DataFrame over staged (not yet visible) files; None if there are none, whose columns only the stream knows."""
+        """A DataFrame over staged (not yet visible) files. None if there are none: only the stream knows columns."""
         ...
 
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """Make the staged rows visible, all at once. Idempotent: it will be repeated after crashes.
 
         Attempts fence: once one of a higher number was here, the steps of this one must change nothing, wherever it had
-        stopped. So publish by a step that fails then by itself: a transaction that compares `attempt.number` with the
-        highest seen; or a rename out of a place of the attempt's own, which is made before `attempt.confirm()` and never
-        again, while whoever comes later first takes the places of lower numbers away. Raises `SupersededAttemptError`
-        where such a step fails for this reason.
+        stopped. So publish by a step that then fails by itself. One way is a transaction that compares `attempt.number`
+        with the highest seen. Another is a rename out of a place of the attempt's own: make that place once, before
+        `attempt.confirm()`, and let every attempt first remove the places of lower numbers. Raises
+        `SupersededAttemptError` if such a step fails for this reason.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Who executes a pipeline, one checkpoint at a time or on and on, who judges what came of it, and who wants to hear of it."""
+"""What executes a pipeline, checkpoint by checkpoint or continuously, what judges its data, and what listens to it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,17 +28,17 @@ class Region(Protocol):
         ...
 
     def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> list[CompactedRun]:
-        """Merge runs where there are too many; an empty list when there is nothing worth doing."""
+        """Merge runs where there are too many; an empty list if there is nothing worth merging."""
         ...
 
     def frame(self, target: str, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
-        """What a verdict's `target` is about, as a DataFrame: staged rows, state, or a check's own query over them."""
+        """The data of a verdict's `target` as a DataFrame: staged rows, state, or a check's own query over them."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """A part of a continuous region gave a checkpoint up, or could not write its snapshot."""
+    """A part of a continuous region aborted a checkpoint, or could not write its snapshot."""
 
     checkpoint_id: int
     reason: FailureReason
@@ -47,9 +47,9 @@ class Declined:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What came of one round of a continuous region. `idle`: nothing had arrived and nothing was left to do. `behind`:
-    more has arrived than was taken in. `ended`: every source has been read to its end, and no checkpoint says yet that all has
-    finished."""
+    """The result of one round of a continuous region. `idle`: nothing had arrived and nothing was left to do. `behind`:
+    more has arrived than was taken in. `ended`: every source has been read to its end, and no checkpoint says yet that
+    all has finished."""
 
     acknowledgements: Sequence[Acknowledgement]
     declined: Sequence[Declined]
@@ -59,9 +59,9 @@ class Round:
 
 
 class ContinuousRegion(Protocol):
-    """Executes a pipeline's operators on and on, and takes part in checkpoints in between; one at a time.
+    """Executes a pipeline's operators continuously, and takes part in checkpoints in between, one at a time.
 
-    Whatever a method raises: this attempt at running the pipeline is over, and the next one goes on from the latest
+    Any error that a method raises ends this attempt at running the pipeline. The next one goes on from the latest
     completed checkpoint.
     """
 
@@ -78,27 +78,29 @@ class ContinuousRegion(Protocol):
         ...
 
     def aborted(self, checkpoint_id: int, latest_completed: int) -> None:
-        """The checkpoint that was begun last was given up; `latest_completed` is -1 if there is none."""
+        """The checkpoint that was begun last was aborted; `latest_completed` is -1 if there is none."""
         ...
 
 
 class CheckpointListener(Protocol):
-    """Hears what became of a pipeline's checkpoints; see `Pipeline.listen`. Inherit from it to leave methods out.
+    """Is notified of what became of a pipeline's checkpoints; see `Pipeline.listen`. Inherit from it to leave methods
+    out.
 
-    Called in whichever process takes the step (in Airflow, mostly the `notify` task), so be quick. Notices may repeat,
-    and may come from another process than the last one: go by the ids. What a listener raises is logged, and that is all:
+    Called in the process that takes the step (in Airflow, mostly the `notify` task), so be quick. Notifications may
+    repeat, and may come from another process than the last one: go by the ids. What a listener raises is only logged:
     the checkpoint stands as it is.
     """
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint completed and every sink has committed it. At least once: a crash right after is told again."""
+        """The checkpoint completed and every sink has committed it. At least once: it is repeated after a crash."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed: int | None) -> None:
-        """The checkpoint failed, whatever the cause; what it staged is garbage. Best effort: a crash right after the
-        failure is not made up for. `latest_completed` has been told as complete before."""
+        """The checkpoint failed, whatever the cause; what it staged is garbage. Best effort: it is not repeated after a
+        crash. The completion of `latest_completed` was notified before."""
 
     def notify_checkpoint_subsumed(self, checkpoint_id: int) -> None:
-        """Newer checkpoints have pushed out this one and those before it. Best effort, after the complete of a newer one."""
+        """Newer checkpoints have pushed out this one and those before it. Best effort, after the completion of a newer
+        one."""
 
 
 class Validator(Protocol):

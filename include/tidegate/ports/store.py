@@ -1,4 +1,4 @@
-"""Where checkpoints are recorded and where state lies, and what time it is there."""
+"""The store where checkpoints are recorded, the storage where state lies, and the clock."""
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -35,14 +35,14 @@ class Clock(Protocol):
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Do nothing until so much time has passed."""
+        """Block until that much time has passed."""
         ...
 
 
 class StoreTransaction(Protocol):
     """One transaction on one pipeline, serialised with every other transaction on it (protocol.md section 1: all
     coordinator changes happen under one lock). Reads see the transaction's own writes. Methods that move a checkpoint
-    answer False when it was not where they expected it: the race was lost and nothing was changed.
+    return False if it was not where they expect it: the race was lost and nothing was changed.
     """
 
     # -- facts
@@ -67,7 +67,7 @@ class StoreTransaction(Protocol):
     def compactions(self) -> list[CompactedRun]: ...
     def pipeline(self) -> PipelineRecord: ...
     def requests(self) -> list[CheckpointRequest]:
-        """All that wait, and those dropped whose owners have not heard of it yet; in no particular order."""
+        """All that wait, and dropped ones whose requesters have not heard of it yet; in no particular order."""
         ...
 
     def failed_after(self, checkpoint_id: int) -> list[CheckpointRecord]:
@@ -75,7 +75,7 @@ class StoreTransaction(Protocol):
         ...
 
     def endpoints(self) -> list[Endpoint]:
-        """Sources and sinks as they were last recorded, those that the definition no longer has included."""
+        """Sources and sinks as last recorded, including those that the definition no longer has."""
         ...
 
     def cleaning(self) -> int:
@@ -92,11 +92,11 @@ class StoreTransaction(Protocol):
     def move_pipeline(
         self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None
     ) -> None:
-        """Raises `PipelineStatusError` where the transition is not legal."""
+        """Raises `PipelineStatusError` if the transition is not legal."""
         ...
 
     def record_endpoints(self, endpoints: Sequence[Endpoint], at: datetime) -> None:
-        """Each takes the place of the one of its role and name; where that one was is kept beside it."""
+        """Each replaces the one of its role and name; the place of the old one is kept beside it."""
         ...
 
     def put_request(self, request: CheckpointRequest) -> None:
@@ -104,8 +104,8 @@ class StoreTransaction(Protocol):
         ...
 
     def touch_request(self, request_id: str, at: datetime) -> None:
-        """Record that its owner still asks. That is no news: it wakes nobody who waits for a change, or those who wait in
-        line would wake each other, and themselves, for as long as they wait."""
+        """Record that its requester still asks. That wakes no process that waits for a change: otherwise waiting
+        requesters would wake each other, and themselves, for as long as they wait."""
         ...
 
     def remove_requests(self, request_ids: Sequence[str]) -> None: ...
@@ -122,12 +122,12 @@ class StoreTransaction(Protocol):
         ...
 
     def record_restore(self, checkpoint_id: int, at: datetime) -> None:
-        """Count that somebody went on from this completed checkpoint after a failure or as a new region."""
+        """Count a restore from this completed checkpoint, after a failure or by a new region."""
         ...
 
     def next_checkpoint_id(self) -> int:
-        """Strictly increasing per pipeline, starting at 1, never given twice even if this transaction rolls back is
-        not required: an id counts only once its checkpoint is recorded."""
+        """Strictly increasing per pipeline, starting at 1. If this transaction rolls back, the id may be given again:
+        it counts only once its checkpoint is recorded."""
         ...
 
     def add_pending(self, record: CheckpointRecord, subtasks: Sequence[SubtaskId]) -> None:
@@ -141,8 +141,8 @@ class StoreTransaction(Protocol):
     def record_acknowledgements(
         self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], at: datetime
     ) -> int:
-        """Store snapshots of subtasks that have not acknowledged yet; returns how many subtasks still have not. One that
-        nobody asked (attempt 0) must have finished."""
+        """Store snapshots of subtasks that have not acknowledged yet; returns how many subtasks still have not. One
+        that was not asked (attempt 0) must have finished."""
         ...
 
     def advance(self, checkpoint_id: int, before: Phase, after: Phase, at: datetime) -> bool:
@@ -160,17 +160,16 @@ class StoreTransaction(Protocol):
         ...
 
     def fail(self, checkpoint_id: int, reason: FailureReason, message: str, at: datetime) -> bool:
-        """IN_PROGRESS -> FAILED, and enqueue for deletion what only this checkpoint refers to (see `subsume`), as given
-        up by it."""
+        """IN_PROGRESS -> FAILED, and enqueue for deletion what only this checkpoint refers to (see `subsume`). It
+        counts as `given_up_by` this checkpoint."""
         ...
 
     def subsume(self, checkpoint_ids: Sequence[int]) -> None:
-        """COMPLETED -> SUBSUMED, and enqueue for deletion what no live checkpoint refers to any more (see `release`).
+        """COMPLETED -> SUBSUMED, and enqueue for deletion what no live checkpoint refers to any more.
 
         Live references are the handles of the subtasks of checkpoints that are IN_PROGRESS or COMPLETED, and those of
-        compacted runs. What was referred to by the checkpoints that leave and by nothing live is garbage: `STAGED`
-        handles go to the queue under owner `sink:<operator_id>`, all others under `storage`, and a `metadata_path`
-        under `storage`.
+        compacted runs. What the subsumed checkpoints refer to and nothing live does is garbage: `STAGED` handles go to
+        the queue under owner `sink:<operator_id>`, all others under `storage`, and a `metadata_path` under `storage`.
         """
         ...
 
@@ -198,15 +197,15 @@ class StoreTransaction(Protocol):
 
     # -- garbage
     def enqueue_deletions(self, deletions: Sequence[Deletion], given_up_by: int | None = None) -> None:
-        """Queue files, in the order given; one that is in the queue stays as it is. `given_up_by` is the checkpoint whose
-        reports named them and did not count: see `pending_deletions`."""
+        """Queue files, in the order given; one that is already in the queue stays as it is. `given_up_by` is the
+        checkpoint whose reports named them and did not count: see `pending_deletions`."""
         ...
 
     def pending_deletions(self, limit: int) -> list[Deletion]:
-        """Oldest first; none that something live refers to, and none that the region which runs may still refer to.
+        """Oldest first; none that something live refers to, and none that the running region may still refer to.
 
-        Those are files below its directory that a checkpoint has given up (by failing, or see `enqueue_deletions`) while
-        no checkpoint with a higher id has completed.
+        The latter are files below its directory that a checkpoint has given up (by failing, or see
+        `enqueue_deletions`), as long as no checkpoint with a higher id has completed.
         """
         ...
 
@@ -230,7 +229,7 @@ class StoreTransaction(Protocol):
         ...
 
     def mark_regions_swept(self, attempt: int) -> None:
-        """Nothing of this attempt of a region, or an older one, need be looked for any more."""
+        """The directories of this attempt of a region, and of older ones, need no further look."""
         ...
 
 
@@ -243,7 +242,7 @@ class CheckpointStore(Protocol):
     def transaction(self, pipeline_id: str) -> AbstractContextManager[StoreTransaction]: ...
     def pipelines(self) -> list[str]: ...
     def pipeline(self, pipeline_id: str) -> PipelineRecord | None:
-        """None for one that never was asked for anything."""
+        """None if nothing was ever recorded about it."""
         ...
 
     def region(self, pipeline_id: str) -> RegionRecord: ...
@@ -261,15 +260,16 @@ class CheckpointStore(Protocol):
 
 
 class CheckpointStorage(Protocol):
-    """Where state lies. Paths are relative to `url` and never leave it. What was written is read back at once, whole.
+    """Where state lies. Paths are relative to `url` and never leave it. What was written can be read back at once,
+    whole.
 
-    Raises `StorageError` (cannot), `StateIntegrityError` (missing or damaged).
+    Raises `StorageError` (cannot read or write), `StateIntegrityError` (missing or damaged).
     """
 
     url: str
 
     def write(self, path: str, content: bytes) -> None:
-        """All or nothing; replaces."""
+        """All or nothing; replaces an existing file."""
         ...
 
     def read(self, path: str) -> bytes: ...
@@ -281,14 +281,14 @@ class CheckpointStorage(Protocol):
         """Missing files are fine; directories left empty are removed.
 
         An object store has none, but its file system leaves empty objects that stand for them. They cannot be removed
-        alone, so that is done only in `closed` directories, where nothing that counts is written any more; also without
+        alone, so this happens only in `closed` directories, where nothing that counts is written any more; also without
         `paths`.
         """
         ...
 
     def verify(self, files: Sequence[StateHandle], in_full: Collection[str]) -> None:
-        """Look whether every file is there in its full length, and read those paths `in_full` against their checksums.
+        """Check that every file is there in its full length, and that the paths `in_full` match their checksums.
 
-        Raises `StateIntegrityError` for the first that is not what was written.
+        Raises `StateIntegrityError` for the first that differs from what was written.
         """
         ...

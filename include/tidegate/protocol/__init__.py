@@ -2,7 +2,7 @@
 
 Everything here imports the standard library only and reads no clock, no environment and no randomness; they arrive as
 arguments. Reading order: `records` (the nouns), `lifecycle` (what may follow what), `reasons` and `errors`, then one
-file a step: `trigger`, `snapshot`, `acknowledge`, `validate`, `finalize`, `notify`, `abort`, `restore`, and what they
-lean on: `admission`, `pipelines` and `failures` (who takes checkpoints), `retention`, `keygroups`, `statistics`. Inside a region:
-`barriers` with its handlers (`barrier_options` chooses one), `subtask_messages` and `subtask_steps`.
+file a step: `trigger`, `snapshot`, `acknowledge`, `validate`, `finalize`, `notify`, `abort`, `restore`, and the modules
+they use: `admission`, `pipelines` and `failures` (which requests may start), `retention`, `keygroups`, `statistics`.
+Inside a region: `barriers` with its handlers (`barrier_options` chooses one), `subtask_messages` and `subtask_steps`.
 """

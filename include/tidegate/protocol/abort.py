@@ -1,4 +1,4 @@
-"""The abort step: whether a checkpoint can still be given up (protocol.md section 7)."""
+"""The abort step: whether a checkpoint can still be aborted (protocol.md section 7)."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ from tidegate.protocol.records import CheckpointRecord
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """It is in progress: fail it, with the reason given."""
+    """The checkpoint is in progress: fail it with the given reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlreadyEnded:
-    """It failed before (the first reason stands) or completed (which nothing undoes): do nothing."""
+    """The checkpoint has failed (the first reason stands) or completed (nothing undoes that): do nothing."""
 
     record: CheckpointRecord
 

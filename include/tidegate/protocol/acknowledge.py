@@ -19,8 +19,8 @@ def decide_acknowledgements(
     expected: Mapping[SubtaskId, SubtaskRecord],
     acknowledgements: Sequence[Acknowledgement],
 ) -> list[AcknowledgeResult]:
-    """One answer per acknowledgement, in order. An attempt that is not the subtask's current one is `UNKNOWN`: its
-    driver was given up, and what it wrote may differ from what its successor writes. Performs no I/O.
+    """One answer per acknowledgement, in order. A report of an attempt that is not the subtask's current one is
+    `UNKNOWN`: its driver was superseded, and its files may differ from its successor's. Performs no I/O.
     """
     results: list[AcknowledgeResult] = []
     counted = {subtask for subtask, known in expected.items() if known.acknowledged_at is not None}
@@ -43,8 +43,8 @@ def decide_acknowledgements(
 def garbage_of(
     checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], results: Sequence[AcknowledgeResult]
 ) -> list[Deletion]:
-    """The files that came with acknowledgements that do not count. Files carried over from older checkpoints are not
-    the reporter's to give up; nor is anything of a duplicate, whose files the first report owns."""
+    """The new files of acknowledgements that do not count. Files carried over from older checkpoints stay. So do the
+    files of a duplicate, which belong to the first report."""
     unwanted = {AcknowledgeResult.UNKNOWN, AcknowledgeResult.DISCARDED}
     return [
         Deletion(owner_of(acknowledgement.subtask.operator_id, handle.kind), handle.path)

@@ -13,7 +13,7 @@ from tidegate.protocol.records import CheckpointKind, CheckpointRecord, Checkpoi
 
 CAPACITY = 1000
 
-#: How long a waiting request counts after whoever asked was last seen: a process that died must not hold up the others.
+#: How long a waiting request counts after its requester was last seen: a process that died must not hold up others.
 LEASE = timedelta(minutes=2)
 
 
@@ -31,7 +31,7 @@ class Drop:
     request: CheckpointRequest
     reason: FailureReason
     message: str
-    again_in: timedelta | None = None  # when asking again makes sense, if that is known
+    again_in: timedelta | None = None  # after how long to ask again, if that is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ def choose_waiting(requests: Sequence[CheckpointRequest], now: datetime) -> list
 
 
 def choose_forgotten(requests: Sequence[CheckpointRequest], now: datetime) -> list[CheckpointRequest]:
-    """The requests that nobody has looked after for too long, dropped or not. Performs no I/O."""
+    """The requests, dropped or not, that were not repeated within the lease. Performs no I/O."""
     return [request for request in requests if now - request.seen_at > LEASE]
 
 
 def decide_place(waiting: Sequence[CheckpointRequest], request: CheckpointRequest) -> Drop | None:
-    """Who has to go so that a request can join those that wait, the request itself perhaps. A full queue takes only
-    what pushes a periodic request out. Performs no I/O.
+    """Which request to drop so that this one can join those that wait; it may be this one itself. A full queue evicts
+    only a periodic request. Performs no I/O.
     """
     if len(waiting) < CAPACITY or any(other.request_id == request.request_id for other in waiting):
         return None
@@ -82,8 +82,8 @@ def choose_request(
     min_pause: timedelta,
     now: datetime,
 ) -> Start | Drop | Wait:
-    """What becomes of the best of the waiting requests (at least one). `in_progress` must be without those whose deadline
-    has passed. Performs no I/O.
+    """Decides on the best of the waiting requests, of which there is at least one. `in_progress` must not contain
+    checkpoints whose deadline has passed. Performs no I/O.
     """
     best = min(waiting, key=precedence)
     if len(in_progress) >= max_concurrent and not best.forced:
@@ -116,18 +116,18 @@ def _pause(latest: CheckpointRecord, min_pause: timedelta, now: datetime) -> str
 
 
 def must_clean_first(cleaning: int, max_concurrent: int) -> bool:
-    """Whether so many checkpoints wait for the deletion of their files that this comes before a new one: else garbage
-    could grow faster than it is deleted. Performs no I/O."""
+    """Whether files must be deleted before a new checkpoint starts, because too many checkpoints wait for that.
+    Otherwise garbage could grow faster than it is deleted. Performs no I/O."""
     return cleaning > max_concurrent
 
 
 def choose_overdue(in_progress: Sequence[CheckpointRecord], now: datetime) -> list[CheckpointRecord]:
-    """The checkpoints whose deadline has passed without all acknowledgements (protocol.md section 5.3).
-    Performs no I/O."""
+    """The checkpoints whose deadline passed before all subtasks had acknowledged (protocol.md section 5.3). Performs no
+    I/O."""
     return [record for record in in_progress if record.acknowledged_at is None and now >= record.deadline]
 
 
 def choose_abandoned(in_progress: Sequence[CheckpointRecord], now: datetime) -> list[CheckpointRecord]:
-    """What a new request may push aside: past its deadline, in whatever phase. Whoever drove it died between two steps,
-    or it would have completed or failed. Performs no I/O."""
+    """The checkpoints that a new request may abort: past their deadline, in any phase. The process that drove one died
+    between two steps; otherwise the checkpoint would have completed or failed. Performs no I/O."""
     return [record for record in in_progress if now >= record.deadline]

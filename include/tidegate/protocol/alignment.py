@@ -1,20 +1,21 @@
 """The one checkpoint that an exactly-once handler works on: which channels it waits for and which are held back.
 
-Shared by the handlers of protocol.md sections 11.1, 11.4 and 11.5, which agree on what is obsolete, newer, cancelled or
-finished and differ in what follows from it.
+Shared by the handlers of protocol.md sections 11.1, 11.4 and 11.5. They agree on what is obsolete, newer, cancelled or
+finished, and differ in what follows.
 """
 
 from tidegate.protocol.barriers import Action, Barrier, Block, Unblock
 
 
 class Alignment:
-    """The state of section 11: `current` is the newest checkpoint seen, `aligned` the channels it has heard from."""
+    """The state of section 11: `current` is the newest checkpoint seen, `aligned` the channels whose barrier or end has
+    arrived."""
 
     def __init__(self, num_channels: int) -> None:
         self.current = -1
         self.barrier = Barrier(-1, -1)  # the first one of the current checkpoint
         self.aligned: set[int] = set()
-        self._done = -1  # newest checkpoint completed or given up
+        self._done = -1  # newest checkpoint completed or aborted
         self._target = 0  # channels that were open when the current one began
         self._num_channels = num_channels
         self._closed: set[int] = set()
@@ -32,13 +33,13 @@ class Alignment:
         return checkpoint_id < self.current or (checkpoint_id == self.current and not self.pending)
 
     def begin(self, barrier: Barrier) -> None:
-        """With a checkpoint's first barrier, or its announcement. A channel that closed before is not waited for."""
+        """Called with a checkpoint's first barrier or its announcement. A channel that closed before is not awaited."""
         self.current = barrier.checkpoint_id
         self.barrier = barrier
         self._target = self._num_channels - len(self._closed)
 
     def end(self, checkpoint_id: int) -> None:
-        """The checkpoint completed or was given up; a newer one than the current may be given up unseen."""
+        """The checkpoint completed or was aborted. One newer than the current may be aborted before it is seen."""
         self.current = self._done = checkpoint_id
         self.aligned.clear()
 

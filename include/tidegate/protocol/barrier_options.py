@@ -16,9 +16,9 @@ from tidegate.protocol.unaligned_barriers import UnalignedBarrierHandler
 class GateOptions:
     """What a pipeline says about its barriers.
 
-    `aligned_timeout` (milliseconds) counts where checkpoints may be unaligned: they begin aligned and become unaligned
-    after that long; 0 and None: unaligned from the beginning. `alignment_limit` (bytes, None for no limit) bounds what
-    may queue on blocked channels. `checkpoints_after_tasks_finish` is protocol.md section 13's switch.
+    `aligned_timeout` (milliseconds) applies if checkpoints may be unaligned: they begin aligned and become unaligned
+    after that time. With 0 or None they are unaligned from the beginning. `alignment_limit` (bytes, None for no limit)
+    bounds what may queue on blocked channels. `checkpoints_after_tasks_finish` is protocol.md section 13's switch.
     """
 
     exactly_once: bool = True
@@ -28,7 +28,7 @@ class GateOptions:
     checkpoints_after_tasks_finish: bool = True
 
     def __post_init__(self) -> None:
-        # Said in the words of `CheckpointConfig`, where a pipeline sets them.
+        # The messages name the options of `CheckpointConfig`, where a pipeline sets them.
         if self.unaligned and not self.exactly_once:
             raise PipelineDefinitionError(
                 "CheckpointConfig.unaligned needs mode EXACTLY_ONCE: AT_LEAST_ONCE has no alignment to do without. "

@@ -1,7 +1,7 @@
 """At-least-once barrier handling: protocol.md section 11.3. Nothing is ever blocked; barriers are only counted.
 
-Several checkpoints may be open at once. One that misses a barrier is skipped without a word when a newer one completes;
-an older one may still complete if its last barrier comes before the newer one's.
+Several checkpoints may be open at once. A checkpoint that misses a barrier is dropped silently when a newer one
+completes. An older one may still complete if its last barrier comes before the newer one's.
 """
 
 from collections import deque
@@ -28,21 +28,22 @@ MAX_TRACKED = 50
 
 @dataclass(slots=True)
 class _Tracked:
-    """A checkpoint of which barriers are missing. An aborted one is remembered, so that its barriers are swallowed."""
+    """A checkpoint that still misses barriers. An aborted one is remembered, so that its further barriers are
+    swallowed."""
 
     checkpoint_id: int
     target: int
-    barrier: Barrier | None = None  # the first one; none of a checkpoint that was cancelled before
+    barrier: Barrier | None = None  # the first one; None if a cancel marker came before it
     aligned: set[int] = field(default_factory=set)
     aborted: bool = False
 
     def add(self, channel: int) -> bool:
-        """Whether every channel has been heard from now."""
+        """Whether every channel has now sent a barrier or marker."""
         self.aligned.add(channel)
         return len(self.aligned) >= self.target
 
     def abort(self, reason: FailureReason) -> list[Action]:
-        """Told once, however often it is asked for."""
+        """Reports the abort once, however often it is called."""
         if self.aborted:
             return []
         self.aborted = True

@@ -1,8 +1,9 @@
-"""Barriers: the events at an operator's inputs, the actions that follow, and the interface of what decides between them.
+"""Barriers: the events at an operator's inputs, the actions that follow, and the interface of the handlers that choose
+the actions.
 
-A handler sees the control events of the operator's channels, in the order the gate takes them, and answers with what the
-gate must do. It holds no data and no channel, and reads no clock: blocking, capturing and timers are the gate's affair.
-Which handler a pipeline gets is decided in `barrier_options`.
+A handler sees the control events of the operator's channels, in the order the gate takes them, and answers with what
+the gate must do. It holds no data and no channel, and reads no clock: the gate blocks, captures and keeps the timers.
+`barrier_options` decides which handler a pipeline gets.
 
 Times are milliseconds since the epoch, on the wall clock that also dates the trigger.
 """
@@ -19,8 +20,8 @@ class AlignmentType(Enum):
 
     NONE = auto()  # at least once: nothing is held back
     ALIGNED = auto()  # a channel waits behind its barrier until all barriers are there
-    UNALIGNED = auto()  # the barrier overtakes what is queued, and that becomes part of the snapshot
-    FORCED_ALIGNED = auto()  # to be unaligned, but this channel cannot: what it carries has no place to be put back
+    UNALIGNED = auto()  # the barrier overtakes queued data, which becomes part of the snapshot
+    FORCED_ALIGNED = auto()  # should be unaligned, but a restore could not put back what this channel carries
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ UNALIGNED = BarrierOptions(AlignmentType.UNALIGNED)
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """What lies before it in the channel belongs to the checkpoint, what comes after does not.
+    """Data before it in the channel belongs to the checkpoint, data after it does not.
 
     `triggered_at` is the checkpoint's; `now` is when the barrier was taken from its channel.
     """
@@ -78,14 +79,15 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A barrier that may time out is in its channel, perhaps behind data. It is still to come, as it is or prioritized."""
+    """A barrier that may time out is in its channel, perhaps behind data. The barrier itself still follows, as it is or
+    prioritized."""
 
     barrier: Barrier
 
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """The upstream gave the checkpoint up."""
+    """The upstream aborted the checkpoint."""
 
     checkpoint_id: int
     channel: int
@@ -94,13 +96,13 @@ class Cancel:
 class StopMode(Enum):
     """Why no data follows in a channel."""
 
-    DRAIN = auto()  # there will never be any: what comes after it has finished with it
+    DRAIN = auto()  # there will never be any: what reads the channel finishes with it
     SUSPEND = auto()  # the pipeline stops here, and may go on from here
 
 
 @dataclass(frozen=True, slots=True)
 class EndOfData:
-    """No data follows in this channel; a barrier does. The gate's alone: it changes nothing about checkpoints."""
+    """No data follows in this channel; a barrier does. Only the gate uses it: it changes nothing about checkpoints."""
 
     channel: int
     mode: StopMode
@@ -134,7 +136,7 @@ Event = Barrier | Cancel | EndOfPartition | Announcement | Timeout | Queued
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Hold back what comes in this channel, in order."""
+    """Hold back the data of this channel, in order."""
 
     channel: int
 
@@ -160,8 +162,8 @@ class EndAlignment:
 
 @dataclass(frozen=True, slots=True)
 class TakeSnapshot:
-    """To be carried out before any later action of the same answer. The options are those the checkpoint ended up with
-    here, and go on downstream; if unaligned, captured data follows the snapshot."""
+    """Must be carried out before any later action of the same answer. The options are the checkpoint's final ones at
+    this gate and are sent on downstream. If unaligned, captured data follows the snapshot."""
 
     checkpoint_id: int
     options: BarrierOptions = ALIGNED
@@ -185,8 +187,8 @@ class StartCapture:
 
 @dataclass(frozen=True, slots=True)
 class StopCapture:
-    """The channel's barrier is here, or its end: what it overtook is the last to be captured. Without a channel: the
-    checkpoint was given up, and what was captured is of no use."""
+    """The channel's barrier or end is here: the data it overtook is the last to be captured. Without a channel, the
+    checkpoint was aborted: drop the captured data."""
 
     checkpoint_id: int
     channel: int | None = None

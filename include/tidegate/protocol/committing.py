@@ -1,23 +1,23 @@
-"""Who commits the sinks of a pipeline: one committer at a time, and of two that both believe they are it, the newest.
+"""Who commits the sinks of a pipeline: one committer at a time. If two believe they are it, the newest one.
 
-Attempts fence: each committer gets the next number, and every step of an older one fails (see `ports.Sink.commit`). The
-lease is for peace, not for safety: it says how long a healthy committer is left alone, and may be wrong by any clock.
+Attempts fence: each committer gets the next number, and every step of an older one fails (see `ports.Sink.commit`).
+Safety does not depend on the lease, and clocks may be wrong: it only says how long a healthy committer is left alone.
 """
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-#: A committer that was not seen for so long is stopped, hangs or is dead: the next one takes over.
+#: A committer that was not seen for this long is stopped, hangs or is dead: the next one takes over.
 COMMIT_LEASE = timedelta(seconds=10)
 #: How often a committer's sign of life is written.
 SIGN_EVERY = COMMIT_LEASE / 4
-#: How often somebody who waits for a committer looks again: a commit takes milliseconds.
+#: How often a process that waits for a committer looks again: a commit takes milliseconds.
 LOOK_EVERY = timedelta(seconds=0.2)
 
 
 @dataclass(frozen=True, slots=True)
 class CommitterRecord:
-    """The newest committer of a pipeline. `attempt` 0: there never was one. `seen_at` None: nobody commits."""
+    """The newest committer of a pipeline. `attempt` 0: there never was one. `seen_at` None: no process commits."""
 
     attempt: int = 0
     seen_at: datetime | None = None
@@ -25,7 +25,7 @@ class CommitterRecord:
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """Nobody else commits: the next attempt may begin."""
+    """No other process commits: the next attempt may begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Another committer is at work, and was first seen as it is at `since`. Look again after `pause`."""
+    """Another committer is at work; its current record was first seen at `since`. Look again after `pause`."""
 
     pause: timedelta
     committer: CommitterRecord
@@ -45,8 +45,8 @@ class Wait:
 def decide_take(notified: bool, committer: CommitterRecord, waited: Wait | None, now: datetime) -> Take | Wait | Told:
     """Whether a checkpoint's sinks are to be committed now; `waited` is the answer of the look before.
 
-    A lease ends after its time by the clocks of both, and for one whose clock is far ahead, when it was watched for so
-    long without a new sign. Performs no I/O.
+    A lease ends `COMMIT_LEASE` after the last sign, which the committer's clock has dated. If that clock is far ahead,
+    it ends once this process has watched for that long without a new sign. Performs no I/O.
     """
     if notified:
         return Told()
@@ -60,7 +60,7 @@ def decide_take(notified: bool, committer: CommitterRecord, waited: Wait | None,
 
 
 def is_committing(committer: CommitterRecord, attempt: int) -> bool:
-    """Whether this attempt is the newest and was not ended, however long it was not seen. Performs no I/O."""
+    """Whether this attempt is the newest and was not ended, however long ago it was last seen. Performs no I/O."""
     return committer.seen_at is not None and committer.attempt == attempt
 
 

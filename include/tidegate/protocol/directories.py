@@ -1,4 +1,4 @@
-"""Which directories on checkpoint storage nothing that counts will be written to any more."""
+"""Which directories on checkpoint storage are closed: nothing written to them any more counts."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -10,9 +10,9 @@ from tidegate.protocol.regions import RegionRecord, last_ended, shared_directory
 def choose_closed(
     pipeline_id: str, paths: Iterable[str], in_progress: Collection[int], region: RegionRecord
 ) -> set[str]:
-    """Of the directories in which these files lie, those of checkpoints that have ended and of regions that have.
+    """The directories of these files, if they belong to a checkpoint or region that has ended.
 
-    What may still come there is written by somebody who was superseded. Performs no I/O.
+    What may still be written there comes from a superseded process. Performs no I/O.
     """
     closed = set()
     for path in paths:
@@ -27,11 +27,11 @@ def choose_closed(
 
 
 def choose_unswept(pipeline_id: str, region: RegionRecord) -> set[str]:
-    """The directories of all regions that have ended and are still looked after, also where no file is left: what was
-    deleted one by one has left its mark. Performs no I/O."""
+    """The directories of all ended regions that are not swept yet, even if no file is left: in an object store, files
+    deleted one by one leave an object that marks the directory. Performs no I/O."""
     return {shared_directory(pipeline_id, attempt) for attempt in range(region.swept + 1, last_ended(region) + 1)}
 
 
 def closed_for_ever(pipeline: PipelineRecord) -> set[str]:
-    """The pipeline's own directory once it was given up for ever: nothing it writes will count. Performs no I/O."""
+    """A cancelled pipeline's own directory: nothing written there counts any more. Performs no I/O."""
     return set() if PIPELINE_TRANSITIONS[pipeline.status] else {pipeline.pipeline_id}

@@ -7,7 +7,7 @@ from tidegate.protocol.reasons import FailureReason
 
 
 class CheckpointError(Exception):
-    """Base of every error Tidegate raises. `reason` is what the checkpoint is aborted with if this ends it."""
+    """Base of every error Tidegate raises. `reason` is what the checkpoint is aborted with if this error ends it."""
 
     reason: FailureReason = FailureReason.TASK_FAILURE
 
@@ -21,7 +21,7 @@ class ConfigurationError(CheckpointError):
 
 
 class PipelineIdentityError(CheckpointError):
-    """The definition is not the pipeline that the database has under its name: a source or sink lies elsewhere."""
+    """The definition does not match the pipeline recorded under its name: a source or sink lies elsewhere."""
 
 
 class PipelineNotFoundError(CheckpointError):
@@ -33,15 +33,16 @@ class PipelineFailedError(CheckpointError):
 
 
 class IllegalRequestError(CheckpointError):
-    """A checkpoint was asked for in a way that is never allowed, whatever the pipeline does."""
+    """A checkpoint was requested in a way that is never allowed, whatever the pipeline's status."""
 
 
 class StopIncompleteError(CheckpointError):
-    """The savepoint to stop with is complete, but its sinks were not all told, so the pipeline has not finished yet."""
+    """The savepoint to stop with is complete, but not all of its sinks have committed, so the pipeline has not finished
+    yet."""
 
 
 class PipelineStatusError(CheckpointError):
-    """The pipeline cannot come from where it is to where it was asked to go: a cancelled one cannot be resumed."""
+    """The pipeline's status does not allow the requested change: a cancelled one cannot be resumed."""
 
 
 class CheckpointNotFoundError(CheckpointError):
@@ -49,11 +50,12 @@ class CheckpointNotFoundError(CheckpointError):
 
 
 class CheckpointCompletedError(CheckpointError):
-    """A checkpoint was to be given up that has passed its commit point: nothing undoes it."""
+    """A checkpoint was to be aborted after its commit point: nothing undoes it."""
 
 
 class CheckpointNotInProgressError(CheckpointError):
-    """A step was asked of a checkpoint that has already ended in another way; it carries the recorded cause."""
+    """A step was requested for a checkpoint that has already ended in another way; the error carries the recorded
+    cause."""
 
 
 class CheckpointDeclinedError(CheckpointError):
@@ -73,7 +75,7 @@ class SupersededAttemptError(CheckpointError):
 
 
 class ForeignPathError(CheckpointError):
-    """A report names a file that is not its own; nothing of it was recorded, and nothing is deleted."""
+    """A report names a file that is not its own; nothing of the report was recorded, and nothing is deleted."""
 
     reason = FailureReason.CHECKPOINT_DECLINED
 
@@ -101,7 +103,7 @@ class StoreUnavailableError(CheckpointError):
 
 
 class RecordRefusedError(CheckpointError):
-    """A rule of the database refused what was to be recorded. Nothing was changed by the transaction that met this."""
+    """A rule of the database refused a record. Nothing was changed by the transaction that met this."""
 
 
 class StorageError(CheckpointError):
@@ -129,7 +131,7 @@ class SourceChangedError(CheckpointError):
 
 
 class MalformedRowsError(CheckpointError):
-    """A source met rows that do not fit its schema and was told to fail."""
+    """A source met rows that do not fit its schema and is configured to fail on them."""
 
     reason = FailureReason.CHECKPOINT_DECLINED
 

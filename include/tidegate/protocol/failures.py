@@ -1,8 +1,8 @@
 """When failed checkpoints fail the whole pipeline (protocol.md section 8).
 
-Counted are those that failed in a row: since the last success, and since the pipeline was last resumed. Each checkpoint
-counts once. Nobody reports which subtask a failure came from, so every failure is one of the whole job. What follows from
-a failed savepoint to stop with is in `stopping`.
+Only failures in a row count: those since the last success and since the pipeline was last resumed. Each checkpoint
+counts once. No report says which subtask a failure came from, so every failure is one of the whole job. `stopping`
+decides what follows from a failed savepoint to stop with.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def decide_pipeline_failure(
 ) -> Tolerated | TooManyFailures:
     """`failed` since the last success and the last resume, oldest first; `tolerable` None tolerates everything.
 
-    Compared even when the newest failure does not count itself. Performs no I/O.
+    The number is compared even if the newest failure does not count. Performs no I/O.
     """
     counted = [record for record in failed if _counts(record, validation_failures_count)]
     if tolerable is None or len(counted) <= tolerable:
@@ -45,7 +45,7 @@ def decide_pipeline_failure(
 
 
 def _counts(record: CheckpointRecord, validation_failures_count: bool) -> bool:
-    """A savepoint is somebody's own doing: its failure never counts."""
+    """A person asks for a savepoint: its failure never counts."""
     if record.kind is not CheckpointKind.CHECKPOINT or record.failure_reason is None:
         return False
     if record.failure_reason is FailureReason.VALIDATION_FAILED:

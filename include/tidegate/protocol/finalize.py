@@ -1,5 +1,5 @@
-"""The finalize step: which files are looked at before it, the document that makes a checkpoint readable on its own, and
-the sizes its row shows."""
+"""The finalize step: which files are verified before it, the document that makes a checkpoint readable on its own, and
+the sizes in its row."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -30,17 +30,17 @@ def directory(pipeline_id: str, checkpoint_id: int) -> str:
     return f"{pipeline_id}/chk-{checkpoint_id}"
 
 
-#: Files of older checkpoints that a checkpoint refers to are read again in full every so often: so many bytes of them a
-#: checkpoint on average, or where there are many, such a part of them.
+#: Files of older checkpoints that a checkpoint refers to are read again in full, in turns: on average `SAMPLE_BYTES` a
+#: checkpoint, or one part in `SAMPLE_PART` of their bytes where that is more.
 SAMPLE_BYTES = 8 << 20
 SAMPLE_PART = 64
 
-#: What a checkpoint goes on from lies on its storage. What it stages lies elsewhere, and what was exchanged is used up.
+#: What a restore needs from checkpoint storage. Staged files lie elsewhere, and exchanged rows are used up.
 _ON_STORAGE = (HandleKind.RUN, HandleKind.POSITION, HandleKind.CHANNEL)
 
 
 def referred_files(snapshots: Iterable[Snapshot]) -> list[StateHandle]:
-    """The files on checkpoint storage without which nothing could go on from these snapshots, each once.
+    """The files on checkpoint storage that a restore from these snapshots needs, each once.
 
     Performs no I/O.
     """
@@ -49,9 +49,9 @@ def referred_files(snapshots: Iterable[Snapshot]) -> list[StateHandle]:
 
 
 def choose_sample(checkpoint_id: int, files: Sequence[StateHandle]) -> set[str]:
-    """Which of the files to read in full: each of an older checkpoint in its turn, all of them where they are few bytes.
+    """Which files to read in full: those of older checkpoints in turns, or all of them if they have few bytes.
 
-    What this checkpoint wrote was read by whoever wrote it. Performs no I/O.
+    What this checkpoint wrote was read by its writer. Performs no I/O.
     """
     carried = [handle for handle in files if handle.created_by != checkpoint_id]
     total = sum(handle.bytes for handle in carried)
@@ -69,8 +69,8 @@ def metadata_document(
 ) -> dict[str, Any]:
     """Everything a restore needs, as JSON: per operator its parallelism and per subtask position and handles.
 
-    `vertices` describes sources and sinks (class, options, no secrets), `options` are the pipeline's `CheckpointConfig` as
-    it held. Performs no I/O.
+    `vertices` describes sources and sinks (class, options, no secrets), `options` is the pipeline's `CheckpointConfig`
+    as it was then. Performs no I/O.
     """
     return {
         "format": METADATA_FORMAT,

@@ -1,7 +1,7 @@
-"""Checkpoints of a pipeline of which a part has finished (protocol.md section 13).
+"""Checkpoints of a pipeline that has finished in part (protocol.md section 13).
 
-A source split has finished when it says so, an operator or sink when all its inputs have. In the checkpoints that follow,
-it is neither asked nor told anything: it counts as acknowledged from the start, with the snapshot it finished with.
+A source split has finished when it says so, an operator or sink when all its inputs have. In later checkpoints it is
+neither asked nor notified: it counts as acknowledged from the start, with the snapshot it finished with.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -22,7 +22,7 @@ from tidegate.protocol.records import (
 )
 from tidegate.protocol.trigger import Dropped
 
-#: By operator, those whose rows it takes; sources take none. Every channel goes from all subtasks to all.
+#: By operator, the operators whose rows it reads; sources read none. Every channel goes from all subtasks to all.
 Upstreams = Mapping[str, Sequence[str]]
 
 _NOTHING_DONE = SubtaskMetrics(0, 0, 0, 0, 0, 0, 0, 0)
@@ -30,13 +30,13 @@ _NOTHING_DONE = SubtaskMetrics(0, 0, 0, 0, 0, 0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlan:
-    """Who counts as acknowledged from the start, and for whom the checkpoint waits."""
+    """Which subtasks count as acknowledged from the start, and for which the checkpoint waits."""
 
     finished: Mapping[SubtaskId, Snapshot]
     wait: Sequence[SubtaskId]
 
     def acknowledgements(self) -> list[Acknowledgement]:
-        """What counts from the start. Nobody was asked, which is what attempt 0 says."""
+        """What counts from the start. Attempt 0 says that the subtask was not asked."""
         return [Acknowledgement(id_, 0, snapshot, _NOTHING_DONE) for id_, snapshot in self.finished.items()]
 
 
@@ -45,9 +45,9 @@ def plan_checkpoint(
 ) -> CheckpointPlan:
     """The plan of the next checkpoint, `restored` being what its subtasks start from.
 
-    `restaged` are the sinks of current rows: they are asked to the end, for where they write may have changed since. That
-    costs nothing if it has not. Other staged files were committed with their checkpoint and are not carried.
-    Performs no I/O.
+    `restaged` are the sinks of current rows. They are asked even after they have finished, because where they write may
+    have changed; that costs nothing if it has not. Other staged files were committed with their checkpoint and are not
+    carried over. Performs no I/O.
     """
     finished = {
         id_: replace(restored[id_], handles=_kept(restored[id_]))
@@ -64,7 +64,7 @@ def _kept(snapshot: Snapshot) -> tuple[StateHandle, ...]:
 def decide_trigger(
     latest: CheckpointRecord | None, plan: CheckpointPlan, checkpoints_after_tasks_finish: bool
 ) -> Dropped | None:
-    """Why no checkpoint can be triggered now, if so. Performs no I/O."""
+    """Why no checkpoint can be triggered now; None if one can. Performs no I/O."""
     if latest is None or not latest.num_finished:
         return None
     if not checkpoints_after_tasks_finish:
@@ -84,7 +84,7 @@ def decide_trigger(
 
 
 def finished_operators(operators: Sequence[OperatorPlan], snapshots: Mapping[SubtaskId, Snapshot]) -> frozenset[str]:
-    """Those of which every subtask has finished. Performs no I/O."""
+    """The operators whose subtasks have all finished. Performs no I/O."""
     return frozenset(
         plan.operator_id
         for plan in operators
@@ -95,13 +95,13 @@ def finished_operators(operators: Sequence[OperatorPlan], snapshots: Mapping[Sub
 
 
 def choose_triggered(waited_for: Sequence[str], finished: Set[str], upstreams: Upstreams) -> list[str]:
-    """Of the operators that a checkpoint waits for, those that are asked directly: nobody upstream of them runs who would
-    send a barrier. Sources are among them. Performs no I/O."""
+    """The operators in `waited_for` that are asked directly, because no upstream operator runs that would send a
+    barrier. Sources are among them. Performs no I/O."""
     return [id_ for id_ in waited_for if set(upstreams.get(id_, ())) <= finished]
 
 
 def choose_told(subtasks: Mapping[SubtaskId, SubtaskRecord]) -> set[str]:
-    """The operators that took part in a checkpoint: who had finished before is not told of it. Performs no I/O."""
+    """The operators that took part in a checkpoint. Those that finished earlier are not notified. Performs no I/O."""
     return {id_.operator_id for id_, known in subtasks.items() if known.attempt > 0}
 
 
@@ -111,7 +111,7 @@ def require_legal_restore(
     restored: Mapping[SubtaskId, Snapshot],
     upstreams: Upstreams,
 ) -> None:
-    """What has finished must stay behind what has finished: a changed definition may not send it rows again.
+    """A finished operator may read only from finished ones: a changed definition may not send it rows again.
 
     Raises `StateSchemaError`. Performs no I/O.
     """

@@ -1,4 +1,4 @@
-"""A state handle as JSON: as it travels from executors and lies in snapshots."""
+"""A state handle as JSON: as it is sent by executors and stored in snapshots."""
 
 from collections.abc import Mapping
 from dataclasses import asdict

@@ -1,8 +1,9 @@
-"""Whether a definition is the pipeline that is recorded under its name: by its sources and sinks, and where they are.
+"""Whether a definition matches the pipeline that is recorded under its name, by its sources and sinks and where they
+are.
 
-Two programs of one name would otherwise go on from each other's positions and state. What is new is recorded; what is
-removed stays recorded, so that it is checked when it comes back; what suddenly lies elsewhere is refused until a person
-says that it is meant.
+Two programs of one name would otherwise go on from each other's positions and state. A new source or sink is recorded.
+A removed one stays recorded, so that it is checked when it comes back. One that has moved is refused until a person
+confirms the move.
 """
 
 from collections.abc import Sequence
@@ -21,8 +22,8 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A source or sink: what it is and where. `place` is relative to the project's home where it lies below it, so that a
-    laptop and a container agree; empty for one that has no place."""
+    """A source or sink: what it is and where. `place` is relative to the project's home if it lies below that, so that
+    a laptop and a container agree; empty if there is none."""
 
     role: Role
     name: str
@@ -39,7 +40,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One that is defined as something else, or elsewhere, than it is recorded."""
+    """A source or sink whose definition differs from its record."""
 
     recorded: Endpoint
     defined: Endpoint
@@ -49,13 +50,13 @@ class Moved:
 
 
 def find_new(recorded: Sequence[Endpoint], defined: Sequence[Endpoint]) -> list[Endpoint]:
-    """What is defined and was never recorded. Performs no I/O."""
+    """What is defined but was never recorded. Performs no I/O."""
     known = {endpoint.key for endpoint in recorded}
     return [endpoint for endpoint in defined if endpoint.key not in known]
 
 
 def find_moved(recorded: Sequence[Endpoint], defined: Sequence[Endpoint]) -> list[Moved]:
-    """What is recorded otherwise than it is defined. Performs no I/O."""
+    """What is defined differently from its record. Performs no I/O."""
     known = {endpoint.key: endpoint for endpoint in recorded}
     return [
         Moved(known[endpoint.key], endpoint) for endpoint in defined if known.get(endpoint.key, endpoint) != endpoint
@@ -63,7 +64,7 @@ def find_moved(recorded: Sequence[Endpoint], defined: Sequence[Endpoint]) -> lis
 
 
 def require_same(pipeline_id: str, recorded: Sequence[Endpoint], defined: Sequence[Endpoint]) -> None:
-    """Raises `PipelineIdentityError` where anything has moved. Performs no I/O."""
+    """Raises `PipelineIdentityError` if anything has moved. Performs no I/O."""
     if moved := find_moved(recorded, defined):
         differences = "; ".join(map(str, moved))
         raise PipelineIdentityError(
@@ -74,7 +75,7 @@ def require_same(pipeline_id: str, recorded: Sequence[Endpoint], defined: Sequen
 
 
 def stored_elsewhere(pipeline_id: str, metadata_path: str, url: str) -> PipelineIdentityError:
-    """What to raise where the latest completed checkpoint is not on this process's checkpoint storage."""
+    """The error to raise if the latest completed checkpoint is not on this process's checkpoint storage."""
     return PipelineIdentityError(
         f"The latest completed checkpoint of pipeline {pipeline_id} is recorded as {metadata_path}, which is not on the "
         f"checkpoint storage of this process ({url}). Nothing was begun, and nothing was changed. If this is another "
@@ -86,7 +87,7 @@ def stored_elsewhere(pipeline_id: str, metadata_path: str, url: str) -> Pipeline
 def require_at_rest(
     pipeline_id: str, in_progress: Sequence[CheckpointRecord], retained: Sequence[CheckpointRecord]
 ) -> None:
-    """Nothing may be staged where a sink is about to be moved from. Raises `PipelineStatusError`. Performs no I/O."""
+    """Nothing may be staged in a place that a sink is about to leave. Raises `PipelineStatusError`. Performs no I/O."""
     if in_progress:
         raise PipelineStatusError(
             f"Pipeline {pipeline_id} cannot be relocated while checkpoint {in_progress[0].checkpoint_id} is in progress. "

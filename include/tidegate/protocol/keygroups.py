@@ -1,7 +1,7 @@
 """Key groups: the unit in which keyed state moves when the parallelism changes (docs/state.md).
 
-A key group is the high bits of the key's 64-bit hash, so it is monotonic in the hash, and a subtask, which owns a
-contiguous range of key groups, owns a contiguous range of hashes.
+A key group is the high bits of the key's 64-bit hash, so it is monotonic in the hash. A subtask owns a contiguous range
+of key groups, and so a contiguous range of hashes.
 """
 
 from dataclasses import dataclass

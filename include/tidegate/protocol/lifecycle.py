@@ -1,8 +1,8 @@
-"""The life of a checkpoint: one table of legal transitions, and nothing else decides what may follow what.
+"""The life of a checkpoint: one table of legal transitions, which alone decides what may follow what.
 
-`status` is what everybody sees, Flink's three values and the two that a completed checkpoint may come to later;
-`phase` is how far it got on the way (protocol.md section 1). The store repeats the table as CHECK constraints and makes
-each transition a conditional update, so a lost race is an update of no rows.
+`status` is what users see: Flink's three values, and the two that a completed checkpoint may reach later. `phase` is
+how far it has come (protocol.md section 1). The store repeats the table as CHECK constraints and makes each transition
+a conditional update, so a lost race updates no rows.
 """
 
 from enum import StrEnum

@@ -1,7 +1,7 @@
-"""The notify step: whose sinks are still to be committed (protocol.md section 16).
+"""The notify step: which checkpoints' sinks must still commit (protocol.md section 16).
 
-Complete(n) commits everything pending up to n, in order, and is repeated until it holds: after a crash, and by the next
-run. A checkpoint that did not complete is never told to a sink.
+Complete(n) commits everything pending up to n, in order, and is repeated until it succeeds: after a crash, and by the
+next run. A sink is never notified of a checkpoint that did not complete.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,8 @@ from tidegate.protocol.records import CheckpointRecord, HandleKind, StateHandle,
 
 
 def choose_unnotified(retained: Sequence[CheckpointRecord], up_to: int | None = None) -> list[CheckpointRecord]:
-    """Completed checkpoints not yet told, oldest first, `up_to` an id if given. Retention keeps a checkpoint until it
-    was told, so none is missed. Performs no I/O."""
+    """Completed checkpoints whose sinks have not all committed, oldest first, up to the id `up_to` if given. Retention
+    keeps a checkpoint until they have, so none is missed. Performs no I/O."""
     return [
         record for record in retained if record.notified_at is None and (up_to is None or record.checkpoint_id <= up_to)
     ]

@@ -1,8 +1,9 @@
 """Which files a report may name: only its own are recorded, and only its own are deleted when it does not count.
 
-A name says whose a file is. On checkpoint storage, in the directory of a pipeline, of a checkpoint or of a region's attempt,
-and of an operator, it begins with the subtask and its attempt; below a sink's root, in a directory of the checkpoint,
-likewise. So what was written for another pipeline, checkpoint, operator or attempt is seen at a glance.
+A path says whose a file is. On checkpoint storage the directories name the pipeline, the checkpoint or the region's
+attempt, and the operator; the file's name begins with the subtask and its attempt. Below a sink's root a directory
+names the checkpoint, and the file's name begins likewise. So a file of another pipeline, checkpoint, operator or
+attempt is recognised by its path.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,19 +15,19 @@ from tidegate.protocol.regions import RegionRecord, shared_directory
 
 
 def write_prefix(below: str, subtask: SubtaskId, attempt: int) -> str:
-    """What the files of a subtask's attempt begin with, below a directory and before each execution's own part."""
+    """What the files of a subtask's attempt begin with, below a directory; each execution adds a part of its own."""
     return f"{below}/{subtask.operator_id}/{subtask.subtask_index}-{attempt}"
 
 
 def compaction_prefix(below: str, subtask: SubtaskId) -> str:
-    """The same for what is merged from a subtask's runs."""
+    """The same for a run merged from a subtask's runs."""
     return f"{below}/{subtask.operator_id}/{subtask.subtask_index}-compacted"
 
 
 def require_own_files(
     pipeline_id: str, checkpoint_id: int, region: RegionRecord, acknowledgements: Iterable[Acknowledgement]
 ) -> None:
-    """`region` is the newest one there ever was. Raises `ForeignPathError`. Performs no I/O."""
+    """`region` is the pipeline's newest one, ended or not. Raises `ForeignPathError`. Performs no I/O."""
     for acknowledgement in acknowledgements:
         for handle in acknowledgement.snapshot.handles:
             if not _is_own(pipeline_id, checkpoint_id, region, acknowledgement, handle):
@@ -40,7 +41,7 @@ def require_own_files(
 
 
 def require_own_runs(pipeline_id: str, checkpoint_id: int, compactions: Sequence[CompactedRun]) -> None:
-    """Of runs that were merged beside a checkpoint. Raises `ForeignPathError`. Performs no I/O."""
+    """The same for runs that were merged beside a checkpoint. Raises `ForeignPathError`. Performs no I/O."""
     for run in compactions:
         prefix = compaction_prefix(directory(pipeline_id, checkpoint_id), run.subtask)
         handle = run.handle
@@ -63,13 +64,13 @@ def _is_own(
     if below is None:
         return False
     where, attempt = below
-    if handle.kind is HandleKind.CHANNEL:  # rows on their way to this operator, as the one before it wrote them
+    if handle.kind is HandleKind.CHANNEL:  # rows on their way to this operator, as the upstream operator wrote them
         return True
     of_operator = f"{where}/{report.subtask.operator_id}/"
     name = handle.path.removeprefix(of_operator)
     if not handle.path.startswith(of_operator) or not _is_plain(name):
         return False
-    if handle.created_by < checkpoint_id:  # carried over, after a rescale from a subtask of another index perhaps
+    if handle.created_by < checkpoint_id:  # carried over; after a rescale, perhaps from a subtask of another index
         return True
     own = {f"{report.subtask.subtask_index}-{report.attempt if attempt is None else attempt}-"}
     if attempt is not None:
@@ -78,7 +79,8 @@ def _is_own(
 
 
 def _writer_of(pipeline_id: str, region: RegionRecord, handle: StateHandle) -> tuple[str, int | None] | None:
-    """The directory of the checkpoint (None) or of the region's attempt that wrote a file; None where neither did."""
+    """The directory of the checkpoint or region's attempt that wrote a file, and the attempt's number (None for a
+    checkpoint). None if neither wrote it."""
     own = directory(pipeline_id, handle.created_by)
     if handle.path.startswith(f"{own}/"):
         return own, None

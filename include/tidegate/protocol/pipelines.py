@@ -1,8 +1,9 @@
-"""The life of a pipeline, and what follows from where it is (protocol.md sections 2 and 9).
+"""The life of a pipeline, and what follows from its status (protocol.md sections 2 and 9).
 
-Only a running pipeline takes checkpoints. `CREATED` becomes `RUNNING` with its first request; the rest is asked for from
-outside, but for `FAILED`, which too many failed checkpoints lead to, and `FINISHED`: there is nothing left to read, or the
-savepoint to stop with is complete. The store repeats the list as a CHECK constraint.
+Only a running pipeline takes checkpoints. `CREATED` becomes `RUNNING` with its first request. Too many failed
+checkpoints lead to `FAILED`. `FINISHED` says that there is nothing left to read, or that the savepoint to stop with is
+complete; if that savepoint fails, the pipeline runs again or has failed. Everything else is asked for from outside. The
+store repeats the list as a CHECK constraint.
 """
 
 from dataclasses import dataclass
@@ -13,13 +14,13 @@ from tidegate.protocol.errors import PipelineStatusError
 
 
 class PipelineStatus(StrEnum):
-    CREATED = "CREATED"  # known; nobody has asked for a checkpoint yet
+    CREATED = "CREATED"  # known; no checkpoint was requested yet
     RUNNING = "RUNNING"  # takes checkpoints
     STOPPING = "STOPPING"  # takes one more, a savepoint that is in progress, and no others
     SUSPENDED = "SUSPENDED"  # takes none until it is resumed
     FAILED = "FAILED"  # more checkpoints failed in a row than are tolerated; takes none until it is resumed
-    FINISHED = "FINISHED"  # has come to its end; resumed only if it was stopped before there was nothing left to read
-    CANCELLED = "CANCELLED"  # given up; final
+    FINISHED = "FINISHED"  # has ended; can be resumed only if it was stopped while there was still something to read
+    CANCELLED = "CANCELLED"  # ended for good by the user
 
 
 PIPELINE_TRANSITIONS: dict[PipelineStatus, frozenset[PipelineStatus]] = {
@@ -50,17 +51,17 @@ PIPELINE_TRANSITIONS: dict[PipelineStatus, frozenset[PipelineStatus]] = {
     PipelineStatus.CANCELLED: frozenset(),
 }
 
-#: Whose first request, or whose next one, may lead to a checkpoint.
+#: A request of a pipeline with this status may lead to a checkpoint.
 ACTIVE = frozenset({PipelineStatus.CREATED, PipelineStatus.RUNNING})
 
-#: Whose continuous region goes on: one that stops has a savepoint to take.
+#: The continuous region of a pipeline with this status goes on: a stopping one has a savepoint to take.
 WITH_REGION = ACTIVE | {PipelineStatus.STOPPING}
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineRecord:
-    """A pipeline's row. `since` is when it came to its status, None before that was ever recorded; `message` says why.
-    Failures of checkpoints up to `forgiven_until` no longer count: it was resumed after them.
+    """A pipeline's row. `since` is when it reached its status, None if that was never recorded; `message` says why.
+    Failures of checkpoints up to `forgiven_until` no longer count: the pipeline was resumed after them.
     """
 
     pipeline_id: str
@@ -71,7 +72,7 @@ class PipelineRecord:
 
 
 def require_move(pipeline: PipelineRecord, after: PipelineStatus) -> None:
-    """Raises `PipelineStatusError` where the transition is not legal. Performs no I/O."""
+    """Raises `PipelineStatusError` if the transition is not legal. Performs no I/O."""
     if after not in PIPELINE_TRANSITIONS[pipeline.status]:
         raise PipelineStatusError(
             f"Pipeline {pipeline.pipeline_id} is {pipeline.status} and cannot become {after}. Nothing was changed."

@@ -6,8 +6,9 @@ from enum import Enum
 class FailureReason(Enum):
     """Why a checkpoint was refused or aborted.
 
-    `pre_flight` says that no subtask had been asked for anything yet; `counts` that the failure moves the counter of
-    tolerable failures (protocol.md section 8); of a failed validation a setting decides. The sentence is what the UI, the log and the row show.
+    `pre_flight` says that no subtask had been asked for anything yet. `counts` says that the failure counts towards the
+    tolerable ones (protocol.md section 8); for a failed validation a setting decides. The UI, the log and the row show
+    the sentence.
     """
 
     # Before any subtask was asked for anything.

@@ -30,7 +30,7 @@ class HandleKind(StrEnum):
     RUN = "RUN"  # sorted keyed state, on checkpoint storage; carried from checkpoint to checkpoint
     POSITION = "POSITION"  # what a source split has read, on checkpoint storage; carried likewise
     EXCHANGE = "EXCHANGE"  # rows on their way to a downstream operator, on checkpoint storage; this checkpoint only
-    CHANNEL = "CHANNEL"  # the same, captured by an unaligned checkpoint: what goes on from it needs them
+    CHANNEL = "CHANNEL"  # the same, captured by an unaligned checkpoint: a restore needs them
     STAGED = "STAGED"  # what a sink will make visible (a committable), below the sink's own root
 
 
@@ -54,7 +54,8 @@ class StateHandle:
 
     @property
     def view(self) -> str:
-        """The file and, of keyed state, the key groups it is read in: after a rescale several subtasks may share a file."""
+        """The file and, for keyed state, the key groups that are read from it: after a rescale several subtasks may
+        share a file."""
         return self.path if self.key_groups is None else f"{self.path}[{self.key_groups.first}-{self.key_groups.last}]"
 
 
@@ -77,7 +78,7 @@ class Snapshot:
     """A subtask's part of a checkpoint: its files, old ones included, and for a source split its position (JSON).
 
     `finished`: nothing will ever follow it (protocol.md section 13). An operator that finished keeps its keyed state,
-    which Flink drops: it is the user's data, to be read and judged long after the last row.
+    which Flink drops: it is the user's data, to be read and validated long after the last row.
     """
 
     handles: tuple[StateHandle, ...] = ()
@@ -95,7 +96,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """A subtask's report that its snapshot is safe on storage. Counts only if `attempt` is the subtask's current one."""
+    """A subtask's report that its snapshot is safe on storage. Counts only if `attempt` is the current one."""
 
     subtask: SubtaskId
     attempt: int
@@ -123,7 +124,7 @@ class OperatorPlan:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskRecord:
-    """A subtask's row: expected, and perhaps acknowledged. `attempt` 0 = nobody was asked yet."""
+    """A subtask's row: expected, and perhaps acknowledged. `attempt` 0: not asked yet, or finished before."""
 
     subtask: SubtaskId
     attempt: int
@@ -135,16 +136,16 @@ class SubtaskRecord:
 class CheckpointKind(StrEnum):
     CHECKPOINT = "CHECKPOINT"
     SAVEPOINT = "SAVEPOINT"  # asked for by a person, and kept (docs/decisions/015-savepoints.md)
-    SYNC_SAVEPOINT = "SYNC_SAVEPOINT"  # a savepoint to stop with: the pipeline is FINISHED once its sinks were told
+    SYNC_SAVEPOINT = "SYNC_SAVEPOINT"  # stops the pipeline, which is FINISHED once its sinks have committed
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRequest:
     """A request for a checkpoint, which may have to wait (protocol.md section 3).
 
-    `forced` ones start although others are in progress. `asked_at` is when it came, `seen_at` when whoever asked last
-    looked after it. `dropped` says why it will never start; whoever asked has not heard of it yet. `drain`: stop for
-    ever, all inputs count as ended.
+    A `forced` one starts although checkpoints are in progress. `asked_at` is when it arrived, `seen_at` when its
+    requester last repeated it. `dropped` says why it will never start; its requester has not heard of that yet.
+    `drain`: stop for ever, all inputs count as ended.
     """
 
     request_id: str
@@ -161,7 +162,8 @@ class CheckpointRequest:
 @dataclass(frozen=True, slots=True)
 class CheckpointRecord:
     """A checkpoint's row. `request_id` names who asked (an Airflow `run_id`); a request never completes twice.
-    `num_finished` of its subtasks acknowledged that nothing will follow; with `drain` it is the last one for ever."""
+    `num_finished` of its subtasks reported that nothing will follow. With `drain` it is the pipeline's last checkpoint.
+    """
 
     pipeline_id: str
     checkpoint_id: int
@@ -189,7 +191,7 @@ class CheckpointRecord:
     drain: bool = False
 
     def moved(self, **changes: Any) -> "CheckpointRecord":
-        """A copy with some fields changed; the caller answers for the transition being legal."""
+        """A copy with some fields changed; the caller makes sure that the transition is legal."""
         return replace(self, **changes)
 
 
@@ -198,8 +200,8 @@ class Verdict:
     """What the validator found about one target (`sink:NAME`, `state:NAME` or `check:NAME`).
 
     `success` None means that the judgement itself failed; `error` then says how. `results` is one JSON object per
-    expectation, with `type`, `kwargs`, `success`, `observed`, `element_count`, `unexpected_count`, `unexpected_percent`,
-    `unexpected_samples`, `unexpected_rows` (their keys), `details` and `error`.
+    expectation, with `type`, `kwargs`, `success`, `observed`, `element_count`, `unexpected_count`,
+    `unexpected_percent`, `unexpected_samples`, `unexpected_rows` (their keys), `details` and `error`.
     """
 
     target: str
@@ -214,7 +216,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class CompactedRun:
-    """A run that holds what `replaces` (views of runs, oldest first) hold together; used from the next checkpoint on."""
+    """A run merged from the runs it `replaces` (their views, oldest first); used from the next checkpoint on."""
 
     subtask: SubtaskId
     handle: StateHandle

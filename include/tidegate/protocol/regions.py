@@ -1,8 +1,9 @@
-"""A continuous region as the protocol sees it: who may act as one, whether it is alive, and which files are its own.
+"""A continuous region as the protocol sees it: which process may act as one, whether it is alive, and which files are
+its own.
 
-A region writes state and positions between checkpoints, before it knows any checkpoint's id, below a directory of its
-attempt. Attempts fence: only the newest one that was not ended may begin snapshots, and only below its directory may
-files lie that no checkpoint refers to yet.
+A region writes state and positions between checkpoints, before it knows any checkpoint's id, in a directory of its
+attempt. Attempts fence: only the newest one may begin snapshots, and only until it is ended. Only its directory may
+hold files that no checkpoint refers to yet.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,9 +14,9 @@ from tidegate.protocol.errors import PipelineFailedError, PipelineStatusError, S
 from tidegate.protocol.pipelines import ACTIVE, PipelineRecord, PipelineStatus
 from tidegate.protocol.records import Deletion, Snapshot, SubtaskId
 
-#: A region that was not seen for so long is taken for dead: others may take its place, and need not wait for it.
+#: A region that was not seen for this long is taken for dead: others may take its place, and need not wait for it.
 REGION_LEASE = timedelta(minutes=1)
-#: How often its sign of life is written: each one wakes everybody who waits for a change of the pipeline.
+#: How often its sign of life is written: each one wakes every process that waits for a change of the pipeline.
 SIGN_EVERY = REGION_LEASE / 4
 
 
@@ -23,7 +24,8 @@ SIGN_EVERY = REGION_LEASE / 4
 class RegionRecord:
     """The newest region of a pipeline. `attempt` 0: there never was one. `seen_at` None: none runs.
 
-    `ended_at` is when it was ended, None while it runs. Of attempts up to `swept`, nothing is looked for any more.
+    `ended_at` is when it was ended, None while it runs. The directories of attempts up to `swept` are not searched any
+    more.
     """
 
     attempt: int = 0
@@ -35,8 +37,8 @@ class RegionRecord:
 
 @dataclass(frozen=True, slots=True)
 class RegionStart:
-    """What a region that has just been registered begins with: the latest completed checkpoint and its snapshots, with
-    compactions applied, or None and nothing."""
+    """What a newly registered region starts from: the latest completed checkpoint and its snapshots, compactions
+    applied. Without one, None and no snapshots."""
 
     attempt: int
     checkpoint_id: int | None
@@ -54,7 +56,7 @@ def is_current(region: RegionRecord, attempt: int) -> bool:
 
 
 def superseded_error(pipeline_id: str, region: RegionRecord, attempt: int) -> SupersededAttemptError:
-    """The error of an attempt that is not current, with its successor where it has one. Performs no I/O."""
+    """The error of an attempt that is not current; it names the successor if there is one. Performs no I/O."""
     if region.attempt > attempt:
         what = f"was superseded by attempt {region.attempt}"
         then = "the later attempt goes on from the latest completed checkpoint"
@@ -78,7 +80,7 @@ def ended(region: RegionRecord, at: datetime) -> RegionRecord:
 
 
 def swept(region: RegionRecord, attempt: int) -> RegionRecord:
-    """Looked through up to this attempt, or further before. Performs no I/O."""
+    """The record, with the directories of attempts up to this one swept. Performs no I/O."""
     return replace(region, swept=max(region.swept, attempt))
 
 
@@ -88,7 +90,7 @@ def needs_sign(region: RegionRecord, now: datetime) -> bool:
 
 
 def require_startable(pipeline: PipelineRecord) -> None:
-    """Only a running pipeline, or one that nobody ever asked for anything, may have a region. Performs no I/O.
+    """Only a running pipeline, or one that had no request yet, may have a region. Performs no I/O.
 
     Raises `PipelineFailedError`, `PipelineStatusError`.
     """
@@ -105,7 +107,7 @@ def require_startable(pipeline: PipelineRecord) -> None:
 
 
 def shared_root(pipeline_id: str) -> str:
-    """Below it lies what regions write, relative to the checkpoint storage."""
+    """The directory below which regions write, relative to the checkpoint storage."""
     return f"{pipeline_id}/shared"
 
 
@@ -115,18 +117,18 @@ def shared_directory(pipeline_id: str, attempt: int) -> str:
 
 
 def directory_in_use(pipeline_id: str, region: RegionRecord) -> str | None:
-    """Where the region that runs may have files that no checkpoint refers to yet. Performs no I/O."""
+    """Where the running region may have files that no checkpoint refers to yet. Performs no I/O."""
     return None if region.seen_at is None else shared_directory(pipeline_id, region.attempt)
 
 
 def last_ended(region: RegionRecord) -> int:
-    """The newest attempt that can add no file which counts: it was ended or overtaken. Performs no I/O."""
+    """The newest attempt that was ended or superseded: no file it adds counts. Performs no I/O."""
     return region.attempt if region.seen_at is None else region.attempt - 1
 
 
 def left_since(region: RegionRecord) -> datetime | None:
-    """When the newest of the ended attempts ended, at the latest, as long as something of theirs is looked for; None when
-    nothing is. Performs no I/O.
+    """The latest time at which the newest ended attempt can have ended; None if the directories of ended attempts need
+    no further look. Performs no I/O.
     """
     if last_ended(region) <= region.swept:
         return None

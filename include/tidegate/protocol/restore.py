@@ -1,7 +1,7 @@
-"""The restore step of every checkpoint: from which snapshots its subtasks go on.
+"""The restore step of every checkpoint: which snapshots its subtasks start from.
 
-A checkpoint always starts from the latest completed one, whole. No data moves: a subtask opens the runs that overlap
-its key groups, also when the parallelism has changed (docs/state.md).
+A checkpoint always starts from the whole latest completed one. No data moves: a subtask opens the runs that overlap its
+key groups, also when the parallelism has changed (docs/state.md).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ def restore_snapshots(
     """What each subtask of `operators` starts from; operators unknown to `latest` start empty.
 
     Raises `StateSchemaError` if an operator's max parallelism changed (its key groups would mean something else), or if
-    one that has state or a position is gone and that was not allowed (protocol.md section 14).
+    one with state or a position is gone and that is not allowed (protocol.md section 14).
     """
     if latest is None:
         return {}
@@ -87,8 +87,8 @@ def _subtasks(plan: OperatorPlan) -> list[SubtaskId]:
 def _rescaled(
     before: OperatorPlan, plan: OperatorPlan, snapshots: Mapping[SubtaskId, Snapshot]
 ) -> dict[SubtaskId, Snapshot]:
-    """Keyed state by key-group overlap. Positions stay with their split (a source answers for changed splits itself);
-    staged files are whole per old subtask and cannot be shared out, so a sink stages anew."""
+    """Keyed state follows key-group overlap. Positions stay with their split (a source handles changed splits itself).
+    Staged files each belong to one old subtask and cannot be divided, so a sink stages anew."""
     owned = [key_groups_of(index, before.parallelism, before.max_parallelism) for index in range(before.parallelism)]
     runs = [
         _of_kind(snapshots.get(SubtaskId(plan.operator_id, index), Snapshot()), HandleKind.RUN)
@@ -101,7 +101,8 @@ def _rescaled(
         old = snapshots.get(subtask, Snapshot())
         positions = _of_kind(old, HandleKind.POSITION)
         sharing = [(theirs, listed) for theirs, listed in zip(owned, runs, strict=True) if theirs.overlaps(groups)]
-        # An operator's subtasks finish together; that a part of a source's splits had finished is `finished`'s to refuse.
+        # An operator's subtasks finish together. `finished` refuses to rescale a source of which some splits have
+        # finished.
         finished = any(snapshots[id_].finished for id_ in _subtasks(before) if id_ in snapshots)
         result[subtask] = Snapshot(_views(sharing, groups) + positions, old.position, finished)
     return result
@@ -114,11 +115,11 @@ def _of_kind(snapshot: Snapshot, kind: HandleKind) -> tuple[StateHandle, ...]:
 def _views(
     old: Iterable[tuple[KeyGroupRange, tuple[StateHandle, ...]]], groups: KeyGroupRange
 ) -> tuple[StateHandle, ...]:
-    """The runs of old subtasks as a new one sees them: each only in the key groups that its old subtask owned.
+    """The runs of old subtasks as a new one sees them: each restricted to the key groups that its old subtask owned.
 
-    There, the old subtask's list is the whole truth, in its order. What a shared file holds of other groups may be
-    older than what their owner has merged since, whatever the files' ages say. So no two lists overlap, and any order
-    that keeps each list's own will do; this one puts what several of them have in common back together.
+    For those groups the old subtask's list is complete and in order. A shared file may hold rows of other groups that
+    are older than those their owner has merged since, whatever the files' ages say. So no two lists overlap, and any
+    order that keeps each list's own is right. This one joins the parts of a file that several lists share.
     """
     lists = [[view for run in runs if (view := _narrowed(run, owned, groups))] for owned, runs in old]
     result: list[StateHandle] = []
@@ -134,7 +135,7 @@ def _views(
 
 
 def _narrowed(run: StateHandle, *ranges: KeyGroupRange) -> StateHandle | None:
-    """The run where all of the ranges are; None if that is nowhere."""
+    """The run restricted to the key groups that all ranges have in common; None if there are none."""
     first = max(_groups(run).first, *(groups.first for groups in ranges))
     last = min(_groups(run).last, *(groups.last for groups in ranges))
     return _with_groups(run, first, last) if first <= last else None
@@ -162,8 +163,8 @@ def _carried(snapshot: Snapshot) -> Snapshot:
 def apply_compactions(
     snapshots: Mapping[SubtaskId, Snapshot], compactions: Sequence[CompactedRun]
 ) -> dict[SubtaskId, Snapshot]:
-    """Put each compacted run in the place of the consecutive runs it replaces, where all of them are still there, in the
-    key groups it was made for: one made for a rescaled subtask says nothing about the old one of the same index."""
+    """Put each compacted run in the place of the consecutive runs it replaces, if all of them are still there with the
+    key groups it was made for. A run made for a rescaled subtask does not fit the old one of the same index."""
     result = dict(snapshots)
     for compaction in compactions:
         merged = _compacted(result.get(compaction.subtask), compaction)
@@ -173,7 +174,7 @@ def apply_compactions(
 
 
 def _compacted(snapshot: Snapshot | None, compaction: CompactedRun) -> Snapshot | None:
-    """The snapshot with the compacted run in it; None where it cannot be put."""
+    """The snapshot with the compacted run in it; None if it does not fit."""
     if snapshot is None:
         return None
     handles, count = snapshot.handles, len(compaction.replaces)

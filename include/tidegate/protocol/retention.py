@@ -1,4 +1,4 @@
-"""Which completed checkpoints give way to newer ones, and which files nothing refers to (protocol.md section 9)."""
+"""Which completed checkpoints are subsumed, and which files nothing refers to (protocol.md section 9)."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -7,14 +7,14 @@ from tidegate.protocol.records import CheckpointKind, CheckpointRecord, Deletion
 
 #: A superseded driver may go on writing for a while. Directories of ended checkpoints are looked through until then.
 SWEEP_FOR = timedelta(hours=1)
-#: How long a process that has looked through one leaves it alone, or cleaning would cost what an hour's checkpoints do.
+#: How long a process leaves a directory alone after a look. Otherwise every cleaning would list those of an hour.
 SWEEP_EVERY = timedelta(minutes=5)
 
 
 def choose_subsumed(retained: Sequence[CheckpointRecord], num_retained: int) -> list[int]:
-    """The ids that go, from the oldest, until `num_retained` are left. The newest never goes, nor one whose sinks have
-    not been committed yet: its staged rows are promised. Savepoints are their owner's: they neither go nor count.
-    `retained` is oldest first. Performs no I/O.
+    """The ids to subsume, from the oldest, until `num_retained` are left. The newest is never subsumed, nor one whose
+    sinks have not committed yet: its staged rows are still to be made visible. Savepoints belong to the user: they are
+    neither subsumed nor counted. `retained` is oldest first. Performs no I/O.
     """
     ours = [record for record in retained if record.kind is CheckpointKind.CHECKPOINT]
     excess = len(ours) - max(num_retained, 1)
@@ -24,12 +24,12 @@ def choose_subsumed(retained: Sequence[CheckpointRecord], num_retained: int) -> 
 
 
 def choose_given_up(retained: Sequence[CheckpointRecord], keep: bool) -> list[int]:
-    """The ids that go when the pipeline is cancelled, `keep` if the user retains them. Performs no I/O."""
+    """The ids to subsume when the pipeline is cancelled; none if the user retains them (`keep`). Performs no I/O."""
     return [] if keep else [r.checkpoint_id for r in retained if r.kind is CheckpointKind.CHECKPOINT]
 
 
 def choose_unreferenced(found: Iterable[Deletion], live: set[Deletion]) -> list[Deletion]:
-    """Files that were found in the directories of an ended checkpoint and belong to nothing live. Performs no I/O."""
+    """Files found in the directories of an ended checkpoint that nothing live refers to. Performs no I/O."""
     return [deletion for deletion in found if deletion not in live]
 
 

@@ -1,6 +1,6 @@
 """When a continuous run asks for its periodic checkpoints (protocol.md section 2).
 
-Scheduled pipelines have their DAG's schedule instead. Whether what is asked for may start is decided in `admission`.
+Scheduled pipelines have their DAG's schedule instead. `admission` decides whether a request may start.
 """
 
 from datetime import datetime, timedelta
@@ -9,11 +9,11 @@ OFF = timedelta(0)  # as the interval during a backlog
 
 
 class PeriodicSchedule:
-    """Ticks of one resident process, on a grid that does not drift. Reads no clock: whoever asks says what time it is.
+    """Ticks of one resident process, on a grid that does not drift. Reads no clock: the caller says what time it is.
 
-    `interval` None: there are none. `during_backlog` holds while a source is behind, zero for none meanwhile; neither is
-    shorter than `min_pause`. The first tick comes at `started_at` plus a part, `fraction` (0 to 1, random), of the way
-    from `min_pause` to `interval`, so that pipelines that started together do not checkpoint together.
+    `interval` None: no ticks. `during_backlog` is the interval while a source is behind, zero for no ticks meanwhile.
+    Neither is shorter than `min_pause`. The first tick comes at `started_at` plus a part, `fraction` (0 to 1, random),
+    of the way from `min_pause` to `interval`, so that pipelines that started together do not checkpoint together.
     """
 
     def __init__(
@@ -36,20 +36,21 @@ class PeriodicSchedule:
 
     @property
     def next_at(self) -> datetime | None:
-        """When to ask for the next checkpoint, at once if that has passed; None while there are none."""
+        """When to ask for the next checkpoint, at once if that has passed; None while there are no ticks."""
         return None if self._current == OFF else self._armed
 
     def fired(self, now: datetime) -> None:
-        """The tick at `next_at` was seen to; call before asking for its checkpoint, whose answer may be `dropped`.
+        """The tick at `next_at` is being handled. Call this before asking for its checkpoint, and `dropped` if that is
+        refused.
 
-        A tick so late that others should have come meanwhile stands for them too: what it takes is all that has arrived.
+        A late tick also stands for those missed meanwhile: its checkpoint takes all that has arrived.
         """
         if self._current != OFF:
             missed = max((now - self._armed) // self._current, 0)
             self._armed += (missed + 1) * self._current
 
     def dropped(self, remaining: timedelta, now: datetime) -> None:
-        """The checkpoint asked for was refused because the minimum pause has `remaining` to go: ask again right then."""
+        """The checkpoint was refused because the minimum pause has `remaining` to go: ask again right then."""
         self._armed = now + remaining
 
     def backlog(self, is_backlog: bool, now: datetime) -> None:
@@ -59,5 +60,5 @@ class PeriodicSchedule:
         if self._current == OFF:
             return
         earliest = now + self._current
-        if earliest < self._armed or (was_off and self._armed <= now):  # a tick that came while off is gone
+        if earliest < self._armed or (was_off and self._armed <= now):  # a tick that fell due while off is gone
             self._armed = earliest

@@ -1,7 +1,7 @@
-"""The snapshot step: what a region is asked to do for a checkpoint, by a first attempt or a later one.
+"""The snapshot step: what a region is asked to do for a checkpoint, in a first attempt or a later one.
 
-A later attempt does not redo what was acknowledged, and must read exactly the same cut: source splits acknowledge before
-any operator runs, so either the cut is on record and is replayed, or nothing that depends on it counts.
+A later attempt does not redo what was acknowledged, and must read exactly the same cut. Source splits acknowledge
+before any operator runs. So either the cut is on record and is replayed, or nothing that depends on it counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,9 +33,10 @@ from tidegate.protocol.stopping import stop_mode
 class SnapshotTask:
     """What a region needs to take its part of a checkpoint.
 
-    `attempts` holds the subtasks still to be acknowledged and their current attempt; `restored` the snapshots of the
-    latest completed checkpoint, compactions applied; `acknowledged` what earlier attempts of this one already have, or
-    what had finished before it. `stop`: the pipeline stops with it.
+    `attempts` holds the subtasks that have not acknowledged, with their current attempt. `restored` holds the snapshots
+    of the latest completed checkpoint, compactions applied. `acknowledged` holds the snapshots that earlier attempts
+    acknowledged, or with which subtasks had finished before. `stop`: how the pipeline stops with this checkpoint, if it
+    does.
     """
 
     checkpoint_id: int
@@ -60,8 +61,8 @@ def needs_attempt(record: CheckpointRecord) -> bool:
 
 
 def require_same_plan(record: CheckpointRecord, plan: Sequence[OperatorPlan]) -> None:
-    """Whoever goes on with a checkpoint must have the operators it was triggered for: others would lose rows, or leave
-    rows unjudged. Raises `PipelineDefinitionError` with the differences. Performs no I/O.
+    """A process that continues a checkpoint must have the operators it was triggered for: with others, rows would be
+    lost or remain without a verdict. Raises `PipelineDefinitionError` with the differences. Performs no I/O.
     """
     before = {operator.operator_id: operator for operator in record.operators}
     now = {operator.operator_id: operator for operator in plan}
@@ -114,7 +115,8 @@ def ended_error(record: CheckpointRecord) -> CheckpointNotInProgressError:
 
 
 def late_error(record: CheckpointRecord) -> CheckpointExpiredError | CheckpointNotInProgressError:
-    """The error of a snapshot for a checkpoint that failed: its deadline has an error of its own. Performs no I/O."""
+    """The error of a snapshot for a checkpoint that failed. An expired checkpoint has an error of its own. Performs no
+    I/O."""
     if record.failure_reason is FailureReason.CHECKPOINT_EXPIRED:
         return CheckpointExpiredError(record.failure_message)
     return ended_error(record)
@@ -123,9 +125,10 @@ def late_error(record: CheckpointRecord) -> CheckpointExpiredError | CheckpointN
 def fenced_error(
     record: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord], task: SnapshotTask
 ) -> SupersededAttemptError | CheckpointExpiredError | CheckpointNotInProgressError | None:
-    """Why an attempt does not count any more, which goes before whatever else befell it; None: it is the current one.
+    """Why an attempt does not count any more; None if it is the current one. This takes precedence over any other error
+    of the attempt.
 
-    `subtasks` as they are now, those of the task at least. Performs no I/O.
+    `subtasks` are the current records, at least those of the task. Performs no I/O.
     """
     if record.status is Status.FAILED:
         return late_error(record)

@@ -1,6 +1,6 @@
-"""What the checkpoints of a pipeline have cost, over all of them (protocol.md section 19).
+"""What all checkpoints of a pipeline have cost (protocol.md section 19).
 
-Sizes are bytes, durations milliseconds; -1 means that there is nothing to speak of yet.
+Sizes are bytes, durations milliseconds; -1 means that there is no figure yet.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,8 +36,9 @@ class LatestRestore:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """The facts: how many checkpoints have each status, every completed one newest first, the latest of each end (a completed
-    savepoint is the latest completed one too), and how often the pipeline went on from a checkpoint."""
+    """The facts: how many checkpoints have each status; every completed one, newest first; the latest completed one,
+    failed one and savepoint (a completed savepoint is also a completed checkpoint); and how often the pipeline went on
+    from a checkpoint."""
 
     by_status: Mapping[Status, int]
     measurements: Sequence[Measurement]
@@ -70,7 +71,7 @@ class Summary:
 
 
 def count_checkpoints(by_status: Mapping[Status, int], restores: int = 0) -> Counts:
-    """A checkpoint that was subsumed or discarded since has completed all the same. Performs no I/O."""
+    """A checkpoint that was subsumed or discarded later still counts as completed. Performs no I/O."""
     return Counts(
         restored=restores,
         total=sum(by_status.values()),
@@ -81,7 +82,7 @@ def count_checkpoints(by_status: Mapping[Status, int], restores: int = 0) -> Cou
 
 
 def summarize(values: Sequence[int]) -> Summary:
-    """Of one figure of all completed checkpoints, newest first; all -1 if there are none. Performs no I/O."""
+    """Summarizes one figure of all completed checkpoints, newest first; all -1 if there are none. Performs no I/O."""
     if not values:
         return Summary(-1, -1, -1, -1, -1, -1, -1, -1)
     recent = sorted(values[:PERCENTILE_WINDOW])

@@ -1,7 +1,7 @@
-"""Stopping with a savepoint, and what the end of a pipeline is (protocol.md sections 3, 8, 13 and 18).
+"""Stopping with a savepoint, and when a pipeline has ended (protocol.md sections 3, 8, 13 and 18).
 
-The order makes it safe: first nothing else may complete any more, then the savepoint is taken, and only when its sinks
-were told has the pipeline finished. Whatever fails before the savepoint completes lets the pipeline go on.
+The order makes it safe. First nothing else may complete any more, then the savepoint is taken, and only when its sinks
+have committed has the pipeline finished. If the savepoint fails, the pipeline goes on, unless a subtask was the cause.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,8 @@ from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.sentences import reassured
 
-#: Reasons that a subtask, or the task that ran it, gives. It has stopped emitting and cannot take that back (section 8).
+#: Reasons that a subtask gives, or the task that ran it. The subtask has stopped emitting and cannot undo that (section
+#: 8).
 _OF_SUBTASKS = frozenset(
     {
         FailureReason.CHECKPOINT_DECLINED,
@@ -31,12 +32,12 @@ _OF_SUBTASKS = frozenset(
 )
 
 
-#: Of a request's id, in characters. It is part of indexes, whose entries are bounded; Airflow's have 250 at most.
+#: Characters of a request's id. It is part of indexes, whose entries are bounded; Airflow's ids have at most 250.
 LONGEST_REQUEST_ID = 500
 
 
 def require_legal(request_id: str, kind: CheckpointKind, drain: bool) -> None:
-    """An id can be recorded and shown, and only a savepoint to stop with may advance to the end of time.
+    """An id must be fit to be recorded and shown, and only a savepoint to stop with may drain.
 
     Raises `IllegalRequestError`. Performs no I/O.
     """
@@ -54,14 +55,14 @@ def require_legal(request_id: str, kind: CheckpointKind, drain: bool) -> None:
 
 
 def stop_mode(record: CheckpointRecord) -> StopMode | None:
-    """What goes before this checkpoint's barriers: how the pipeline stops with it, if it does. Performs no I/O."""
+    """How the pipeline stops with this checkpoint, if it does. It is sent ahead of the barriers. Performs no I/O."""
     if record.kind is not CheckpointKind.SYNC_SAVEPOINT:
         return None
     return StopMode.DRAIN if record.drain else StopMode.SUSPEND
 
 
 def stopping_message(record: CheckpointRecord) -> str:
-    """What a pipeline says of itself while it stops."""
+    """The pipeline's message while it stops."""
     again = "`tidegate stop" + (" --drain`" if record.drain else "`")
     return (
         f"It stops with savepoint {record.checkpoint_id}, requested by {record.request_id}: {again} goes on with it, "
@@ -71,7 +72,7 @@ def stopping_message(record: CheckpointRecord) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """The pipeline goes on as if nobody had asked it to stop."""
+    """The pipeline goes on as if no stop had been requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ def decide_stop_failure(record: CheckpointRecord, reason: FailureReason, message
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The pipeline has come to its end; `message` says which."""
+    """The pipeline has ended; `message` says how."""
 
     message: str
 
@@ -101,7 +102,7 @@ class Finish:
 def decide_end(
     pipeline: PipelineRecord, latest: CheckpointRecord | None, in_progress: Sequence[CheckpointRecord]
 ) -> Finish | None:
-    """Whether the latest completed checkpoint was the last one. Its sinks must have been told. Performs no I/O."""
+    """Whether the latest completed checkpoint was the last one. Its sinks must have committed. Performs no I/O."""
     if latest is None or latest.notified_at is None or in_progress:
         return None
     if PipelineStatus.FINISHED not in PIPELINE_TRANSITIONS[pipeline.status]:

@@ -1,7 +1,7 @@
-"""Text from data, from Spark or from a user's function, made fit to be recorded: whatever it holds, it can be stored.
+"""Text from data, from Spark or from a user's function, made fit to be stored whatever it holds.
 
-For what a person reads: messages, verdicts. What identifies something (ids, paths, positions) is never altered: a store
-refuses it. A store calls this for what it is handed, so that nobody else has to think of it.
+This is for text that a person reads: messages, verdicts. Text that identifies something (ids, paths, positions) is
+never altered: a store refuses it if it cannot hold it. A store calls this itself, so that its callers need not.
 """
 
 import math
@@ -17,7 +17,7 @@ _NOT_STORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def storable_text(text: str) -> str:
-    """The text with what cannot be stored replaced by U+FFFD, and not longer than `LONGEST_TEXT` and a remark."""
+    """The text with what cannot be stored replaced by U+FFFD, cut to `LONGEST_TEXT` and a remark if it is longer."""
     if len(text) > LONGEST_TEXT:
         half = LONGEST_TEXT // 2
         text = f"{text[:half]} … ({len(text) - 2 * half} characters are left out) … {text[-half:]}"

@@ -1,4 +1,4 @@
-"""What a subtask is told about checkpoints, and what it is to do: the vocabulary of `subtask_steps`."""
+"""The events that reach a subtask about checkpoints, and the effects that follow: the vocabulary of `subtask_steps`."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from tidegate.protocol.reasons import FailureReason
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A snapshot is due: the gate says so, or the coordinator, of a source. `last`: a savepoint to stop with."""
+    """A snapshot is due: the gate says so or, to a source, the coordinator. `last`: a savepoint to stop with."""
 
     checkpoint_id: int
     options: BarrierOptions
@@ -45,7 +45,7 @@ class WriteEnded:
 
 @dataclass(frozen=True, slots=True)
 class WriteFailed:
-    """The snapshot could not be written; `reason` if the error brings one."""
+    """The snapshot could not be written; `reason` if the error has one."""
 
     checkpoint_id: int
     reason: FailureReason | None = None
@@ -53,7 +53,7 @@ class WriteFailed:
 
 @dataclass(frozen=True, slots=True)
 class AlignmentAborted:
-    """The gate gave the checkpoint up, perhaps before the subtask was asked for it."""
+    """The gate aborted the checkpoint, perhaps before the subtask was asked for it."""
 
     checkpoint_id: int
     reason: FailureReason
@@ -61,7 +61,8 @@ class AlignmentAborted:
 
 @dataclass(frozen=True, slots=True)
 class NotifyComplete:
-    """The coordinator's word. `subsumed` is the newest checkpoint that this one pushed out, if any."""
+    """The coordinator says that the checkpoint completed. `subsumed` is the newest checkpoint that it pushed out, if
+    any."""
 
     checkpoint_id: int
     subsumed: int = -1
@@ -69,7 +70,7 @@ class NotifyComplete:
 
 @dataclass(frozen=True, slots=True)
 class NotifyAborted:
-    """The coordinator's word. `latest_completed` repairs a completion that was lost."""
+    """The coordinator says that the checkpoint was aborted. `latest_completed` makes up for a lost completion."""
 
     checkpoint_id: int
     latest_completed: int = -1
@@ -117,7 +118,7 @@ class BroadcastBarrier:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotOperators:
-    """Step 4: the synchronous part, from the last operator to the first; then hand the rest to be written."""
+    """Step 4: the synchronous part, from the last operator to the first; then hand the rest over for writing."""
 
     checkpoint_id: int
 
@@ -142,14 +143,14 @@ class BroadcastCancel:
 
 @dataclass(frozen=True, slots=True)
 class AbortCapture:
-    """What was captured in flight for the checkpoint is of no use."""
+    """Drop the data that was captured in flight for the checkpoint."""
 
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class DiscardSnapshot:
-    """Stop what still writes it, discard what was written, and report metrics only, as far as they are known."""
+    """Stop writing it, discard what was written, and report metrics only, as far as they are known."""
 
     checkpoint_id: int
 
@@ -171,14 +172,14 @@ class TellAborted:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The savepoint to stop with is complete: the subtask ends well."""
+    """The savepoint to stop with is complete: the subtask ends successfully."""
 
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The subtask fails: its state may have moved, or it was to stop and cannot."""
+    """The subtask fails: its state may have changed, or it was to stop and cannot."""
 
     checkpoint_id: int
 

@@ -54,8 +54,8 @@ class _Step(Enum):
 
 
 class _Running:
-    """A snapshot that has neither completed nor been discarded. It is one of them as soon as it is taken off the list of
-    the running ones, which happens once: that is section 12's compare-and-set."""
+    """A snapshot that was neither completed nor discarded. Either removes it from the running ones, and only the first
+    can: that is section 12's compare-and-set."""
 
     def __init__(self, options: BarrierOptions) -> None:
         self.options = options
@@ -74,7 +74,7 @@ class SubtaskSteps:
         self._stop_with = -1  # the savepoint after which the subtask ends
         self._running: dict[int, _Running] = {}
         self._bound = max_concurrent_checkpoints
-        self._aborted: deque[int] = deque(maxlen=max_concurrent_checkpoints)  # before they had started here
+        self._aborted: deque[int] = deque(maxlen=max_concurrent_checkpoints)  # aborted before they started here
         self._newest_aborted = -1
 
     def step(self, event: Event) -> list[Effect]:
@@ -214,7 +214,7 @@ class SubtaskSteps:
         self._newest_aborted = max(self._newest_aborted, id_)
 
     def _forget_abort(self, id_: int) -> bool:
-        """Whether the checkpoint was aborted before it started here; so was all that is too old to be remembered."""
+        """Whether the checkpoint was aborted before it started here. One too old to be remembered counts as aborted."""
         if id_ in self._aborted:
             self._aborted.remove(id_)
             return True

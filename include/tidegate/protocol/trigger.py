@@ -1,7 +1,7 @@
 """The trigger step: what a request for a checkpoint leads to, also when it is repeated.
 
-A request completes at most once. Repeated while its checkpoint is in progress it resumes that one; repeated after it
-completed it changes nothing; repeated after it failed, or while it waits, it asks anew.
+A request completes at most once. Repeated while its checkpoint is in progress, it resumes that one. Repeated after that
+completed, it changes nothing. Repeated after that failed, or while the request waits, it asks anew.
 """
 
 from collections.abc import Sequence
@@ -31,22 +31,22 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyCompleted:
-    """The request's checkpoint completed earlier; every further step is without effect."""
+    """The request's checkpoint completed earlier; every further step has no effect."""
 
     checkpoint_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """The request waits for its turn. It keeps its place while whoever asked repeats it now and then (`admission.LEASE`)."""
+    """The request waits for its turn. It keeps its place while its requester repeats it in time (`admission.LEASE`)."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """It was not admitted; nothing was recorded, no failure is counted, and asking again later is fine: `again_in` that
-    long, where it is known."""
+    """It was not admitted; nothing was recorded, no failure is counted, and asking again later is fine: after
+    `again_in`, if that is known."""
 
     reason: FailureReason
     message: str
@@ -68,7 +68,7 @@ def decide_repeated(previous: CheckpointRecord | None) -> Resumed | AlreadyCompl
 def decide_standing(pipeline: PipelineRecord, periodic: bool) -> Dropped | None:
     """Only a running pipeline takes checkpoints (protocol.md sections 2 and 4). None: it does. Performs no I/O.
 
-    Raises `PipelineFailedError` for a failed one: dropping its requests without a word would hide the failure.
+    Raises `PipelineFailedError` for a failed one: dropping its requests silently would hide the failure.
     """
     if pipeline.status in ACTIVE:
         return None
@@ -101,7 +101,7 @@ def pending_checkpoint(
     now: datetime,
     drain: bool = False,
 ) -> CheckpointRecord:
-    """The row that makes a checkpoint durable before anybody is asked to do anything. Its deadline runs from here."""
+    """The row that makes a checkpoint durable before any subtask is asked for anything. Its deadline runs from here."""
     return CheckpointRecord(
         pipeline_id=pipeline_id,
         checkpoint_id=checkpoint_id,

@@ -1,12 +1,12 @@
 """Unaligned barriers and aligned ones with a timeout: protocol.md sections 11.4 and 11.5. Exactly once.
 
-Each barrier says by its options how its checkpoint begins. An unaligned checkpoint takes its snapshot at the first
-barrier and captures what is still before the others; an aligned one does as section 11.1 says, and one that may time out
-changes from the second way to the first when waiting takes too long. Savepoints never may, so both kinds alternate.
+A barrier's options say how its checkpoint begins. An unaligned checkpoint takes its snapshot at the first barrier and
+captures what is still before the others. An aligned one follows section 11.1; with a timeout it becomes unaligned when
+waiting takes too long. Savepoints stay aligned, so both kinds may alternate.
 
-The four states of section 11.5 are two questions: has the checkpoint become unaligned, and has a channel been heard from.
-A sender has no timer of its own here: a channel has one queue, at the receiving gate, and a barrier that waits in it is
-announced and prioritized there.
+The four states of section 11.5 follow from two questions: is the checkpoint unaligned, and has any barrier or end
+arrived. A sender has no timer of its own here: a channel has one queue, at the receiving gate, and a barrier that waits
+in it is announced and prioritized there.
 """
 
 from typing import assert_never
@@ -40,7 +40,7 @@ class UnalignedBarrierHandler:
         self._finished_count_as_aligned = checkpoints_after_tasks_finish
         self._alignment = Alignment(num_channels)
         self._announced: set[int] = set()  # channels in which a barrier of the current checkpoint still waits
-        self._unaligned = False  # whether the current checkpoint is unaligned, from its beginning or by now
+        self._unaligned = False  # whether the current checkpoint is unaligned, from its beginning or after a switch
         self._captures = False  # whether its snapshot has been taken and in-flight data is being captured
         self._times_out_at: int | None = None  # when the current checkpoint, still aligned, will have waited too long
 
@@ -68,10 +68,11 @@ class UnalignedBarrierHandler:
         actions = self._begin_if_newer(barrier) + self._start_if_first()
         self._announced.discard(barrier.channel)
         if barrier.options.unaligned:
-            # The upstream has switched, or was told to from the beginning: this barrier has overtaken data.
+            # The upstream has switched, or was unaligned from the beginning: this barrier has overtaken data.
             actions += self._become_unaligned()
         else:
-            # While unaligned it is out of order: the channel is held back all the same, and released at the end.
+            # In an unaligned checkpoint this barrier is out of order: its channel is blocked all the same, and
+            # unblocked at the end.
             actions += alignment.block(barrier.channel)
         return actions + self._heard_from(barrier.channel, barrier.now)
 
@@ -87,12 +88,12 @@ class UnalignedBarrierHandler:
     def _timeout(self, checkpoint_id: int) -> list[Action]:
         alignment = self._alignment
         if checkpoint_id != alignment.current or not alignment.pending or self._unaligned:
-            return []  # it completed, was given up or has switched in the meantime
+            return []  # it completed, was aborted or has switched in the meantime
         self._times_out_at = None
         return self._become_unaligned() + (self._take_unaligned() if alignment.aligned else [])
 
     def _cancel(self, checkpoint_id: int) -> list[Action]:
-        # Also one that is only announced elsewhere: in this channel the marker stands where the barrier would.
+        # This may be one that is only announced elsewhere: in this channel the marker takes the barrier's place.
         if self._alignment.is_obsolete(checkpoint_id):
             return []
         return self._abort(checkpoint_id, FailureReason.DECLINED_ON_CANCELLATION_BARRIER)
@@ -116,13 +117,14 @@ class UnalignedBarrierHandler:
         alignment.begin(barrier)
         timeout = barrier.options.times_out_after
         if timeout is not None:
-            # From the trigger on, so the time the barrier took to come here counts.
+            # Counted from the trigger, so it includes the time the barrier took to come here.
             self._times_out_at = barrier.triggered_at + timeout
             actions.append(SetTimer(barrier.checkpoint_id, max(self._times_out_at, barrier.now)))
         return actions
 
     def _heard_from(self, channel: int, now: int) -> list[Action]:
-        """A channel's barrier or end. One that completes an aligned checkpoint leaves it aligned, however late it is."""
+        """Handles a channel's barrier or end. The last one of an aligned checkpoint leaves it aligned, however late it
+        is."""
         alignment = self._alignment
         current = alignment.current
         actions: list[Action] = []

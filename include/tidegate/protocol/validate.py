@@ -1,6 +1,6 @@
-"""The validate step: whether what is staged may be committed, and the permit that says so.
+"""The validate step: whether the staged data may be committed, and the permit that says so.
 
-`finalize` takes a `ValidatedCheckpoint`, and only `permit` makes one: committing without a verdict cannot be written.
+`finalize` takes a `ValidatedCheckpoint`, and only `permit` makes one: no code can commit without a verdict.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ class ValidatedCheckpoint:
 
 
 def needs_validation(record: CheckpointRecord) -> bool:
-    """Whether the staged data still waits for its verdicts; False when they are in, which the first answer decides.
+    """Whether the staged data still waits for its verdicts; False once they are recorded: the first verdicts stand.
 
     Raises `CheckpointNotInProgressError` if the checkpoint was aborted, `ValidationFailedError` if it is not fully
     acknowledged yet. Performs no I/O.
@@ -86,7 +86,8 @@ def _expectation(result: object) -> str:
 
 
 def permit(record: CheckpointRecord) -> ValidatedCheckpoint:
-    """The permit to finalize, from a recorded checkpoint. Raises as `needs_validation` does, and if not validated."""
+    """The permit to finalize, from a recorded checkpoint. Raises as `needs_validation` does, and
+    `ValidationFailedError` if it was not validated."""
     if needs_validation(record):
         raise ValidationFailedError(
             f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} has not been validated. Run the validate "

@@ -1,7 +1,7 @@
 """The FastAPI app behind `/tidegate`: the reports of validated checkpoints.
 
-Decides what may be served and with which headers. Who may see it is decided in `auth`, for the app as a whole, so that
-no route can be added without it.
+Decides what may be served and with which headers. `auth` decides who may see it, for the app as a whole, so that no
+route can be added without it.
 """
 
 import re
@@ -43,7 +43,7 @@ def create_app(docs: Path | None = None) -> FastAPI:
 
 @docs_routes.get("/{dag_id}/{checkpoint}/{name}")
 def report_file(request: Request, dag_id: str, checkpoint: str, name: str) -> Response:
-    """A file of a checkpoint's report. 404 for whatever is not one, without saying why."""
+    """A file of a checkpoint's report. 404 for anything else, without saying why."""
     kind = _TYPES.get(Path(name).suffix)
     content = read_confined(request.app.state.docs, dag_id, checkpoint, name) if kind else None
     if content is None or not _CHECKPOINT.fullmatch(checkpoint):
@@ -52,10 +52,11 @@ def report_file(request: Request, dag_id: str, checkpoint: str, name: str) -> Re
 
 
 def read_confined(root: Path, *segments: str) -> bytes | None:
-    """The content of the file at `segments` below `root`; None where there is none that can be read, and where it lies
-    elsewhere, also by a symbolic link.
+    """The content of the file at `segments` below `root`; None if there is none that can be read, or if it lies
+    elsewhere, also through a symbolic link.
 
-    Looking and reading are one: a report may be removed in between. The file system refuses names that are too long.
+    There is no check before the read: a report may be removed in between. The file system refuses names that are too
+    long.
     """
     if not all(_SEGMENT.fullmatch(segment) for segment in segments):
         return None
@@ -63,5 +64,5 @@ def read_confined(root: Path, *segments: str) -> bytes | None:
         real = root.resolve()
         path = real.joinpath(*segments).resolve()
         return path.read_bytes() if path.is_relative_to(real) else None
-    except (OSError, RuntimeError):  # the latter is Python's word for links that lead in a circle, up to 3.12
+    except (OSError, RuntimeError):  # Python up to 3.12 raises the latter for links that form a circle
         return None
