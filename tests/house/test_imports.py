@@ -142,6 +142,30 @@ def test_arrows_between_rooms_go_one_way():
     assert order.index("protocol") < order.index("pipeline") < order.index("coordination") < order.index("assembly")
 
 
+def module_of(path):
+    return ".".join(("tidegate", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def imported_files(path, modules):
+    """The files that a file imports, late imports included; what is there for types alone runs in no circle."""
+    tree = ast.parse(path.read_text())
+    typing = {id(inner) for node in ast.walk(tree) if _is_for_types(node) for inner in ast.walk(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and id(node) not in typing:
+            names = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (name if name in modules else node.module for name in names)
+
+
+def _is_for_types(node):
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def test_no_files_import_each_other_in_a_circle():
+    modules = {module_of(path): path for path in ALL}
+    graph = {name: set(imported_files(path, modules)) & modules.keys() - {name} for name, path in modules.items()}
+    TopologicalSorter(graph).prepare()
+
+
 def test_at_the_top_stands_what_puts_the_rooms_together_and_nothing_else():
     assert {path.name for path in ROOT.glob("*.py")} == {"__init__.py", "assembly.py", "clock.py", "settings.py"}
 

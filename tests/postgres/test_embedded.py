@@ -21,6 +21,7 @@ import pytest
 from tidegate.embedded_postgres import binaries
 from tidegate.embedded_postgres import server as embedded
 from tidegate.embedded_postgres.accounts import Account, account_for
+from tidegate.embedded_postgres.postmaster import is_postgres
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.protocol.errors import ConfigurationError, StoreUnavailableError
 
@@ -62,7 +63,7 @@ def kill(server: EmbeddedPostgres) -> None:
     process = process_of(server)
     os.kill(process, signal.SIGKILL)
     deadline = time.monotonic() + 30
-    while embedded._is_postgres(process):
+    while is_postgres(process):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -239,7 +240,7 @@ def test_removed_it_leaves_nothing_and_removing_it_again_is_fine(directory: Path
     server.start()
     process = process_of(server)
     server.remove()
-    assert not embedded._is_postgres(process)
+    assert not is_postgres(process)
     assert list(directory.iterdir()) == []
     server.remove()
 

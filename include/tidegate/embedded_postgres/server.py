@@ -15,7 +15,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,6 +23,7 @@ from typing import Any
 
 from tidegate.embedded_postgres.accounts import Account, account_for
 from tidegate.embedded_postgres.binaries import Binaries, find_binaries
+from tidegate.embedded_postgres.postmaster import free_port, in_use, is_postgres, remove_stale_pid_file, said_since
 from tidegate.embedded_postgres.turns import turn
 from tidegate.postgres.roles import RUNNING_ROLE
 from tidegate.protocol.errors import ConfigurationError, StoreUnavailableError
@@ -224,11 +224,11 @@ class EmbeddedPostgres:
     # -- the server
 
     def _launch(self, server: Path, account: Account, binaries: Binaries) -> None:
-        _remove_stale_pid_file(server / "pgdata" / "postmaster.pid")
+        remove_stale_pid_file(server / "pgdata" / "postmaster.pid")
         remembered, log = self.data_dir / "port", server / "log"
         said_before = log.stat().st_size if log.exists() else 0
         for attempt in range(_PORT_ATTEMPTS):
-            port = _free_port(remembered if attempt == 0 else None)
+            port = free_port(remembered if attempt == 0 else None)
             options = [
                 *("-c listen_addresses=127.0.0.1", f"-c port={port}", "-c unix_socket_directories=''"),
                 *(f"-c max_connections={_CONNECTIONS}", "-c timezone=UTC", "-c log_timezone=UTC"),
@@ -245,10 +245,10 @@ class EmbeddedPostgres:
             if started.returncode == 0 and self._settled():
                 remembered.write_text(str(port))
                 return
-            if not _in_use(port):
+            if not in_use(port):
                 break
         raise StoreUnavailableError(
-            f"The embedded Postgres in {self.data_dir} did not start: {_said_since(log, said_before)}. Its data are "
+            f"The embedded Postgres in {self.data_dir} did not start: {said_since(log, said_before)}. Its data are "
             f"untouched. See {log}, remove the cause, and start again."
         )
 
@@ -270,7 +270,7 @@ class EmbeddedPostgres:
             return None
         pid, lines = found
         port = int(lines[3]) if len(lines) > 7 and lines[7].strip() == "ready" else None
-        return pid, port if port is not None and _in_use(port) else None
+        return pid, port if port is not None and in_use(port) else None
 
     def _pid_file(self) -> tuple[int, list[str]] | None:
         """The process id of a server that runs, and what it has written down; None if there is no such process."""
@@ -287,7 +287,7 @@ class EmbeddedPostgres:
                 f"The embedded Postgres in {self.data_dir} cannot be looked at: {error}. "
                 "Run as the user who created it, or use a home of your own (TIDEGATE_HOME)."
             ) from error
-        return (pid, lines) if _is_postgres(pid) else None
+        return (pid, lines) if is_postgres(pid) else None
 
     def _wait_while(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + _WAIT
@@ -312,52 +312,3 @@ def _write_secret(file: Path, secret: str) -> None:
 def _major(data: Path) -> int | None:
     version = data / "PG_VERSION"
     return int(version.read_text().strip()) if version.exists() else None
-
-
-def _remove_stale_pid_file(file: Path) -> None:
-    """Forget a killed server whose process id belongs to another program by now; PostgreSQL would refuse to start."""
-    try:
-        pid = int(file.read_text().splitlines()[0])
-    except (OSError, ValueError, IndexError):
-        return
-    if not _is_postgres(pid):
-        file.unlink(missing_ok=True)
-
-
-def _is_postgres(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    try:
-        # "PID (NAME) STATE ..."; Z is a dead process that nobody has collected.
-        name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition(" (")[2].rpartition(") ")
-    except OSError:
-        return not Path("/proc/self").exists()  # where there is no /proc, the process id must do
-    return name == "postgres" and not rest.startswith("Z")
-
-
-def _free_port(remembered: Path | None) -> int:
-    if remembered is not None and remembered.exists():
-        port = int(remembered.read_text())
-        if not _in_use(port):
-            return port
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        return int(port)
-
-
-def _in_use(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(5)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _said_since(log: Path, size: int) -> str:
-    try:
-        return log.read_bytes()[size:].decode(errors="replace").strip()[-500:]
-    except OSError as error:
-        return str(error)

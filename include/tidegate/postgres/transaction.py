@@ -1,19 +1,20 @@
-"""One transaction on one pipeline: the port's facts and writes over an open connection that holds the pipeline's lock.
+"""One transaction on one pipeline: the port's writes, over an open connection that holds the pipeline's lock; `facts` are what it reads.
 
 Every move is a conditional UPDATE, so a lost race is an update of no rows. Locking, committing and what an error means
 are `store`'s.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, text, update
+from sqlalchemy import delete, insert, text, update
 from sqlalchemy.dialects import postgresql
 
 from tidegate.postgres import acknowledgements as acknowledging
-from tidegate.postgres import reads, references
+from tidegate.postgres import references
+from tidegate.postgres.facts import Facts
 from tidegate.postgres.rows import (
     checkpoint_values,
     committer_values,
@@ -29,7 +30,7 @@ from tidegate.protocol.committing import CommitterRecord, is_committing
 from tidegate.protocol.errors import CheckpointNotFoundError
 from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.lifecycle import Phase, Status, is_legal
-from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus, moved, require_move
+from tidegate.protocol.pipelines import PipelineStatus, moved, require_move
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
@@ -38,7 +39,6 @@ from tidegate.protocol.records import (
     CompactedRun,
     Deletion,
     SubtaskId,
-    SubtaskRecord,
     Verdict,
 )
 from tidegate.protocol.regions import RegionRecord, begun, directory_in_use, ended, is_current, swept
@@ -76,78 +76,12 @@ SELECT latest.attempt + CASE WHEN EXISTS (SELECT FROM asked) THEN 1 ELSE 0 END F
 """)
 
 
-class PostgresTransaction:
+class PostgresTransaction(Facts):
     """`ports.StoreTransaction` for Postgres. `wrote` says whether anything was changed, `touched` whether a sign of life was
     recorded, which is no news."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        pipeline: PipelineRecord,
-        last_checkpoint_id: int,
-        region: RegionRecord,
-        committer: CommitterRecord,
-    ) -> None:
-        self._connection = connection
-        self._pipeline = pipeline
-        self._pipeline_id = pipeline.pipeline_id
-        self._last_checkpoint_id = last_checkpoint_id
-        self._region = region
-        self._committer = committer
-        self.wrote = False
-        self.touched = False
-
-    # -- facts
-
-    def checkpoint(self, checkpoint_id: int) -> CheckpointRecord | None:
-        return reads.checkpoint(self._connection, self._pipeline_id, checkpoint_id)
-
-    def latest_by_request(self, request_id: str) -> CheckpointRecord | None:
-        return reads.latest_by_request(self._connection, self._pipeline_id, request_id)
-
-    def in_progress(self) -> list[CheckpointRecord]:
-        return reads.with_status(self._connection, self._pipeline_id, Status.IN_PROGRESS)
-
-    def retained(self) -> list[CheckpointRecord]:
-        return reads.with_status(self._connection, self._pipeline_id, Status.COMPLETED)
-
-    def latest_completed(self) -> CheckpointRecord | None:
-        return reads.latest_completed(self._connection, self._pipeline_id)
-
-    def subtasks(self, checkpoint_id: int, only: Iterable[SubtaskId] | None = None) -> dict[SubtaskId, SubtaskRecord]:
-        return reads.subtasks_of(self._connection, self._pipeline_id, checkpoint_id, only)
-
-    def verdicts(self, checkpoint_id: int) -> list[Verdict]:
-        return reads.verdicts_of(self._connection, self._pipeline_id, checkpoint_id)
-
-    def compactions(self) -> list[CompactedRun]:
-        return reads.compactions_of(self._connection, self._pipeline_id)
-
-    def pipeline(self) -> PipelineRecord:
-        return self._pipeline
-
-    def requests(self) -> list[CheckpointRequest]:
-        return reads.requests_of(self._connection, self._pipeline_id)
-
-    def failed_after(self, checkpoint_id: int) -> list[CheckpointRecord]:
-        return reads.failed_after(self._connection, self._pipeline_id, checkpoint_id)
-
-    def endpoints(self) -> list[Endpoint]:
-        return reads.endpoints_of(self._connection, self._pipeline_id)
-
-    def cleaning(self) -> int:
-        return reads.count_with_status(self._connection, self._pipeline_id, Status.SUBSUMED)
-
-    def region(self) -> RegionRecord:
-        return self._region
-
-    def committer(self) -> CommitterRecord:
-        return self._committer
-
-    def latest_subsumed(self) -> int | None:
-        return reads.latest_subsumed(self._connection, self._pipeline_id)
-
-    # -- writes
+    wrote = False
+    touched = False
 
     def move_pipeline(
         self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None
@@ -347,9 +281,6 @@ class PostgresTransaction:
 
     def mark_discarded(self) -> None:
         self.wrote = references.discard_subsumed(self._connection, self._pipeline_id) > 0 or self.wrote
-
-    def unswept(self) -> dict[int, datetime]:
-        return reads.unswept(self._connection, self._pipeline_id)
 
     def mark_swept(self, checkpoint_ids: Sequence[int]) -> None:
         if checkpoint_ids:

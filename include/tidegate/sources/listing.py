@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from tidegate.protocol.errors import ConfigurationError, StorageError
+from tidegate.sources.line_numbers import lines_before
+from tidegate.sources.records import Rules
 
 # Written by somebody who has not finished: dot and underscore names are hidden from Spark and Hive readers too.
 _HIDDEN = (".", "_")
@@ -67,10 +69,8 @@ class Directory:
             raise StorageError(f"Files of {self.location!r} cannot be looked at: {error}. Run again.") from error
         return [_version(path, info) if info.is_file else None for path, info in zip(paths, found, strict=True)]
 
-    def lines_before(self, path: str, end: int, rules: Any) -> int:
+    def lines_before(self, path: str, end: int, rules: Rules) -> int:
         """Lines that end before byte `end` of a file, as `records.Rules` has them."""
-        from tidegate.sources.reading import lines_before
-
         return lines_before(self._filesystem, f"{self._root}/{path}", rules, end)
 
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from tidegate.protocol.errors import MalformedRowsError
 from tidegate.sources import json_texts
 from tidegate.sources.decoding import PIECE, Decoder, hint, is_splittable, open_file
+from tidegate.sources.line_numbers import count_lines, lines_before
 from tidegate.sources.listing import FileVersion
 from tidegate.sources.read_errors import AS_BEFORE, carried, damaged, vanished
 from tidegate.sources.records import Rules, Split, line_ends, split
@@ -324,22 +325,6 @@ def header_fields(record: str, rules: Rules, strip: bool) -> list[str]:
         except csv.Error:
             found = [record]
     return [name.strip() for name in found] if strip else found
-
-
-def count_lines(data: bytes, rules: Rules) -> int:
-    """Line ends in a text."""
-    return len(line_ends(_array(data), data, rules.line_end, final=False)[0]) + data.endswith(b"\r")
-
-
-def lines_before(filesystem: Any, path: str, rules: Rules, end: int) -> int:
-    """Line ends before byte `end` of a file that can be read from any byte on."""
-    lines, last, left = 0, b"", end
-    with filesystem.open_input_file(path) as stream:
-        while left and (piece := stream.read(min(PIECE, left))):
-            left -= len(piece)
-            lines += count_lines(piece, rules) - (last == b"\r" and piece[:1] == b"\n")
-            last = piece[-1:]
-    return lines
 
 
 def _array(data: bytes) -> Any:

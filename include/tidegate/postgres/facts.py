@@ -1,0 +1,91 @@
+"""What a transaction on one pipeline reads: the port's facts, as of the lock it holds on the pipeline's row."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from tidegate.postgres import reads
+from tidegate.protocol.committing import CommitterRecord
+from tidegate.protocol.identity import Endpoint
+from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.pipelines import PipelineRecord
+from tidegate.protocol.records import (
+    CheckpointRecord,
+    CheckpointRequest,
+    CompactedRun,
+    SubtaskId,
+    SubtaskRecord,
+    Verdict,
+)
+from tidegate.protocol.regions import RegionRecord
+
+
+class Facts:
+    """The pipeline, its region and its committer were read with the lock; the rest is read when it is asked for."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        pipeline: PipelineRecord,
+        last_checkpoint_id: int,
+        region: RegionRecord,
+        committer: CommitterRecord,
+    ) -> None:
+        self._connection = connection
+        self._pipeline = pipeline
+        self._pipeline_id = pipeline.pipeline_id
+        self._last_checkpoint_id = last_checkpoint_id
+        self._region = region
+        self._committer = committer
+
+    def checkpoint(self, checkpoint_id: int) -> CheckpointRecord | None:
+        return reads.checkpoint(self._connection, self._pipeline_id, checkpoint_id)
+
+    def latest_by_request(self, request_id: str) -> CheckpointRecord | None:
+        return reads.latest_by_request(self._connection, self._pipeline_id, request_id)
+
+    def in_progress(self) -> list[CheckpointRecord]:
+        return reads.with_status(self._connection, self._pipeline_id, Status.IN_PROGRESS)
+
+    def retained(self) -> list[CheckpointRecord]:
+        return reads.with_status(self._connection, self._pipeline_id, Status.COMPLETED)
+
+    def latest_completed(self) -> CheckpointRecord | None:
+        return reads.latest_completed(self._connection, self._pipeline_id)
+
+    def subtasks(self, checkpoint_id: int, only: Iterable[SubtaskId] | None = None) -> dict[SubtaskId, SubtaskRecord]:
+        return reads.subtasks_of(self._connection, self._pipeline_id, checkpoint_id, only)
+
+    def verdicts(self, checkpoint_id: int) -> list[Verdict]:
+        return reads.verdicts_of(self._connection, self._pipeline_id, checkpoint_id)
+
+    def compactions(self) -> list[CompactedRun]:
+        return reads.compactions_of(self._connection, self._pipeline_id)
+
+    def pipeline(self) -> PipelineRecord:
+        return self._pipeline
+
+    def requests(self) -> list[CheckpointRequest]:
+        return reads.requests_of(self._connection, self._pipeline_id)
+
+    def failed_after(self, checkpoint_id: int) -> list[CheckpointRecord]:
+        return reads.failed_after(self._connection, self._pipeline_id, checkpoint_id)
+
+    def endpoints(self) -> list[Endpoint]:
+        return reads.endpoints_of(self._connection, self._pipeline_id)
+
+    def cleaning(self) -> int:
+        return reads.count_with_status(self._connection, self._pipeline_id, Status.SUBSUMED)
+
+    def region(self) -> RegionRecord:
+        return self._region
+
+    def committer(self) -> CommitterRecord:
+        return self._committer
+
+    def latest_subsumed(self) -> int | None:
+        return reads.latest_subsumed(self._connection, self._pipeline_id)
+
+    def unswept(self) -> dict[int, datetime]:
+        return reads.unswept(self._connection, self._pipeline_id)

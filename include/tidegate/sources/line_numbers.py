@@ -1,0 +1,24 @@
+"""Which line of a file a byte is on: errors name it, and a part of a file does not know how many lines came before."""
+
+from typing import Any
+
+from tidegate.sources.decoding import PIECE
+from tidegate.sources.records import Rules, line_ends
+
+
+def count_lines(data: bytes, rules: Rules) -> int:
+    """Line ends in a text."""
+    import numpy as np  # heavy, and files.py is imported when Airflow parses a DAG
+
+    return len(line_ends(np.frombuffer(data, np.uint8), data, rules.line_end, final=False)[0]) + data.endswith(b"\r")
+
+
+def lines_before(filesystem: Any, path: str, rules: Rules, end: int) -> int:
+    """Line ends before byte `end` of a file that can be read from any byte on."""
+    lines, last, left = 0, b"", end
+    with filesystem.open_input_file(path) as stream:
+        while left and (piece := stream.read(min(PIECE, left))):
+            left -= len(piece)
+            lines += count_lines(piece, rules) - (last == b"\r" and piece[:1] == b"\n")
+            last = piece[-1:]
+    return lines
