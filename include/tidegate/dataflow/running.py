@@ -114,7 +114,7 @@ class RunningChain:
                 rows[report.subtask_index, "rows_out"] += report.metrics.get("rows_out", 0)
 
     def take(self, plan: ExecutionPlan) -> PendingSnapshot:
-        """Fix what belongs to the snapshot. What comes from now on belongs to a later one."""
+        """Freeze what belongs to the snapshot. What comes from now on belongs to a later one."""
         execution = Execution(self.chain, {origin: list(data) for origin, data in self.held.items()})
         for index in sorted({index for index, _ in self.rows}):
             metrics = {name: self.rows[index, name] for name in ("rows_in", "rows_out")}

@@ -104,7 +104,7 @@ class SnapshotSteps:
         return [vertex.name] if any(subtask.operator_id == vertex.vertex.operator_id for subtask in asked) else []
 
     def _snapshot(self, vertex: RunningVertex, checkpoint_id: int) -> list[steps.Effect]:
-        """Fix what belongs to the snapshot, then stage what sinks show of it."""
+        """Freeze what belongs to the snapshot, then stage what sinks show of it."""
         if isinstance(vertex, RunningSource):
             vertex.taken = self._sources.positions(vertex, self._current, self._parts.clock.now())
             events = steps.StepDone(checkpoint_id), steps.CaptureEnded(checkpoint_id), steps.WriteEnded(checkpoint_id)

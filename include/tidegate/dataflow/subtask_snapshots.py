@@ -14,7 +14,7 @@ from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, Sta
 def acknowledgements(
     plan: ExecutionPlan, execution: Execution, indexes: Iterable[int], start_delay: int
 ) -> list[Acknowledgement]:
-    """Acknowledge for the operator and its sinks, for these subtasks. One without a report carries over what it has."""
+    """Of the operator and its sinks, for subtasks whose reports are complete. Without a report, handles carry over."""
     result = []
     for index in indexes:
         execution.acknowledged.add(index)

@@ -84,7 +84,7 @@ def find(cache_dir: str | None, checksum: str, rows: int) -> Any | None:
 
 
 class Addition:
-    """A copy being written, batch by batch. It never raises an error of the disk: `failure` says that it was not kept.
+    """A copy being written, batch by batch. It raises no error of the disk: `failure` has it, and nothing is kept.
 
     Once kept, its `batches` stay valid even if the entry is evicted at once. A copy is only kept if it has more than
     `least` bytes in memory.

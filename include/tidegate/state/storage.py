@@ -181,8 +181,7 @@ class ArrowCheckpointStorage:
     def _remove_markers(self, path: str) -> None:
         """Remove a directory of an object store, or those below it, if only directory markers are left in it.
 
-        Deleting an object makes a marker for its directory, which can be deleted only together with all that lies
-        there.
+        Deleting an object makes a marker for its directory, which can be deleted only with everything in it.
         """
         directory = self._absolute(path)
         with self._explained("delete", path), suppress(FileNotFoundError):
@@ -275,8 +274,7 @@ def _sync_directory(directory: str) -> None:
 
 
 def _temporary(absolute: str) -> str:
-    """A hidden, unique name. A file that a crash leaves behind is in the checkpoint's directory and is swept with
-    it."""
+    """A hidden, unique name. A file that a crash leaves behind is swept with the checkpoint's directory."""
     directory, name = os.path.split(absolute)
     return f"{directory}/.{name}.{uuid.uuid4().hex}.tmp"
 
