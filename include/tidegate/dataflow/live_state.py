@@ -1,4 +1,4 @@
-"""What the subtasks of a continuous region hold between checkpoints: their runs and positions, and the files behind them.
+"""What the subtasks of a continuous region hold between checkpoints: their runs, positions and files.
 
 Micro-batches write below the region's own directory, before any checkpoint is known. The checkpoint store owns a file
 from the first acknowledgement that names it. Until then this region may delete it.

@@ -92,7 +92,7 @@ def start_session(
 
 
 def belonging(sessions: Sequence[Session], mark: str) -> list[psutil.Process]:
-    """Every live process of the sessions, every one of this user with the mark in its environment, and all they started.
+    """Every live process of the sessions, every one of this user with the mark in its environment, and all below them.
 
     Sessions also find processes whose environment cannot be read: Airflow's workers hide theirs. The mark also finds
     processes that have begun a session of their own. This process is never among them.

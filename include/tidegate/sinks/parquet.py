@@ -1,4 +1,4 @@
-"""`ParquetSink`: a directory of Parquet files that anything can read, which changes only when a checkpoint is committed.
+"""`ParquetSink`: a directory of Parquet files that any reader can open. It changes only when a checkpoint is committed.
 
 Decides what is staged and how staged rows are read back. `publish.py` decides how staged files become visible, and what
 a crash in between leaves.
@@ -118,7 +118,7 @@ class ParquetSinkWriter:
     stage_empty: bool
 
     def stage(self, rows: Any, context: StageContext) -> list[StateHandle]:
-        """See `ports.SinkWriter`. Raises `StorageError` (disk full, permission) and `SinkError` (a type Parquet lacks)."""
+        """See `ports.SinkWriter`. Raises `StorageError` (disk full, permission), `SinkError` (a type Parquet lacks)."""
         if rows.num_rows == 0 and not self.stage_empty:
             return []
         # pyarrow is heavy and this module is imported when Airflow parses a DAG.

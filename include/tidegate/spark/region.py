@@ -1,7 +1,7 @@
 """`SparkRegion`: executes a pipeline's operators on one Spark session, checkpoint by checkpoint.
 
-Reading order: the two drivers of `dataflow`, which decide what runs when; `driver.jobs`, `driver.operators` (the Spark jobs),
-`executor.partitions` (what runs inside them), `driver.frames` and `driver.compaction`.
+Reading order: the two drivers of `dataflow`, which decide what runs when; `driver.jobs`, `driver.operators` (the Spark
+jobs), `executor.partitions` (what runs inside them), `driver.frames` and `driver.compaction`.
 """
 
 from collections.abc import Mapping

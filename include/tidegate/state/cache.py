@@ -29,7 +29,7 @@ CACHE_SECONDS = 3 * 24 * 3600
 #: A run in local storage with at most so many bytes (as a file, and in memory) gets no copy: it is read in place.
 IN_PLACE_FILE = 3 << 20
 IN_PLACE_MEMORY = 8 << 20
-#: Copies with at most so many bytes in memory are compressed; larger ones are mapped, so that only what is used is read.
+#: Copies with at most so many bytes in memory are compressed. Larger ones are mapped, so that only used parts are read.
 COMPRESSED = 32 << 20
 _TOUCH_SECONDS = 3600
 

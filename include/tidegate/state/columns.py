@@ -62,7 +62,7 @@ def _digit(hashes: Hashes, shift: int) -> npt.NDArray[np.uint16]:
 
 
 def fixed(array: Any) -> npt.NDArray[Any]:
-    """A fixed-width array's values: floats as floats, decimals as pairs of unsigned words (low, high), else integers."""
+    """A fixed-width array's values: floats as floats, decimals as pairs of unsigned words (low, high), else ints."""
     kind = array.type
     if pa.types.is_boolean(kind):
         return flags(array)

@@ -37,7 +37,7 @@ _DRAWN = (
 
 
 def nondeterministic_parts(frame: DataFrame) -> tuple[str, ...]:
-    """What makes the rows differ from one computation to the next, in the words of Spark's API; nothing if they do not."""
+    """What makes the rows differ between two computations, in the words of Spark's API; empty if they do not."""
     deterministic, plan = _explained(frame) if is_connect(frame.sparkSession) else _analyzed(frame)
     found = [f"{name}()" for name in _called(_TIME, plan)]
     found += [_NODE_NAMES.get(node, "limit") for node in _NODE.findall(plan)]

@@ -185,8 +185,8 @@ def _local_cores(master: str) -> int:
     return os.cpu_count() or 1 if cores == "*" else int(cores or 1)
 
 
-#: Cores up to which the JVM collects garbage serially. On two it measured as fast as the default, with 100 to 200 MiB less
-#: memory; many cores would wait for it.
+#: Cores up to which the JVM collects garbage serially. On two it measured as fast as the default, with 100 to 200 MiB
+#: less memory; many cores would wait for it.
 _FEW_CORES = 4
 
 
