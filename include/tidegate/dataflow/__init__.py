@@ -1,4 +1,4 @@
-"""How data and barriers move through a pipeline, without Spark: channels, input gates, operator chains, snapshots of sources.
+"""How data and barriers move through a pipeline, without Spark: channels, gates, operator chains, source snapshots.
 
-Two drivers stand on it: one takes a single checkpoint, the other runs on and on. May import `pipeline`, `ports` and `protocol`.
+Two drivers use it: for a single checkpoint and for a continuous run. May import `pipeline`, `ports` and `protocol`.
 """

@@ -8,7 +8,7 @@ from tidegate.protocol.barriers import Barrier, Marker, StopMode
 
 
 class Channel:
-    """One queue, and the barriers in it that ask for attention before their turn."""
+    """One queue, and the barriers in it to be handled before their turn."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -16,10 +16,10 @@ class Channel:
         self.urgent: deque[Barrier] = deque()  # to overtake, or to be announced
         self.bytes = 0  # of the data in the queue
         self.blocked = False
-        self.ended: StopMode | None = None  # what was said of the data, once there is no more
+        self.ended: StopMode | None = None  # how the data ended, once there is no more
         self.capturing = False
         self.captured: list[Data] = []
-        self.overtaken: list[Data] = []  # by the barrier that is being looked at
+        self.overtaken: list[Data] = []  # by the barrier being handled
 
     @property
     def ready(self) -> bool:

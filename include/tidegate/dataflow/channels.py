@@ -1,4 +1,4 @@
-"""The channels between operator chains: what is sent goes to every gate that reads it."""
+"""The channels between operator chains. What is sent into a channel goes to every gate that reads it."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,7 +9,7 @@ from tidegate.protocol.barriers import Marker
 
 
 class Channels:
-    """By name, as `operator_chains.channel_of` gives it."""
+    """Channels by name, as `operator_chains.channel_of` gives it."""
 
     def __init__(self, chains: Sequence[OperatorChain]) -> None:
         self._readers: dict[str, list[tuple[InputGate, int]]] = {}
@@ -27,5 +27,5 @@ class Channels:
             gate.signal(make(index))
 
     def queued_bytes(self, channel: str) -> int:
-        """Of data that waits at the gate where most of it does."""
+        """Bytes that wait in the channel, at the gate where most of them wait."""
         return max((gate.queued_bytes(index) for gate, index in self._readers.get(channel, ())), default=0)

@@ -1,8 +1,8 @@
-"""`ContinuousDriver`: a pipeline's operators as they run on and on, micro-batch by micro-batch.
+"""`ContinuousDriver`: runs a pipeline's operators continuously, micro-batch by micro-batch.
 
-Each round polls the sources, lets the gates release what may be processed, runs it, and carries out what the barriers in
-between ask for. Chains, gates and jobs are those of a scheduled run; what differs is that much follows behind a barrier, so
-that how barriers are handled matters (protocol.md sections 10 to 12).
+Each round polls the sources, lets the gates release what may be processed, runs it, and carries out what the barriers
+in between ask for. Chains, gates and jobs are those of a scheduled run. The difference: here data follows a barrier, so
+the way barriers are handled matters (protocol.md sections 10 to 12).
 
 Reading order: `running` (what each vertex holds), `polled_sources`, `live_state`, `snapshot_steps`, `in_flight`.
 """
@@ -34,14 +34,14 @@ from tidegate.protocol.snapshot import SnapshotTask
 #: Bytes of input that one operator takes at a time, unless a single segment is larger.
 MAX_BATCH_BYTES = 64 << 20
 
-#: As many batches may wait in a channel before its split is polled again.
+#: A split is polled only while fewer batches than this wait in its channel.
 _BATCHES_AHEAD = 4
 
 
 class ContinuousDriver:
-    """Implements `ports.ContinuousRegion`: one attempt at running a pipeline continuously. For one thread.
+    """Implements `ports.ContinuousRegion`: one attempt at running a pipeline continuously. Used from one thread only.
 
-    `attempt` and `directory` must be this region's alone, and `restored` as of the latest completed checkpoint.
+    `attempt` and `directory` must be this region's alone. `restored` must be as of the latest completed checkpoint.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ContinuousDriver:
         self._base.close({subtask for subtask, snapshot in restored.items() if snapshot.finished})
 
     def _put_back(self) -> None:
-        """In-flight data of an unaligned checkpoint; from here on it is in a channel again."""
+        """Move the in-flight data of an unaligned checkpoint from its snapshots back into the channels."""
         self._base.put_back(self._state.snapshots)
         for running in self._chains:
             first = SubtaskId(running.vertex.operator_id, 0)
@@ -94,18 +94,18 @@ class ContinuousDriver:
         self._ask_directly(task, options)
 
     def _ask_directly(self, task: SnapshotTask, options: BarrierOptions) -> None:
-        """Of those that are still asked, who has only finished ones upstream gets its barrier from nobody (protocol.md
-        section 13)."""
+        """A chain that is still asked, with only finished vertices upstream, receives no barrier: put one into its gate
+        (protocol.md section 13)."""
         finished = self._base.finished_operators()
         for running in self._chains:
             alone = choose_triggered([running.vertex.operator_id], finished, self._graph.upstreams)
             if alone and running.is_asked(task):
-                while self._drain(running):  # so that every end is known before
+                while self._drain(running):  # so that every end is known before the barrier
                     pass
                 running.chain.gate.signal(barrier(task, options))
 
     def completed(self, checkpoint_id: int) -> None:
-        """See `ports.ContinuousRegion`; what was merged or consumed by now is deleted."""
+        """See `ports.ContinuousRegion`. Deletes files that have been merged or consumed by now."""
         taken = [acknowledgement for vertex in self._vertices for acknowledgement in vertex.taken]
         for vertex in self._vertices:
             self._steps.step(vertex, steps.NotifyComplete(checkpoint_id))
@@ -134,12 +134,12 @@ class ContinuousDriver:
 
     def _has_ended(self) -> bool:
         to_finish = {plan.operator_id for plan in self._graph.plan}
-        if not self._graph.pipeline.checkpoints.checkpoints_after_tasks_finish:  # there is only one in which any can
+        if not self._graph.pipeline.checkpoints.checkpoints_after_tasks_finish:  # they finish in one checkpoint only
             to_finish = {vertex.operator_id for vertex in self._graph.sources}
         return self._polled.has_ended() and not to_finish <= self._base.finished_operators()
 
     def _drain(self, running: RunningChain) -> bool:
-        """Take what the gate gives, and process it up to each snapshot. Whether anything happened."""
+        """Process what the gate releases, up to each snapshot. Returns whether anything happened."""
         chain, batch = running.chain, Batch()
         outputs = chain.gate.drain(self._max_batch_bytes)
         last = self._steps.task is not None and self._steps.task.stop is not None
@@ -150,7 +150,7 @@ class ContinuousDriver:
                 case SnapshotDue():
                     self._process(running, batch)
                     batch = Batch()
-                    if output.checkpoint_id < self._last_begun:  # more were given up than the steps remember
+                    if output.checkpoint_id < self._last_begun:  # more were aborted than the steps remember
                         self._steps.step(running, steps.NotifyAborted(output.checkpoint_id))
                     self._steps.step(running, steps.Begin(output.checkpoint_id, output.options, last))
                 case Aligned():
@@ -165,8 +165,8 @@ class ContinuousDriver:
         return bool(outputs)
 
     def _process(self, running: RunningChain, batch: Batch) -> None:
-        """A micro-batch: an operator changes its state and sends on what changed, a step sends on what it makes of it; a
-        sink keeps it for the barrier."""
+        """Process a micro-batch. An operator changes its state and sends on the changes. A step sends on its result. A
+        sink keeps the data for the barrier."""
         if not batch:
             return
         if isinstance(running.vertex, SinkVertex):
@@ -189,7 +189,7 @@ class ContinuousDriver:
     # -- housekeeping
 
     def _compact(self, checkpoint_id: int) -> None:
-        """Merge runs where there are too many; used from here on, and part of the next checkpoint."""
+        """Merge runs where there are too many. They are used from here on, and are part of the next checkpoint."""
         state = self._state
         state.compacted(self._parts.jobs.compact(checkpoint_id + 1, state.snapshots, state.directory))
 

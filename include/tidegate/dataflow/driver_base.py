@@ -1,4 +1,4 @@
-"""What both drivers stand on: the chains of a pipeline, the channels between them, and who has finished."""
+"""What both drivers share: the chains of a pipeline, the channels between them, and which subtasks have finished."""
 
 from collections.abc import Container, Mapping, Set
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from tidegate.protocol.snapshot import SnapshotTask
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """When a driver began, on both clocks: gates measure on the one that never goes back."""
+    """When a driver began, on both clocks. Gates measure on the monotonic one."""
 
     wall: datetime
     monotonic: float
@@ -35,7 +35,7 @@ class Began:
 
 @dataclass(eq=False)
 class DriverBase:
-    """`finished` are the subtasks that had finished with a completed checkpoint."""
+    """`finished`: the subtasks that finished with a completed checkpoint."""
 
     parts: Parts
     apart: Container[SinkVertex] = ()
@@ -50,9 +50,9 @@ class DriverBase:
         self.began = Began.now(self.parts.clock)
 
     def put_back(self, restored: Mapping[SubtaskId, Snapshot]) -> None:
-        """Put the in-flight data of an unaligned checkpoint into its channels again, where it comes before anything else.
+        """Put the in-flight data of an unaligned checkpoint back into its channels, ahead of anything else.
 
-        Raises `StateSchemaError` if a channel is no longer there.
+        Raises `StateSchemaError` if a channel no longer exists.
         """
         for chain in self.chains:
             for channel, data in in_flight_of(restored.get(SubtaskId(chain.vertex.operator_id, 0))):
@@ -65,7 +65,7 @@ class DriverBase:
                 chain.gate.offer(chain.gate.channels.index(channel), data)
 
     def close(self, finished: Set[SubtaskId]) -> None:
-        """What has finished sends no barriers any more (protocol.md section 13)."""
+        """End the channels of what has finished: it sends no more barriers (protocol.md section 13)."""
         graph, before = self.parts.graph, self.finished_operators()
         for source in graph.sources:
             for split in range(source.source.num_splits()):
@@ -77,7 +77,7 @@ class DriverBase:
                 self.channels.signal(channel_of(vertex.name), EndOfPartition)
 
     def finished_operators(self) -> frozenset[str]:
-        """The operators and sources all of whose subtasks have finished."""
+        """The operators and sources whose subtasks have all finished."""
         return finished_operators(self.parts.graph.plan, {id_: Snapshot(finished=True) for id_ in self.finished})
 
 

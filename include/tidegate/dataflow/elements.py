@@ -1,6 +1,6 @@
 """What lies in a channel besides barriers, and what an input gate makes of it.
 
-Data is referred to, never held: a segment of a source, or files that an upstream operator wrote.
+Data is a reference, never rows: a segment of a source, or files that an upstream operator wrote.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tidegate.protocol.records import StateHandle
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What an upstream operator produced before its barrier: files on checkpoint storage, one or none a subtask."""
+    """What an upstream step or operator produced before its barrier: files on checkpoint storage."""
 
     handles: tuple[StateHandle, ...]
 
@@ -27,7 +27,7 @@ Data = Segment | Exchange
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Data the operator must process now, before anything that comes later in the answer."""
+    """Data the operator must process now, before any later output."""
 
     channel: int
     data: Data
@@ -35,8 +35,8 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDue:
-    """Take the snapshot before anything that comes later in the answer, and send the barrier on with these options. If
-    they are unaligned, the `Aligned` that follows brings the data that belongs to the checkpoint beside the state."""
+    """Take the snapshot before any later output, and send the barrier on with these options. If they are unaligned, the
+    `Aligned` that follows has the data that belongs to the checkpoint beside the state."""
 
     checkpoint_id: int
     options: BarrierOptions
@@ -45,8 +45,8 @@ class SnapshotDue:
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """Data before a barrier that the state of an unaligned snapshot does not know. It is, or was, released as well; after
-    a restore it must be put into its channel again, before anything else."""
+    """Data before a barrier that the state of an unaligned snapshot does not include. It is, or was, released as well.
+    After a restore it must be put back into its channel, ahead of anything else."""
 
     channel: int
     data: Data
@@ -54,11 +54,11 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """Every barrier of the checkpoint has arrived; with this and its snapshot the operator's part is complete.
+    """Every barrier of the checkpoint has arrived. With this and its snapshot the operator's part is complete.
 
-    `first_barrier` is on the gate's clock (seconds); `alignment` from the first to the last barrier in milliseconds;
-    `processed_bytes` what was released between the two (0 with a single channel; protocol.md section 19). `ended`: in every
-    channel the data had come to its end before; it is the end for ever only if all say so.
+    `first_barrier` is on the gate's clock, in seconds. `alignment` is the time from the first to the last barrier, in
+    milliseconds. `processed_bytes` were released between the two (0 with a single channel; protocol.md section 19).
+    `ended` is set if the data of every channel ended before its barrier. It is the end for good only if all say so.
     """
 
     checkpoint_id: int
@@ -76,7 +76,7 @@ class Aligned:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """The checkpoint was given up at this gate."""
+    """The checkpoint was aborted at this gate."""
 
     abort: AbortSnapshot
 
@@ -85,5 +85,5 @@ Output = Released | SnapshotDue | Aligned | Aborted
 
 
 def milliseconds(timestamp: datetime) -> int:
-    """Since the epoch, as barriers count time."""
+    """Milliseconds since the epoch, as barriers count time."""
     return round(timestamp.timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""What runs the subtasks of a chain: which of them, from which state, and under which names they write."""
+"""How the subtasks of a chain run: which of them, from which state, and under which names they write."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from tidegate.protocol.snapshot import SnapshotTask
 
 @dataclass(frozen=True, slots=True)
 class ExecutionPlan:
-    """`attempts` are of the subtasks to run; `restored` is what each begins with. Runs are written `below` a directory on
+    """`attempts` are of the subtasks to run. `restored` is what each starts from. They write `below` this directory on
     checkpoint storage."""
 
     checkpoint_id: int
@@ -28,12 +28,12 @@ class ExecutionPlan:
     below: str
 
     def pending(self, chain: OperatorChain) -> list[int]:
-        """Subtasks of which something is still to be acknowledged."""
+        """Subtasks with something still to acknowledge."""
         ids = chain.operator_ids
         return [i for i in range(self.parallelism) if any(SubtaskId(id_, i) in self.attempts for id_ in ids)]
 
     def prefixes(self, vertex: StepVertex | KeyedVertex) -> dict[int, str]:
-        """By subtask, what the names of its files begin with."""
+        """By subtask, the prefix of its file names."""
         subtasks = (SubtaskId(vertex.operator_id, index) for index in range(self.parallelism))
         return {subtask.subtask_index: write_prefix(self.below, subtask, self._attempt) for subtask in subtasks}
 
@@ -47,7 +47,7 @@ class ExecutionPlan:
         return Staging(sink.operator_id, sink.sink.writer(), current, attempts, _identity(sink))
 
     def to_restage(self, execution: Execution, sink: SinkVertex) -> list[int]:
-        """Subtasks with state of which a sink of current rows has nothing: it is new or writes elsewhere now, or the
+        """Subtasks whose state a sink of current rows lacks: the sink is new or writes elsewhere now, or the
         parallelism changed."""
         vertex = execution.chain.vertex
         if sink.sink.input is not SinkInput.CURRENT or not isinstance(vertex, KeyedVertex):
@@ -63,12 +63,12 @@ class ExecutionPlan:
         ]
 
     def staged_before(self, sink: SinkVertex, index: int) -> tuple[StateHandle, ...]:
-        """All current rows of a subtask as the sink has them; none if what it has was staged for another place or mode."""
+        """All current rows of a subtask as the sink has them; none if they were staged for another place or mode."""
         carried = self.carried(SubtaskId(sink.operator_id, index), HandleKind.STAGED)
         return tuple(handle for handle in carried if handle.details.get("sink") == _identity(sink))
 
     def carried(self, subtask: SubtaskId, kind: HandleKind) -> tuple[StateHandle, ...]:
-        """What a subtask begins with, of one kind."""
+        """The handles of one kind that a subtask starts from."""
         restored = self.restored.get(subtask, Snapshot())
         return tuple(handle for handle in restored.handles if handle.kind is kind)
 
@@ -78,11 +78,11 @@ class ExecutionPlan:
 
 
 def plan_snapshot(graph: Graph, task: SnapshotTask) -> ExecutionPlan:
-    """For the subtasks that a checkpoint still waits for."""
+    """The plan for the subtasks that a checkpoint still waits for."""
     below = directory(graph.pipeline.name, task.checkpoint_id)
     return ExecutionPlan(task.checkpoint_id, graph.pipeline.parallelism, task.attempts, task.restored, below)
 
 
 def _identity(sink: SinkVertex) -> str:
-    """What a sink is and where it writes, in a few characters."""
+    """A short hash of what a sink is and where it writes."""
     return sha256(json.dumps(sink.sink.describe(), sort_keys=True).encode()).hexdigest()[:16]

@@ -1,6 +1,6 @@
-"""In-flight data in a snapshot: what an unaligned checkpoint captured beside the state, and what a restore puts back.
+"""In-flight data in a snapshot: an unaligned checkpoint captures it beside the state, and a restore puts it back.
 
-It is recorded with the operator's first subtask, as references: a segment is replayable as it is, and an exchange is files
+It is recorded with the operator's first subtask, as references. A segment is replayable as it is. An exchange is files
 on checkpoint storage that the snapshot's handles keep alive.
 """
 
@@ -24,13 +24,13 @@ def with_in_flight(snapshot: Snapshot, channels: Sequence[str], captured: Sequen
 
 
 def in_flight_of(snapshot: Snapshot | None) -> list[tuple[str, Data]]:
-    """Channel and data, in the order in which they must be put back before anything else."""
+    """Channel and data, in the order in which they must be put back, ahead of anything else."""
     position = snapshot.position if snapshot is not None else None
     return [(channel, _from_json(data)) for channel, data in (position or {}).get("in_flight", ())]
 
 
 def exchanged(data: Iterable[Data]) -> list[StateHandle]:
-    """The files on checkpoint storage that data refers to."""
+    """The files on checkpoint storage that the data refers to."""
     return [handle for item in data if isinstance(item, Exchange) for handle in item.handles]
 
 

@@ -1,10 +1,10 @@
 """An operator's input gate: merges its channels and carries out what the barrier handler decides.
 
-One channel per upstream source split and one per upstream operator. The gate decides nothing about checkpoints; it
-keeps order inside a channel, lets priority barriers overtake, holds blocked channels back, captures what is in flight,
-keeps the timer, and measures the alignment. What it queues and captures are references to data, so both cost bytes, not
-copies. Scheduled and continuous runs go through the same gate: the first puts one barrier into each channel, the second
-many.
+One channel per upstream source split and one per upstream operator. The gate decides nothing about checkpoints. It
+keeps the order inside a channel, lets priority barriers overtake, holds blocked channels back, captures what is in
+flight, keeps the timer, and measures the alignment. It queues and captures references to data, so neither copies any
+data. Scheduled and continuous runs use the same gate: a scheduled run puts one barrier into each channel, a continuous
+run many.
 """
 
 from collections.abc import Iterable, Sequence
@@ -53,7 +53,7 @@ from tidegate.protocol.barriers import (
 
 
 class InputGate:
-    """Not thread-safe: the driver's own thread feeds and drains it, at the latest when `timer` says so."""
+    """Not thread-safe. The driver's own thread feeds it, and drains it at the latest at the time `timer` gives."""
 
     def __init__(self, channels: Sequence[str], handler: BarrierHandler, clock: Clock) -> None:
         self.channels = tuple(channels)
@@ -73,11 +73,11 @@ class InputGate:
         return None if self._timer is None else self._timer.at
 
     def queued_bytes(self, channel: int) -> int:
-        """Of data that waits in a channel, held back or not."""
+        """Bytes of the data that waits in a channel, held back or not."""
         return self._channels[channel].bytes
 
     def waiting(self) -> list[Data]:
-        """Everything that is queued or captured: what it refers to is still needed."""
+        """All data that is queued or captured. What it refers to is still needed."""
         queued = [element for channel in self._channels for element in (*channel.queue, *channel.captured)]
         return [element for element in queued if isinstance(element, Segment | Exchange)]
 
@@ -86,16 +86,17 @@ class InputGate:
         self._channels[channel].put(data)
 
     def signal(self, marker: Marker) -> None:
-        """Put a barrier, a cancel marker, or what says that it is the end, at the end of its channel."""
+        """Put a barrier, a cancel marker or an end marker at the end of its channel."""
         channel = self._channels[marker.channel]
         channel.put(marker)
         if channel.urgent:
             self._urgent.add(channel.index)
 
     def drain(self, max_bytes: int | None = None) -> list[Output]:
-        """Take all that is not held back, one element a channel at a time, and say what follows from it, in order.
+        """Take all that is not held back, one element per channel in turn, and return what follows from it, in order.
 
-        With `max_bytes` a micro-batch: data beyond it stays queued, and a barrier behind that data waits or overtakes.
+        With `max_bytes`, take a micro-batch: data beyond it stays queued, and a barrier behind that data waits or
+        overtakes.
         """
         outputs: list[Output] = []
         released_before = self._released_bytes
@@ -106,7 +107,7 @@ class InputGate:
         return outputs
 
     def _next(self, full: bool) -> list[Output] | None:
-        """One thing at a time, no data if `full`; None once nothing can be taken any more."""
+        """Take one element, or no data if `full`. None once nothing can be taken any more."""
         if self._timer is not None and self._timer.at <= self._now():
             timeout, self._timer = Timeout(self._timer.checkpoint_id), None
             return self._step(timeout)
@@ -157,7 +158,7 @@ class InputGate:
     def _look_for_end(self, channel: Channel, barrier: Barrier) -> None:
         if channel.ended is None:
             self._unended.setdefault(barrier.checkpoint_id, set()).add(channel.index)
-            if len(self._unended) > MAX_TRACKED + 1:  # of checkpoints that were dropped without a word
+            if len(self._unended) > MAX_TRACKED + 1:  # of checkpoints that were dropped silently
                 del self._unended[min(self._unended)]
 
     def _step(self, event: Event) -> list[Output]:
@@ -171,7 +172,7 @@ class InputGate:
                 self._channels[action.channel].blocked = False
             case StartAlignment():
                 self._started[action.checkpoint_id] = self._clock.monotonic(), self._released_bytes
-                if len(self._started) > MAX_TRACKED + 1:  # of checkpoints that were dropped without a word
+                if len(self._started) > MAX_TRACKED + 1:  # of checkpoints that were dropped silently
                     del self._started[min(self._started)]
             case EndAlignment():
                 yield self._aligned(action.checkpoint_id)
@@ -213,7 +214,7 @@ class InputGate:
         return StopMode.SUSPEND if StopMode.SUSPEND in modes else StopMode.DRAIN
 
     def _captured(self) -> tuple[InFlight, ...]:
-        """What was captured, which is kept no longer."""
+        """Return what was captured, and keep it no longer."""
         captured = tuple(InFlight(channel.index, data) for channel in self._channels for data in channel.captured)
         for channel in self._channels:
             channel.capturing, channel.captured = False, []

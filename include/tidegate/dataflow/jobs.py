@@ -1,4 +1,4 @@
-"""The port through which the drivers have work done: what an operator chain does with its rows is not their affair."""
+"""The port through which the drivers run operator chains. What a chain does with its rows is not their concern."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -24,7 +24,7 @@ class JobReported:
 
 @dataclass(frozen=True, slots=True)
 class JobEnded:
-    """The last of a job, with what was not reported before; `error` if it failed."""
+    """The end of a job, with what was not reported before; `error` if it failed."""
 
     execution: Execution
     reports: list[Report]
@@ -32,14 +32,14 @@ class JobEnded:
 
 
 class JobsAtOnce(Protocol):
-    """Jobs that run beside each other. For one thread."""
+    """Jobs that run in parallel. Used from one thread only."""
 
     def start(self, execution: Execution, plan: ExecutionPlan) -> None:
-        """Begin to run what arrived, and return at once."""
+        """Start to run what arrived, and return at once."""
         ...
 
     def news(self) -> Sequence[JobReported | JobEnded]:
-        """What has come of the jobs that were started, in order. Waits until there is something."""
+        """What the started jobs have newly reported, in order. Waits until there is something."""
         ...
 
 
@@ -47,11 +47,11 @@ class Jobs(Protocol):
     """Runs operator chains. Raises `CheckpointError`s that name the operator."""
 
     def run(self, execution: Execution, plan: ExecutionPlan) -> list[Report]:
-        """Run what arrived to its end, and stage what the tables of the chain lack."""
+        """Run what arrived to completion, and stage what the chain's tables lack."""
         ...
 
     def at_once(self, name: str, most: int) -> AbstractContextManager[JobsAtOnce]:
-        """To run up to `most` of them beside each other. Left with an error, it interrupts those that still run."""
+        """Run up to `most` jobs in parallel. When the context is left with an error, running jobs are interrupted."""
         ...
 
     def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot], below: str) -> list[CompactedRun]:
@@ -61,7 +61,7 @@ class Jobs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a driver needs. `unique` makes a name that nobody else has, such as a UUID."""
+    """What a driver needs. `unique` makes a unique name, such as a UUID."""
 
     graph: Graph
     storage: CheckpointStorage

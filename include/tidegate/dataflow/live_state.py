@@ -1,7 +1,7 @@
-"""What the subtasks of a continuous region hold between checkpoints: their runs and positions, and the files behind them.
+"""What the subtasks of a continuous region hold between checkpoints: their runs, positions and files.
 
-Micro-batches write below the region's own directory, before any checkpoint is known. A file becomes the checkpoint store's
-affair with the first acknowledgement that names it; until then it is this region's to delete.
+Micro-batches write below the region's own directory, before any checkpoint is known. The checkpoint store owns a file
+from the first acknowledgement that names it. Until then this region may delete it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from tidegate.protocol.restore import apply_compactions
 
 
 class LiveState:
-    """`snapshots` is what each subtask would acknowledge now, sinks included: those as of the latest completed checkpoint."""
+    """`snapshots`: what each subtask would acknowledge now; those of sinks as of the latest completed checkpoint."""
 
     def __init__(self, storage: CheckpointStorage, directory: str, restored: Mapping[SubtaskId, Snapshot]) -> None:
         self.directory = directory
@@ -25,7 +25,7 @@ class LiveState:
         self._created: dict[str, int] = {}  # by path, the first completed checkpoint that has the file
 
     def ran(self, reports: Iterable[Report]) -> None:
-        """Take what a micro-batch of an operator wrote."""
+        """Add what a micro-batch of an operator wrote."""
         for report in reports:
             self._written.update(handle.path for handle in report.handles)
             subtask = SubtaskId(report.operator_id, report.subtask_index)
@@ -34,7 +34,7 @@ class LiveState:
             self.snapshots[subtask] = replace(before, handles=(*before.handles, *runs))
 
     def moved(self, subtask: SubtaskId, snapshot: Snapshot) -> None:
-        """Take the new position of a source split."""
+        """Record the new position of a source split."""
         known = {handle.path for handle in self.snapshots.get(subtask, Snapshot()).handles}
         self._written.update(handle.path for handle in snapshot.handles if handle.path not in known)
         self.snapshots[subtask] = snapshot
@@ -45,8 +45,8 @@ class LiveState:
         self.snapshots = apply_compactions(self.snapshots, compactions)
 
     def acknowledged(self, checkpoint_id: int, acknowledgement: Acknowledgement) -> Acknowledgement:
-        """The acknowledgement as it is to be reported: its files are now the store's, and a file that no completed
-        checkpoint has counts as written by this one."""
+        """The acknowledgement to report. The store now owns its files; a file that is in no completed checkpoint counts
+        as written by this one."""
         handles = tuple(self._dated(checkpoint_id, handle) for handle in acknowledgement.snapshot.handles)
         self._written.difference_update(handle.path for handle in handles)
         return replace(acknowledgement, snapshot=replace(acknowledgement.snapshot, handles=handles))
@@ -66,13 +66,13 @@ class LiveState:
         ]
 
     def completed(self, acknowledgements: Iterable[Acknowledgement]) -> None:
-        """A checkpoint has completed with these."""
+        """A checkpoint has completed with these acknowledgements."""
         for acknowledgement in acknowledgements:
             for handle in acknowledgement.snapshot.handles:
                 self._created.setdefault(handle.path, handle.created_by)
 
     def delete_unused(self, in_flight: Iterable[StateHandle]) -> None:
-        """Delete what was written and neither acknowledged nor needed any more: merged runs, consumed exchanges."""
+        """Delete files that were never acknowledged and are no longer needed: merged runs, consumed exchanges."""
         used = {handle.path for snapshot in self.snapshots.values() for handle in snapshot.handles}
         used |= {handle.path for handle in in_flight}
         if garbage := sorted(self._written - used):

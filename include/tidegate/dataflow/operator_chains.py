@@ -21,7 +21,7 @@ class OperatorChain:
     vertex: StepVertex | KeyedVertex | SinkVertex
     sinks: tuple[SinkVertex, ...]
     gate: InputGate
-    exchanges: bool = False  # whether somebody downstream runs in a job of its own
+    exchanges: bool = False  # whether a vertex downstream runs in a job of its own
 
     @property
     def name(self) -> str:
@@ -38,7 +38,7 @@ class OperatorChain:
 
 @dataclass(eq=False, slots=True)
 class Execution:
-    """One execution of a chain, for a checkpoint or a micro-batch. `arrived` is what it reads, by vertex name of the origin."""
+    """One execution of a chain, for a checkpoint or a micro-batch. `arrived` is what it reads, by origin vertex."""
 
     chain: OperatorChain
     arrived: dict[str, list[Data]] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Execution:
         return self.aligned is not None and self.aligned.ended is StopMode.DRAIN
 
     def record(self, reports: list[Report]) -> set[int]:
-        """Keep what was reported; the subtasks it is about."""
+        """Keep the reports. Returns the subtasks they are about."""
         for report in reports:
             self.reports[SubtaskId(report.operator_id, report.subtask_index)] = report
         return {report.subtask_index for report in reports}
@@ -65,7 +65,7 @@ class Execution:
 def build_chains(graph: Graph, clock: Clock, apart: Container[SinkVertex] = ()) -> list[OperatorChain]:
     """One chain per step, keyed operator and sink that follows no operator directly; upstream before downstream.
 
-    Sinks that are `apart` get a chain of their own in any case.
+    Sinks in `apart` always get a chain of their own.
     """
     chains = []
     options = graph.pipeline.checkpoints.gate_options()

@@ -18,7 +18,7 @@ from tidegate.protocol.snapshot import SnapshotTask
 
 
 class PolledSources:
-    """`limit`: as many bytes may wait in a channel before its split is polled again."""
+    """`limit`: a split is polled only while fewer bytes than this wait in its channel."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class PolledSources:
         self._stopped = False
 
     def poll(self, checkpoint_id: int) -> tuple[bool, bool]:
-        """Take in what has arrived, towards the checkpoint with this id. Whether anything has, and whether some split is
-        behind: it has more, or its channel is full."""
+        """Take in what has arrived, for the checkpoint with this id. Returns whether anything has, and whether a split
+        is behind: it has more, or its channel is full."""
         arrived = behind = False
         for source in () if self._stopped else self._sources:
             for split, subtask in enumerate(source.subtasks()):
@@ -73,7 +73,7 @@ class PolledSources:
         return self._state.snapshots.get(subtask, Snapshot()).finished
 
     def stop(self, mode: StopMode) -> None:
-        """Emit no more: sources stop first, and then take their snapshots (protocol.md section 18)."""
+        """Stop emitting. Sources stop before they take their snapshots (protocol.md section 18)."""
         self._stopped = True
         for source in self._sources:
             for split, subtask in enumerate(source.subtasks()):
@@ -81,12 +81,12 @@ class PolledSources:
                     self._channels.signal(channel_of(source.name, split), lambda index: EndOfData(index, mode))
 
     def positions(self, source: RunningSource, task: SnapshotTask, now: datetime) -> list[Acknowledgement]:
-        """What the splits of a source answer that are asked."""
+        """The acknowledgements of those splits of a source that are asked."""
         metrics = SubtaskMetrics(milliseconds_between(task.triggered_at, now), 0, 0, 0, 0, 0)
         taken = []
         for subtask in (subtask for subtask in source.subtasks() if subtask in task.attempts):
             snapshot = self._state.snapshots.get(subtask, Snapshot())
-            if task.stop is StopMode.DRAIN:  # it stops here for ever, whatever lies behind
+            if task.stop is StopMode.DRAIN:  # it stops here for good, whatever lies unread
                 snapshot = replace(snapshot, finished=True)
             taken.append(Acknowledgement(subtask, task.attempts[subtask], snapshot, metrics))
         return taken

@@ -1,4 +1,4 @@
-"""What a job reports of the subtasks it ran."""
+"""What a job reports about the subtasks it ran."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""The vertices of a continuous pipeline as they run on: what has reached each, and its part of the checkpoint under way.
+"""The running vertices of a continuous pipeline: what has reached each, and its part of the checkpoint in progress.
 
-Pure bookkeeping. A vertex takes its steps as `protocol.subtask_steps` says, for all its subtasks together: they run in the
-same jobs.
+Pure bookkeeping. A vertex takes the steps of `protocol.subtask_steps` for all its subtasks together, because they run
+in the same jobs.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ def append(batch: Batch, origin: str, data: Iterable[Data]) -> None:
 
 @dataclass(eq=False)
 class RunningSource:
-    """All splits of a source. `taken` is what they acknowledge of the latest snapshot."""
+    """All splits of a source. `taken`: what they acknowledge for the latest snapshot."""
 
     vertex: SourceVertex
     steps: SubtaskSteps = field(default_factory=SubtaskSteps)
@@ -39,17 +39,17 @@ class RunningSource:
         return self.vertex.name
 
     def subtasks(self) -> list[SubtaskId]:
-        """One a split, in their order."""
+        """One per split, in order."""
         return [SubtaskId(self.vertex.operator_id, split) for split in range(self.vertex.source.num_splits())]
 
     def discard(self) -> None:
-        """The snapshot does not count."""
+        """Drop the latest snapshot: it does not count."""
         self.taken = []
 
 
 @dataclass(frozen=True, slots=True)
 class PendingSnapshot:
-    """The snapshot under way: what the subtasks hold as of the barrier, and the execution that stages what follows it."""
+    """The snapshot in progress: what the subtasks hold as of the barrier, and the execution that stages output."""
 
     plan: ExecutionPlan
     execution: Execution
@@ -57,11 +57,11 @@ class PendingSnapshot:
 
 @dataclass(eq=False)
 class RunningChain:
-    """A step, a keyed operator with the tables of its current rows, or a sink of its own.
+    """A step, a keyed operator with the tables of its current rows, or a sink by itself.
 
-    An appending sink holds on to what reached it until a checkpoint has completed with it; of a table, those subtasks are
-    `stale` whose state has changed since the latest completed checkpoint. `rows` counts what went in and out since then.
-    What is named `since` is since the latest snapshot.
+    An appending sink holds what reached it until a checkpoint has completed with it. A subtask is `stale` in the tables
+    if its state has changed since the latest completed checkpoint. `rows` counts rows in and out since then. Fields
+    that end in `_since` start at the latest snapshot.
     """
 
     chain: OperatorChain
@@ -86,16 +86,16 @@ class RunningChain:
         return self.vertex.name
 
     def ended_with(self, checkpoint_id: int) -> StopMode | None:
-        """Why no data follows the barrier of a checkpoint here, if that is known before it goes on."""
+        """Why no data follows a checkpoint's barrier here, if that is known before the barrier goes on."""
         aligned = self.aligned
         return aligned.ended if aligned is not None and aligned.checkpoint_id == checkpoint_id else None
 
     def is_asked(self, task: SnapshotTask) -> bool:
-        """Whether a checkpoint waits for any of its subtasks: what has finished is not waited for."""
+        """Whether a checkpoint waits for any of its subtasks. It does not wait for finished ones."""
         return any(subtask.operator_id in self.chain.operator_ids for subtask in task.attempts)
 
     def waiting(self) -> list[Data]:
-        """Everything on its way to it, and what it holds on to."""
+        """All data on its way to the chain, and what the chain holds."""
         return self.chain.gate.waiting() + [data for batch in self.held.values() for data in batch]
 
     def hold(self, batch: Batch) -> None:
@@ -105,7 +105,7 @@ class RunningChain:
             append(self.held_since, origin, data)
 
     def ran(self, reports: Sequence[Report]) -> None:
-        """Take note of a micro-batch."""
+        """Record a micro-batch."""
         for report in reports:
             self.stale.add(report.subtask_index)
             self.stale_since.add(report.subtask_index)
@@ -114,7 +114,7 @@ class RunningChain:
                 rows[report.subtask_index, "rows_out"] += report.metrics.get("rows_out", 0)
 
     def take(self, plan: ExecutionPlan) -> PendingSnapshot:
-        """Fix what belongs to the snapshot. What comes from now on belongs to a later one."""
+        """Freeze what belongs to the snapshot. What comes from now on belongs to a later one."""
         execution = Execution(self.chain, {origin: list(data) for origin, data in self.held.items()})
         for index in sorted({index for index, _ in self.rows}):
             metrics = {name: self.rows[index, name] for name in ("rows_in", "rows_out")}
@@ -126,7 +126,7 @@ class RunningChain:
         return pending
 
     def as_of_barrier(self, snapshots: dict[SubtaskId, Snapshot]) -> dict[SubtaskId, Snapshot]:
-        """What the subtasks restart from, without the staged rows that no longer are the current ones."""
+        """What the subtasks start from, without staged rows that are no longer current."""
         result = dict(snapshots)
         for sink in self.chain.sinks:
             for index in self.stale:
@@ -136,7 +136,7 @@ class RunningChain:
         return result
 
     def discard(self) -> None:
-        """The snapshot does not count: what it held goes with the next one."""
+        """Drop the snapshot: it does not count, and what it held goes with the next one."""
         self.pending, self.taken = None, []
 
     def completed(self) -> None:

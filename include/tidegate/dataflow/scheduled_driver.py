@@ -1,7 +1,8 @@
-"""`ScheduledDriver`: one attempt at one checkpoint: segments and barriers into the gates, jobs out of them, acknowledgements back.
+"""`ScheduledDriver`, one attempt at one checkpoint: segments and barriers into the gates, jobs out of them,
+acknowledgements back.
 
-A single thread feeds and drains every gate and acknowledges; jobs run beside it and only report to it. A chain runs when
-its gate says that every barrier has arrived, so independent ones run side by side.
+A single thread feeds and drains every gate and acknowledges. Jobs run beside it and only report to it. A chain runs
+when its gate has every barrier, so independent chains run in parallel.
 """
 
 from collections.abc import Iterable
@@ -34,8 +35,8 @@ class ScheduledDriver:
         self._base = DriverBase(parts)
         self._plan = plan_snapshot(graph, task)
         self._executions = [Execution(chain) for chain in self._base.chains]
-        # Nothing of this run outlives its one checkpoint, so there is no place to put data in flight back into: an
-        # unaligned checkpoint is forced to align (protocol.md section 11.5), and waits for nothing longer by it.
+        # Nothing of this run outlives its one checkpoint, so there is no channel to put data in flight back into. An
+        # unaligned checkpoint is therefore forced to align (protocol.md section 11.5). That costs no time.
         options = graph.pipeline.checkpoints.gate_options()
         self._options = choose_barrier_options(options, task.kind is not CheckpointKind.CHECKPOINT).forced_aligned()
         self._running = 0
@@ -58,14 +59,14 @@ class ScheduledDriver:
     # -- into the gates
 
     def _ask_directly(self) -> None:
-        """Who has only finished ones upstream is asked in place of its barriers, by one that comes from nobody (protocol.md
+        """A chain with only finished vertices upstream receives no barriers, so put one into its gate (protocol.md
         section 13)."""
         finished = self._base.finished_operators()
         for execution in self._executions:
             chain = execution.chain
             waited_for = [id_ for id_ in chain.operator_ids if id_ not in finished or id_ in self._graph.restaged]
             if choose_triggered(waited_for, finished, self._graph.upstreams):
-                for output in chain.gate.drain():  # so that every end is known before
+                for output in chain.gate.drain():  # so that every end is known before the barrier
                     assert isinstance(output, Released), "before any barrier there is only what was put back"
                     self._arrive(execution, output)
                 chain.gate.signal(barrier(self._task, self._options))
@@ -86,7 +87,7 @@ class ScheduledDriver:
     # -- out of the gates
 
     def _advance(self, jobs: JobsAtOnce) -> None:
-        """Drain the gates and start what is aligned, until nothing more follows; then acknowledge what came of it."""
+        """Drain the gates and start what is aligned, until nothing more follows. Then send the acknowledgements."""
         progress = True
         while progress:
             progress = False
@@ -128,7 +129,7 @@ class ScheduledDriver:
     # -- back
 
     def _take_news(self, jobs: JobsAtOnce) -> None:
-        """All that is there, so that acknowledgements travel together."""
+        """Take all that is there, so that acknowledgements travel together."""
         for news in jobs.news():
             match news:
                 case JobReported():
@@ -141,10 +142,10 @@ class ScheduledDriver:
                     self._end(news.execution)
 
     def _record(self, execution: Execution, news: JobReported | JobEnded) -> None:
-        """Keep the reports of a subtask, and acknowledge for it unless more is to come for it.
+        """Keep the reports of a subtask, and acknowledge for it unless more reports are to come.
 
-        A step, and a sink that follows no operator, acknowledges as a whole: how its rows fall on partitions may differ
-        next time.
+        A step, or a sink that follows no operator, acknowledges as a whole: its rows may fall on other partitions next
+        time.
         """
         indexes = execution.record(news.reports)
         restaged = {index for sink in execution.chain.sinks for index in self._plan.to_restage(execution, sink)}

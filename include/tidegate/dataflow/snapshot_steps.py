@@ -26,12 +26,12 @@ from tidegate.protocol.snapshot import SnapshotTask
 
 
 class SnapshotSteps:
-    """What comes of the steps is collected in `acknowledgements` and `declined`, for whoever takes it from there."""
+    """The results of the steps are collected in `acknowledgements` and `declined`, for the driver to take."""
 
     def __init__(self, base: DriverBase, sources: PolledSources, state: LiveState) -> None:
         self.acknowledgements: list[Acknowledgement] = []
         self.declined: list[Declined] = []
-        self.task: SnapshotTask | None = None  # of the checkpoint that was begun last
+        self.task: SnapshotTask | None = None  # of the checkpoint that began last
         self._base = base
         self._parts = base.parts
         self._channels = base.channels
@@ -39,7 +39,7 @@ class SnapshotSteps:
         self._state = state
 
     def step(self, vertex: RunningVertex, event: steps.Event) -> None:
-        """Tell a vertex of an event, and do what it asks for, in order."""
+        """Give a vertex an event, and carry out the effects in order."""
         effects = deque(vertex.steps.step(event))
         while effects:
             effects.extendleft(reversed(self._carry_out(vertex, effects.popleft())))
@@ -64,7 +64,7 @@ class SnapshotSteps:
                 vertex.discard()
             case steps.TellComplete():
                 if self.task is not None and effect.checkpoint_id == self.task.checkpoint_id:
-                    self._tell_complete(vertex)  # else what is repeated is known, and `taken` is of the one given up
+                    self._tell_complete(vertex)  # else it is known already, and `taken` is of an aborted one
             case steps.TellAborted() | steps.TellSubsumed() | steps.Finish():
                 pass  # what was staged goes with the next checkpoint (protocol.md section 16)
             case steps.Fail():
@@ -95,7 +95,7 @@ class SnapshotSteps:
             self._channels.signal(name, make)
 
     def _open_channels(self, vertex: RunningVertex) -> list[str]:
-        """Those downstream. What is not asked any more, or only for its tables, has sent its end instead."""
+        """The channels downstream. A vertex that is not asked any more, or only for its tables, has sent its end."""
         asked = self._current.attempts
         if isinstance(vertex, RunningSource):
             return [
@@ -104,7 +104,7 @@ class SnapshotSteps:
         return [vertex.name] if any(subtask.operator_id == vertex.vertex.operator_id for subtask in asked) else []
 
     def _snapshot(self, vertex: RunningVertex, checkpoint_id: int) -> list[steps.Effect]:
-        """Fix what belongs to it, then stage what sinks show of it."""
+        """Freeze what belongs to the snapshot, then stage what sinks show of it."""
         if isinstance(vertex, RunningSource):
             vertex.taken = self._sources.positions(vertex, self._current, self._parts.clock.now())
             events = steps.StepDone(checkpoint_id), steps.CaptureEnded(checkpoint_id), steps.WriteEnded(checkpoint_id)

@@ -23,8 +23,8 @@ from tidegate.protocol.snapshot import SnapshotTask
 class SourceSnapshots:
     """By source split, the segment before the barrier; None where nothing has arrived.
 
-    A split that had finished before sends no barrier any more and is not among them. `ends` are those whose data comes
-    to its end here.
+    A split that had finished before sends no more barriers and is not among them. `ends` are the splits whose data ends
+    here.
     """
 
     segments: Mapping[SubtaskId, Segment | None]
@@ -34,7 +34,7 @@ class SourceSnapshots:
 def snapshot_sources(parts: Parts, task: SnapshotTask, acknowledge: Acknowledge, now: datetime) -> SourceSnapshots:
     """Poll or replay every split, then acknowledge the polled ones in one call.
 
-    Raises `SupersededAttemptError` when that does not count, and what the sources raise.
+    Raises `SupersededAttemptError` when an acknowledgement does not count, and whatever the sources raise.
     """
     segments: dict[SubtaskId, Segment | None] = {}
     ends: dict[SubtaskId, StopMode] = {}
@@ -84,7 +84,7 @@ def _poll(
         parts.storage, task.checkpoint_id, f"{write_prefix(below, subtask, attempt)}-{parts.unique()}"
     )
     segment, snapshot = vertex.source.poll(subtask.subtask_index, task.restored.get(subtask), context)
-    if task.stop is StopMode.DRAIN:  # it stops here for ever, whatever lies behind
+    if task.stop is StopMode.DRAIN:  # it stops here for good, whatever lies unread
         snapshot = replace(snapshot, finished=True)
     metrics = SubtaskMetrics(
         start_delay=milliseconds_between(task.triggered_at, now),

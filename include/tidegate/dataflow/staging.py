@@ -1,4 +1,4 @@
-"""What a job is told of a sink whose rows it stages. Executors import this: it stands alone."""
+"""What a job needs to know of a sink whose rows it stages. Executors import this module, so it stands alone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from tidegate.ports import SinkWriter
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """A sink whose rows are staged where they arise. `current`: all rows of the subtask, not only the changed ones.
-    `identity` tells the sink from what it was before somebody changed it; its handles carry it.
+    """A sink whose rows are staged where they are produced. `current`: all rows of the subtask, not only the changed
+    ones. `identity` changes when the sink's definition changes; its handles carry it.
     """
 
     operator_id: str

@@ -14,7 +14,7 @@ from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, Sta
 def acknowledgements(
     plan: ExecutionPlan, execution: Execution, indexes: Iterable[int], start_delay: int
 ) -> list[Acknowledgement]:
-    """Of the operator and its sinks together, for subtasks whose reports are complete; the others carry over."""
+    """Of the operator and its sinks, for subtasks whose reports are complete. Without a report, handles carry over."""
     result = []
     for index in indexes:
         execution.acknowledged.add(index)
@@ -52,7 +52,7 @@ def _handles(plan: ExecutionPlan, execution: Execution, subtask: SubtaskId) -> t
 
 
 def _metrics(execution: Execution, subtask: SubtaskId, start_delay: int) -> SubtaskMetrics:
-    """The subtasks share one gate: what passed it is counted once, with the first one, which records data in flight."""
+    """The subtasks share one gate. What passed it is counted once, with the first one, which records data in flight."""
     assert execution.aligned is not None
     report: Report | None = execution.reports.get(subtask)
     first = subtask == SubtaskId(execution.chain.vertex.operator_id, 0)

@@ -28,7 +28,7 @@ def up() -> None:
 
 @app.command()
 def down() -> None:
-    """Stop Airflow and Postgres, whoever started them."""
+    """Stop Airflow and Postgres, also if another process started them."""
     run.down(_place(), _console())
 
 
@@ -40,12 +40,12 @@ def remove() -> None:
 
 @app.command()
 def deliver() -> None:
-    """Lay out a year of flights and weather for the pipeline to read."""
+    """Deliver a year of flights and weather for the pipeline to read."""
     run.deliver(_place(), _console())
 
 
 def _console() -> Console:
-    """As wide as the terminal; where there is none (a log), wide enough for the tables."""
+    """As wide as the terminal. Without one (a log), wide enough for the tables."""
     return Console(width=None if sys.stdout.isatty() else 110)
 
 
@@ -55,7 +55,7 @@ def _place() -> Place:
 
 def main() -> None:
     for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, lambda number, frame: sys.exit(128 + number))  # so that what was started is stopped
+        signal.signal(ending, lambda number, frame: sys.exit(128 + number))  # so that all that was started is stopped
     try:
         app()
     except CheckpointError as error:

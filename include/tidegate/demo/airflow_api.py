@@ -1,6 +1,6 @@
-"""A small client of Airflow's REST API: what the demonstration and the end-to-end tests ask of a running Airflow.
+"""A small client of Airflow's REST API: the calls that the demonstration and the end-to-end tests need.
 
-Tokens are fetched when needed and never written down. Waiting is bounded and reports what it sees.
+Tokens are fetched when needed and never stored. Waiting is bounded and reports what it sees.
 """
 
 import time
@@ -11,7 +11,7 @@ import httpx
 
 from tidegate.protocol.errors import CheckpointError
 
-#: Seconds between two looks at something that changes.
+#: Seconds between two polls.
 INTERVAL = 0.3
 FINISHED = frozenset({"success", "failed"})
 
@@ -32,7 +32,7 @@ class AirflowApi:
         self._client.close()
 
     def call(self, method: str, path: str, **arguments: Any) -> Any:
-        """One request below `/api/v2`, its answer as JSON. Raises `AirflowApiError` on any but a good one."""
+        """One request below `/api/v2`, its answer as JSON. Raises `AirflowApiError` unless it succeeds."""
         if "authorization" not in self._client.headers:
             self._login()
         answer = self._client.request(method, f"/api/v2{path}", **arguments)
@@ -50,7 +50,7 @@ class AirflowApi:
         self._client.headers["authorization"] = f"Bearer {answer.json()['access_token']}"
 
     def health(self) -> dict[str, str]:
-        """The status of each component, such as `{"scheduler": "healthy"}`; empty while the server does not answer."""
+        """The status of each component, such as `{"scheduler": "healthy"}`. Empty while the server does not answer."""
         try:
             answer = self._client.get("/api/v2/monitor/health")
             return {name: part["status"] for name, part in answer.json().items()} if answer.is_success else {}
@@ -58,7 +58,7 @@ class AirflowApi:
             return {}
 
     def wait_for_dag(self, dag_id: str, timeout: float = 90.0) -> None:
-        """Until the DAG is parsed and unpaused. Raises `AirflowApiError` with Airflow's import errors when it is not."""
+        """Wait until the DAG is parsed and unpaused. Raises `AirflowApiError` with Airflow's import errors if not."""
         deadline = time.monotonic() + timeout
         while dag_id not in {dag["dag_id"] for dag in self.call("GET", "/dags")["dags"]}:
             if time.monotonic() > deadline:
@@ -82,7 +82,7 @@ class AirflowApi:
     def wait(
         self, dag_id: str, run_id: str, timeout: float = 300.0, watch: Callable[[dict[str, Any]], None] | None = None
     ) -> str:
-        """Until the DAG run has ended: `success` or `failed`. `watch` is shown the task instances at every look."""
+        """Wait until the DAG run ends: `success` or `failed`. `watch` gets the task instances at every poll."""
         deadline = time.monotonic() + timeout
         while True:
             state = self.state(dag_id, run_id)

@@ -1,4 +1,4 @@
-"""The settings of a local Airflow, as environment variables: pure, so that they can be read and tested in one place."""
+"""The settings of a local Airflow, as environment variables. Pure, so that they can be read and tested in one place."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What Airflow's components share and nobody else may know; `port` is where its API server listens."""
+    """What only Airflow's components may know. `port` is where its API server listens."""
 
     fernet_key: str
     secret_key: str
@@ -28,16 +28,16 @@ class Places:
     password_file: Path
 
 
-#: How soon what was killed is noticed, in seconds. The supervisor has it running again in a few; Airflow's own settings
-#: are for machines that are far apart, and let a task without a scheduler wait for five minutes.
+#: How soon a killed process is noticed, in seconds. The supervisor restarts it within a few seconds. Airflow's own
+#: settings are for machines that are far apart, and let a task without a scheduler wait for five minutes.
 _RECOVERY = {
-    # A scheduler that is silent for so long has ended, and its tasks are scheduled again by the next.
+    # A scheduler that is silent for so long counts as ended, and the next one schedules its tasks again.
     "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "20",
     "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
-    # A task that is silent for so long has ended. Above what an API server needs to be back on a busy machine.
+    # A task that is silent for so long counts as ended. Longer than an API server needs to be back on a busy machine.
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "60",
     "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
-    # Heartbeats are five seconds apart: a task outlives an API server that is away for a minute.
+    # Heartbeats are five seconds apart: a task survives if the API server is away for a minute.
     "AIRFLOW__WORKERS__MAX_FAILED_HEARTBEATS": "12",
 }
 
@@ -54,7 +54,7 @@ def airflow_environment(
     """The whole environment of the components. Airflow's own variables are set here or in `extra`, never inherited.
 
     The port is needed three times: tasks reach the API server by `EXECUTION_API_SERVER_URL`, which does not follow
-    `API__PORT`. The idle sleep bounds how long a task waits for the one before it. `_RECOVERY` is about what was killed.
+    `API__PORT`. The idle sleep bounds how long a task waits for the one before it. `_RECOVERY` is for killed processes.
     """
     url = f"http://127.0.0.1:{secrets.port}"
     ours = {
@@ -77,7 +77,7 @@ def airflow_environment(
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": 0.1,
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "AIRFLOW_CONN_TIDEGATE_DEFAULT": postgres_connection(tidegate_url),
-        # The interpreter's own scripts first, so that what tasks start is of this installation.
+        # The interpreter's own scripts first, so that tasks start programs of this installation.
         "PATH": f"{Path(sys.executable).parent}:{inherited.get('PATH', '')}",
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",

@@ -1,6 +1,6 @@
 """The same tables computed at once, by plain Spark over all files, to compare with what the checkpoints delivered.
 
-Nothing of the pipeline is used but the two schemas, so that a mistake in it cannot hide in here.
+Only the two schemas of the pipeline are used, so that a mistake in the pipeline is not repeated here.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ HOUR = ["origin", "time_hour"]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Rows of a table beside those of the batch computation: how many, and how many only one of them has."""
+    """A table compared with the batch computation: how many rows each has, and how many only one of them has."""
 
     table: str
     rows: int
@@ -52,7 +52,7 @@ def compute(spark: "SparkSession", landing: Path) -> dict[str, "DataFrame"]:
 
 
 def compare(spark: "SparkSession", tables: Path, expected: Mapping[str, "DataFrame"]) -> list[Comparison]:
-    """Each table below `tables` with what it should hold, row for row, repeated rows counted."""
+    """Compare each table below `tables` with what it should hold, row for row, counting repeated rows."""
     comparisons = []
     for name, wanted in expected.items():
         found = spark.read.parquet(str(tables / TABLES[name])).select(wanted.columns)

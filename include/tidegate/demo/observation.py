@@ -1,6 +1,6 @@
-"""What the world looks like between two DAG runs: tables as readers see them, positions and state as they are kept.
+"""What there is between two DAG runs: tables as readers see them, positions and state as they are stored.
 
-Two observations that are equal mean that nothing changed, down to the last byte.
+If two observations are equal, nothing has changed, down to the last byte.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class Observation:
 
 
 def observe(store: CheckpointStore, pipeline_id: str, home: Path) -> Observation:
-    """What readers see below `home`, and what the next checkpoint would start from."""
+    """Observe what readers see below `home`, and what the next checkpoint would start from."""
     positions: dict[str, list[StateHandle]] = {}
     state: dict[str, list[StateHandle]] = {}
     with store.transaction(pipeline_id) as transaction:
@@ -67,7 +67,7 @@ def _table(directory: Path) -> Content:
 
 
 def _visible(directory: Path) -> Iterator[Path]:
-    """The files a reader of the directory opens: nothing whose path has a part beginning with `_` or a dot."""
+    """The files that a reader of the directory opens: none with a part of its path beginning with `_` or a dot."""
     for file in sorted(directory.rglob("*.parquet")):
         if not any(part.startswith(("_", ".")) for part in file.relative_to(directory).parts):
             yield file

@@ -1,4 +1,4 @@
-"""Where the demonstration keeps things, below the project's `.tidegate/demo`."""
+"""Where the demonstration keeps its files, below the project's `.tidegate/demo`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Place:
         return self.home / ".tidegate" / "docs"
 
     def stack(self, environment: Mapping[str, str] | None = None) -> LocalStack:
-        """Its Postgres lies where `tidegate` looks for an embedded one, so history can be read when it is stopped."""
+        """Its Postgres is where `tidegate` looks for an embedded one, so history can be read after it is stopped."""
         return LocalStack(
             self.home / ".tidegate",
             dags=self.project / "dags",

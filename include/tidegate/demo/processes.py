@@ -1,7 +1,8 @@
 """Processes in sessions of their own: started here, found again by another process, stopped as a whole.
 
-Airflow gives every task its own process group, and Spark's JVM starts groups again; most of them stay in the session
-that we began. What leaves it is found by a mark in its environment. Nothing here knows what the processes do.
+Airflow gives every task its own process group, and Spark's JVM starts more groups. Most processes stay in the session
+that was started here. Those that leave it are found by a mark in their environment. Nothing here knows what the
+processes do.
 """
 
 import json
@@ -17,7 +18,7 @@ import psutil
 
 from tidegate.protocol.errors import CheckpointError
 
-#: In the environment of every process of a stack: which stack that is.
+#: In the environment of every process of a stack: names the stack.
 MARK = "TIDEGATE_STACK"
 
 #: Two start times this close (seconds) are the same process: the clock may have been set in between.
@@ -27,7 +28,7 @@ _PATIENCE = 30.0
 
 
 class UnstoppableError(CheckpointError):
-    """A process does not end, although it was killed."""
+    """A process has not ended, although it was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +49,14 @@ class Session:
             return None
 
     def members(self) -> list[psutil.Process]:
-        """Every live process of the session, also when its leader is gone; none if the pid now means another one."""
+        """Every live process of the session, also if its leader is gone; none if the pid now means another session."""
         found = [process for process in psutil.process_iter() if _session_of(process.pid) == self.pid]
         return [process for process in found if is_alive(process)] if self.is_valid() else []
 
     def is_valid(self) -> bool:
         """Whether the pid still means this session, if it means anything.
 
-        A pid is not given out again while a session carries it, so members without their leader are ours.
+        A pid is not used again while a session has it, so members without a leader belong to this session.
         """
         try:
             return self.leader() is not None or psutil.Process(self.pid).status() == psutil.STATUS_ZOMBIE
@@ -75,7 +76,7 @@ def start_session(
 ) -> tuple[Session, subprocess.Popen[bytes]]:
     """Start a command as leader of a new session, its output appended to `log`, its input empty.
 
-    It outlives its starter. The handle is for reaping it, should the starter live longer.
+    The process outlives its starter. The handle is for reaping it if the starter lives longer.
     """
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -91,10 +92,10 @@ def start_session(
 
 
 def belonging(sessions: Sequence[Session], mark: str) -> list[psutil.Process]:
-    """Every live process of the sessions, every one of this user with the mark in its environment, and all they started.
+    """Every live process of the sessions, every one of this user with the mark in its environment, and all below them.
 
-    A session also holds those whose environment nobody may read: Airflow's workers hide theirs. The mark is also on those
-    that have begun a session of their own. This process is never among them.
+    Sessions also find processes whose environment cannot be read: Airflow's workers hide theirs. The mark also finds
+    processes that have begun a session of their own. This process is never among them.
     """
     leaders = {session.pid for session in sessions if session.is_valid()}
     children = _by_parent()
@@ -113,8 +114,8 @@ def started_by(pid: int, but: Collection[int] = ()) -> list[psutil.Process]:
 
 
 def end(find: Callable[[], Iterable[psutil.Process]], grace: float = 15.0) -> None:
-    """End what is found: asked first, killed after `grace` seconds. Looks again until there is nothing, because a process
-    may start another while it ends. Raises `UnstoppableError` where the system does not end one.
+    """End the processes found: terminate them first, kill them after `grace` seconds. Repeats until none is found,
+    because a process may start another while it ends. Raises `UnstoppableError` if the system does not end one.
     """
     known: set[psutil.Process] = set()
     began = time.monotonic()
@@ -134,7 +135,7 @@ def end(find: Callable[[], Iterable[psutil.Process]], grace: float = 15.0) -> No
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Whether it still runs; one that has ended and waits for its parent to notice does not."""
+    """Whether it still runs. A process that has ended and waits for its parent to reap it does not."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -163,14 +164,14 @@ def _is_marked(process: psutil.Process, mark: str) -> bool:
 
 
 def write_sessions(path: Path, sessions: Sequence[Session]) -> None:
-    """Note the sessions where another process finds them; replaces the file as a whole."""
+    """Write the sessions where another process finds them. Replaces the file as a whole."""
     unfinished = path.with_name(f".{path.name}.unfinished")
     unfinished.write_text(json.dumps([asdict(session) for session in sessions], indent=1))
     unfinished.replace(path)
 
 
 def read_sessions(path: Path) -> list[Session]:
-    """The sessions noted, running or not; none if there is no such file."""
+    """The sessions written, running or not; none if there is no such file."""
     if not path.exists():
         return []
     return [Session(**entry) for entry in json.loads(path.read_text())]

@@ -1,4 +1,4 @@
-"""How the demonstration shows what it sees: lines, tables and one verdict. It looks at nothing itself."""
+"""How the demonstration shows what it sees: lines, tables and one verdict. It reads nothing itself."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ _STYLES = {
     "deferred": "yellow",
     "up_for_retry": "magenta",
 }
-#: Shown of the rows that failed an expectation; the report has more.
+#: How many of the rows that failed an expectation are shown, and how many columns. The report has more.
 ROWS, COLUMNS = 3, 4
 
 
@@ -94,7 +94,7 @@ def _share(unexpected: int | None, of: int | None) -> str:
 
 
 def _row(row: Mapping[str, Any], column: str | None) -> str:
-    """The value that was not expected, then what tells which row it is in."""
+    """The unexpected value, then the columns that identify its row."""
     ordered = sorted(row.items(), key=lambda item: item[0] != column)
     return _pairs(dict(ordered[:COLUMNS]))
 

@@ -1,7 +1,7 @@
-"""The story that `make demo` tells: five DAG runs on real data, one bad file, one killed Spark, one comparison.
+"""What `make demo` runs: five DAG runs on real data, one bad file, one killed Spark, one comparison.
 
-What happens is decided by Airflow and the pipeline; this file delivers the data, does the damage, and looks. How what
-it sees is shown is in `report`.
+Airflow and the pipeline decide what happens. This file delivers the data, does the damage, and observes. `report` shows
+what it sees.
 """
 
 import os
@@ -50,7 +50,7 @@ class Batch:
     weather: tuple[int, int]
 
 
-#: Seconds; a checkpoint ends after ten minutes by its own deadline, and there is more to a DAG run than that.
+#: Seconds. A checkpoint's own deadline ends it after ten minutes, and a DAG run takes longer than its checkpoint.
 RUN_TIMEOUT = 1800.0
 
 BATCHES = (
@@ -62,7 +62,7 @@ BATCHES = (
 
 
 class Demonstration:
-    """Five DAG runs on a stack that runs. Each method is a chapter and raises if it does not go as told."""
+    """Five DAG runs on a running stack. Each method is a chapter and raises if it does not go as expected."""
 
     def __init__(self, place: Place, stack: LocalStack, api: AirflowApi, console: Console) -> None:
         from tidegate.assembly import open_store
@@ -75,7 +75,7 @@ class Demonstration:
         self.deliveries = Deliveries(place.landing)
 
     def run(self) -> Sequence["Comparison"]:
-        """All of it, in order."""
+        """Run all chapters, in order."""
         self.api.wait_for_dag(pipeline.name)
         self.good("first", BATCHES[0])
         self.good("second", BATCHES[1])
@@ -90,7 +90,7 @@ class Demonstration:
         report.completed(self.console, self._record(run_id), self._observe())
 
     def bad(self, run_id: str, batch: Batch) -> date:
-        """One of the files has delays in seconds. Returns its day."""
+        """A DAG run in which one file has delays in seconds. Returns its day."""
         day = self.deliveries.days("flights")[batch.flights[0] + 7]
         delivered = self._deliver(batch)
         file = self.deliveries.deliver_in_seconds(day)
@@ -129,7 +129,7 @@ class Demonstration:
         report.completed(self.console, record, self._observe(), attempts)
 
     def compared(self) -> Sequence["Comparison"]:
-        """Every table beside the batch computation."""
+        """Compare every table with the batch computation."""
         from tidegate.demo.batch import compare, compute
         from tidegate.spark.session.sessions import SparkSettings, open_session
 
@@ -172,7 +172,7 @@ class Demonstration:
 
 @contextmanager
 def _errors_into(log: Path) -> Iterator[None]:
-    """Send what this process, and any it starts, writes to standard error to a file: Spark greets with six warnings."""
+    """Send standard error of this process, and of those it starts, to a file: Spark starts with six warnings."""
     kept = os.dup(2)
     with log.open("ab") as file:
         os.dup2(file.fileno(), 2)
@@ -189,9 +189,9 @@ def _must(holds: bool, otherwise: str) -> None:
 
 
 def demonstrate(place: Place, console: Console) -> bool:
-    """Run the demonstration on a stack of its own, from nothing, and stop that. Whether all tables were identical."""
+    """Run the demonstration from nothing on its own stack, and stop it. Returns whether all tables were identical."""
     began = time.monotonic()
-    stack = place.stack({"AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False"})  # only the DAG runs that are told of here
+    stack = place.stack({"AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False"})  # only the DAG runs that are triggered here
     stack.remove()
     shutil.rmtree(place.home, ignore_errors=True)
     try:
@@ -207,7 +207,7 @@ def demonstrate(place: Place, console: Console) -> bool:
 
 
 def start(stack: LocalStack, console: Console) -> None:
-    """Start the stack and say what is being waited for. Raises `ConfigurationError` where Spark would find no Java."""
+    """Start the stack and show what it waits for. Raises `ConfigurationError` if Spark would find no Java."""
     find_java()
     began = time.monotonic()
     with console.status("") as status:
@@ -217,7 +217,7 @@ def start(stack: LocalStack, console: Console) -> None:
 
 
 def up(place: Place, console: Console) -> None:
-    """Leave the stack running and whole, with the demonstration's history if there is one, else with a year to read."""
+    """Leave the whole stack running, with the demonstration's history if there is one, else with a year to read."""
     stack = place.stack()
     start(stack, console)
     if not place.landing.exists():
@@ -226,7 +226,7 @@ def up(place: Place, console: Console) -> None:
 
 
 def deliver(place: Place, console: Console) -> None:
-    """Lay out the whole year."""
+    """Deliver the whole year."""
     deliveries = Deliveries(place.landing)
     for source in ("flights", "weather"):
         days = deliveries.deliver(source, deliveries.days(source))
@@ -234,13 +234,13 @@ def deliver(place: Place, console: Console) -> None:
 
 
 def down(place: Place, console: Console) -> None:
-    """Stop the stack, whoever started it. Data and history stay."""
+    """Stop the stack, also if another process started it. Data and history stay."""
     place.stack().stop()
     console.print("Airflow and Postgres are stopped. `make up` starts them again where they were.")
 
 
 def remove(place: Place, console: Console) -> None:
-    """Stop everything and remove all that was ever written here, embedded databases included."""
+    """Stop everything and remove all that was ever written here, including embedded databases."""
     place.stack().remove()
     kept = place.project / ".tidegate"
     for lock in kept.rglob("postgres/lock"):

@@ -12,13 +12,13 @@ from tidegate.protocol.records import CheckpointRecord
 
 
 class SabotageError(CheckpointError):
-    """There was nothing to kill: the demonstration could not show what it is about."""
+    """There was nothing to kill, so the demonstration could not show the recovery."""
 
 
 def kill_spark_in_snapshot(
     store: CheckpointStore, pipeline_id: str, request: str, sessions: list[Session], timeout: float = 120.0
 ) -> tuple[int, CheckpointRecord]:
-    """SIGKILL the Java process of the request's snapshot; its pid, and the checkpoint as it was a moment before."""
+    """SIGKILL the Java process of the request's snapshot. Returns its pid, and the checkpoint as it was just before."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         record = _latest(store, pipeline_id, request)

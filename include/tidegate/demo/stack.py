@@ -1,8 +1,8 @@
 """A whole Airflow and its Postgres on this machine: started, kept running, found again, repaired, stopped.
 
-Everything listens on loopback. A `supervisor` starts the four components of Airflow and restarts what ends; their sessions
-are noted in a file and their environment carries the stack's mark, so that another process can stop them, also after the
-one that started them was killed. What runs on the stack is the caller's.
+Everything listens on loopback. A `supervisor` starts the four components of Airflow and restarts what ends. Their
+sessions are written to a file and their environment has the stack's mark, so that another process can stop them, even
+after the process that started them was killed. The caller decides what runs on the stack.
 
     HOME/lock            starters and stoppers take turns
     HOME/settings.json   what it runs with, for the supervisor
@@ -49,22 +49,23 @@ COMPONENTS: dict[str, tuple[str, ...]] = {
 HEALTHY = {"metadatabase", "scheduler", "triggerer", "dag_processor"}
 SUPERVISOR = "supervisor"
 USER = "admin"
-#: A client that is stopped or killed in the middle of a transaction holds up all who need its rows, for so long at most.
+#: A client that is stopped or killed in a transaction holds up others that need its rows, for so long at most.
 DATABASE_SETTINGS = {"idle_in_transaction_session_timeout": "60s", "client_connection_check_interval": "5s"}
-#: A component that ends so often while the stack starts will not come up at all.
+#: A component that ends this often while the stack starts will not come up at all.
 _TOO_OFTEN = 3
 Report = Callable[[str], None]
 
 
 class StackError(CheckpointError):
-    """A part of the local stack did not start, or stopped by itself; the message names its log."""
+    """A part of the local stack did not start, or stopped by itself. The message names its log."""
 
 
 class LocalStack:
     """Airflow on `dags` and `plugins`, with everything it writes below `home`.
 
-    `environment` is added to the components' and so to every task's. Connections: `tidegate_default` to the embedded
-    Postgres, `spark_default` to Spark inside the task's own process tree. Use as a context manager, or `start`/`stop`.
+    `environment` is added to that of the components, and so of every task. Connections: `tidegate_default` to the
+    embedded Postgres, `spark_default` to Spark inside the task's own process tree. Use as a context manager, or
+    `start`/`stop`.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class LocalStack:
 
     @classmethod
     def noted_in(cls, home: Path) -> Self:
-        """The stack that was started in a directory, as it was started."""
+        """The stack that was started in a directory, with the settings it was started with."""
         noted = json.loads((home / "settings.json").read_text())
         return cls(home, Path(noted["dags"]), Path(noted["plugins"]), noted["environment"], noted["parallelism"])
 
@@ -115,20 +116,20 @@ class LocalStack:
 
     @property
     def noted(self) -> Path:
-        """Where the supervisor writes down the sessions."""
+        """Where the supervisor writes the sessions."""
         return self.home / "sessions.json"
 
     def sessions(self) -> list[Session]:
-        """The supervisor's and the components' sessions; empty when the stack was never started or was stopped."""
+        """The supervisor's and the components' sessions; empty if the stack was never started or was stopped."""
         return read_sessions(self.noted)
 
     def is_supervised(self) -> bool:
-        """Whether what ends is started again. Components of a stack that is not may run all the same."""
+        """Whether the supervisor runs and restarts what ends. Without it, components may still be running."""
         return any(session.name == SUPERVISOR and session.leader() is not None for session in self.sessions())
 
     @property
     def url(self) -> str:
-        """Where Airflow answers, for the browser and the API. Raises `StackError` when it was never started."""
+        """Where Airflow answers, for the browser and the API. Raises `StackError` if it was never started."""
         return f"http://127.0.0.1:{self._secrets().port}"
 
     def api(self) -> AirflowApi:
@@ -156,8 +157,8 @@ class LocalStack:
     def start(self, report: Report = lambda message: None) -> None:
         """Start everything, or what is missing, and return when Airflow is healthy.
 
-        A stack that runs, supervised and with the same settings, is left as it is once it is healthy. Any other, whatever
-        is left of it, is stopped and started again. Raises `StackError`, leaving nothing running.
+        A stack that runs, supervised and with the same settings, is left as it is once it is healthy. Any other is
+        stopped, whatever is left of it, and started again. Raises `StackError`, leaving nothing running.
         """
         with self._turn():
             if self.is_supervised() and self._noted_settings() == self._settings() and self._recovers(report):
@@ -170,7 +171,7 @@ class LocalStack:
                 raise
 
     def stop(self) -> None:
-        """Stop every process of the stack, whoever started it; what it wrote stays. Not running is fine."""
+        """Stop every process of the stack, whichever process started it. Its files stay. It need not be running."""
         if self.home.exists():
             with self._turn():
                 self._stop()
@@ -184,9 +185,9 @@ class LocalStack:
     # -- how
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Starters and stoppers follow each other."""
+        """Take the lock, so that starts and stops run one after the other."""
         self.home.mkdir(parents=True, exist_ok=True)
-        with turn(self.home / "lock", f"The local stack in {self.home}", patience=600.0):  # a start may take as long
+        with turn(self.home / "lock", f"The local stack in {self.home}", patience=600.0):  # a start may take that long
             yield
 
     def _start(self, report: Report) -> None:
@@ -205,7 +206,7 @@ class LocalStack:
         self._wait_until_healthy(report, 180.0)
 
     def _stop(self) -> None:
-        """The supervisor first, so that it starts nothing again; what only it would find is looked up before."""
+        """Stop the supervisor first, so that it restarts nothing. What only it would find is listed before."""
         known = belonging(self.sessions(), str(self.home))
         for session in self.sessions():
             if session.name == SUPERVISOR and (supervisor := session.leader()) is not None:
@@ -239,7 +240,7 @@ class LocalStack:
         upgrade(self.postgres.url("tidegate"))
 
     def _run(self, *command: str) -> None:
-        """An Airflow command that ends by itself."""
+        """Run an Airflow command that ends by itself."""
         log = self._log(command[0])
         with log.open("ab") as output:
             arguments = [sys.executable, "-m", "airflow", *command]
@@ -248,7 +249,7 @@ class LocalStack:
             raise StackError(f"`airflow {' '.join(command)}` failed. {_tail(log)}")
 
     def _recovers(self, report: Report) -> bool:
-        """Whether a stack that runs is healthy, or gets so with its supervisor's help."""
+        """Whether a running stack is healthy, or becomes so with its supervisor's help."""
         try:
             self._wait_until_healthy(report, 90.0)
         except StackError:
@@ -256,7 +257,7 @@ class LocalStack:
         return True
 
     def _wait_until_healthy(self, report: Report, timeout: float) -> None:
-        """Until every component runs and says that it is well: Airflow takes a killed one's word for a while."""
+        """Wait until every component runs and reports healthy. Airflow counts a killed one as healthy for a while."""
         started, seen = time.monotonic(), ""
         pids: dict[str, set[int]] = {name: set() for name in COMPONENTS}
         with closing(self.api()) as api:
@@ -287,7 +288,7 @@ class LocalStack:
         return Secrets(**json.loads(self._secrets_file.read_text()))
 
     def _write_secrets(self) -> None:
-        """Random ones on the first start, kept afterwards, so that what was encrypted stays readable; a port that is free."""
+        """Random secrets on the first start, kept afterwards so that encrypted data stays readable, and a free port."""
         if self._secrets_file.exists():
             kept = self._secrets()
         else:
@@ -298,13 +299,13 @@ class LocalStack:
 
 
 def _write_private(path: Path, content: str) -> None:
-    """Readable by its owner only, from the moment it exists."""
+    """Write a file that only its owner can read, from the moment it exists."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(content)
 
 
 def _free_port(wanted: int) -> int:
-    """The wanted one if nobody has it, so that a bookmark stays good; any other if somebody has, or if it is 0."""
+    """The wanted port if it is free, so that a bookmark stays valid. Any free port if it is taken or 0."""
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", wanted))

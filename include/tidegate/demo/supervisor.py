@@ -1,11 +1,11 @@
 """Keeps the components of a local stack running: `python -m tidegate.demo.supervisor HOME`, which `LocalStack` starts.
 
-Whatever a component leaves behind when it dies becomes this process's child, however many groups and sessions it has
-begun: Linux gives orphans to the nearest ancestor that asks for them. So orphans are ended before their component is
-started again, and no worker of an earlier scheduler goes on beside the new one's.
+Processes that a component leaves behind when it dies become children of this process, however many groups and sessions
+it has begun: Linux gives orphans to the nearest ancestor that asks for them. So orphans are ended before their
+component is started again, and no worker of an earlier scheduler runs beside those of the new one.
 
-It stops nothing when it ends: whoever stops the stack ends this process first and then all others, so there is one way
-to stop. Killed, it leaves the components running, until the next `start` or `stop` finds them.
+The supervisor stops nothing when it ends. `stop` ends the supervisor first and then all others, so there is one way to
+stop. If it is killed, the components keep running until the next `start` or `stop` finds them.
 """
 
 import ctypes
@@ -22,27 +22,27 @@ from tidegate.demo.processes import Session, end, start_session, started_by, wri
 from tidegate.demo.stack import COMPONENTS, SUPERVISOR, LocalStack
 from tidegate.protocol.errors import CheckpointError
 
-#: Seconds between two looks at the processes.
+#: Seconds between two checks of the processes.
 INTERVAL = 1.0
-#: Seconds before the first restart, the second, and so on; a component that has run `STEADY` seconds starts over.
+#: Seconds before the first restart, the second, and so on. The count starts over after `STEADY` seconds of running.
 DELAYS = (0.0, 1.0, 2.0, 5.0, 10.0, 30.0)
 STEADY = 60.0
 #: Seconds that orphans get to end by themselves, so that a task can cancel what it runs elsewhere.
 GRACE = 5.0
-#: How LocalExecutor calls its workers.
+#: What LocalExecutor calls its workers.
 _WORKER = "airflow worker -- LocalExecutor"
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 @dataclass(slots=True)
 class BackOff:
-    """When something that ends again and again may be started next."""
+    """When a process that ends repeatedly may be started next."""
 
     began: float = 0.0
     restarts: int = 0
 
     def delay(self, now: float) -> float:
-        """Seconds from its end, noticed `now`, to its next start. Counts this one."""
+        """Seconds from its end, noticed `now`, to its next start. Counts this restart."""
         if now - self.began > STEADY:
             self.restarts = 0
         self.restarts += 1
@@ -59,7 +59,7 @@ class Component:
     back_off: BackOff
 
     def pid(self) -> int | None:
-        """The process that runs; None when it has ended."""
+        """The running process; None if it has ended."""
         return self.session.pid if self.session is not None and self.session.leader() is not None else None
 
 
@@ -77,7 +77,7 @@ class Supervisor:
         self._me = Session(SUPERVISOR, me.pid, me.create_time())
 
     def run(self) -> None:
-        """Until this process is ended. Trouble with one look is written down and does not end it."""
+        """Run until this process is ended. An error in one check is logged and does not end it."""
         _adopt_orphans()
         while True:
             try:
@@ -87,7 +87,7 @@ class Supervisor:
             time.sleep(INTERVAL)
 
     def look(self) -> None:
-        """Start what has ended, after ending what it left behind."""
+        """Start what has ended, after ending the processes it left behind."""
         _reap()
         self._check_postgres()
         self._check_workers()
@@ -109,7 +109,7 @@ class Supervisor:
         delay = component.back_off.delay(now)
         _say(f"{component.name} (process {component.session.pid}) has ended; starts again in {delay:.0f} s")
         end(component.session.members, GRACE)
-        # Not before the next look, which ends orphans that have left the session.
+        # Started at the next check at the earliest, which first ends orphans that have left the session.
         component.session, component.due = None, now + delay
 
     def _start(self, component: Component) -> None:
@@ -139,8 +139,8 @@ class Supervisor:
     def _check_workers(self) -> None:
         """End a scheduler that has lost a worker.
 
-        The workers of LocalExecutor share one queue, and one that waits for a task holds its lock. If that one is
-        killed, the lock stays, and no worker ever gets a task again.
+        The workers of LocalExecutor share one queue, and a worker that waits for a task holds its lock. If that worker
+        is killed, the lock stays, and no worker ever gets a task again.
         """
         scheduler = next(c for c in self._components if c.name == "scheduler").pid()
         if scheduler is None:
@@ -152,7 +152,7 @@ class Supervisor:
             end(lambda: started_by(os.getpid(), self._kept() - {scheduler}), GRACE)
 
     def _strays(self) -> list[psutil.Process]:
-        """What components have left behind. Only Linux gives us all of it; elsewhere their session has to do."""
+        """Processes that components left behind. Only Linux gives us all; elsewhere ending the session must do."""
         return started_by(os.getpid(), self._kept())
 
     def _leaders(self) -> set[int]:
@@ -165,13 +165,13 @@ class Supervisor:
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of whatever processes below this one leave behind."""
+    """Become the parent of all processes that those below this one leave behind."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _reap() -> None:
-    """Collect ended children: nobody else can."""
+    """Reap ended children: no other process can."""
     with suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)

@@ -1,8 +1,8 @@
 """Writes a batch of acknowledgements in one statement and one round trip, whatever its size.
 
 The batch travels as one array per column, so eight rows and ten thousand go the same way and nothing is written to a
-staging table first. Which acknowledgements count was decided before (`protocol.acknowledge`); the statement fences once
-more: only the current attempt of a subtask that has not acknowledged, of a checkpoint in progress.
+staging table first. `protocol.acknowledge` has decided which acknowledgements count. The statement fences once more:
+only the current attempt counts, of a subtask that has not acknowledged, in a checkpoint in progress.
 """
 
 import json
@@ -140,7 +140,7 @@ def _booleans(values: Iterable[bool]) -> str:
 
 
 def _texts(values: Sequence[str]) -> str:
-    """Escaped all at once; NUL, which PostgreSQL cannot hold, stands between the elements until then."""
+    """Escape all at once. NUL, which PostgreSQL cannot hold, separates the elements until then."""
     if not values:
         return "{}"
     joined = "\0".join(values)

@@ -7,7 +7,7 @@ from tidegate.protocol.errors import ConfigurationError
 
 CONNECT_TIMEOUT = 10  # seconds
 # A coordinator that is stopped (SIGSTOP, a lost host) inside a transaction holds its pipeline's lock. Its session is
-# ended before those who wait for the lock give up, so a zombie delays a successor and never blocks it.
+# ended before the others' wait for the lock times out, so a zombie delays a successor and never blocks it.
 IDLE_IN_TRANSACTION_TIMEOUT = 30  # seconds
 LOCK_TIMEOUT = 60  # seconds
 
@@ -18,7 +18,7 @@ _SESSION = (
 
 
 def database_url(url: str | URL) -> URL:
-    """The URL for SQLAlchemy with psycopg2; `postgres://` and `postgresql://` are taken as they are commonly written.
+    """The URL for SQLAlchemy with psycopg2. `postgres://` and `postgresql://` are both accepted.
 
     Raises `ConfigurationError` for anything that is not a Postgres URL. The message never holds the password.
     """

@@ -22,7 +22,7 @@ from tidegate.protocol.regions import RegionRecord
 
 
 class Facts:
-    """The pipeline, its region and its committer were read with the lock; the rest is read when it is asked for."""
+    """The pipeline, its region and its committer are read with the lock; the rest is read when it is asked for."""
 
     def __init__(
         self,

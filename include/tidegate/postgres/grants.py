@@ -1,7 +1,7 @@
 """What the role that runs pipelines may do, in one place. The schema belongs to another role, which only upgrades it.
 
 A coordinator reads and writes rows and nothing else: it creates nothing, alters nothing, truncates nothing, and deletes
-only where rows come and go. Where there is no such role, one role does both, as it was.
+only where rows come and go. If there is no such role, one role does both.
 """
 
 from sqlalchemy import Connection, text
@@ -29,7 +29,7 @@ RIGHTS = {
 
 
 def grant_rights(connection: Connection) -> None:
-    """Give the running role exactly its rights, as the schema's owner; nothing if there is no such role."""
+    """Give the running role exactly its rights, as the schema's owner. Does nothing if there is no such role."""
     if not connection.execute(text("SELECT FROM pg_roles WHERE rolname = :role"), {"role": RUNNING_ROLE}).all():
         return
     assert {table.name for table in metadata.tables.values()} <= RIGHTS.keys()

@@ -1,9 +1,9 @@
-"""What rows may legally become, as SQL: no statement of the role that runs can undo what completed, or go back in time.
+"""Which changes of rows are legal, as SQL. The running role cannot undo what completed, or go back in time.
 
-The tables of transitions are those of `protocol.lifecycle` and `protocol.pipelines`; what is fixed, and from when on, is listed
-here. Every rule names its columns, so that later columns are free until a migration adds them to a list. A rule on single rows
-is a trigger whose condition the database evaluates by itself: it costs nothing while it is kept. Rules that look at another
-table run once a statement.
+The tables of transitions are those of `protocol.lifecycle` and `protocol.pipelines`. This file lists what is fixed, and
+from when on. Every rule names its columns, so that later columns are free until a migration adds them to a list. A rule
+on single rows is a trigger whose condition the database evaluates by itself: it costs nothing while the rule is kept.
+Rules that look at another table run once per statement.
 """
 
 from collections.abc import Iterable
@@ -33,12 +33,12 @@ BEGIN
     RETURN NULL;
 END $$"""
 
-#: Known from the first moment.
+#: Known from the trigger on.
 _OF_TRIGGER = (
     *("pipeline_id", "checkpoint_id", "request_id", "periodic", "kind", "drain"),
     *("triggered_at", "num_subtasks", "operators"),
 )
-#: Set on the way, and never again once the checkpoint has ended; notified_at and swept follow after the end, once.
+#: Set while the checkpoint is in progress, and fixed once it has ended. notified_at and swept are set after that, once.
 _OF_END = (
     *("deadline", "num_acknowledged", "num_finished", "acknowledged_at", "validated_at"),
     *("completed_at", "metadata_path", "state_size", "checkpointed_size"),
@@ -47,7 +47,7 @@ _OF_END = (
 
 
 def _row(name: str, table: str, event: str, condition: str, message: str) -> str:
-    """After the row's own constraints: what they say is more exact."""
+    """Fires after the row's own constraints, because their messages are more exact."""
     return (
         f"CREATE TRIGGER {name} AFTER {event} ON tidegate.{table} FOR EACH ROW\n"
         f"WHEN ({condition})\nEXECUTE FUNCTION tidegate.refuse('{name}', '{message}')"

@@ -1,7 +1,7 @@
-"""Waits for NOTIFY on a connection of its own, one per waiting thread. What changed is for the waiter to read.
+"""Waits for NOTIFY on a connection of its own, one per waiting thread. The waiter reads what has changed.
 
-The connection stays open between two waits, so what is committed while the waiter reads is not missed. Only before
-the first wait of a thread nobody listens: a waiter that must not miss anything reads again after its first wait,
+The connection stays open between two waits, so what is committed while the waiter reads is not missed. Before a
+thread's first wait there is no connection. A waiter that must not miss anything reads again after its first wait,
 whatever that returned.
 """
 
@@ -61,7 +61,7 @@ class ChangeListener:
         self._thread.connection = None
 
     def _listening(self) -> tuple[Any, set[str]]:
-        """The driver's connection, and which pipelines changed and were not waited for yet."""
+        """The driver's connection, and the pipelines that changed and were not waited for yet."""
         if getattr(self._thread, "connection", None) is None:
             try:
                 connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")

@@ -1,4 +1,4 @@
-"""Brings a database's schema to what this version of the library needs, and says when it is not there.
+"""Upgrades a database's schema to what this version of the library needs, and checks that it is at that version.
 
 The migrations lie in `migrations/`, inside the package; their version table is in the schema `tidegate`. This file
 decides when they run and how concurrent upgrades wait for each other, not what they contain.
@@ -25,7 +25,7 @@ _UPGRADE_LOCK = 0x7469646567617465  # "tidegate" in ASCII: every process that up
 
 
 def config(connection: Connection | None = None) -> Config:
-    """Alembic's configuration; its migrations run on the connection given, in the transaction that is open on it."""
+    """Alembic's configuration. Migrations run on the given connection, in its open transaction."""
     settings = Config()
     # Alembic's configuration interpolates `%`, which a path may contain.
     settings.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
@@ -43,8 +43,8 @@ def needed_version() -> str:
 
 
 def upgrade(url: str | URL) -> None:
-    """Create or upgrade the schema, all of it or nothing; several processes at once are safe, the later ones wait. The URL
-    is its owner's; the running role, if there is one, gets its rights.
+    """Create or upgrade the schema, all of it or nothing. Several processes at once are safe: the later ones wait. The
+    URL is that of the schema's owner. The running role, if there is one, gets its rights.
 
     Raises `StoreUnavailableError` if the database cannot be reached.
     """

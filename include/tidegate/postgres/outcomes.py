@@ -1,7 +1,7 @@
-"""What a database error means for the person who meets it: refused, nothing happened, or nobody knows.
+"""What a database error means for the user: refused, nothing happened, or unknown.
 
-The only question that matters is whether a COMMIT was on its way (protocol.md section 6): before it, nothing was
-changed; during it, the transaction may have landed.
+The only question that matters is whether the COMMIT was on its way (protocol.md section 6). Before it, nothing was
+changed. During it, the transaction may have landed.
 """
 
 from sqlalchemy.exc import DBAPIError
@@ -18,7 +18,7 @@ from tidegate.protocol.errors import (
 _LOCK_NOT_AVAILABLE = "55P03"
 _INSUFFICIENT_PRIVILEGE = "42501"
 _TOO_MANY_CONNECTIONS = "53300"
-# What PostgreSQL says to those that it does not let in; libpq hands on no SQLSTATE then.
+# What PostgreSQL says when it refuses a connection; libpq passes on no SQLSTATE then.
 _FULL = ("too many clients already", "remaining connection slots are reserved", "too many connections for")
 _IN_BETWEEN = ("is starting up", "is shutting down", "in recovery mode", "not yet accepting connections")
 _NO_SUCH_TABLE = {"42P01", "3F000", "42703"}
@@ -67,7 +67,7 @@ def explain(error: DBAPIError | PoolTimeoutError, what: str) -> CheckpointError:
 
 
 def unreachable(answer: str, what: str) -> StoreUnavailableError:
-    """The error to raise when there is no connection for `what`: a server that refuses one says so in words only."""
+    """The error to raise when there is no connection for `what`. A server that refuses one says so in words only."""
     said = _first_line(answer)
     if any(words in answer for words in _FULL):
         return StoreUnavailableError(
@@ -97,7 +97,7 @@ def explain_commit(error: DBAPIError, what: str) -> CheckpointError:
 
 
 def is_disconnect(error: DBAPIError) -> bool:
-    """Whether the connection is gone. Without a SQLSTATE no answer came back from the server."""
+    """Whether the connection is gone. Without a SQLSTATE the server has not answered."""
     state = _sqlstate(error)
     return error.connection_invalidated or not state or state[:2] in _CONNECTION_CLASSES
 

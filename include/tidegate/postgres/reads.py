@@ -1,8 +1,8 @@
-"""The store's questions to the database: one statement each, so that each answer is of one moment.
+"""The store's queries: one statement each, so that each answer is of one moment.
 
 Subtasks take two, because their join with the handles may be planned badly before there are statistics. They are of one
-moment all the same: an acknowledgement and its handles are written together and never change, so those read later
-belong to the subtasks read before, and a subtask that was not acknowledged then has none.
+moment all the same: an acknowledgement and its handles are written together and never change. So handles that are read
+later belong to the subtasks read before, and a subtask that had not acknowledged then has none.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -64,7 +64,7 @@ from tidegate.protocol.statistics import LatestRestore, Measurement, Statistics
 
 
 def pipeline_ids(connection: Connection) -> list[str]:
-    """Pipelines that ever had a checkpoint or were told what to do, by name."""
+    """Pipelines that ever had a checkpoint or a change of status, by name."""
     asked = (pipelines.c.last_checkpoint_id > 0) | (pipelines.c.status != PipelineStatus.CREATED.value)
     return list(
         connection.execute(select(pipelines.c.pipeline_id).where(asked).order_by(pipelines.c.pipeline_id)).scalars()
@@ -136,7 +136,7 @@ def latest_completed(connection: Connection, pipeline_id: str) -> CheckpointReco
 
 
 def statistics(connection: Connection, pipeline_id: str) -> Statistics:
-    """The statements are of moments that follow each other closely; each figure is right for its own."""
+    """The statements run one after the other. Each figure is right for the moment of its statement."""
     counted = connection.execute(_BY_STATUS, {"pipeline_id": pipeline_id})
     measured = connection.execute(_MEASUREMENTS, {"pipeline_id": pipeline_id})
     restores, latest_restore = _restores(connection, pipeline_id)
@@ -152,7 +152,7 @@ def statistics(connection: Connection, pipeline_id: str) -> Statistics:
 
 
 def _latest_savepoint(connection: Connection, pipeline_id: str) -> CheckpointRecord | None:
-    """They stay COMPLETED for ever."""
+    """Savepoints stay COMPLETED for ever."""
     kept = _of(pipeline_id).where(
         (checkpoints.c.status == Status.COMPLETED.value) & (checkpoints.c.kind != CheckpointKind.CHECKPOINT.value)
     )
@@ -174,7 +174,7 @@ _BY_STATUS = text("""
 SELECT status, count(*) AS number FROM tidegate.checkpoints WHERE pipeline_id = :pipeline_id GROUP BY status
 """)
 
-# In-flight bytes that a subtask did not report are -1 and count as nothing.
+# In-flight bytes that a subtask did not report are -1 and count as 0.
 _MEASUREMENTS = text("""
 SELECT c.checkpoint_id, c.checkpointed_size, c.state_size,
        greatest(0, round(extract(epoch FROM c.acknowledged_at - c.triggered_at) * 1000))::bigint AS end_to_end_duration,
@@ -194,7 +194,7 @@ def _latest(connection: Connection, pipeline_id: str, status: Status) -> Checkpo
 
 
 def unswept(connection: Connection, pipeline_id: str) -> dict[int, datetime]:
-    """When each checkpoint ended that nobody has swept, oldest first. Every step that cleans asks: no whole rows."""
+    """When each checkpoint ended that is not swept yet, oldest first. No whole rows, as every cleaning step asks."""
     ended_at = func.coalesce(checkpoints.c.completed_at, checkpoints.c.failed_at)
     ended = select(checkpoints.c.checkpoint_id, ended_at).where(
         checkpoints.c.pipeline_id == pipeline_id,
@@ -218,7 +218,7 @@ def _checkpoints(connection: Connection, query: Select[Any]) -> list[CheckpointR
     return [checkpoint_record(row) for row in connection.execute(query).mappings()]
 
 
-#: What rows of one checkpoint are ordered by.
+#: The columns that order the rows of one checkpoint.
 _PLACE = (*IDENTITY_COLUMNS, "ordinal")
 
 
@@ -237,7 +237,7 @@ def _looked_up(table: Table, columns: Sequence[str]) -> Select[Any]:
     """The rows that belong to some subtasks of a checkpoint, found one by one through the primary key.
 
     LATERAL and OFFSET leave the planner no other way. Without statistics, as right after a large checkpoint was
-    triggered, it would rather read all of its rows for each batch of acknowledgements.
+    triggered, it would read all rows of the checkpoint for each batch of acknowledgements.
     """
     operator_ids = cast(bindparam("operator_ids"), ARRAY(Text))
     subtask_indexes = cast(bindparam("subtask_indexes"), ARRAY(Integer))
@@ -248,7 +248,7 @@ def _looked_up(table: Table, columns: Sequence[str]) -> Select[Any]:
     return select(found).select_from(asked.join(found, true())).order_by(*in_order)
 
 
-_CHUNK = 1000  # rows made into records at a time, so that 100,000 do not exist twice
+_CHUNK = 1000  # rows made into records at a time, so that 100,000 are not in memory twice
 _HANDLES = (*_PLACE, *HANDLE_COLUMNS)
 _ALL_SUBTASKS, _ALL_HANDLES = _in_order(subtasks, SUBTASK_COLUMNS), _in_order(handles, _HANDLES)
 _NAMED_SUBTASKS, _NAMED_HANDLES = _looked_up(subtasks, SUBTASK_COLUMNS), _looked_up(handles, _HANDLES)
@@ -257,7 +257,7 @@ _NAMED_SUBTASKS, _NAMED_HANDLES = _looked_up(subtasks, SUBTASK_COLUMNS), _looked
 def subtasks_of(
     connection: Connection, pipeline_id: str, checkpoint_id: int, only: Iterable[SubtaskId] | None = None
 ) -> dict[SubtaskId, SubtaskRecord]:
-    """By operator and index; `only` those named, and of them those that exist."""
+    """By operator and index. With `only`, those of the named subtasks that exist."""
     checkpoint = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id}
 
     def named(query: Select[Any], wanted: Collection[SubtaskId]) -> Sequence[Row[Any]]:

@@ -1,10 +1,10 @@
 """Which files are garbage: derived from references, never from counters.
 
-What is live is the view `tidegate.live_references` (see `rules.LIVE_REFERENCES`). A file leaves in two steps: when its
-last reference ends it is queued, and what is queued is given out for deletion only while nothing live refers to it.
+The view `tidegate.live_references` lists what is live (see `rules.LIVE_REFERENCES`). A file is deleted in two steps. It
+is queued when its last reference ends, and given out for deletion only while nothing live refers to it.
 
-The statements compare sets (EXCEPT) where NOT EXISTS would say the same: right after a large checkpoint the planner has
-no statistics yet, and a set operation cannot be planned as a loop in a loop.
+The statements compare sets (EXCEPT) where NOT EXISTS would say the same. Right after a large checkpoint the planner has
+no statistics yet, and a set operation cannot be planned as a nested loop.
 """
 
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ ORDER BY d.place
 ON CONFLICT DO NOTHING
 """)
 
-# What checkpoints have given up the region that runs may still refer to, until a later one completes without it.
+# The running region may still refer to files that checkpoints released, until a later one completes without them.
 _PENDING = text("""
 SELECT q.owner, q.path
 FROM tidegate.deletion_queue q JOIN (
@@ -72,7 +72,7 @@ ORDER BY q.position
 LIMIT :limit
 """)
 
-# LATERAL and OFFSET look each file up by the primary key; the planner would rather read the whole queue for each batch.
+# LATERAL and OFFSET look up each file by the primary key. Else the planner would read the whole queue for each batch.
 _REMOVE = text("""
 DELETE FROM tidegate.deletion_queue q
 USING unnest(CAST(:owners AS text[]), CAST(:paths AS text[])) AS d (owner, path)
@@ -111,13 +111,13 @@ WHERE pipeline_id = :pipeline_id AND owner = 'storage' AND starts_with(path, :di
 def release(
     connection: Connection, pipeline_id: str, checkpoint_ids: Sequence[int], given_up_by: int | None = None
 ) -> None:
-    """Enqueue what checkpoints that have just ended refer to and nothing live does."""
+    """Enqueue the files of checkpoints that have just ended, except those that something live refers to."""
     ended = {"pipeline_id": pipeline_id, "checkpoint_ids": list(checkpoint_ids), "given_up_by": given_up_by}
     connection.execute(_RELEASE, ended)
 
 
 def forget_compactions(connection: Connection, pipeline_id: str, paths: Sequence[str]) -> None:
-    """Remove compacted runs and enqueue those of their files that nothing live refers to."""
+    """Remove compacted runs, and enqueue their files except those that something live refers to."""
     named = {"pipeline_id": pipeline_id, "paths": list(paths)}
     removed = list(connection.execute(_FORGET_COMPACTIONS, named).scalars())
     if removed:
@@ -129,7 +129,7 @@ def enqueue(connection: Connection, pipeline_id: str, deletions: Sequence[Deleti
 
 
 def pending(connection: Connection, pipeline_id: str, limit: int, in_use: str | None) -> list[Deletion]:
-    """`in_use` is the directory of the region that runs."""
+    """`in_use` is the directory of the running region."""
     rows = connection.execute(_PENDING, {"pipeline_id": pipeline_id, "limit": limit, "in_use": in_use})
     return [Deletion(owner, path) for owner, path in rows]
 
@@ -139,7 +139,7 @@ def remove(connection: Connection, pipeline_id: str, deletions: Sequence[Deletio
 
 
 def discard_subsumed(connection: Connection, pipeline_id: str) -> int:
-    """SUBSUMED -> DISCARDED where no file of the checkpoint waits for its deletion; how many moved."""
+    """Move checkpoints from SUBSUMED to DISCARDED if none of their files waits for deletion. Returns how many."""
     return connection.execute(_DISCARD, {"pipeline_id": pipeline_id}).rowcount
 
 

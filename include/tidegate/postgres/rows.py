@@ -89,7 +89,7 @@ def region_record(row: RowMapping) -> RegionRecord:
 
 
 def committer_values(committer: CommitterRecord) -> dict[str, Any]:
-    """The columns of a pipeline's row that are about who commits its sinks."""
+    """The columns of a pipeline's row that are about its commit attempts."""
     return {"commit_attempt": committer.attempt, "committer_seen_at": committer.seen_at}
 
 
@@ -120,9 +120,9 @@ def request_record(row: RowMapping) -> CheckpointRequest:
 def subtask_records(
     subtasks: Iterable[Sequence[Any]], handles: Iterable[Sequence[Any]]
 ) -> dict[SubtaskId, SubtaskRecord]:
-    """One record per subtask, of rows with `SUBTASK_COLUMNS`; the handles, in order, are those of acknowledged subtasks
-    among them, with the subtask and their ordinal before `HANDLE_COLUMNS`. Rows are unpacked by place, because there
-    may be 100,000 of them.
+    """One record per subtask, from rows with `SUBTASK_COLUMNS`. The handles, in order, are those of acknowledged
+    subtasks, with the subtask and the ordinal before `HANDLE_COLUMNS`. Rows are unpacked by position, because there may
+    be 100,000 of them.
     """
     held: dict[tuple[str, int], list[StateHandle]] = defaultdict(list)
     for operator_id, index, _, *handle in handles:
@@ -162,7 +162,7 @@ def handle_record(
     last_key_group: int | None,
     details: Mapping[str, Any],
 ) -> StateHandle:
-    """Of values in the order of `HANDLE_COLUMNS`."""
+    """From values in the order of `HANDLE_COLUMNS`."""
     groups = None
     if first_key_group is not None and last_key_group is not None:
         groups = KeyGroupRange(first_key_group, last_key_group)
@@ -201,7 +201,7 @@ def verdict_record(row: RowMapping) -> Verdict:
 
 
 def readable(text: str | None) -> str | None:
-    """A column that a person reads, whatever it was made from."""
+    """Text for people, without characters that the database cannot store."""
     return None if text is None else storable_text(text)
 
 

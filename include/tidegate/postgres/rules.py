@@ -1,6 +1,6 @@
-"""What tables alone cannot say, as SQL: which transitions are legal, whom a handle belongs to, and what is live.
+"""What tables alone cannot say, as SQL: which transitions are legal, that a handle has a subtask, and what is live.
 
-`tables` attaches these texts to its tables; `migrations/` has its own copies, and a test proves that both say the same.
+`tables` attaches these texts to its tables. `migrations/` has its own copies, and a test proves that both say the same.
 """
 
 from tidegate.protocol.lifecycle import TRANSITIONS, Phase, Status
@@ -15,7 +15,7 @@ def _transitions() -> str:
     return ",\n        ".join(moves)
 
 
-#: A checkpoint starts TRIGGERED, then moves as `lifecycle.TRANSITIONS` says. An update that keeps the stage is free.
+#: A checkpoint starts TRIGGERED, then moves as `lifecycle.TRANSITIONS` says. An update that keeps the stage is allowed.
 TRANSITION_FUNCTION = f"""\
 CREATE FUNCTION tidegate.refuse_illegal_transition() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -39,8 +39,8 @@ TRANSITION_TRIGGER = """\
 CREATE TRIGGER checkpoints_legal_transition BEFORE INSERT OR UPDATE OF status, phase ON tidegate.checkpoints
 FOR EACH ROW EXECUTE FUNCTION tidegate.refuse_illegal_transition()"""
 
-#: A number that was given out once fences whoever has an older one, so it never comes back. Whoever begins to commit gets
-#: a new one; only the newest may say that it lives.
+#: Every commit attempt gets a new number, which fences older attempts, so no number is given out twice. Only the newest
+#: attempt may record a sign of life.
 ATTEMPTS_FUNCTION = """\
 CREATE FUNCTION tidegate.refuse_older_attempt() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -57,7 +57,7 @@ ATTEMPTS_TRIGGER = """\
 CREATE TRIGGER pipelines_attempts_grow BEFORE UPDATE OF commit_attempt, committer_seen_at ON tidegate.pipelines
 FOR EACH ROW EXECUTE FUNCTION tidegate.refuse_older_attempt()"""
 
-#: The foreign key of handles, checked once a statement: row by row it took a third of the time of a large batch of
+#: The foreign key of handles, checked once per statement. Row by row it took a third of the time of a large batch of
 #: acknowledgements. Rows of subtasks are never deleted before their handles.
 HANDLES_FUNCTION = """\
 CREATE FUNCTION tidegate.refuse_handles_without_subtask() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -86,7 +86,7 @@ FOR EACH STATEMENT EXECUTE FUNCTION tidegate.refuse_handles_without_subtask()"""
 
 #: What must not be deleted, as (owner, path), and the checkpoint that refers to it, 0 for a compacted run. Live are
 #: (protocol.md section 9):
-#: - the handles of checkpoints IN_PROGRESS, and those of COMPLETED ones but for EXCHANGE, which outlives nothing;
+#: - the handles of checkpoints IN_PROGRESS, and those of COMPLETED ones except EXCHANGE, which is not needed any more;
 #: - the metadata of COMPLETED checkpoints;
 #: - the handles of compacted runs;
 #: - the STAGED handles of a checkpoint that was subsumed before its sinks were notified: until the notification is

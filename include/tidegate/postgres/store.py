@@ -1,7 +1,7 @@
 """`CheckpointStore` on PostgreSQL: opens transactions, locks the pipeline, commits, and says what an error means.
 
-What a transaction may ask and write is `transaction`'s; which files are garbage is `references`'; the rules that rows
-obey are `tables`'.
+`transaction` has what a transaction may ask and write, `references` decides which files are garbage, and `tables` has
+the rules that rows obey.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ Answer = TypeVar("Answer")
 
 
 class PostgresCheckpointStore:
-    """The durable record of checkpoints. Safe for threads; each process needs its own."""
+    """The durable record of checkpoints. Thread-safe; each process needs its own."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -44,7 +44,7 @@ class PostgresCheckpointStore:
     @contextmanager
     def transaction(self, pipeline_id: str) -> Iterator[PostgresTransaction]:
         """Raises `StoreUnavailableError` (nothing happened), `UnknownOutcomeError` (read again to find out), or
-        `CheckpointError` where a rule of the database refused a row (nothing happened).
+        `CheckpointError` if a rule of the database refused a row (nothing happened).
         """
         what = f"the transaction on pipeline {pipeline_id!r}"
         connection = self._connect(self._engine, what)
@@ -67,7 +67,7 @@ class PostgresCheckpointStore:
             try:
                 if changed:
                     connection.commit()
-                else:  # the lock is let go all the same, and without waiting for the disk: locking a row logs too
+                else:  # releases the lock too, without waiting for the disk: locking a row logs as well
                     connection.rollback()
             except DBAPIError as error:
                 if not changed and is_disconnect(error):
@@ -126,7 +126,7 @@ class PostgresCheckpointStore:
 
 
 def _give_back(connection: Connection) -> None:
-    """Roll back what is open and return the connection; a broken one is dropped, the first error stays the news."""
+    """Roll back what is open and return the connection. A broken one is dropped, and the first error is kept."""
     try:
         connection.close()
     except DBAPIError:

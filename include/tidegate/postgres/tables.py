@@ -1,9 +1,9 @@
-"""The tables of the store, in a schema of their own, and the rules the database itself enforces.
+"""The tables of the store, in a schema of their own, and the rules that the database itself enforces.
 
 Constraints and the transition trigger are generated from `protocol.lifecycle` and the closed lists of the records, so
-the database refuses what the protocol does not know. This file decides shapes, `rules` what is live, `guards` what rows may become; `migrations/`
-brings a database there, and a test proves that both say the same. The schema does not limit how many checkpoints are in
-progress: that is admission's decision.
+the database refuses what the protocol does not know. This file decides shapes, `rules` what is live, and `guards` which
+changes are legal. `migrations/` brings a database to this schema, and a test proves that both say the same. The schema
+does not limit how many checkpoints are in progress: admission decides that.
 """
 
 from enum import StrEnum
@@ -98,10 +98,10 @@ pipelines = Table(
     Column("region_seen_at", _TIMESTAMP),
     Column("region_ended_at", _TIMESTAMP),
     Column("region_swept", Integer, nullable=False, server_default=text("0")),
-    # The newest attempt at committing sinks, see `protocol.committing.CommitterRecord`.
+    # The newest commit attempt, see `protocol.committing.CommitterRecord`.
     Column("commit_attempt", Integer, nullable=False, server_default=text("0")),
     Column("committer_seen_at", _TIMESTAMP),
-    # How often somebody went on from a checkpoint after a failure or as a new region, and the latest time.
+    # How often the pipeline went on from a checkpoint, after a failure or with a new region, and the latest time.
     Column("restores", Integer, nullable=False, server_default=text("0")),
     Column("restored_checkpoint", BigInteger),
     Column("restored_at", _TIMESTAMP),
@@ -141,7 +141,7 @@ endpoints = Table(
     CheckConstraint("name <> '' AND type <> ''", name="endpoints_named"),
 )
 
-#: Requests that wait, and those dropped whose owners have not heard of it yet.
+#: Requests that wait, and dropped ones whose owners do not know it yet.
 requests = Table(
     "requests",
     metadata,
@@ -273,7 +273,7 @@ subtasks = Table(
     CheckConstraint("NOT finished OR acknowledged_at IS NOT NULL", name="subtasks_finished"),
     CheckConstraint("position IS NULL OR acknowledged_at IS NOT NULL", name="subtasks_position"),
     CheckConstraint(f"least({', '.join(METRICS)}) >= -1", name="subtasks_metrics"),
-    # Every row is updated twice, asked and acknowledged: room on its page spares the index both times.
+    # Every row is updated twice, when asked and when acknowledged. Room on its page spares the index both times.
     postgresql_with={"fillfactor": 40},
 )
 

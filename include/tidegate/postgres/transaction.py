@@ -1,7 +1,7 @@
-"""One transaction on one pipeline: the port's writes, over an open connection that holds the pipeline's lock; `facts` are what it reads.
+"""One transaction on one pipeline: the port's writes, over an open connection that holds the pipeline's lock.
 
-Every move is a conditional UPDATE, so a lost race is an update of no rows. Locking, committing and what an error means
-are `store`'s.
+`facts` has what it reads. Every move is a conditional UPDATE, so a lost race is an update of no rows. `store` locks,
+commits and explains errors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -77,8 +77,8 @@ SELECT latest.attempt + CASE WHEN EXISTS (SELECT FROM asked) THEN 1 ELSE 0 END F
 
 
 class PostgresTransaction(Facts):
-    """`ports.StoreTransaction` for Postgres. `wrote` says whether anything was changed, `touched` whether a sign of life was
-    recorded, which is no news."""
+    """`ports.StoreTransaction` for Postgres. `wrote` says whether anything was changed, `touched` whether a request's
+    sign of life was recorded, which sends no NOTIFY."""
 
     wrote = False
     touched = False
@@ -139,7 +139,7 @@ class PostgresTransaction(Facts):
         return self._last_checkpoint_id
 
     def add_pending(self, record: CheckpointRecord, subtasks: Sequence[SubtaskId]) -> None:
-        """Raises `ValueError` where the record is another pipeline's or its number of subtasks is not theirs."""
+        """Raises `ValueError` if the record is another pipeline's or its number of subtasks differs."""
         if record.pipeline_id != self._pipeline_id or record.num_subtasks != len(subtasks):
             raise ValueError(f"{record} does not belong to {self._pipeline_id} with {len(subtasks)} subtasks")
         self.wrote = True
@@ -167,7 +167,7 @@ class PostgresTransaction(Facts):
         return remaining
 
     def advance(self, checkpoint_id: int, before: Phase, after: Phase, at: datetime) -> bool:
-        """Raises `ValueError` where the phases do not follow each other."""
+        """Raises `ValueError` if the phases do not follow each other."""
         if not is_legal((Status.IN_PROGRESS, before), (Status.IN_PROGRESS, after)):
             raise ValueError(f"phase {after} cannot follow {before}")
         reached = {"phase": after.value, f"{after.value.lower()}_at": at}

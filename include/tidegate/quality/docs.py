@@ -1,6 +1,6 @@
 """Where reports lie: `<docs>/<pipeline>/chk-<id>/index.html`, written all or nothing, and the oldest removed.
 
-What stands on a page is decided in `page`.
+`page` decides what a page contains.
 """
 
 import os
@@ -45,7 +45,7 @@ def _replace(target: Path, content: str) -> None:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(content)
-        # mkstemp's mode would shut out an API server that runs as another user.
+        # With mkstemp's mode, an API server that runs as another user could not read it.
         os.chmod(temporary, 0o644)
         os.replace(temporary, target)
     except BaseException:

@@ -1,7 +1,7 @@
 """Turns values found in data into JSON that any reader accepts, and bounds their size.
 
 Decides how a value is shown, not which values are kept. Nothing here imports numpy or Spark: their scalars and rows
-are recognised by what they can do.
+are recognised by their methods.
 """
 
 import math
@@ -16,11 +16,11 @@ MAX_TEXT = 500
 
 
 def json_value(value: Any, local: bool = False) -> Any:
-    """`value` as strict JSON: no NaN, at most `MAX_ITEMS` items a list and `MAX_TEXT` characters a string.
+    """`value` as strict JSON: no NaN, at most `MAX_ITEMS` items per list and `MAX_TEXT` characters per string.
 
-    Decimals and times become strings that lose nothing; NaN and the infinities become "NaN", "Infinity" and
-    "-Infinity". `local`: naive datetimes are moments in the process's time zone, as Spark collects TIMESTAMP columns,
-    and are shown in UTC.
+    Decimals and times become strings without loss. NaN and the infinities become "NaN", "Infinity" and "-Infinity".
+    `local`: naive datetimes are moments in the process's time zone, as Spark collects TIMESTAMP columns, and are shown
+    in UTC.
     """
     match value:
         case None | bool() | int():

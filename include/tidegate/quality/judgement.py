@@ -1,7 +1,7 @@
 """Judges one Spark DataFrame by one suite with Great Expectations, classic and Connect sessions alike.
 
-Decides which work Great Expectations is asked to do, and says for every expectation what was found. What a verdict
-makes of it is decided in `validator`. Great Expectations is imported inside functions: it takes seconds.
+Decides which work Great Expectations is asked to do, and returns for every expectation what was found. `validator`
+makes a verdict of it. Great Expectations is imported inside functions, because that takes seconds.
 """
 
 import os
@@ -24,9 +24,9 @@ class ExpectationError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What Great Expectations says of one expectation. `raw` is its result, to be rendered in a report.
+    """What Great Expectations says about one expectation. `raw` is its result, to be rendered in a report.
 
-    `success` None: it could not be judged, `message` says why. `found` has Great Expectations' own keys.
+    `success` None: it could not be judged, and `message` says why. `found` has Great Expectations' own keys.
     """
 
     expectation: Expectation
@@ -70,10 +70,10 @@ def build(suite: ExpectationSuite) -> list[Any]:
 
 
 def judge(frame: Any, suite: ExpectationSuite, built: Sequence[Any], rows: int, shown: Sequence[str]) -> list[Finding]:
-    """What was found of each expectation, in the suite's order; `shown` are the columns that identify failing rows.
+    """What was found for each expectation, in the suite's order. `shown` are the columns that identify failing rows.
 
     Expectations about single rows are first asked for yes or no, which Great Expectations answers from one
-    aggregation; samples and rows cost two more Spark jobs each, and are fetched only where they are shown.
+    aggregation. Samples and rows cost two more Spark jobs each, and are fetched only where they are shown.
     """
     batch = _batch(frame)
     yes_or_no = [expectation for expectation in built if _is_strict_map(expectation)]
@@ -91,7 +91,7 @@ def judge(frame: Any, suite: ExpectationSuite, built: Sequence[Any], rows: int, 
 
 
 def _batch(frame: Any) -> Any:
-    """A context of its own for every DataFrame, because a context keeps hold of those it has seen."""
+    """Every DataFrame gets a context of its own, because a context keeps those it has seen."""
     context = load_great_expectations().get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False}
     source = context.data_sources.add_spark("tidegate", persist=False)
@@ -100,7 +100,7 @@ def _batch(frame: Any) -> Any:
 
 
 def _validate(batch: Any, name: str, expectations: Sequence[Any], result_format: dict[str, Any]) -> dict[int, Any]:
-    """Results by position in the suite: Great Expectations returns them in an order of its own."""
+    """Results by position in the suite, because Great Expectations returns them in an order of its own."""
     if not expectations:
         return {}
     gx = load_great_expectations()
@@ -112,7 +112,7 @@ def _validate(batch: Any, name: str, expectations: Sequence[Any], result_format:
 
 
 def _is_strict_map(expectation: Any) -> bool:
-    """Judges row by row and tolerates none: a passing one has nothing to show."""
+    """Whether it judges row by row and tolerates no failing row: if it passes, there is nothing to show."""
     from great_expectations.expectations import expectation as kinds
 
     maps = (kinds.ColumnMapExpectation, kinds.ColumnPairMapExpectation, kinds.MulticolumnMapExpectation)
@@ -132,10 +132,10 @@ def _finding(expectation: Expectation, result: Any) -> Finding:
 
 
 def _raised(info: Mapping[str, Any]) -> str | None:
-    """The message of an exception inside a result, which has one, or one for each metric it needed (in no order).
+    """The message of the exception in a result. A result has one, or one for each metric it needed (in no order).
 
-    Metrics computed together share the message of the last that failed. The last by name is that of the sampled
-    values where there are any, which are computed alone.
+    Metrics computed together share the message of the last that failed. The last by name is the metric of the sampled
+    values, if there are any; these are computed alone.
     """
     if "raised_exception" not in info:
         info = info[max(info)] if info else {}
@@ -145,7 +145,7 @@ def _raised(info: Mapping[str, Any]) -> str | None:
 def headline(message: str) -> str:
     """What went wrong, in one line of at most 300 characters, of an error that may carry a query plan and stack traces.
 
-    Spark names its errors in brackets, Java by a class, sometimes far behind "An error occurred while calling …".
+    Spark names its errors in brackets, Java by a class, sometimes long after "An error occurred while calling …".
     """
     lines = [line.strip() for line in message.splitlines() if line.strip()] or ["no message"]
     for pattern in (_SPARK_ERROR, _JAVA_ERROR):
@@ -157,7 +157,7 @@ def headline(message: str) -> str:
 
 
 def _arguments(error: Exception) -> str:
-    """A pydantic error, one clause for each argument; its own text goes over several lines."""
+    """A pydantic error, one clause for each argument. Its own text has several lines."""
     if not hasattr(error, "errors"):
         return headline(str(error))
     return "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())

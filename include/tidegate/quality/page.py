@@ -1,8 +1,8 @@
-"""One checkpoint's report as HTML: Great Expectations' result tables (its Data Docs renderers) in a page of ours.
+"""One checkpoint's report as HTML: Great Expectations' result tables (its Data Docs renderers) in our own page.
 
-Great Expectations' own page loads styles and scripts from eleven public servers, shows values from the data
-unescaped, and copies 4 MB of pictures for every site. This one has no scripts, needs no network and no second file,
-and escapes whatever comes from the data.
+Great Expectations' page loads styles and scripts from eleven public servers, shows values from the data unescaped, and
+copies 4 MB of pictures for every site. This page has no scripts, needs no network and no second file, and escapes
+everything that comes from the data.
 """
 
 import html
@@ -18,7 +18,7 @@ from tidegate.quality.judgement import Finding, load_great_expectations
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One target in a report: its verdict and, where it was judged, its rows and what was found."""
+    """One target in a report: its verdict and, if it was judged, its number of rows and what was found."""
 
     verdict: Verdict
     rows: int = 0
@@ -26,7 +26,7 @@ class Section:
 
 
 def render(checkpoint: CheckpointRecord, sections: Sequence[Section]) -> str:
-    """The whole page; the same for the same checkpoint and sections, except for the ids of its elements."""
+    """The whole page. It is the same for the same checkpoint and sections, except for the ids of its elements."""
     load_great_expectations()
     targets = [
         {
@@ -59,21 +59,21 @@ def _table(section: Section) -> dict[str, Any] | None:
 def _renderable(finding: Finding, result: Mapping[str, Any]) -> Any:
     """Great Expectations' result, without what its renderers show badly or cannot render."""
     if finding.success is None:
-        # Its own text is a traceback with a query plan and the paths of this machine.
+        # Its own text is a traceback with a query plan and local paths.
         finding.raw.exception_info = {
             "raised_exception": True,
             "exception_message": result["error"],
             "exception_traceback": "",
         }
     if "unexpected_percent" not in finding.found:
-        # Expectations about distinct values give a count alone, and the renderers raise for want of a percentage.
+        # Expectations about distinct values give only a count, and the renderers raise without a percentage.
         unrenderable = ("unexpected_count", "partial_unexpected_list")
         finding.raw.result = {key: value for key, value in finding.found.items() if key not in unrenderable}
     return finding.raw
 
 
 def _failing(verdict: Verdict) -> list[dict[str, Any]]:
-    """The sampled rows of each expectation that was not met, or where rows make no sense its sampled values."""
+    """The sampled rows of each expectation that was not met, or its sampled values where it has no rows."""
     tables = []
     for result in verdict.results:
         rows = result["unexpected_rows"] or [{"value": value} for value in result["unexpected_samples"]]
@@ -88,7 +88,7 @@ def _view() -> Any:
     from jinja2 import pass_context
 
     class EscapingView(DefaultJinjaPageView):
-        """Great Expectations escapes parameters of its sentences, but no value that stands in a table by itself."""
+        """Great Expectations escapes the parameters of its sentences, but not a value that is a whole table cell."""
 
         @pass_context
         def render_content_block(self, jinja_context: Any, content_block: Any, *args: Any, **kwargs: Any) -> Any:

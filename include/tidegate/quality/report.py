@@ -1,6 +1,6 @@
 """A set of verdicts as text, for the log of the `validate` task, the command line and error messages.
 
-Pure: from what a verdict keeps, without Great Expectations.
+Pure: uses only what a verdict keeps, without Great Expectations.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,12 +9,12 @@ from typing import Any
 from tidegate.protocol.records import Verdict
 
 _SHOWN = 5
-# Said elsewhere on the line, or of interest to Great Expectations only.
+# Shown elsewhere on the line, or of interest to Great Expectations only.
 _UNSAID = ("column", "column_A", "column_B", "column_list", "severity")
 
 
 def report(verdicts: Iterable[Verdict]) -> str:
-    """One line a target, and below it each expectation that was not met or not judged, with samples."""
+    """One line per target, and below it each expectation that was not met or not judged, with samples."""
     lines = [line for verdict in verdicts for line in _verdict(verdict)]
     return "\n".join(lines) if lines else "No target has expectations."
 

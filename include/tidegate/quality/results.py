@@ -1,7 +1,7 @@
-"""What a verdict keeps of a finding: one JSON object for each expectation, and a sentence where judging it failed.
+"""What a verdict keeps of a finding: one JSON object for each expectation, with a sentence if it could not be judged.
 
 Keys of the object: `type`, `kwargs`, `success` (None: not judged), `observed` (of expectations about a whole column or
-table), `element_count` (rows looked at; None where unknown), `unexpected_count`, `unexpected_percent`,
+table), `element_count` (rows examined; None if unknown), `unexpected_count`, `unexpected_percent`,
 `unexpected_samples` (values), `unexpected_rows` (key columns and values of failing rows), `details`, `error`.
 """
 
@@ -15,7 +15,7 @@ _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list")
 
 
 def result_object(finding: Finding, target: str, columns: Collection[str], moments: Collection[str]) -> dict[str, Any]:
-    """`moments` are the columns whose values Spark collects as local time, and which are shown in UTC."""
+    """`moments` are the columns whose values Spark collects as local time. They are shown in UTC."""
     found, kwargs = finding.found, dict(finding.expectation.kwargs)
     local = bool(moments) and any(column in moments for column in named_columns(kwargs))
     return {
@@ -34,7 +34,7 @@ def result_object(finding: Finding, target: str, columns: Collection[str], momen
 
 
 def why_not_judged(finding: Finding, target: str, columns: Collection[str]) -> str:
-    """A sentence that names target, expectation, column and, where the column is missing, those there are."""
+    """A sentence that names target, expectation and column. If the column is missing, it lists the existing ones."""
     kwargs = dict(finding.expectation.kwargs)
     named = list(named_columns(kwargs))
     missing = [column for column in named if column not in columns and column.split(".")[0] not in columns]

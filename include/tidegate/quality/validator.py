@@ -1,11 +1,11 @@
-"""The `Validator` of production: a verdict for each of the pipeline's targets, from Great Expectations on Spark.
+"""The `Validator` used in production: a verdict for each of the pipeline's targets, from Great Expectations on Spark.
 
 Decides what counts as judged and which columns identify a failing row. An error while judging is a verdict with
-`success` None, never an exception, and such a verdict lets nothing pass. What a failed verdict does to the checkpoint
-is decided in `tidegate.protocol`.
+`success` None, never an exception, and such a verdict lets nothing pass. `tidegate.protocol` decides what a failed
+verdict does to the checkpoint.
 
 A target with nothing staged passes with `evaluated` 0, and Great Expectations is not even imported: a suite over no
-rows holds vacuously, and an empty checkpoint must stay cheap. A DataFrame that happens to have no rows is judged.
+rows holds trivially, and an empty checkpoint must stay cheap. A DataFrame that happens to have no rows is judged.
 """
 
 import logging
@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 
 Frames = Callable[[str, Mapping[SubtaskId, SubtaskRecord]], Any]
 
-# How many columns identify a failing row where there is no key.
+# How many columns identify a failing row if there is no key.
 _SHOWN_COLUMNS = 8
 _NESTED = ("array", "map", "struct", "binary", "variant")
 
 
 class GreatExpectationsValidator:
-    """Judges what `frames(target, subtasks)` gives: a DataFrame, or None where nothing is staged for the target.
+    """Judges what `frames(target, subtasks)` returns: a DataFrame, or None if nothing is staged for the target.
 
     Reports are built below `docs`, and a verdict's `docs_path` is relative to it.
     """
@@ -55,7 +55,7 @@ class GreatExpectationsValidator:
         try:
             return build_docs(self._docs, checkpoint, sections)
         except Exception:
-            # A report that cannot be written says nothing about the data.
+            # That a report cannot be written says nothing about the data.
             log.warning("The report of checkpoint %d could not be written.", checkpoint.checkpoint_id, exc_info=True)
             return None
 
@@ -90,7 +90,7 @@ class GreatExpectationsValidator:
         return suite
 
     def _identifying(self, target: str, frame: Any) -> list[str]:
-        """The columns that say which row failed: the operator's key where there is one, else the first simple ones."""
+        """The columns that tell which row failed: the operator's key if there is one, else the first simple columns."""
         kind, name = target.split(":", 1)
         operator = self._graph.sink(name).input.origin if kind == "sink" else name
         keys = {vertex.name: vertex.key for vertex in self._graph.keyed} if kind != "check" else {}
@@ -123,10 +123,10 @@ def _not_judged(target: str, suite: ExpectationSuite, error: str) -> Section:
 
 @contextmanager
 def _persisted(frame: Any) -> Iterator[None]:
-    """Compute the DataFrame once for all expectations; one that its owner persisted is left as it is.
+    """Compute the DataFrame once for all expectations. A DataFrame that is persisted already is left as it is.
 
     For state, which is merged from its runs, and for a check's query. Staged rows of a sink lie in files whose columns
-    are read as needed, which takes less than filling a cache with all of them (measured: a fifth less).
+    are read as needed, which takes less than caching all of them (measured: a fifth less).
     """
     level = frame.storageLevel
     if level.useMemory or level.useDisk:
@@ -136,6 +136,6 @@ def _persisted(frame: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        # Where the session is gone, so is what it held, and the error that ended it is the one to report.
+        # If the session is gone, so is its cache, and the error to report is the one that ended it.
         with suppress(Exception):
             frame.unpersist()

@@ -1,12 +1,13 @@
-"""A directory of each attempt at committing, out of which everything becomes visible, and so the fence against older ones.
+"""A directory for each commit attempt, out of which everything becomes visible. It fences older attempts.
 
-An attempt makes `_committing/<number>/` once, then has it confirmed that it is the newest, and first takes away what lies
-in the directories of older ones. A step that readers can notice is one rename: of something in the attempt's directory to
-where readers see it, or of something old into that directory. A rename has happened as a whole, before it was taken away,
-or it fails, because its source or its target is gone. So an attempt that was stopped anywhere and goes on changes nothing.
+An attempt makes `_committing/<number>/` once and has it confirmed that it is the newest. Then it first takes away what
+lies in the directories of older attempts. A step that readers can notice is one rename: of something in the attempt's
+directory to where readers see it, or of something old into that directory. Either the rename has happened as a whole
+before the directory was emptied, or it fails, because its source or its target is gone. So an older attempt that was
+stopped anywhere and goes on changes nothing.
 
-Entries are taken away one by one and the directory is removed, rather than renamed: on NFS another machine may still
-know a directory that was renamed, but an entry of it that is gone is gone for everybody.
+Entries are taken away one by one and the directory is removed, not renamed. On NFS another machine may still know a
+renamed directory, but an entry of it that is gone is gone on every machine.
 """
 
 import errno
@@ -32,22 +33,22 @@ class PrivateDirectory:
         self._numbers = itertools.count()
 
     def join(self, name: str) -> str:
-        """Where the attempt prepares something that is to become visible under another name."""
+        """Where the attempt prepares something that becomes visible under another name."""
         return os.path.join(self.path, name)
 
     def take_away(self, path: str) -> None:
-        """Move a file or directory here in one step, to be deleted when the attempt ends. A missing one is fine, as long as
-        the attempt has not been overtaken."""
+        """Move a file or directory here in one step, to be deleted when the attempt ends. A missing one is fine, as
+        long as the attempt has not been overtaken."""
         with suppress(FileNotFoundError):
             os.rename(path, self.join(f"away-{next(self._numbers)}"))
 
 
 @contextmanager
 def committing(root: str, checkpoint_id: int, attempt: CommitAttempt) -> Iterator[PrivateDirectory]:
-    """The attempt's directory, with nothing left of older attempts; it goes in the end.
+    """The attempt's directory, with nothing left of older attempts. It is removed in the end.
 
     Raises `SupersededAttemptError` if a newer attempt has begun, which may have taken away anything that is missing;
-    `SinkError` for whatever else goes wrong.
+    `SinkError` for any other failure.
     """
     private = PrivateDirectory(os.path.join(root, COMMITTING, str(attempt.number)))
     made = False
@@ -79,7 +80,7 @@ def _fence_older(private: PrivateDirectory, number: int) -> None:
 
 
 def _empty(directory: str, private: PrivateDirectory) -> None:
-    """Take away what an older attempt has prepared, and its directory, until that is gone."""
+    """Take away what an older attempt has prepared, until its directory is gone."""
     for _ in range(_MOST_ROUNDS):
         try:
             for name in os.listdir(directory):
@@ -97,7 +98,7 @@ def _empty(directory: str, private: PrivateDirectory) -> None:
 
 
 def _tidy(root: str, private: PrivateDirectory) -> None:
-    """What is left behind by an error here is taken away by the next attempt: the commit itself is done."""
+    """The commit itself is done: what an error here leaves behind, the next attempt takes away."""
     for name in _LEFT_BY_OLDER_VERSIONS:
         private.take_away(os.path.join(root, name))
     shutil.rmtree(private.path, ignore_errors=True)

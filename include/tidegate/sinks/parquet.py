@@ -1,7 +1,7 @@
-"""`ParquetSink`: a directory of Parquet files that anything can read, which changes only when a checkpoint is committed.
+"""`ParquetSink`: a directory of Parquet files that any reader can open. It changes only when a checkpoint is committed.
 
-Decides what is staged and how staged rows are read back. How staged files become visible, and what a crash in between
-leaves, is in `publish.py`.
+Decides what is staged and how staged rows are read back. `publish.py` decides how staged files become visible, and what
+a crash in between leaves.
 """
 
 import io
@@ -26,10 +26,10 @@ class ParquetSink:
     """Rows as Parquet below `path`, a directory below the project's home, on a local or mounted filesystem.
 
     `append`: each checkpoint adds `checkpoint=<id>/`; readers open `path` and see `checkpoint` as a partition column.
-    `latest`: `path/current` is the current row of each key, replaced as a whole by each checkpoint. A reader that works
-    for longer than a moment opens `table()`, which stays as it is until the next checkpoint but one.
+    `latest`: `path/current` has the current row of each key, replaced as a whole by each checkpoint. A reader that
+    needs more than a moment opens `table()`, which stays unchanged until the next checkpoint but one.
 
-    Raises `PipelineDefinitionError` where `path` is on storage that cannot rename a directory atomically.
+    Raises `PipelineDefinitionError` if `path` is on storage that cannot rename a directory atomically.
     """
 
     path: str
@@ -73,7 +73,7 @@ class ParquetSink:
         return ParquetSinkWriter(self.root, stage_empty=self.mode == "latest")
 
     def read_staged(self, spark: Any, staged: Sequence[StateHandle]) -> Any:
-        """See `ports.Sink`. Raises `SinkError` where a staged file is missing or unreadable."""
+        """See `ports.Sink`. Raises `SinkError` if a staged file is missing or unreadable."""
         if not staged:
             return None
         # pyarrow and pyspark are heavy and this module is imported when Airflow parses a DAG.
@@ -112,13 +112,13 @@ class ParquetSink:
 
 @dataclass(frozen=True)
 class ParquetSinkWriter:
-    """Stages rows from an executor. With `stage_empty`, no rows are a file too, so that a table keeps its columns."""
+    """Stages rows from an executor. With `stage_empty`, no rows also make a file, so that a table keeps its columns."""
 
     root: str
     stage_empty: bool
 
     def stage(self, rows: Any, context: StageContext) -> list[StateHandle]:
-        """See `ports.SinkWriter`. Raises `StorageError` (disk full, permission) and `SinkError` (a type Parquet lacks)."""
+        """See `ports.SinkWriter`. Raises `StorageError` (disk full, permission), `SinkError` (a type Parquet lacks)."""
         if rows.num_rows == 0 and not self.stage_empty:
             return []
         # pyarrow is heavy and this module is imported when Airflow parses a DAG.
@@ -149,7 +149,7 @@ class ParquetSinkWriter:
 
 
 def _encode(rows: Any) -> bytes:
-    """The rows as Parquet, if Spark reads the same types back from what pyarrow writes."""
+    """The rows as Parquet, provided that Spark reads back the types that pyarrow writes."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -1,16 +1,17 @@
-"""How staged files become visible all at once, and stay so whatever crashes or is stopped: directories, links and renames.
+"""Makes staged files visible all at once, and keeps them so whatever crashes or stops: by directories, links and
+renames.
 
 Layout below a sink's root; readers skip names that begin with an underscore:
 
     _staging/chk-<id>/…      what attempts wrote; only acknowledged files count
-    _committing/<attempt>/   what one attempt at committing prepares, see `fencing`
+    _committing/<attempt>/   what one commit attempt prepares, see `fencing`
     checkpoint=<id>/         append: visible
     _versions/chk-<id>/      latest: the acknowledged files of every subtask
     current                  latest: a symbolic link to one version
 
-Staged files get a second name (a hard link) and are never moved, so a commit that is cut short costs nothing. Every step
-can be repeated: each looks at what is there, and the last rename decides. What to commit, and when, is the coordinator's
-decision (protocol.md section 16).
+Staged files get a second name (a hard link) and are never moved, so an interrupted commit loses nothing. Every step can
+be repeated: each looks at what is there, and the last rename decides. The coordinator decides what to commit and when
+(protocol.md section 16).
 """
 
 import errno
@@ -42,7 +43,7 @@ def staged_path(handle: StateHandle) -> str:
 
 
 def append(root: str, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
-    """Make `checkpoint=<id>/` of the staged files; nothing if there are none."""
+    """Make `checkpoint=<id>/` of the staged files, if there are any."""
     if not staged:
         return
     with committing(root, checkpoint_id, attempt) as private:
@@ -52,11 +53,11 @@ def append(root: str, checkpoint_id: int, staged: Sequence[StateHandle], attempt
         _check_same(target, staged, checkpoint_id)
         sync(root)
         private.take_away(os.path.join(root, _moved_by_older_version(checkpoint_id)))
-    discard(root, [handle.path for handle in staged])  # visible under another name, and nobody carries them on
+    discard(root, [handle.path for handle in staged])  # visible under another name, and not carried over
 
 
 def replace(root: str, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
-    """Make `current` the staged files, unless it is of this or a later checkpoint already."""
+    """Make `current` show the staged files, unless it already shows this or a later checkpoint."""
     if not staged:
         return
     with committing(root, checkpoint_id, attempt) as private:
@@ -101,7 +102,7 @@ def staged_paths(root: str, checkpoint_id: int) -> list[str]:
 
 
 def discard(root: str, paths: Sequence[str]) -> None:
-    """Delete staged files, missing ones being fine. Raises `SinkError`; paths outside staging are refused."""
+    """Delete staged files; missing ones are ignored. Raises `SinkError`; paths outside staging are refused."""
     confined = [_confined(path) for path in paths]
     try:
         for path in confined:
@@ -125,14 +126,14 @@ def sync(directory: str) -> None:
 
 
 def _moved_by_older_version(checkpoint_id: int) -> str:
-    """Where versions that did not fence commits moved staged files to, before they became visible."""
+    """Where releases without fenced commits moved staged files, before they became visible."""
     return f"{COMMITTING}/chk-{checkpoint_id}"
 
 
 def _gather(
     root: str, private: PrivateDirectory, staged: Sequence[StateHandle], checkpoint_id: int, keep: Callable[[], None]
 ) -> str:
-    """A directory of the staged files, complete and durable, that nobody sees yet."""
+    """A directory of the staged files, complete and durable, not yet visible."""
     gathered, moved = private.join("gathered"), _moved_by_older_version(checkpoint_id)
     os.mkdir(gathered)
     for handle in staged:
@@ -141,7 +142,7 @@ def _gather(
         try:
             _link(os.path.join(root, path), os.path.join(gathered, name), keep)
         except FileNotFoundError:
-            with suppress(FileNotFoundError):  # lost, which is found out below
+            with suppress(FileNotFoundError):  # lost, which is detected below
                 _link(os.path.join(root, moved, name), os.path.join(gathered, name), keep)
     _check_complete(root, gathered, staged, checkpoint_id)
     sync(gathered)
@@ -149,7 +150,7 @@ def _gather(
 
 
 def _link(source: str, target: str, keep: Callable[[], None]) -> None:
-    """A second name for an immutable file, so that neither deleting costs the other; a copy where that is impossible."""
+    """Give an immutable file a second name, so that deleting one keeps the other. Copy it where that is impossible."""
     try:
         os.link(source, target)
     except OSError as error:
@@ -174,13 +175,13 @@ def _point_to(root: str, private: PrivateDirectory, version: str) -> None:
 
 
 def _remove_versions(root: str, private: PrivateDirectory, checkpoint_id: int, before: int | None) -> None:
-    """Keep the version before this one: readers that opened it finish. Never a newer one, whoever made that."""
+    """Keep the version before this one, so that its readers can finish. Never remove a newer one, of any attempt."""
     directory = os.path.join(root, _VERSIONS)
     versions = {name: _version_id(name) for name in os.listdir(directory)}
     if before in (None, checkpoint_id):
         before = max((found for found in versions.values() if found is not None and found < checkpoint_id), default=0)
     for name, found in versions.items():
-        if name.endswith(".tmp") if found is None else found < (before or 0):  # `.tmp`: broken off, by an older version
+        if name.endswith(".tmp") if found is None else found < (before or 0):  # `.tmp`: unfinished, by an older release
             private.take_away(os.path.join(directory, name))
 
 
@@ -203,7 +204,7 @@ def _confined(path: str) -> str:
 
 
 def _check_complete(root: str, directory: str, staged: Sequence[StateHandle], checkpoint_id: int) -> None:
-    """Whether the directory, not yet visible, has every acknowledged file in its full length."""
+    """Check that the directory, not yet visible, has every acknowledged file in its full length."""
     for handle in staged:
         name = os.path.basename(handle.path)
         try:
@@ -223,13 +224,13 @@ def _lost(root: str, handle: StateHandle, checkpoint_id: int, what: str) -> NoRe
 
 
 def _check_same(directory: str, staged: Sequence[StateHandle], checkpoint_id: int) -> None:
-    """Whether what has this checkpoint's name is this checkpoint."""
+    """Check that the directory with this checkpoint's name holds this checkpoint."""
     if set(os.listdir(directory)) != {os.path.basename(handle.path) for handle in staged}:
         _foreign(directory, checkpoint_id, f"{directory} holds other files than checkpoint {checkpoint_id} wrote")
 
 
 def _check_older(root: str, current: int, checkpoint_id: int, staged: Sequence[StateHandle]) -> None:
-    """A late repeat of an older commit changes nothing; but then its files are older than what readers see."""
+    """A late repeat of an older commit changes nothing. But then its files must be older than what readers see."""
     shown = os.lstat(os.path.join(root, CURRENT)).st_mtime_ns
     for handle in staged:
         path = os.path.join(root, _confined(handle.path))

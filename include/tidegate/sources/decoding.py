@@ -1,7 +1,7 @@
 """The bytes of a source's file as UTF-8: decompressed, without a byte order mark, from the declared encoding.
 
-Nothing is replaced silently. Bytes that are not text of the declared encoding stay invalid UTF-8 on the way, so that
-whoever splits the text into records finds the record and the place. Runs on executors.
+Nothing is replaced silently. Bytes that are not text of the declared encoding become invalid UTF-8, so that the record
+and the place are found when the text is split into records. Runs on executors.
 """
 
 import codecs
@@ -15,7 +15,7 @@ PIECE = 4 << 20  # bytes that are read at a time
 
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _NOT_READ = (".deflate", ".lz4", ".snappy", ".xz", ".zip", ".br", ".lzo")
-_MARK = "\udcff"  # stands for undecodable bytes; no decoder gives it and UTF-8 has no place for it
+_MARK = "\udcff"  # stands for undecodable bytes; no decoder produces it and it is not valid UTF-8
 _MARK_BYTES = _MARK.encode("utf-8", "surrogatepass")
 _UTF8_BOM = codecs.BOM_UTF8
 _UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -26,7 +26,7 @@ _NEEDS_BOM = {
 
 
 class Broken(NamedTuple):
-    """Bytes of the file that are not text, where they begin in it, and where in the record."""
+    """Bytes of the file that are not text, their place in the file, and their place in the record."""
 
     content: bytes
     offset: int
@@ -44,12 +44,12 @@ def canonical(encoding: str) -> str | None:
 
 
 def is_splittable(path: str, encoding: str) -> bool:
-    """Whether reading may begin in the middle of the file: a line end is recognised from any byte on."""
+    """Whether reading may begin in the middle of the file: line ends are recognised from any byte on."""
     return encoding == "utf-8" and not path.lower().endswith((*_COMPRESSIONS, *_NOT_READ))
 
 
 def open_file(filesystem: Any, path: str, name: str) -> Any:
-    """A binary stream over the file's content, decompressed by what its name ends in. `name` is for errors."""
+    """A binary stream over the file's content, decompressed as the ending of its name says. `name` is for errors."""
     suffix = path[path.rfind(".") :].lower() if "." in path else ""
     if suffix in _NOT_READ:
         raise MalformedRowsError(
@@ -62,7 +62,7 @@ def open_file(filesystem: Any, path: str, name: str) -> Any:
 
 
 class Decoder:
-    """From pieces of a file to pieces of UTF-8; positions in what it gives lead back to bytes of the file."""
+    """Turns pieces of a file into pieces of UTF-8. Positions in its output lead back to bytes of the file."""
 
     def __init__(self, encoding: str, name: str, at_start: bool = True) -> None:
         self.encoding = encoding
@@ -71,12 +71,12 @@ class Decoder:
         self._fed = 0  # bytes of the file
         self.skipped = 0  # bytes of a byte order mark
         self._given = 0  # bytes of UTF-8
-        self._broken: dict[int, tuple[bytes, int]] = {}  # by where their mark is in the UTF-8
+        self._broken: dict[int, tuple[bytes, int]] = {}  # by the position of their mark in the UTF-8
         self._incremental = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)(_register(self))
 
     def pieces(self, stream: Any) -> Iterator[tuple[bytes, bool]]:
         """Pieces of UTF-8, each with whether it is the last; broken bytes stay broken."""
-        raw = stream.read(max(PIECE, len(codecs.BOM_UTF32)))  # a byte order mark comes whole
+        raw = stream.read(max(PIECE, len(codecs.BOM_UTF32)))  # large enough for a whole byte order mark
         while True:
             following = stream.read(PIECE) if raw else b""
             yield self._feed(raw, final=not following), not following
@@ -85,7 +85,7 @@ class Decoder:
             raw = following
 
     def broken(self, record: bytes, at: int) -> Broken | None:
-        """The first bytes of a record that are not text, `at` being where it begins in the UTF-8. NUL is not text."""
+        """The first bytes of a record that are not text. It begins `at` this place in the UTF-8. NUL is not text."""
         where, end = record.find(b"\0"), record.find(b"\0") + 1
         try:
             record.decode()
@@ -111,7 +111,7 @@ class Decoder:
             raw = self._after_mark(raw)
         if self._incremental is None:
             return raw
-        # What the decoder holds back comes first in the object that an error is about.
+        # Bytes that the decoder has held back come first in the object of an error.
         self._base = self._fed - len(self._incremental.getstate()[0])
         self._replaced: list[tuple[bytes, int]] = []
         text = self._incremental.decode(raw, final)
@@ -158,13 +158,13 @@ class Decoder:
 
 
 def _register(decoder: Decoder) -> str:
-    """Python finds error handlers by name; one name is enough, as a file is decoded at a time."""
+    """Python finds error handlers by name. One name is enough, because one file is decoded at a time."""
     codecs.register_error("tidegate-mark", decoder._replace)
     return "tidegate-mark"
 
 
 def hint(broken: Broken, declared: str) -> str:
-    """What the file may be instead."""
+    """Which other encoding the file may have."""
     if broken.offset == 0 and broken.content[:1] in (b"\xff", b"\xfe"):
         return 'It begins like UTF-16: declare encoding="utf-16" if it is. '
     if declared == "utf-8":

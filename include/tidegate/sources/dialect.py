@@ -1,4 +1,4 @@
-"""The options of a file source: which may be set, what they mean where Spark does not read the file itself.
+"""The options of a file source: which may be set, and what they mean where Spark does not read the file itself.
 
 CSV is RFC 4180 unless `quote`, `escape` or `multiLine` say otherwise; `escape="\\\\"` with `multiLine="false"` is
 Spark's own dialect.
@@ -14,7 +14,7 @@ from tidegate.sources.records import Rules
 
 FORMATS = ("csv", "json", "parquet")
 
-#: Options that are carried out when files are divided into records, so that Spark does not see them.
+#: Options that are applied when files are divided into records. Spark does not see them.
 UNREAD = {"header", "multiline", "comment"}
 
 _OWNED = {
@@ -37,7 +37,7 @@ class Declared(Protocol):
 
 
 def canonical_options(options: Mapping[str, str]) -> dict[str, str]:
-    """By lower-case name, as Spark takes them in any case; `delimiter` is `sep`."""
+    """Options by lower-case name, because Spark accepts them in any case. `delimiter` becomes `sep`."""
     found = {name.lower(): str(value) for name, value in options.items()}
     if "delimiter" in found:
         found["sep"] = found.pop("delimiter")
@@ -45,7 +45,7 @@ def canonical_options(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_options(path: str, format: str, encoding: str, options: Mapping[str, str]) -> None:
-    """Raise `PipelineDefinitionError` for what is unknown and for options that would change which rows are read."""
+    """Raise `PipelineDefinitionError` for unknown values and for options that would change which rows are read."""
 
     def wrong(what: str) -> PipelineDefinitionError:
         return PipelineDefinitionError(f"FileSource({path!r}): {what}.")

@@ -1,7 +1,7 @@
-"""`FileSource`: a directory into which CSV, JSON or Parquet files arrive, read exactly once each.
+"""`FileSource`: a directory into which CSV, JSON or Parquet files arrive, each read exactly once.
 
-Decides which files a checkpoint reads and when what was read is no longer what it was. How rows are parsed and what
-becomes of malformed ones is in `parsing.py`, what Spark's read errors mean in `read_errors.py`.
+Decides which files a checkpoint reads, and notices when a file that was read has changed. `parsing.py` parses rows and
+handles malformed ones; `read_errors.py` explains Spark's read errors.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,22 +23,22 @@ from tidegate.sources.read_errors import translate_read_error
 class FileSource:
     """Files below `path`, a directory below the project's home or a URL, in the order in which they were written.
 
-    `schema` is Spark DDL; `options` are Spark's reader options (CSV files have a header unless `header` says "false",
-    and it must name the columns of the schema in their order). CSV is RFC 4180 as everybody writes it: `quote`,
-    `escape` and `multiLine` say otherwise (docs/pipelines.md). Text that is not in the `encoding` counts as malformed.
-    Each of the `splits` is positioned on its own and owns the files whose path hashes to it. `max_files_per_checkpoint`
-    bounds what one checkpoint reads, shared evenly between the splits. Rows that do not fit the schema fail the
-    checkpoint, or with `malformed="quarantine"` go to the sink `quarantine` as (file, record, reason). Columns that a
-    Parquet file lacks are null.
+    `schema` is Spark DDL. `options` are Spark's reader options. CSV files have a header unless `header` is "false"; it
+    must name the columns of the schema in their order. CSV is RFC 4180 as commonly written, unless `quote`, `escape` or
+    `multiLine` say otherwise (docs/pipelines.md). Text that is not in the `encoding` counts as malformed. Each of the
+    `splits` has its own position and owns the files whose path hashes to it. `max_files_per_checkpoint` bounds what one
+    checkpoint reads, shared evenly between the splits. Rows that do not fit the schema fail the checkpoint, or with
+    `malformed="quarantine"` go to the sink `quarantine` as (file, record, reason). Columns that a Parquet file lacks
+    are null.
 
-    Files whose name begins with a dot or underscore or ends in .tmp, .part or .inprogress are left alone until they
-    are renamed, and so is everything in directories with such names. A file must not change once it has its final
-    name.
+    Files whose name begins with a dot or underscore or ends in .tmp, .part or .inprogress are ignored until they are
+    renamed, and so is everything in directories whose name begins with a dot or underscore. A file must not change once
+    it has its final name.
 
-    With an `end_marker`, such as "_SUCCESS", the source is bounded: once a file of that name lies directly in `path` and
-    all others are read, nothing will ever follow, and the source has finished. Write it last. As long as there is something
-    left to read, a file that was modified after the marker is an error; a source that has finished is not looked at again,
-    and what appears there then is ignored. Raises `PipelineDefinitionError`.
+    With an `end_marker`, such as "_SUCCESS", the source is bounded: once a file of that name lies directly in `path`
+    and all others are read, nothing will ever follow, and the source has finished. Write the marker last. While files
+    are left to read, a file that was modified after the marker is an error. Once the source has finished, it is not
+    listed again, and new files are ignored. Raises `PipelineDefinitionError`.
     """
 
     path: str
@@ -64,7 +64,7 @@ class FileSource:
         if self.end_marker is not None and (self.end_marker in ("", ".", "..") or "/" in self.end_marker):
             raise self._wrong(f"end_marker is {self.end_marker!r}, but must be a file's name, without a directory")
         self._check_quarantine()
-        # Not a position, which is in the snapshots: only spares the other splits of a checkpoint a listing each.
+        # Not a position (those are in the snapshots): only saves the other splits of a checkpoint a listing each.
         self._listing: list[FileVersion] = []
         self._ended = False
         self._listed_for: set[tuple[int, int]] = set()
@@ -105,10 +105,10 @@ class FileSource:
         }
 
     def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
-        """See `ports.Source`. Files that are gone since they were read are fine: they were archived.
+        """See `ports.Source`. A file may disappear after it was read, for instance into an archive.
 
-        Raises `SourceChangedError` where a file that was read has another size or modification time, or one came after
-        the end marker; `StateSchemaError` where the number of splits has changed.
+        Raises `SourceChangedError` if a file that was read has another size or modification time, or a file came after
+        the end marker; `StateSchemaError` if the number of splits has changed.
         """
         before = restored or Snapshot()
         self._check_position(split, before)
@@ -123,7 +123,7 @@ class FileSource:
         return _segment(split, fresh), Snapshot(handles, position, finished=self._ended and fresh == unread)
 
     def is_behind(self, split: int, polled: Segment | None) -> bool:
-        """Whether the poll took as many files as it may, so that more of them probably wait."""
+        """Whether the poll took as many files as it may, so that more are probably waiting."""
         limit = self._limit(split)
         return polled is not None and limit is not None and len(polled.reference["files"]) >= limit
 
@@ -134,7 +134,7 @@ class FileSource:
         return _segment(split, in_reading_order(manifests.added(before, taken.handles, storage)))
 
     def read(self, spark: Any, segments: Sequence[Segment], output: str = "rows") -> Any:
-        """See `ports.Source`. Looks at every file first: what changed since it was listed raises `SourceChangedError`."""
+        """See `ports.Source`. Checks every file first: one that changed after listing raises `SourceChangedError`."""
         files = files_of(segments)
         location = self.location
         if files:
@@ -142,17 +142,17 @@ class FileSource:
         return parsing.frame(self, spark, location, files, output)
 
     def explain(self, error: BaseException, segments: Sequence[Segment]) -> CheckpointError | None:
-        """What to raise instead of an error of Spark, if it comes from reading these segments."""
+        """What to raise instead of a Spark error, if it comes from reading these segments."""
         paths = [file.path for file in files_of(segments)]
         return translate_read_error(error, self.location, paths, self._line_of)
 
     def _line_of(self, path: str, part: int, line: int) -> int:
-        """The line in a file of a line that was counted from byte `part` on."""
+        """The line number in a file for a line number counted from byte `part` on."""
         rules = text_format(self, ()).rules
         return line + (Directory(self.location).lines_before(path, part, rules) if part else 0)
 
     def _list_once(self, split: int, checkpoint_id: int) -> list[FileVersion]:
-        """One listing for all splits of a checkpoint; a split that asks again gets a new one."""
+        """One listing for all splits of a checkpoint. A split that asks again gets a new one."""
         asked = {split_ for id_, split_ in self._listed_for if id_ == checkpoint_id}
         if not asked or split in asked:
             self._list()
@@ -161,7 +161,7 @@ class FileSource:
         return self._listing
 
     def _list(self) -> None:
-        """Looks for the marker before anything else: what was written before it is then in the listing."""
+        """Look for the marker first, so that the listing has every file that was written before it."""
         directory = Directory(self.location)
         marker = None if self.end_marker is None else directory.look([self.end_marker])[0]
         self._listing = [file for file in directory.files() if file.path != self.end_marker]

@@ -1,6 +1,6 @@
-"""Where JSON values begin and end in a text. Only structure is looked at; whether a value is right is Spark's to say.
+"""Where JSON values begin and end in a text. Only structure is examined; Spark decides whether a value is valid.
 
-Spark takes the first value of a line and ignores what follows it; here every value counts.
+Spark takes the first value of a line and ignores what follows it. Here every value counts.
 """
 
 import re
@@ -15,8 +15,8 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 
 
 def values(text: str) -> Iterator[tuple[int, str, str | None]]:
-    """Each value with where it begins and what is wrong with it, if known. An outermost array gives its values."""
-    array: int | None = None  # where the outermost one begins
+    """Each value with its position and what is wrong with it, if known. An outermost array yields its values."""
+    array: int | None = None  # where the outermost array begins
     start: int | None = None
     depth = 0
     for token in _TOKEN.finditer(text):
@@ -40,7 +40,7 @@ def values(text: str) -> Iterator[tuple[int, str, str | None]]:
 
 
 def lone_surrogate(text: str) -> str | None:
-    """The first escape that stands for half a character. Spark would make it a question mark."""
+    """The first escape that stands for half a character. Spark would turn it into a question mark."""
     high: re.Match[str] | None = None
     for escape in _ESCAPE.finditer(text):
         code = int(escape[1], 16) if escape[1] else 0

@@ -1,4 +1,4 @@
-"""Which line of a file a byte is on: errors name it, and a part of a file does not know how many lines came before."""
+"""Which line of a file a byte is on. Errors name the line, but a part of a file does not know how many come before."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ from tidegate.sources.records import Rules, line_ends
 
 
 def count_lines(data: bytes, rules: Rules) -> int:
-    """Line ends in a text."""
+    """The number of line ends in a text."""
     import numpy as np  # heavy, and files.py is imported when Airflow parses a DAG
 
     return len(line_ends(np.frombuffer(data, np.uint8), data, rules.line_end, final=False)[0]) + data.endswith(b"\r")
 
 
 def lines_before(filesystem: Any, path: str, rules: Rules, end: int) -> int:
-    """Line ends before byte `end` of a file that can be read from any byte on."""
+    """The number of line ends before byte `end` of a file that can be read from any byte on."""
     lines, last, left = 0, b"", end
     with filesystem.open_input_file(path) as stream:
         while left and (piece := stream.read(min(PIECE, left))):

@@ -1,7 +1,7 @@
 """Which files lie in a source's directory, in which order they are read, and to which split each belongs.
 
-Discovery has no high-water mark: a file that arrives late with an old modification time is new like any other. What
-was read before is the manifests' business (`manifests.py`); reading the rows is `files.py`'s.
+Discovery has no high-water mark: a file that arrives late with an old modification time is as new as any other.
+`manifests.py` records which files were read, and `files.py` reads their rows.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from tidegate.protocol.errors import ConfigurationError, StorageError
 from tidegate.sources.line_numbers import lines_before
 from tidegate.sources.records import Rules
 
-# Written by somebody who has not finished: dot and underscore names are hidden from Spark and Hive readers too.
+# Not finished by their writer: dot and underscore names are hidden from Spark and Hive readers too.
 _HIDDEN = (".", "_")
 _UNFINISHED = (".tmp", ".part", ".inprogress", "._copying_")
 
@@ -42,7 +42,7 @@ class Directory:
     def files(self) -> list[FileVersion]:
         """Every finished file at any depth, oldest first, then by path. Costs one listing.
 
-        Raises `ConfigurationError` where there is no such directory, `StorageError` where it cannot be listed.
+        Raises `ConfigurationError` if there is no such directory, `StorageError` if it cannot be listed.
         """
         from pyarrow import fs
 
@@ -70,7 +70,7 @@ class Directory:
         return [_version(path, info) if info.is_file else None for path, info in zip(paths, found, strict=True)]
 
     def lines_before(self, path: str, end: int, rules: Rules) -> int:
-        """Lines that end before byte `end` of a file, as `records.Rules` has them."""
+        """How many lines end before byte `end` of a file, by these `records.Rules`."""
         return lines_before(self._filesystem, f"{self._root}/{path}", rules, end)
 
 
@@ -83,7 +83,7 @@ def in_reading_order(files: Iterable[FileVersion]) -> list[FileVersion]:
 
 
 def is_finished(path: str) -> bool:
-    """Whether a relative path is of a file that its writer has finished, in a directory that is not hidden."""
+    """Whether the file's writer has finished it, and no directory on its relative path is hidden."""
     return not any(part.startswith(_HIDDEN) for part in path.split("/")) and not path.lower().endswith(_UNFINISHED)
 
 

@@ -1,8 +1,9 @@
 """What a file source has read: manifests, immutable Parquet files on checkpoint storage that list files.
 
-Each checkpoint adds one manifest with what it read and carries the older ones, so it costs what is new. Small
-manifests are merged into the new one so that there are few: sizes shrink at least `_FACTOR` times from one to the
-next, at most ten manifests for a million files, and a file is listed anew some thirty times in its life.
+Each checkpoint adds one manifest with what it read and carries the older ones over, so its cost grows with new files
+only. Small manifests are merged into the new one to keep their number low. Sizes shrink at least `_FACTOR` times from
+one to the next: at most ten manifests for a million files, and each file is written to a new manifest about thirty
+times.
 """
 
 import hashlib
@@ -27,7 +28,7 @@ class ReadFile(NamedTuple):
 
 
 def carried(sizes: Sequence[int], fresh: int) -> int:
-    """How many of the manifests (their sizes in files, oldest first) stay when `fresh` files are added.
+    """How many of the manifests (`sizes` in files, oldest first) stay when `fresh` files are added.
 
     The others are merged into the new one.
     """
@@ -41,7 +42,7 @@ def carried(sizes: Sequence[int], fresh: int) -> int:
 def extend(
     handles: Sequence[StateHandle], fresh: Sequence[FileVersion], context: SourceContext
 ) -> tuple[StateHandle, ...]:
-    """The manifests that list what `handles` list and `fresh` too; writes one file."""
+    """The manifests that list the files of `handles` and `fresh`. Writes one file."""
     keep = carried([handle.rows for handle in handles], len(fresh))
     merged = read(handles[keep:], context.storage)
     rows = [*merged, *(ReadFile(file, context.checkpoint_id) for file in fresh)]
@@ -60,7 +61,7 @@ def read(handles: Iterable[StateHandle], storage: CheckpointStorage) -> list[Rea
 
 
 def added(before: Sequence[StateHandle], after: Sequence[StateHandle], storage: CheckpointStorage) -> list[FileVersion]:
-    """The files listed by `after` and not by `before`; reads only the manifests in which the two differ."""
+    """The files listed by `after` and not by `before`. Reads only the manifests in which the two differ."""
     old, new = {handle.path for handle in before}, {handle.path for handle in after}
     known = {row.file.path for row in read((handle for handle in before if handle.path not in new), storage)}
     rows = read((handle for handle in after if handle.path not in old), storage)

@@ -1,9 +1,9 @@
 """How the files of a source become rows: the options, and what happens to records that do not fit the schema.
 
-Text files are decoded and divided into records by our own tasks (`reading.py`), since Spark replaces bytes that it
-cannot decode and reads a CSV dialect of its own; Spark then parses each record. A record is judged as a whole: Spark
-would parse only the columns that a query uses, so whether a record counts as malformed would depend on the query.
-Which files are read is decided in `files.py`.
+Text files are decoded and divided into records by our own Spark tasks (`reading.py`), because Spark replaces bytes that
+it cannot decode and reads a CSV dialect of its own. Spark then parses each record. A record is judged as a whole: Spark
+would parse only the columns that a query uses, and whether a record counts as malformed would depend on the query.
+`files.py` decides which files are read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ _SHOWN = 400  # characters of a record in an error
 
 
 class Parsed(Protocol):
-    """What parsing needs to know of a source."""
+    """What parsing needs to know about a source."""
 
     format: Any
     schema: str
@@ -38,7 +38,7 @@ class Parsed(Protocol):
 def frame(source: Parsed, spark: Any, location: str, files: Sequence[FileVersion], output: str) -> Any:
     """A lazy DataFrame over exactly these files: `rows` in the source's schema, or `malformed` as `MALFORMED`.
 
-    Raises `PipelineDefinitionError` where the schema is not Spark DDL, `MalformedRowsError` for an impossible file name.
+    Raises `PipelineDefinitionError` if the schema is not Spark DDL, `MalformedRowsError` for an impossible file name.
     """
     from pyspark.errors import ParseException
 
@@ -56,7 +56,7 @@ def _frame(source: Parsed, spark: Any, location: str, files: Sequence[FileVersio
     if output not in ("rows", "malformed") or (output == "malformed" and source.malformed != "quarantine"):
         raise PipelineDefinitionError(f"The source of {location!r} has no output {output!r}.")
     if not files:
-        # Without the limit the optimiser does not know that it is empty, and plans jobs for it.
+        # Without the limit the optimiser does not know that the frame is empty, and plans jobs for it.
         return spark.createDataFrame([], source.schema if output == "rows" else MALFORMED).limit(0)
     if source.format == "parquet":
         reader = spark.read.format("parquet").options(**_STRICT).options(**source.options)
@@ -69,10 +69,10 @@ def _frame(source: Parsed, spark: Any, location: str, files: Sequence[FileVersio
 
 
 def _rows(source: Parsed, schema: Any, records: Any, location: str, output: str) -> Any:
-    """Each record parsed in full, exactly once, before anything else sees it: then its row, or what is wrong with it.
+    """Parse each record in full, exactly once, before anything else uses it. The result is its row or what is wrong.
 
-    Every step is a generator of one row or none, as the optimiser neither looks into a generator, nor repeats it for
-    each use, nor drops it where a query does not use its columns.
+    Every step is a generator of one row or none. The optimiser does not look into a generator, repeat it for each use,
+    or drop it when a query does not use its columns.
     """
     from pyspark.sql import functions as F
 
@@ -119,7 +119,7 @@ def _rows(source: Parsed, schema: Any, records: Any, location: str, output: str)
 
 
 def _misfit(source: Parsed, typed: Mapping[str, Any], parse: Any, options: Mapping[str, str]) -> Any:
-    """Why a record does not fit: parsed once more with every column as text, so that those that failed are known."""
+    """Why a record does not fit. It is parsed once more with every column as text, to find the columns that failed."""
     from pyspark.sql import functions as F
 
     schema = ", ".join(f"{_quoted(column)} STRING" for column in (*typed, _CORRUPT))
@@ -132,7 +132,7 @@ def _misfit(source: Parsed, typed: Mapping[str, Any], parse: Any, options: Mappi
 
 
 def _facts(location: str) -> Any:
-    """What an error says of a malformed record; `read_errors.py` makes it a sentence."""
+    """What an error says about a malformed record. `read_errors.py` makes it a sentence."""
     from pyspark.sql import functions as F
 
     facts = F.struct(

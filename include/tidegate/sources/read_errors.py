@@ -1,8 +1,8 @@
 """What errors while reading a source's files mean to the user, and how they come from a Spark task to the driver.
 
-Our own travel as JSON inside the message, as nothing else of them survives the way through Java or gRPC. Spark's (for
-Parquet files) name the file, percent-encoded, with the cause below. Both are the same text on a classic session and
-over Spark Connect, so the text is what is looked at.
+Tidegate's own errors travel as JSON inside the message, because nothing else survives the way through Java or gRPC.
+Spark's errors (for Parquet files) name the file, percent-encoded, with the cause below. Both have the same text on a
+classic session and over Spark Connect, so the text is examined.
 """
 
 import json
@@ -28,7 +28,7 @@ _SHOWN = 300  # characters of a row or cause
 
 @contextmanager
 def carried(file: str) -> Iterator[None]:
-    """Around the reading of a file (an absolute path or URL) in a Spark task: let its errors reach the driver whole."""
+    """Around reading a file (an absolute path or URL) in a Spark task: let its errors reach the driver whole."""
     try:
         yield
     except CheckpointError as error:
@@ -41,7 +41,7 @@ def translate_read_error(
 ) -> CheckpointError | None:
     """The error to raise instead if `error` comes from reading one of these files below `location`, else None.
 
-    `line_of(path, part, line)` is the line in the file of a line in one of its parts.
+    `line_of(path, part, line)` is the line number in the file for a line number in one of its parts.
     """
     text = str(error)
     known = set(paths)

@@ -1,8 +1,8 @@
-"""What reads text files inside Spark tasks: files in, rows of (file, part, line, record, problem) out.
+"""Reads text files inside Spark tasks: files in, rows of (file, part, line, record, problem) out.
 
 A record is exact text of its file, or has a `problem` that says why it is not. `part` is the byte at which reading
-began in a file that several tasks share, and `line` counts from there. Runs on executors, which need no more than
-pyarrow and numpy.
+began in a file that several Spark tasks share, and `line` counts from there. Runs on executors, which need only pyarrow
+and numpy.
 """
 
 import csv
@@ -25,14 +25,14 @@ COLUMNS = "file STRING, part BIGINT, line BIGINT, record STRING, problem STRING"
 _LONGEST = 64 << 20  # bytes of a record
 _ROWS = 32_768  # of a batch
 _SHOWN = 300  # characters of a header
-_SMALL, _LARGE = 4 << 20, 128 << 20  # bytes that are worth a Spark task, and that are enough for one
+_SMALL, _LARGE = 4 << 20, 128 << 20  # bytes that justify a Spark task, and bytes that fill one
 _OPENING = 1 << 20  # what opening a file costs, as bytes that could be read meanwhile
 _SEVERAL = re.compile(rb"\}[ \t]*\{")  # perhaps two JSON values on a line
 _SURROGATE = re.compile(rb"\\u[dD]")
 
 
 class Part(NamedTuple):
-    """A file from byte `start` on, up to the line that begins at or behind `end`; None: to its end."""
+    """A file from byte `start` on, up to the first line that begins at or after `end`; None: to the end of the file."""
 
     path: str
     start: int = 0
@@ -54,7 +54,7 @@ class TextFormat:
 
 
 def packed(files: Sequence[FileVersion], form: TextFormat, tasks: int) -> list[tuple[Part, ...]]:
-    """The files as work for about `tasks` tasks or more, none much larger than what is worth a task of its own."""
+    """The files as work for about `tasks` Spark tasks or more, none much larger than what fills a Spark task."""
     size = max(_SMALL, min(_LARGE, sum(file.size for file in files) // max(tasks, 1)))
     weighed: list[tuple[int, Part]] = []
     for file in files:
@@ -75,7 +75,7 @@ def packed(files: Sequence[FileVersion], form: TextFormat, tasks: int) -> list[t
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """Given to `mapInArrow` over a range: each of its ids is a bin of parts."""
+    """Passed to `mapInArrow` over a range: each id is a bin of parts."""
 
     location: str
     bins: Sequence[tuple[Part, ...]]
@@ -104,7 +104,7 @@ class ReadPlan:
                 try:
                     reading = _Reading(part, name, self.form, filesystem, f"{root}/{part.path}")
                     yield from reading.rows(stream)
-                except (OSError, ArrowInvalid) as error:  # what decompression and storage say
+                except (OSError, ArrowInvalid) as error:  # from decompression or storage
                     raise damaged(name, str(error)) from error
 
 
@@ -146,7 +146,7 @@ class _Reading:
                 )
 
     def _begin(self, stream: Any) -> int:
-        """A part begins behind the first line end at or behind the byte before it; the one before ends there."""
+        """A part begins after the first line end at or after the byte before `start`. The part before ends there."""
         start = self._part.start
         if start == 0:
             return 0
@@ -164,11 +164,11 @@ class _Reading:
         return first
 
     def _end(self) -> int | None:
-        """Where the part ends, counted as `at` is: without a byte order mark. A file's first record is its first part's."""
+        """Where the part ends, without a byte order mark, like `at`. The first part has the file's first record."""
         return None if self._part.end is None else max(self._part.end - self._decoder.skipped, 1)
 
     def _whole(self, data: bytes) -> Split:
-        """A file whose values may go over many lines: one record, which `_values` divides."""
+        """A file whose values may span many lines: one record, which `json_texts.values` divides."""
         import numpy as np
 
         one = np.zeros(1 if data.strip() else 0, np.int64)
@@ -188,7 +188,7 @@ class _Reading:
             yield self._batch(data, found, indices[low : low + _ROWS], at)
 
     def _blank(self, data: bytes, starts: Any, ends: Any) -> Any:
-        """Which records are nothing but blanks. A blank is a value where there is but one column."""
+        """Which records are only blanks. If there is only one column, a blank is a value."""
         import numpy as np
 
         blank = np.zeros(len(starts), bool)
@@ -221,7 +221,7 @@ class _Reading:
         return self._encoded(lines, records, pa.nulls(len(starts), pa.string()))
 
     def _is_clean(self, content: bytes) -> bool:
-        """Whether nothing in it needs a second look, apart from its encoding."""
+        """Whether nothing in the content needs a closer look, apart from its encoding."""
         if b"\0" in content:
             return False
         if self._form.format == "csv":
@@ -259,7 +259,7 @@ class _Reading:
         return rows
 
     def _undecodable(self, record: bytes, at: int, line: int) -> str | None:
-        """Why a record is not text; raises it unless there is a quarantine for it."""
+        """Why a record is not text; None if it is. Raises `MalformedRowsError` unless there is a quarantine."""
         broken = self._decoder.broken(record, at)
         if broken is None:
             return None
@@ -278,7 +278,7 @@ class _Reading:
         )
 
     def _lines_before(self) -> int:
-        """Lines before this part. Reads all that lies before, so it is for the error that ends the reading."""
+        """Lines before this part. Reads all that lies before, so it is only for an error that ends the reading."""
         return lines_before(self._filesystem, self._path, self._form.rules, self._begun)
 
     def _check_header(self, record: bytes, at: int) -> None:

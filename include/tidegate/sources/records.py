@@ -1,7 +1,8 @@
-"""Where the records of a text file begin and end: lines, or lines joined by quotes as RFC 4180 has it.
+"""Where the records of a text file begin and end: lines, or lines joined by quotes as in RFC 4180.
 
-What is inside a record is Spark's to parse (`parsing.py`). Line ends are LF, CRLF and CR, in any mixture, unless one is
-declared. The common case is found by arithmetic on whole pieces; a stray quote sends the piece to a regular expression.
+Spark parses what is inside a record (`parsing.py`). Line ends are LF, CRLF and CR, in any mixture, unless one is
+declared. The common case is found by arithmetic on whole pieces. A piece with a stray quote goes through a regular
+expression.
 """
 
 import re
@@ -12,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How records end. `escape` may be the quote itself, which is then doubled inside a quoted field."""
+    """How records end. `escape` may be the quote itself; a quote inside a quoted field is then doubled."""
 
     separator: bytes = b","
     quote: bytes = b""
@@ -30,9 +31,10 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Records of a piece by where they begin and end, line ends excluded; `lines` counts from 0 at the piece's start.
+    """Records of a piece by where they begin and end, line ends excluded. `lines` counts from 0 at the piece's start.
 
-    `consumed` bytes and `consumed_lines` lie behind; what follows is no whole record yet. `problems` are by index.
+    The records take `consumed` bytes and `consumed_lines`; what follows is not a whole record yet. `problems` are by
+    index.
     """
 
     starts: Any
@@ -48,7 +50,7 @@ UNDOUBLED = "a quote inside a quoted field is not doubled"
 
 
 def split(data: bytes, rules: Rules, final: bool) -> Split:
-    """The records of a piece that begins with a record; `final`: nothing follows it."""
+    """The records of a piece that starts at the beginning of a record. `final`: nothing follows the piece."""
     import numpy as np
 
     array = np.frombuffer(data, np.uint8)
@@ -66,7 +68,7 @@ def split(data: bytes, rules: Rules, final: bool) -> Split:
 
 
 def line_ends(array: Any, data: bytes, line_end: bytes, final: bool) -> tuple[Any, Any]:
-    """Where each line ends and where the next begins. Text behind the last line end is a line only if `final`."""
+    """Where each line ends and where the next begins. Text after the last line end is a line only if `final`."""
     import numpy as np
 
     if line_end:
@@ -91,7 +93,7 @@ def line_ends(array: Any, data: bytes, line_end: bytes, final: bool) -> tuple[An
 
 
 def _is_regular(array: Any, data: bytes, rules: Rules, final: bool) -> bool:
-    """Whether every quote opens a field, closes one, or stands twice inside one, so that counting them is enough."""
+    """Whether every quote opens a field, closes one, or is doubled inside one, so that counting quotes is enough."""
     import numpy as np
 
     if not rules.doubles and rules.escape and rules.escape in data:
@@ -119,7 +121,7 @@ def _counted(starts: Any, nexts: Any, consumed: int) -> tuple[Any, int, int]:
 
 
 def _by_expression(data: bytes, rules: Rules, final: bool, nexts: Any) -> Split:
-    """One record after the other: the slow way, for quotes that do not fit and for comments."""
+    """Find one record after the other: the slow way, for stray quotes and for comments."""
     import numpy as np
 
     lenient, strict, line = _expressions(rules)
@@ -131,7 +133,7 @@ def _by_expression(data: bytes, rules: Rules, final: bool, nexts: Any) -> Split:
         match = (line if comment else lenient).match(data, at)
         end = match.end() if match else at
         following = _following(data, end, rules.line_end, final)
-        if following is None and final:  # it stops at a quote that nothing closes: the line is a record
+        if following is None and final:  # it stops at a quote that is never closed: the line is a record
             end = _end(line, data, at)
             following = _following(data, end, rules.line_end, final)
             problems[len(bounds)] = UNCLOSED
@@ -169,7 +171,7 @@ def _following(data: bytes, end: int, line_end: bytes, final: bool) -> int | Non
 
 @lru_cache(maxsize=8)
 def _expressions(rules: Rules) -> tuple[re.Pattern[bytes], re.Pattern[bytes], re.Pattern[bytes]]:
-    """A record whose closing quotes may be followed by anything, one that is exact, and a line."""
+    """Expressions for a record with anything after its closing quotes, for an exact record, and for a line."""
     breaks = re.escape(rules.line_end) if rules.line_end else rb"\r\n"
     separator = re.escape(rules.separator)
     plain = rb"(?:(?!%b)[^%b])*+" % (separator, breaks)

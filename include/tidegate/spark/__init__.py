@@ -1,4 +1,4 @@
-"""Runs `dataflow`'s jobs on Spark: `driver` builds them, `executor` is what runs inside them, `session` what they run on.
+"""Runs `dataflow`'s jobs on Spark: `driver` builds them, `executor` runs inside them, `session` is what they run on.
 
-May import `dataflow`, `state`, `pipeline`, `ports` and `protocol`. `region` comes first.
+May import `dataflow`, `state`, `pipeline`, `ports` and `protocol`. Read `region` first.
 """

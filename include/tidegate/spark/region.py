@@ -1,7 +1,7 @@
 """`SparkRegion`: executes a pipeline's operators on one Spark session, checkpoint by checkpoint.
 
-Reading order: the two drivers of `dataflow`, which decide what runs when; `driver.jobs`, `driver.operators` (the Spark jobs),
-`executor.partitions` (what runs inside them), `driver.frames` and `driver.compaction`.
+Reading order: the two drivers of `dataflow`, which decide what runs when; `driver.jobs`, `driver.operators` (the Spark
+jobs), `executor.partitions` (what runs inside them), `driver.frames` and `driver.compaction`.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ class SparkRegion:
         ScheduledDriver(self.parts, task, acknowledge).execute()
 
     def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> list[CompactedRun]:
-        """See `ports.Region`: one Spark job for all subtasks that have too many runs, none if there are none."""
+        """See `ports.Region`: one Spark job for all subtasks that have too many runs, no job if there are none."""
         chk = directory(self.graph.pipeline.name, checkpoint_id)
         return self.parts.jobs.compact(checkpoint_id, snapshots, chk)
 

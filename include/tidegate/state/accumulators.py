@@ -1,8 +1,8 @@
-"""Declared aggregates: new rows into accumulators, those merged with what is stored, and the finished values.
+"""Declared aggregates: turns new rows into accumulators, merges these with what is stored, and finishes the values.
 
-Semantics are Spark's, as the docstrings of `tidegate.pipeline.aggregates` say. Sums that do not fit their type are an error, as
-in Spark's ANSI mode: a wrapped total would be wrong for good. Of several values at the same extreme of `min_by` and
-`max_by` the smallest is taken, null before all, so that the order in which rows arrive does not matter.
+Semantics are Spark's, as the docstrings of `tidegate.pipeline.aggregates` say. A sum that does not fit its type is an
+error, as in Spark's ANSI mode: a wrapped total would stay wrong. If several rows share the extreme of `min_by` or
+`max_by`, the smallest value is taken, null first. So the order in which rows arrive does not matter.
 """
 
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class Stored:
 
 
 def accumulate(aggregate: Aggregate, types: list[Any], inputs: list[Any], groups: Groups, stored: Stored) -> list[Any]:
-    """The accumulator columns (of `types`), one row a group, of input columns sorted by group and what is stored.
+    """The accumulator columns (of `types`), one row per group, from input columns sorted by group and what is stored.
 
     Raises `SumOverflowError`.
     """
@@ -206,7 +206,7 @@ def _codes(column: Any, largest: bool) -> Ints:
 
 
 def _null_first(column: Any) -> Ints:
-    """Codes that break ties: dense, so that there is room below them for null."""
+    """Codes that break ties. They are ranks from 0, so that null can come below them."""
     ranks = np.unique(order_codes(column), return_inverse=True)[1].astype(np.int64)
     is_valid = valid(column)
     if is_valid is not None:
@@ -247,7 +247,7 @@ def _begins(group_of_rows: Ints) -> Bools:
 
 
 def _merged(best: Ints, codes: Ints, is_valid: Bools | None, size: int, stored: Stored, ties: Any = None) -> Ints:
-    """`best`, or the stored row (they follow the `size` new ones) where that is as good or the only one."""
+    """`best`, or the stored row if that is as good or the only one. Stored rows follow the `size` new ones."""
     if not stored:
         return best
     new, old = best[stored.groups], size + np.arange(len(stored.groups))

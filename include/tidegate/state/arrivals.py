@@ -28,7 +28,7 @@ from tidegate.state.spec import SubtaskSpec
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows that lie together by group: group i starts at row `starts[i]` of `size`."""
+    """Rows ordered by group: group i starts at row `starts[i]` of `size`."""
 
     starts: Ints
     size: int
@@ -67,7 +67,7 @@ class Arrivals:
         return one_chunk(self.table.column(name).take(integers(self.order)))
 
     def first_rows(self, names: Sequence[str]) -> Any:
-        """One row a group, as a `pyarrow.Table`."""
+        """One row per group, as a `pyarrow.Table`."""
         return self.table.select(list(names)).take(integers(self.order[self.groups.starts]))
 
     def group_hashes(self) -> Hashes:
@@ -96,14 +96,14 @@ def gather(batches: Iterable[Any], columns: Sequence[str], spec: SubtaskSpec) ->
 
 
 def owned_rows(table: Any, spec: SubtaskSpec) -> Any:
-    """Of rows of many subtasks (a `pyarrow.Table` with `_hash`), those of this one, in their order."""
+    """This subtask's rows of a `pyarrow.Table` (with `_hash`) of many subtasks, in their order."""
     hashes = hashes_of_column(table.column(HASH))
     low, high = spec.hashes()
     return table.filter(booleans((hashes >= low) & (hashes <= high)))
 
 
 def by_owner(table: Any, specs: Mapping[int, SubtaskSpec], likely: int) -> list[tuple[SubtaskSpec, Any]]:
-    """Rows of any subtasks of `specs` by subtask; without looking through all if they are all those of the `likely` one."""
+    """Rows by subtask of `specs`. If all rows belong to the `likely` one, the others are not searched."""
     hashes = hashes_of_column(table.column(HASH))
     if likely in specs:
         low, high = specs[likely].hashes()
@@ -130,7 +130,7 @@ def arrange(table: Any, spec: SubtaskSpec) -> Arrivals:
 
 
 def _starts(order: Ints, hashes: Hashes, keys: Any) -> tuple[Ints, Ints]:
-    """Where each key's rows start, and the order, changed where keys that share a hash lay mixed."""
+    """Where each key's rows start, and the order. The order is changed where keys that share a hash are mixed."""
     columns = [one_chunk(keys.column(name)) for name in keys.schema.names]
     first = np.ones(len(order), np.bool_)
     repeated = np.flatnonzero(hashes[1:] == hashes[:-1]) + 1

@@ -1,8 +1,8 @@
-"""Local copies of runs as Arrow files, the large ones memory-mapped. A cache and nothing more: losing it costs a download.
+"""Local copies of runs as Arrow files, the large ones memory-mapped. Only a cache: losing it costs a download.
 
 Copies lie in a private directory. They are named by the run's checksum and by this boot of the machine, and appear by a
-rename: a copy that a crash or a power cut left half written is never found again. Each ends with a checksum of its own,
-which is looked at once per process and file. What is old, or too much, is deleted when something is added.
+rename, so a copy that a crash or a power cut left half written is never found again. Each ends with a checksum of its
+own, which is checked once per process and file. Old or excess copies are deleted when one is added.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ CACHE_SECONDS = 3 * 24 * 3600
 #: A run in local storage with at most so many bytes (as a file, and in memory) gets no copy: it is read in place.
 IN_PLACE_FILE = 3 << 20
 IN_PLACE_MEMORY = 8 << 20
-#: Copies with at most so many bytes in memory are compressed; larger ones are mapped, so that only what is used is read.
+#: Copies with at most so many bytes in memory are compressed. Larger ones are mapped, so that only used parts are read.
 COMPRESSED = 32 << 20
 _TOUCH_SECONDS = 3600
 
@@ -37,7 +37,7 @@ _DIGEST = hashlib.sha256().digest_size
 _BLOCK = 1 << 20
 _OURS = re.compile(r"[0-9a-f]{64}-\w+\.copy|\.[0-9a-f]{32}\.tmp")
 
-#: Files whose checksum this process has seen to be right: device, inode, size and time of writing.
+#: Files whose checksum this process has verified: device, inode, size and time of writing.
 _believed: set[tuple[int, int, int, int]] = set()
 _MOST_BELIEVED = 10_000
 
@@ -55,14 +55,14 @@ def _boot() -> str:
 
 
 def directory(cache_dir: str | None) -> Path:
-    """Where copies lie: a directory of their own, so that nothing else is made private, believed or deleted."""
+    """Where copies lie: a directory of their own, so that nothing else is made private, trusted or deleted."""
     return (Path(cache_dir) if cache_dir else user_directory()) / "runs"
 
 
 def find(cache_dir: str | None, checksum: str, rows: int) -> Any | None:
     """The record batches of a run's copy, or None. A copy that cannot be the run is deleted.
 
-    Raises `ConfigurationError` if somebody else can write to the directory.
+    Raises `ConfigurationError` if another user can write to the directory.
     """
     try:
         path = _entry(directory(cache_dir), checksum)
@@ -84,9 +84,9 @@ def find(cache_dir: str | None, checksum: str, rows: int) -> Any | None:
 
 
 class Addition:
-    """A copy being written, batch by batch. It never raises for the disk's sake: `failure` says that it came to nothing.
+    """A copy being written, batch by batch. It raises no error of the disk: `failure` has it, and nothing is kept.
 
-    Once kept, its `batches` stay good even if the entry is evicted at once. Nothing is kept unless it has more than
+    Once kept, its `batches` stay valid even if the entry is evicted at once. A copy is only kept if it has more than
     `least` bytes in memory.
     """
 
@@ -111,13 +111,13 @@ class Addition:
             self._attempt(lambda: self._flush(None))
 
     def keep(self, checksum: str) -> None:
-        """The copy is complete: make it findable."""
+        """The copy is complete: publish it."""
         if self._bytes > self._least:
             self._attempt(lambda: self._flush("lz4"))
             self._attempt(lambda: self._publish(checksum))
 
     def drop(self) -> None:
-        """Remove what was not kept; nothing if it was."""
+        """Remove the copy if it was not kept."""
         with suppress(OSError):
             self._stack.close()
         if self._temporary is not None:
@@ -125,7 +125,7 @@ class Addition:
                 self._temporary.unlink(missing_ok=True)
 
     def _flush(self, compression: str | None) -> None:
-        """Write what is held; the compression of the first time stays."""
+        """Write what is held. The compression of the first call stays."""
         if self._writer is None:
             self._temporary = _temporary(private_directory(directory(self._cache_dir)))
             self._file = self._stack.enter_context(_created(self._temporary))
@@ -142,7 +142,7 @@ class Addition:
         assert self._hashing is not None
         assert self._temporary is not None
         self._writer.close()
-        self._hashing.deaf = True  # what the writer may still have to say belongs to nothing
+        self._hashing.deaf = True  # what the writer may still write does not belong to the copy
         self._file.write(self._hashing.digest())
         self._file.flush()
         _believe(os.fstat(self._file.fileno()))  # by the process that wrote it
@@ -161,7 +161,7 @@ class Addition:
 
 @contextmanager
 def fetched(cache_dir: str | None) -> Iterator[tuple[Path, IO[bytes]]]:
-    """A file in the directory to download something to, which is gone after the block."""
+    """A file in the directory for a download. It is removed after the block."""
     path = _temporary(private_directory(directory(cache_dir)))
     try:
         with _created(path) as file:
@@ -201,7 +201,7 @@ def _opened(path: Path) -> list[Any]:
 
 
 def _require_checksum(file: Any, size: int) -> None:
-    """Read and not mapped: what is mapped would count as the process's memory."""
+    """The file is read, not mapped: mapped pages would count as the process's memory."""
     sha, block = hashlib.sha256(), memoryview(bytearray(_BLOCK))
     while size and (got := file.readinto(block[: min(size, _BLOCK)])):
         sha.update(block[:got])
@@ -225,14 +225,14 @@ def _is_ours(status: os.stat_result) -> bool:
 
 
 def _mark_used(path: Path) -> None:
-    """In the time of the last access; that of writing is part of what was believed."""
+    """Set the time of the last access. That of writing stays, because it identifies a verified file."""
     status, now = os.lstat(path), time.time_ns()
     if now - status.st_atime_ns > _TOUCH_SECONDS * 10**9:
         os.utime(path, ns=(now, status.st_mtime_ns), follow_symlinks=False)
 
 
 def _evict(directory: Path) -> None:
-    """Only what was made here, by name and owner. Files in use may go too: whoever has mapped one keeps it."""
+    """Delete only files made here, by name and owner. A file in use may go too: a process that mapped it keeps it."""
     found = []
     for item in os.scandir(directory):
         with suppress(FileNotFoundError):

@@ -1,8 +1,8 @@
 """Arrow columns as numpy sees them: views, equality of keys, and codes that order like Spark does.
 
-A view ignores validity: what lies under a null is undefined, so callers ask `valid` as well. Arrays are made and read
-by their buffers, because `pyarrow.array` and `to_numpy` import pandas, which executors need not have and which costs a
-fresh worker half a second.
+A view ignores validity: the value under a null is undefined, so callers ask `valid` as well. Arrays are made and read
+by their buffers, because `pyarrow.array` and `to_numpy` import pandas. Executors may not have pandas, and importing it
+costs a fresh worker half a second.
 """
 
 from typing import Any
@@ -36,19 +36,19 @@ def no_rows(schema: Any) -> Any:
 
 
 def plain(name: str, column: Any) -> Any:
-    """As one array of the type that state uses for it."""
+    """A column as one array of the type that state uses for it."""
     wanted = plain_type(name, column.type)
     return one_chunk(column if column.type == wanted else column.cast(wanted))
 
 
 def hashes_of_column(column: Any) -> Hashes:
-    """The `_hash` column as unsigned numbers, which is how it is ordered."""
+    """The `_hash` column as unsigned numbers, by which it is ordered."""
     return fixed(one_chunk(column)).view(np.uint64)
 
 
 def sorted_order(hashes: Hashes) -> Ints:
-    """The stable order by hash. Two radix passes (numpy's for 16 bits) over the high half leave next to nothing to
-    sort: three times as fast as one `argsort`."""
+    """The stable order by hash. Two radix passes (numpy's for 16 bits) over the high half leave almost nothing to sort:
+    three times as fast as one `argsort`."""
     order = np.argsort(_digit(hashes, 32), kind="stable")
     order = order[np.argsort(_digit(hashes, 48)[order], kind="stable")]
     ordered = hashes[order]
@@ -62,7 +62,7 @@ def _digit(hashes: Hashes, shift: int) -> npt.NDArray[np.uint16]:
 
 
 def fixed(array: Any) -> npt.NDArray[Any]:
-    """A fixed-width array's values: floats as floats, decimals as pairs of unsigned words (low, high), else integers."""
+    """A fixed-width array's values: floats as floats, decimals as pairs of unsigned words (low, high), else ints."""
     kind = array.type
     if pa.types.is_boolean(kind):
         return flags(array)
@@ -95,7 +95,7 @@ def from_fixed(kind: Any, values: npt.NDArray[Any], is_valid: Bools | None = Non
 
 
 def flags(array: Any) -> Bools:
-    """A boolean array's bits as numpy booleans; what lies under a null is undefined."""
+    """A boolean array's bits as numpy booleans; the value under a null is undefined."""
     buffer, first = array.buffers()[1], array.offset % 8
     if buffer is None or len(array) == 0:
         return np.zeros(len(array), np.bool_)
@@ -135,7 +135,7 @@ def same_rows(left: list[Any], right: list[Any], length: int) -> Bools:
 
 
 def key_classes(columns: list[Any], rows: Ints) -> Ints:
-    """Which of some rows have equal keys: a number for each. For the few rows that share a hash: one step a key."""
+    """Numbers some rows so that equal keys have equal numbers. For the few rows that share a hash: one step per key."""
     classes, known = np.full(len(rows), -1, np.int64), 0
     while len(left := np.flatnonzero(classes < 0)):
         first, others = integers(np.full(len(left), rows[left[0]])), integers(rows[left])
@@ -165,7 +165,7 @@ def _same_values(a: Any, b: Any) -> Bools:
 def order_codes(array: Any) -> Ints:
     """Numbers that compare as Spark compares the values: NaN above all, -0.0 equal to 0.0, strings by their bytes.
 
-    Codes of one array only: those of two arrays compare if the arrays were concatenated first.
+    Only codes of one array compare. To compare two arrays, concatenate them first.
     """
     kind = array.type
     if pa.types.is_null(kind):

@@ -1,7 +1,7 @@
 """Which runs to merge into one, and the merge. Off the critical path: the runs it reads stay as they are.
 
-A run is merged with the newer ones once those together have grown to its size, so that each row is rewritten about as
-often as the state can double; the number of runs stays small because every lookup visits all of them.
+A run is merged with the newer ones once these together have grown to its size, so each row is rewritten about as often
+as the state can double. The number of runs must stay small, because every lookup visits all of them.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from tidegate.state.runs import run_schema, writing_run
 from tidegate.state.slices import merged_slices
 from tidegate.state.spec import SubtaskSpec
 
-# Measured: half of the bytes that 4 and 8 write again, for one more run a lookup on average.
+# Measured: rewrites half the bytes that 4 and 8 do, for one more run per lookup on average.
 MIN_RUNS = 8
 MAX_RUNS = 16
 SLACK = 1.25  # runs of equal epochs differ by a little
@@ -20,8 +20,9 @@ SLACK = 1.25  # runs of equal epochs differ by a little
 def choose_runs(rows: Sequence[int]) -> range | None:
     """Which neighbouring runs to merge, given the rows of each, oldest first; None if it is not worth it.
 
-    Beginning with the newest, an older run joins while it is not much larger than those newer than it together. That is
-    worth it from `MIN_RUNS` on; above `MAX_RUNS`, the cheapest neighbours that bring the number down to it.
+    Beginning with the newest, an older run joins while it is not much larger than all newer ones together. These are
+    merged if they are at least `MIN_RUNS`. Else, above `MAX_RUNS`, the cheapest neighbours that bring the number down
+    to it.
     """
     start, total = len(rows), 0
     while start and (start == len(rows) or rows[start - 1] <= total * SLACK):
@@ -37,13 +38,13 @@ def choose_runs(rows: Sequence[int]) -> range | None:
 
 
 def plan_compaction(spec: SubtaskSpec) -> tuple[StateHandle, ...]:
-    """The runs of the subtask to merge, in their order; none if there is nothing worth doing."""
+    """The runs of the subtask to merge, in their order; none if it is not worth it."""
     chosen = choose_runs([_rows_of_subtask(spec, run) for run in spec.runs])
     return tuple(spec.runs[at] for at in chosen) if chosen else ()
 
 
 def _rows_of_subtask(spec: SubtaskSpec, run: StateHandle) -> int:
-    """An estimate: after a rescale a subtask sees a part of a run, and hashes are spread evenly."""
+    """An estimate: after a rescale a subtask sees part of a run, and hashes are spread evenly."""
     low, high = spec.hashes_in(run)
     span = int(run.details["max_hash"], 16) - int(run.details["min_hash"], 16) + 1
     return int(run.rows * max(0, high - low + 1) / span)
@@ -52,7 +53,7 @@ def _rows_of_subtask(spec: SubtaskSpec, run: StateHandle) -> int:
 def compact(spec: SubtaskSpec, chosen: Sequence[StateHandle]) -> StateHandle:
     """Merge neighbouring runs of `spec.runs` into one at `spec.prefix`, in bounded memory.
 
-    Tombstones are dropped where nothing older is left that they hide: the runs begin with the subtask's oldest.
+    Tombstones are dropped if the merged runs begin with the subtask's oldest: nothing older is left for them to hide.
     """
     tombstones = chosen[0] != spec.runs[0] and any(run.details.get("tombstones", True) for run in chosen)
     schema = run_schema(spec.layout, tombstones)

@@ -1,9 +1,9 @@
 """Spark SQL's `xxhash64` (seed 42) outside Spark, over Arrow columns, vectorised.
 
 Rules (checked against Spark 4.2): numbers up to 32 bits, booleans and dates hash as 4 bytes; longs, timestamps, times,
-intervals and decimals of up to 18 digits (their unscaled value) as 8; floats and doubles by their bits, -0.0 as 0.0; strings and
-binary by their bytes, wider decimals by the bytes of their unscaled value, big-endian and as few as hold it. A null
-leaves the hash as it was; each column's hash is the seed of the next.
+intervals and decimals of up to 18 digits (their unscaled value) as 8; floats and doubles by their bits, -0.0 as 0.0;
+strings and binary by their bytes; wider decimals by the fewest big-endian bytes that hold their unscaled value. A null
+leaves the hash as it was. Each column's hash is the seed of the next.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def spark_hash(columns: Sequence[Any]) -> Any:
 
 
 def key_groups(hashes: Any, max_parallelism: int) -> Ints:
-    """The key group of each hash (an Arrow array of bigint), as `protocol.keygroups.key_group_of`."""
+    """The key group of each hash (an Arrow array of bigint), like `protocol.keygroups.key_group_of`."""
     high = fixed(hashes).view(np.uint64) >> np.uint64(32)
     return ((high * np.uint64(max_parallelism)) >> np.uint64(32)).astype(np.int64)
 
@@ -87,7 +87,7 @@ def _finish(values: Hashes) -> Hashes:
 
 
 def _bytes_of(array: Any) -> tuple[npt.NDArray[np.uint8], Ints, Ints]:
-    """All bytes, and where each value's begin and how many they are."""
+    """All bytes, and for each value where its bytes begin and how many they are."""
     buffers = array.buffers()
     if len(array) == 0:
         return np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -137,7 +137,7 @@ def _hash_bytes(data: npt.NDArray[np.uint8], starts: Ints, lengths: Ints, seeds:
 
 
 def _stripes(words: Hashes, at: Ints, left: Ints, rows: Ints, seeds: Hashes) -> Hashes:
-    """The rows of 32 bytes or more; moves `at` and `left` to what remains of them."""
+    """Hash rows of 32 bytes or more. Moves `at` and `left` to what remains of them."""
     lanes = [seeds + _P1 + _P2, seeds + _P2, seeds.copy(), seeds - _P1]
     active = np.arange(len(rows))
     while len(active := active[left[rows[active]] >= 32]):

@@ -1,14 +1,14 @@
-"""A file that knows its checksum when it has been written, so that nobody has to read it again for that."""
+"""A file that knows its checksum once it is written, so that it need not be read again for that."""
 
 import hashlib
 from typing import Any
 
 
 class HashingFile:
-    """What pyarrow writes to, around a file that somebody else opened and makes durable."""
+    """What pyarrow writes to, around a file that the caller opens and makes durable."""
 
     closed = False
-    deaf = False  # takes everything and writes nothing
+    deaf = False  # accepts everything and writes nothing
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -24,7 +24,7 @@ class HashingFile:
         return len(content)
 
     def flush(self) -> None:
-        """Whoever opened the file makes it durable."""
+        """The caller, which opened the file, makes it durable."""
 
     def close(self) -> None:
         """Likewise."""

@@ -1,7 +1,7 @@
-"""The columns of an operator's state: which they are, of what types, and whether stored state still fits them.
+"""The columns of an operator's state: their names and types, and whether stored state still fits them.
 
-Types are named as in Spark SQL, so that what is kept in Parquet metadata can be read by anyone. How accumulators are
-computed is `accumulators.py`'s business; how rows lie in files is `runs.py`'s.
+Types are named as in Spark SQL, so that anyone can read what is kept in Parquet metadata. `accumulators.py` decides how
+accumulators are computed, and `runs.py` how rows lie in files.
 """
 
 import json
@@ -124,7 +124,7 @@ class StateLayout:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Equal for layouts whose runs can be read together. The order of value columns does not matter."""
+        """Equal for layouts whose runs can be read together, whatever the order of value columns."""
         layout = self.to_json()
         layout["values"] = sorted(layout["values"])
         layout["aggregates"] = sorted(layout["aggregates"])
@@ -146,7 +146,7 @@ class StateLayout:
         )
 
     def differences(self, stored: "StateLayout") -> list[str]:
-        """How `stored` state differs from this definition, one sentence a column; empty if it can be read."""
+        """How `stored` state differs from this definition, one sentence per column; empty if it can be read."""
         found = []
         if [c.name for c in self.keys] != [c.name for c in stored.keys]:
             found.append(f"the key is stored as ({_listed(stored.keys)}) and now defined as ({_listed(self.keys)})")

@@ -1,4 +1,4 @@
-"""Finding the current rows of given keys in a subtask's runs, newest first.
+"""Finds the current rows of given keys in a subtask's runs, newest first.
 
 Vectorised: the only loop that depends on the data steps over keys that share a 64-bit hash.
 """
@@ -43,7 +43,7 @@ def find_rows(spec: SubtaskSpec, hashes: Hashes, keys: Any, columns: list[str]) 
 
 
 def _search_segment(search: _Search, segment: Segment, columns: list[str]) -> None:
-    """Keys found here, deleted or not, are no longer looked for in older runs."""
+    """Keys found here, deleted or not, are not looked for in older runs."""
     hashes = search.hashes[search.open]
     start = int(np.searchsorted(hashes, segment.hashes[0], side="left"))
     stop = int(np.searchsorted(hashes, segment.hashes[-1], side="right"))
@@ -75,7 +75,7 @@ def _same_keys(search: _Search, segment: Segment, positions: Ints, rows: Ints) -
 
 
 def _stepped(search: _Search, segment: Segment, places: Ints, rows: Ints, same: Bools) -> tuple[Ints, Ints]:
-    """Other keys may share the hash: step on from row to row until the key, or the end of its hash, is reached."""
+    """Other keys may share the hash: step from row to row until the key, or the end of its hash, is reached."""
     found_places, found_rows = [places[same]], [rows[same]]
     places, rows = places[~same], rows[~same]
     while len(rows):

@@ -1,7 +1,7 @@
-"""Opening runs: each is checked against its handle and the operator's layout, and read through the local cache.
+"""Opens runs: each is checked against its handle and the operator's layout, and read through the local cache.
 
-Small runs of local storage are read where they lie: decoding one takes less than a copy of it costs, and the smallest
-stay in memory. A file that is missing, cut off or altered is an error that names it, never fewer rows.
+Small runs on local storage are read where they lie, because decoding one costs less than a copy. The smallest stay in
+memory. A file that is missing, cut off or altered is an error that names it, never fewer rows.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ _BLOCK = 4 << 20
 _RECENT_RUNS = 64
 _RECENT_BYTES = 256 << 10
 
-#: Decoded runs by storage, path and checksum, the one used last at the end.
+#: Decoded runs by storage, path and checksum, the last one used at the end.
 _recent: OrderedDict[tuple[str, str, str], list[Any]] = OrderedDict()
 
 
@@ -45,14 +45,14 @@ class Segment:
     rows: Any
 
     def tombstones(self) -> Any | None:
-        """The boolean column that marks deleted keys; None where the run has none."""
+        """The boolean column that marks deleted keys; None if the run has none."""
         return self.rows.column(TOMBSTONE) if TOMBSTONE in self.rows.schema.names else None
 
 
 def open_run(spec: SubtaskSpec, run: StateHandle) -> list[Segment]:
-    """The segments of a run in the order of their hashes, cut to those that are the subtask's.
+    """The segments of a run in the order of their hashes, cut to the subtask's range.
 
-    Raises `StateSchemaError` where the stored layout differs, `StateIntegrityError` where the file does.
+    Raises `StateSchemaError` if the stored layout differs, `StateIntegrityError` if the file does.
     """
     _check_layout(spec, run)
     low, high = spec.hashes_in(run)
@@ -159,7 +159,7 @@ def _damaged(spec: SubtaskSpec, run: StateHandle, how: str) -> StateIntegrityErr
 
 
 def _check_layout(spec: SubtaskSpec, run: StateHandle) -> None:
-    """The handle tells without a look at the file; only an error's text needs the file."""
+    """The handle is enough to compare layouts. Only the text of an error needs the file."""
     details = run.details
     if details.get("layout") == spec.layout.fingerprint and details.get("max_parallelism") == spec.max_parallelism:
         return

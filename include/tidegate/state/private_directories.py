@@ -1,7 +1,7 @@
-"""Directories that nobody else can put anything into: what makes one trustworthy, and where the user's own one is.
+"""Directories that no other user can write to: what makes one trustworthy, and where the user's own one is.
 
-What is believed or started from a directory is checked here first: who owns it, who may write to it, and who may replace
-anything on the way to it.
+Before anything in a directory is trusted or started, this module checks who owns the directory, who may write to it,
+and who may replace anything on the way to it.
 """
 
 import errno
@@ -13,13 +13,13 @@ from pathlib import Path
 
 from tidegate.protocol.errors import ConfigurationError
 
-_MOST_LINKS = 40  # as the kernel follows
+_MOST_LINKS = 40  # as many as the kernel follows
 
 
 def private_directory(path: Path) -> Path:
     """The directory, made with mode 0700 if it is not there.
 
-    Raises `ConfigurationError` if somebody else can write to it or replace it, `OSError` if it cannot be made.
+    Raises `ConfigurationError` if another user can write to it or replace it, `OSError` if it cannot be made.
     """
     _make(path)
     require_private(path)
@@ -27,8 +27,8 @@ def private_directory(path: Path) -> Path:
 
 
 def require_private(path: Path) -> None:
-    """Raises `ConfigurationError` if somebody else can write to the directory or replace it, `FileNotFoundError` if it
-    is not there. One that others can only look into is closed."""
+    """Raises `ConfigurationError` if another user can write to the directory or replace it, `FileNotFoundError` if it
+    does not exist. If others can only read it, its mode becomes 0700."""
     status = _walked(path)
     if not stat.S_ISDIR(status.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
@@ -41,7 +41,7 @@ def require_private(path: Path) -> None:
 
 
 def user_directory() -> Path:
-    """A private directory of this user on this machine: below the cache home or, where that cannot be, a temporary one.
+    """A private directory of this user on this machine: below the cache home if possible, else a temporary one.
 
     Executors may have no home, or one that they cannot write to.
     """
@@ -61,7 +61,7 @@ def _user_directory(home: str, temporary: str) -> Path:
 
 
 def _own_temporary(directory: Path, prefix: str) -> Path:
-    """The first one that is really this user's: its name alone says nothing, as anybody can take it."""
+    """The first one that is really this user's. Its name proves nothing, because any user can take it."""
     for found in sorted(directory.glob(f"{prefix}*")):
         try:
             require_private(found)
@@ -82,11 +82,11 @@ def _make(path: Path) -> None:
         try:
             directory.mkdir(mode=0o700)
         except FileExistsError:
-            continue  # somebody was faster; whether that does harm is looked at afterwards
+            continue  # another process was faster; whether that does harm is checked afterwards
 
 
 def _walked(path: Path) -> os.stat_result:
-    """The status of what `path` leads to. Each step is looked at by itself, and links are followed one by one."""
+    """The status of what `path` leads to. Each step is checked by itself, and links are followed one by one."""
     at, links = Path("/"), 0
     steps = list(Path(os.path.abspath(path)).parts[1:])
     status = os.lstat(at)
@@ -109,12 +109,12 @@ def _walked(path: Path) -> os.stat_result:
 
 
 def _require_safe(directory: Path, status: os.stat_result, path: Path) -> None:
-    """Whether only this user and root can replace what lies in a directory on the way."""
+    """Require that only this user and root can replace what lies in a directory on the way."""
     _require_trusted(directory, status, path)
     mode = status.st_mode
     if mode & stat.S_ISVTX or not stat.S_ISDIR(mode):
         return
-    group_is_own = status.st_gid in (0, os.geteuid())  # root's, or the one that has only this user as a member
+    group_is_own = status.st_gid in (0, os.geteuid())  # root's, or the one whose only member is this user
     if mode & 0o002 or (mode & 0o020 and not group_is_own):
         raise _refused(path, f"others can write to {directory} (mode {stat.S_IMODE(mode):o}) and so replace it")
 

@@ -1,6 +1,6 @@
 """Runs: immutable Parquet files of state, sorted by unsigned hash. Decides how one is laid out and written.
 
-`opening.py` reads them back; which row of a key is current is decided in `lookup.py` and `slices.py`.
+`opening.py` reads them back. `lookup.py` and `slices.py` decide which row of a key is current.
 """
 
 import json
@@ -33,9 +33,9 @@ def run_schema(layout: StateLayout, tombstones: bool) -> Any:
 
 @contextmanager
 def writing_run(spec: SubtaskSpec, schema: Any) -> Iterator["RunWriter"]:
-    """Write a run at `spec.prefix`; after the block its `handle` is on the writer.
+    """Write a run at `spec.prefix`. After the block the writer has its `handle`.
 
-    The local cache gets a copy, so that the next checkpoint need not download what was written here; a small run in
+    The local cache gets a copy, so that the next checkpoint need not download what was written here. A small run on
     local storage needs none. Raises `StorageError` if the run cannot be written; then nothing is left of it.
     """
     storage = open_storage(spec.storage_url)
@@ -58,7 +58,7 @@ def writing_run(spec: SubtaskSpec, schema: Any) -> Iterator["RunWriter"]:
 class RunWriter:
     """Takes rows sorted by unsigned hash; each `write` becomes one or more row groups.
 
-    Integers are delta-packed: measured faster to write than any codec, and a third smaller than LZ4 makes them.
+    Integers are delta-packed: measured faster to write than any codec, and a third smaller than with LZ4.
     """
 
     handle: StateHandle
@@ -77,7 +77,7 @@ class RunWriter:
         )
 
     def write(self, table: Any) -> None:
-        """A `pyarrow.Table` of the run's schema."""
+        """Write a `pyarrow.Table` of the run's schema."""
         if table.num_rows == 0:
             return
         hashes = hashes_of_column(table.column(HASH))
@@ -112,7 +112,7 @@ class RunWriter:
         )
 
     def abandon(self) -> None:
-        """Let go of the file; what Parquet still has to say about it goes nowhere."""
+        """Close the writer without writing anything more to the file."""
         self._file.deaf = True
         self._parquet.close()
 

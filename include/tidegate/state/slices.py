@@ -1,4 +1,4 @@
-"""Reading several runs as one: in slices of ascending hash, each key once, the newest row winning.
+"""Reads several runs as one: in slices of ascending hash, each key once, with its newest row.
 
 Memory is bounded by the slice, whatever the size of the runs.
 """
@@ -39,7 +39,7 @@ class _Cursor:
         return np.uint64(hashes[min(_SLICE_ROWS, len(hashes)) - 1])
 
     def take_to(self, last: np.uint64) -> list[Segment]:
-        """What has hashes up to `last`; the cursor moves behind it."""
+        """The rows with hashes up to `last`. The cursor moves past them."""
         taken = []
         while self.segments:
             segment = self.segments[0]
@@ -67,7 +67,7 @@ def _newest(spec: SubtaskSpec, parts: list[Segment], schema: Any, keep_tombstone
 
 
 def _stacked(parts: list[Segment], schema: Any) -> Any:
-    """One table; a tombstone column is filled in where only some of the runs have one."""
+    """All parts as one table. A tombstone column is filled in if only some of the runs have one."""
     if any(TOMBSTONE in part.rows.schema.names for part in parts) and TOMBSTONE not in schema.names:
         schema = schema.append(pa.field(TOMBSTONE, pa.bool_(), nullable=False))
     batches = []
@@ -81,7 +81,7 @@ def _stacked(parts: list[Segment], schema: Any) -> Any:
 
 
 def _last_of_key(hashes: Hashes, order: Ints, keys: Any) -> Bools:
-    """Which rows, sorted by hash, have no newer row of the same key behind them."""
+    """Which rows, sorted by hash, are not followed by a newer row of the same key."""
     last = np.ones(len(order), np.bool_)
     repeated = np.flatnonzero(hashes[1:] == hashes[:-1])
     if len(repeated) == 0:

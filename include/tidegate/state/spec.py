@@ -1,4 +1,4 @@
-"""What a subtask is told: where its state lies, which part of it is its own, and whom to name in an error."""
+"""What a subtask is given: where its state lies, which part of it is its own, and what to name in an error."""
 
 from dataclasses import dataclass
 
@@ -11,9 +11,9 @@ from tidegate.state.layout import StateLayout
 class SubtaskSpec:
     """Everything a subtask needs to find and write its state; small and picklable.
 
-    `cache_dir` None stands for the user's own directory on whichever machine the subtask runs.
-    `prefix` names the file it may write (".parquet" is appended). `runs` are oldest first; each is read only where its
-    key groups and the subtask's overlap, so that after a rescale a run may serve several subtasks.
+    `cache_dir` None stands for the user's own directory on the machine where the subtask runs.
+    `prefix` names the file it may write (".parquet" is appended). `runs` are oldest first. Each is read only where its
+    key groups and the subtask's overlap, so after a rescale several subtasks may read one run.
     """
 
     storage_url: str
@@ -31,11 +31,11 @@ class SubtaskSpec:
         return f"operator {self.operator} of pipeline {self.pipeline}, checkpoint {self.checkpoint_id}"
 
     def hashes(self) -> tuple[int, int]:
-        """The smallest and largest unsigned hash that are this subtask's, both included."""
+        """The smallest and largest unsigned hash of this subtask, both included."""
         return hashes_of(self.key_groups, self.max_parallelism)
 
     def hashes_in(self, run: StateHandle) -> tuple[int, int]:
-        """The part of them for which a run speaks; the first is larger than the second if there is none."""
+        """The part of that range that a run covers. The first is larger than the second if there is none."""
         low, high = self.hashes()
         if run.key_groups is not None:
             run_low, run_high = hashes_of(run.key_groups, self.max_parallelism)

@@ -1,7 +1,7 @@
 """Checkpoint storage over `pyarrow.fs`: a local path, file://, s3://, gs:// or hdfs:// URL.
 
-Decides how a file becomes visible whole and durable, and what a failure means to the person who reads it. What the
-files hold, and when they may be deleted, is decided elsewhere.
+Decides how a file becomes visible, whole and durable, and how a failure is explained to the user. Other modules decide
+what the files hold and when they may be deleted.
 """
 
 import errno
@@ -36,8 +36,9 @@ def open_storage(url: str) -> "ArrowCheckpointStorage":
 class ArrowCheckpointStorage:
     """Implements `ports.CheckpointStorage`, and streams for files too large to hold.
 
-    Locally a file is written beside its name, synced, renamed, and its directory synced. HDFS renames likewise. Object
-    stores publish an object when it is complete. Credentials come from the environment, as `pyarrow.fs` finds them.
+    Locally a file is written under a temporary name, synced and renamed, and its directory is synced. On HDFS it is
+    renamed likewise. Object stores publish an object when it is complete. Credentials come from the environment, as
+    `pyarrow.fs` finds them.
     """
 
     def __init__(self, url: str) -> None:
@@ -143,7 +144,7 @@ class ArrowCheckpointStorage:
 
     @contextmanager
     def open_output(self, path: str) -> Iterator[Any]:
-        """A file to `write` to; it appears under its name, whole and durable, when the block ends without an error."""
+        """A file to `write` to. It appears under its name, whole and durable, when the block ends without an error."""
         absolute = self._absolute(path)
         with self._explained("write", path):
             if self.is_local:
@@ -178,9 +179,9 @@ class ArrowCheckpointStorage:
         return f"{self._root.rstrip('/')}/{'/'.join(parts)}"
 
     def _remove_markers(self, path: str) -> None:
-        """Remove a directory of an object store, or those below it, where no object is left but such as mark one.
+        """Remove a directory of an object store, or those below it, if only directory markers are left in it.
 
-        Deleting an object makes one in its directory, and that can be deleted only with all that lies there.
+        Deleting an object makes a marker for its directory, which can be deleted only with everything in it.
         """
         directory = self._absolute(path)
         with self._explained("delete", path), suppress(FileNotFoundError):
@@ -254,7 +255,7 @@ def _written_locally(absolute: str) -> Iterator[Any]:
 
 
 def _make_directories(directory: str) -> None:
-    """Each new directory's own entry has to be durable too, or a synced file in it can still be lost."""
+    """Each new directory's own entry must be durable too, or a synced file in it can still be lost."""
     missing = []
     while not os.path.isdir(directory):
         missing.append(directory)
@@ -273,7 +274,7 @@ def _sync_directory(directory: str) -> None:
 
 
 def _temporary(absolute: str) -> str:
-    """Hidden and unique; if a crash leaves it behind, it lies in the checkpoint's directory and is swept with it."""
+    """A hidden, unique name. A file that a crash leaves behind is swept with the checkpoint's directory."""
     directory, name = os.path.split(absolute)
     return f"{directory}/.{name}.{uuid.uuid4().hex}.tmp"
 

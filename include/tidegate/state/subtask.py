@@ -1,7 +1,7 @@
 """The programs a subtask runs on its keyed state: aggregate, look up, upsert, scan.
 
-Each is one call inside a Spark task: rows in, at most one new run out. What a checkpoint does with the handle is the
-coordinator's business. The format of a run is in docs/state.md.
+Each is one call inside a Spark task: rows in, at most one new run out. The coordinator decides what a checkpoint does
+with the handle. The format of a run is in docs/state.md.
 """
 
 import time
@@ -46,7 +46,7 @@ class Changed:
 def aggregate(batches: Iterable[Any], spec: SubtaskSpec) -> Changed:
     """Merge input rows into declared aggregates. Batches: `_hash` (bigint), key columns, the aggregates' inputs.
 
-    Raises `CheckpointDeclinedError` on a sum that does not fit its type and on rows of other subtasks,
+    Raises `CheckpointDeclinedError` on a sum that does not fit its type and on rows of other subtasks. Raises
     `StateSchemaError`, `StateIntegrityError` and `StorageError` as reading and writing do.
     """
     layout = spec.layout
@@ -124,7 +124,7 @@ def visible_rows(stored: Any, layout: StateLayout) -> Any:
 def _accumulated(
     arrivals: Arrivals, inputs: Sequence[str], keys: Any, hashes: Hashes, spec: SubtaskSpec
 ) -> dict[str, Any]:
-    """Every accumulator column of the layout, one row a key."""
+    """Every accumulator column of the layout, one row per key."""
     layout = spec.layout
     found = find_rows(spec, hashes, keys, [column.name for column in layout.values])
     columns = {name: arrivals.sorted_column(name) for name in inputs}
@@ -147,7 +147,7 @@ def _accumulated(
 
 
 def _existing(stored: Any, hashes: Hashes, doomed: Bools, spec: SubtaskSpec) -> tuple[Bools, Bools]:
-    """Which rows to write, and which of all are deletions of keys that exist; others need no tombstone."""
+    """Which rows to write, and which rows delete a key that exists. Other deletions need no tombstone."""
     keys = stored.select(spec.layout.key_names).filter(booleans(doomed))
     found = find_rows(spec, hashes[doomed], keys, [])
     gone = np.zeros(len(doomed), np.bool_)
@@ -158,7 +158,7 @@ def _existing(stored: Any, hashes: Hashes, doomed: Bools, spec: SubtaskSpec) -> 
 def _written(
     spec: SubtaskSpec, hashes: Hashes, stored: Any, gone: Bools | None, rows: Any, arrivals: Arrivals, began: float
 ) -> Changed:
-    """Write `stored`, of which `gone` marks the tombstones; `rows` is what became of the keys that remain."""
+    """Write `stored`, in which `gone` marks the tombstones. `rows` are the new rows of the keys that remain."""
     layout = spec.layout
     columns, deleted = [integers(hashes), *stored.columns], no_rows(layout.key_schema)
     tombstones = gone is not None and bool(gone.any())
@@ -226,7 +226,7 @@ def _check_single(arrivals: Arrivals, spec: SubtaskSpec) -> None:
 
 
 def _shown(keys: Any, row: int) -> str:
-    """Dates and timestamps as text: Python's cannot hold all of Spark's."""
+    """Dates and timestamps as text, because Python's types cannot hold all of Spark's values."""
     columns = {name: one_chunk(keys.column(name).slice(row, 1)) for name in keys.schema.names}
     shown = {n: c.cast(pa.string()) if pa.types.is_temporal(c.type) else c for n, c in columns.items()}
     return ", ".join(f"{name}={column[0].as_py()!r}" for name, column in shown.items())

@@ -1,7 +1,7 @@
 """Merges runs where a subtask has too many: one Spark job for all of them, after every subtask has acknowledged.
 
-Which runs are worth merging, and how, is decided in `tidegate.state.compaction`; from when on the merged run is used, by
-the coordinator.
+`tidegate.state.compaction` decides which runs are worth merging, and how. The coordinator decides from when on the
+merged run is used.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,10 @@ def compact_runs(
     snapshots: Mapping[SubtaskId, Snapshot],
     below: str,
 ) -> list[CompactedRun]:
-    """See `ports.Region.compact`; writes `below` a directory on checkpoint storage. Raises `CheckpointError`s; the runs that were there stay as they are."""
+    """See `ports.Region.compact`. Writes `below` a directory on checkpoint storage.
+
+    Raises `CheckpointError`s; the existing runs stay as they are.
+    """
     merges = _plan(graph, streams, location, checkpoint_id, snapshots, below)
     if not merges:
         return []

@@ -1,11 +1,11 @@
 """Whether a DataFrame has the same rows each time it is computed from the same input.
 
-Spark's analysis says which expressions are not deterministic. Three things it takes for deterministic are none here, because
-consumers and retries are queries of their own: the time, which each query draws once; samples; and what keeps some rows of
-many without saying which. What Python does outside of Spark's plan is not seen.
+Spark's analysis says which expressions are not deterministic. Three things that it takes for deterministic are not so
+here, because each consumer and each retry is a query of its own: the time, which each query draws once; samples; and
+operations that keep some of many rows without saying which. What Python does outside Spark's plan is not seen.
 
-A classic session is asked for its analyzed plan. A Spark Connect server is asked to explain a query in which the frame may
-only stand if it is deterministic: the condition of a join.
+A classic session is asked for its analyzed plan. A Spark Connect server is asked to explain a query that accepts the
+frame only if it is deterministic: as the condition of a join.
 """
 
 import re
@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame
 
 from tidegate.spark.session.sessions import is_connect
 
-#: Spark lets each query draw these once.
+#: Each Spark query draws these once.
 _TIME = ("current_timestamp", "current_date", "current_time", "localtimestamp", "now")
 
-#: At the beginning of a line of a plan, behind the lines of its tree. No rows at all are the same rows each time.
+#: A node at the beginning of a plan's line, after the lines of its tree. A limit of 0 gives the same rows each time.
 _NODE = re.compile(r"^[\s:|+-]*(Sample|GlobalLimit|LocalLimit|Offset|Tail)\b(?! 0$)", re.MULTILINE)
 _NODE_NAMES = {"Sample": "sample", "Offset": "offset", "Tail": "tail"}
 _AGGREGATE = re.compile(r"^[\s:|+-]*Aggregate .*$", re.MULTILINE)
@@ -28,7 +28,7 @@ _AGGREGATE = re.compile(r"^[\s:|+-]*Aggregate .*$", re.MULTILINE)
 #: Aggregates that keep one row of a group, whichever comes first.
 _PICKS = ("first", "last", "any_value")
 
-#: Names for what Spark calls not deterministic.
+#: Functions that Spark calls not deterministic.
 _DRAWN = (
     *("rand", "randn", "random", "uuid", "shuffle", "randstr", "uniform", "monotonically_increasing_id"),
     *("spark_partition_id", "input_file_name", "input_file_block_start", "input_file_block_length"),
@@ -37,7 +37,7 @@ _DRAWN = (
 
 
 def nondeterministic_parts(frame: DataFrame) -> tuple[str, ...]:
-    """What makes the rows differ from one computation to the next, in the words of Spark's API; nothing if they do not."""
+    """What makes the rows differ between two computations, in the words of Spark's API; empty if they do not."""
     deterministic, plan = _explained(frame) if is_connect(frame.sparkSession) else _analyzed(frame)
     found = [f"{name}()" for name in _called(_TIME, plan)]
     found += [_NODE_NAMES.get(node, "limit") for node in _NODE.findall(plan)]
@@ -51,7 +51,7 @@ def nondeterministic_parts(frame: DataFrame) -> tuple[str, ...]:
 
 
 def _called(names: Sequence[str], plan: str) -> Iterator[str]:
-    """Those of the functions that a plan calls. A column may be named after a call; behind its name stands its number."""
+    """Those of the functions that a plan calls. A column may be named like a call, but its number follows its name."""
     for match in re.finditer(rf"\b({'|'.join(names)})\(", plan, re.IGNORECASE):
         end, depth = match.end(), 1
         while depth and end < len(plan):
@@ -62,7 +62,7 @@ def _called(names: Sequence[str], plan: str) -> Iterator[str]:
 
 
 def _analyzed(frame: Any) -> tuple[bool, str]:
-    session = frame.sparkSession  # Spark abbreviates plans as the active session says, which a thread has none of
+    session = frame.sparkSession  # Spark abbreviates plans as the active session says, and a new thread has none
     session._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
     plan = frame._jdf.queryExecution().analyzed()
     return plan.deterministic(), plan.toString()
@@ -81,7 +81,7 @@ def _explained(frame: Any) -> tuple[bool, str]:
 def _analyzed_text(frame: Any) -> str:
     text: str = frame._explain_string(extended=True)
     analyzed = text.partition("== Analyzed Logical Plan ==\n")[2].partition("\n== Optimized Logical Plan ==")[0]
-    return analyzed.partition("\n")[2]  # behind the line with the columns
+    return analyzed.partition("\n")[2]  # after the line with the columns
 
 
 def _keeps_some_duplicate(frame: Any) -> bool:

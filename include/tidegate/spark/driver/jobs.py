@@ -1,4 +1,4 @@
-"""`SparkJobs`: the work of operator chains as Spark jobs, one after the other or beside each other."""
+"""`SparkJobs`: runs operator chains as Spark jobs, one after the other or in parallel."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -84,7 +84,7 @@ class _Threads:
         return found
 
     def interrupt(self) -> None:
-        """What still runs; again and again, because a job that was being planned is not there yet."""
+        """Interrupt what still runs. Repeated, because a job that is still being planned cannot be interrupted yet."""
         while wait(self._started, timeout=0).not_done:
             self._group.interrupt()
             wait(self._started, timeout=0.5)
@@ -104,7 +104,7 @@ class _Threads:
         self._news.put((JobEnded(execution, reports), error))
 
     def _explained(self, news: "JobReported | tuple[JobEnded, BaseException | None]") -> JobReported | JobEnded:
-        """In the driver's thread, which may ask Spark what it meant."""
+        """Called in the driver's thread, which may ask Spark about the error."""
         if isinstance(news, JobReported):
             return news
         ended, error = news
@@ -124,7 +124,7 @@ class _JobGroup:
         self._connect = is_connect(session)
 
     def enter(self) -> None:
-        """Make the jobs that the calling thread starts from now on members."""
+        """Add the jobs that the calling thread starts from now on."""
         if self._connect:
             self._session.addTag(self._name)
         else:  # a classic session knows a tag only in the thread that added it, so it cannot be interrupted by another

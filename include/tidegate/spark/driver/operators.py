@@ -1,6 +1,6 @@
-"""The Spark jobs of an operator chain: a step, an aggregate, a user's function over state, or a sink of its own.
+"""The Spark jobs of an operator chain: a step, an aggregate, a user's function over state, or a sink by itself.
 
-Each builds one DataFrame of reports from what arrived; the work itself is in `partitions.py`.
+Each builds one DataFrame of reports from what arrived. The work itself is in `partitions.py`.
 """
 
 from collections.abc import Sequence, Set
@@ -60,7 +60,7 @@ class Operators:
                     run_job(self._sink(execution, vertex), emit)
 
     def _input(self, execution: Execution, vertex: KeyedVertex | SinkVertex, stream: Stream) -> DataFrame:
-        """What arrived of a stream; it must be the same for everybody who reads it, now or again."""
+        """What arrived of a stream. It must be the same for every consumer and every retry."""
         frame = self._streams.frame(stream, execution.arrived)
         if execution.arrived.get(stream.origin):
             what = f"What {self._streams.where(vertex)} reads of {stream.origin!r}"
@@ -166,7 +166,7 @@ class Operators:
     def _restage(
         self, execution: Execution, vertex: KeyedVertex, sink: SinkVertex, staged: Set[SubtaskId], emit: Emit
     ) -> None:
-        """Stage the state of subtasks nothing arrived for; `staged` have just been, changes included."""
+        """Stage the state of subtasks for which nothing arrived. Those in `staged` are done, changes included."""
         candidates = self._plan.to_restage(execution, sink)
         indexes = [index for index in candidates if SubtaskId(sink.operator_id, index) not in staged]
         if indexes:
@@ -184,14 +184,14 @@ _SMALL = 1 << 20
 
 
 def _is_small(stream: Stream, execution: Execution) -> bool:
-    """Whether little arrived, and straight from a source: what a transform makes of it is unknown, and what comes from
-    another operator must stay one Spark task a file."""
+    """Whether little arrived, and straight from a source. A transform may make more of it, and data from another
+    operator must stay one Spark task per file."""
     arrived = [data for channel in execution.arrived.values() for data in channel]
     straight = not stream.transforms and all(isinstance(data, Segment) for data in arrived)
     return straight and 0 < sum(data.bytes for data in arrived) <= _SMALL
 
 
-#: What Spark may widen without losing anything: from the first to any later one.
+#: Types that Spark may widen without loss: from each to any later one.
 _WIDENINGS = (["tinyint", "smallint", "int", "bigint"], ["float", "double"])
 
 

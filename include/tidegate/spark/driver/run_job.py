@@ -1,4 +1,4 @@
-"""Runs a Spark job and hands its reports over, as they come where the session can give them early."""
+"""Runs a Spark job and passes on its reports, early where the session allows it."""
 
 from collections.abc import Callable
 
@@ -14,8 +14,8 @@ Emit = Callable[[list[Report]], None]
 def run_job(frame: DataFrame, emit: Emit) -> None:
     """Execute a frame of `REPORT_TYPE` and emit the reports of one subtask at a time.
 
-    Spark Connect sends each partition's answer when it is there; a classic session gives all of them at the end of the job
-    (its way of iterating would run one partition after the other).
+    Spark Connect sends each partition's answer as soon as it is there. A classic session gives all of them at the end
+    of the job (its way of iterating would run one partition after the other).
     """
     rows = frame.toLocalIterator() if is_connect(frame.sparkSession) else frame.collect()
     for row in rows:

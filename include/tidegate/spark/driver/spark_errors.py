@@ -1,4 +1,4 @@
-"""Spark's errors as the errors of `protocol/errors.py`, in the words of whoever raised them first."""
+"""Spark's errors as the errors of `protocol/errors.py`, with the text of the original error."""
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 
@@ -51,6 +51,6 @@ def _first_lines(text: str) -> str:
 
 
 def _last_lines(text: str) -> str:
-    """A Python traceback says what happened at its end."""
+    """A Python traceback names the error at its end."""
     lines = [line.strip() for line in text.partition("\n\nJVM stacktrace")[0].splitlines() if line.strip()]
     return " ".join(lines[-3:])[:1500]

@@ -1,4 +1,4 @@
-"""Where an operator's state lies, as its subtasks are told."""
+"""Where an operator's state lies, in the form that its subtasks receive."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from tidegate.state.spec import SubtaskSpec
 
 @dataclass(frozen=True, slots=True)
 class StateLocation:
-    """The checkpoint storage, and the local cache on whichever machine reads from it: None for that machine's own."""
+    """The checkpoint storage, and the local cache on the machine that reads from it: None for that machine's own."""
 
     graph: Graph
     storage_url: str

@@ -1,6 +1,6 @@
-"""The DataFrame of a stream: what arrived in its channel, after its transforms, and what columns it has.
+"""The DataFrame of a stream: what arrived in its channel, after its transforms, and which columns it has.
 
-Lazy throughout: nothing here runs a Spark job. Layouts of state follow from these frames.
+Lazy throughout: nothing here runs a Spark job. State layouts are derived from these frames.
 """
 
 import json
@@ -40,7 +40,7 @@ class Streams:
     def frame(self, stream: Stream, arrived: Arrived) -> DataFrame:
         """What arrived from the stream's origin, by vertex name; an empty frame of the same columns if nothing did.
 
-        Where an operator sent the row of a key several times, only the last of them is there.
+        If an operator sent the row of a key several times, the frame has only the last one.
         """
         data = arrived.get(stream.origin, ())
         frame: DataFrame
@@ -59,7 +59,7 @@ class Streams:
         return frame
 
     def require_deterministic(self, what: str, frame: DataFrame) -> None:
-        """Raises `PipelineDefinitionError` where consumers and retries would each compute other rows."""
+        """Raises `PipelineDefinitionError` if consumers and retries would each compute different rows."""
         if parts := nondeterministic_parts(frame):
             raise PipelineDefinitionError(
                 f"{what} is not deterministic, because of {', '.join(parts)}: every consumer and every retry would compute "
@@ -69,7 +69,7 @@ class Streams:
             )
 
     def explain(self, error: BaseException, arrived: Arrived) -> CheckpointError | None:
-        """What the sources whose segments were read make of an error of Spark, if it is theirs."""
+        """A Spark error as explained by the source whose segments were read; None if it is not the source's."""
         for origin, data in arrived.items():
             segments = [item for item in data if isinstance(item, Segment)]
             if segments and (explained := self._sources[origin].source.explain(error, segments)):
@@ -93,7 +93,7 @@ class Streams:
         return self._computed[vertex.name]
 
     def empty(self, schema: Any) -> DataFrame:
-        """No rows, which the optimiser knows, in the columns of a `pyarrow.Schema`."""
+        """A frame with the columns of a `pyarrow.Schema` that the optimiser knows to be empty."""
         columns = [f"cast(null as {type_name(field.type)}) as {quoted(field.name)}" for field in schema]
         return self.session.range(1).where("false").selectExpr(*columns)
 

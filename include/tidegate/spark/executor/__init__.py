@@ -1,1 +1,1 @@
-"""What runs inside a Spark task, on an executor that has nothing of ours installed. Imports neither `driver` nor `session`."""
+"""What runs inside a Spark task, on an executor without Tidegate installed. Imports neither `driver` nor `session`."""

@@ -25,7 +25,7 @@ def carried_to_driver() -> Iterator[None]:
 
 
 def carried_from_task(text: str) -> CheckpointError | None:
-    """The error that `carried_to_driver` put into a message of Spark's."""
+    """The error that `carried_to_driver` put into a Spark message."""
     marked = _MARKED.search(text)
     if marked is None:
         return None

@@ -1,15 +1,15 @@
 """The Python daemon of local sessions: what every worker needs is imported once, before workers are forked from it.
 
-Spark's own daemon takes PySpark from a zip without byte code and leaves all other imports to each worker: seconds of
-processor time before the first checkpoint of a session, and memory that nothing shares. In local mode the workers'
-interpreter is the driver's, so the packages installed there will do. Spark starts this as a module.
+Spark's own daemon takes PySpark from a zip without byte code and leaves all other imports to each worker. That costs
+seconds of processor time before the first checkpoint of a session, and memory that is not shared. In local mode the
+workers' interpreter is the driver's, so the packages installed there can be used. Spark starts this as a module.
 """
 
 import gc
 import sys
 from importlib import import_module
 
-#: Import without starting threads of their own, which a fork would lose (pyarrow's allocator restores its one).
+#: These start no threads when imported; a fork would lose them (pyarrow's allocator restores its own).
 _SHARED = (
     "pyspark.worker",
     "numpy",

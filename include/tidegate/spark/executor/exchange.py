@@ -1,7 +1,7 @@
 """Rows on their way from a step or an operator to the next: Parquet files per subtask, on checkpoint storage.
 
-A file makes the channel durable: a retry that finds what is upstream acknowledged reads what that produced instead of
-running it again. It belongs to its checkpoint only and is not carried over.
+A file makes the channel durable: once the upstream subtask has acknowledged, a retry reads its file instead of running
+it again. A file belongs to its checkpoint only and is not carried over.
 """
 
 from collections.abc import Iterator, Mapping

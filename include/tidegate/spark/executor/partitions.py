@@ -1,7 +1,7 @@
 """What runs inside a Spark task: one subtask's program on its rows, and the staging of the sinks that follow it.
 
-Everything here is handed to `mapInArrow`: `pyarrow.RecordBatch`es in, reports or rows out. A task that Spark repeats
-or runs twice writes under new names each time; only what its answer names will ever count.
+Everything here is passed to `mapInArrow`: `pyarrow.RecordBatch`es in, reports or rows out. A Spark task that is
+repeated or run twice writes under new names each time. Only the files that its answer names count.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,7 +35,7 @@ _PIECE = 128 << 20
 #: The column that says which of several rows of a key came last.
 PLACE = "_place"
 
-#: Subtasks that one Spark task works on at a time, where it has the rows of all.
+#: Subtasks that one Spark task runs in parallel, if it has the rows of all.
 _SIDE_BY_SIDE = 4
 
 
@@ -54,14 +54,14 @@ class KeyedPlan:
     together: bool
 
     def run(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Update the state of the partition's subtasks; one without rows or without a plan answers nothing."""
+        """Update the state of the partition's subtasks. A subtask without rows or without a spec reports nothing."""
         rows = _not_empty(batches)
         if rows is None:
             return
         owned = self._by_subtask(rows)
         if len(owned) == 1:
             yield self._report(*owned[0])
-        elif owned:  # side by side: each waits for the disk, and for Arrow, which needs no interpreter
+        elif owned:  # in parallel: each waits for the disk, and for Arrow, which needs no interpreter
             with ThreadPoolExecutor(min(len(owned), _SIDE_BY_SIDE)) as pool:
                 yield from pool.map(lambda each: self._report(*each), owned)
 
@@ -125,8 +125,8 @@ class StagingPlan:
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """A step: each Spark partition is one subtask's rows, which are written as they are. `columns` goes with each file:
-    who reads it need not ask the user's function again, which may answer otherwise."""
+    """A step: each Spark partition is one subtask's rows, which are written as they are. `columns` goes with each file,
+    so that a reader need not call the user's function again, which may answer differently."""
 
     operator_id: str
     storage_url: str
@@ -157,7 +157,7 @@ class StepPlan:
 
 @dataclass(frozen=True, slots=True)
 class RestagingPlan:
-    """Sinks that must hold all current rows of subtasks nothing arrived for. Row i in, what `indexes[i]` staged out."""
+    """A sink of current rows, for subtasks to which nothing came. Row i in, the report of `indexes[i]` out."""
 
     indexes: tuple[int, ...]
     specs: Mapping[int, SubtaskSpec]
@@ -173,7 +173,7 @@ class RestagingPlan:
 
 @dataclass(frozen=True, slots=True)
 class LookupPlan:
-    """Keys in, the rows of state they have out."""
+    """Keys in, their rows of state out."""
 
     specs: Mapping[int, SubtaskSpec]
 
@@ -209,7 +209,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """Row i in, the run that `merges[i]` leads to out."""
+    """Row i in, the run merged for `merges[i]` out."""
 
     merges: tuple[Merge, ...]
 
@@ -224,7 +224,7 @@ class CompactionPlan:
 
 @dataclass(frozen=True, slots=True)
 class ExchangePlan:
-    """What an upstream step or operator produced: row i in, the rows of `handles[i]` out, with `order[i]` as `PLACE` if given."""
+    """The rows from upstream. Row i in, those of `handles[i]` out, with `order[i]` as `PLACE` if given."""
 
     handles: tuple[StateHandle, ...]
     storage_url: str
@@ -285,7 +285,7 @@ def _with_place(batch: Any, place: int) -> Any:
 
 
 def _places(batches: Iterator[Any]) -> Iterator[int]:
-    """The ids of a `range`. Not the number of the Spark partition, which changes where somebody coalesces."""
+    """The ids of a `range`. Not the number of the Spark partition, which changes where partitions are coalesced."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import IntegerType, StringType, StructType
 from tidegate.dataflow.reports import Report
 from tidegate.protocol.handles import handle_from_json, handle_to_json
 
-#: Not as text, which would be another call to the JVM each time.
+#: Not as text, which would cost a call to the JVM each time.
 REPORT_TYPE = StructType().add("subtask", IntegerType()).add("reports", StringType())
 _SCHEMA = pa.schema([("subtask", pa.int32()), ("reports", pa.string())])
 
@@ -30,7 +30,7 @@ def encode_reports(subtask_index: int, reports: Sequence[Report]) -> Any:
         for report in reports
     ]
     text = json.dumps(content).encode()
-    # By their buffers: from Python lists, pyarrow would import pandas first, half a second in every fresh worker.
+    # Made from buffers: from Python lists, pyarrow would import pandas first, half a second in every fresh worker.
     arrays = [
         pa.Array.from_buffers(pa.int32(), 1, [None, pa.py_buffer(pack("=i", subtask_index))]),
         pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(pack("=ii", 0, len(text))), pa.py_buffer(text)]),

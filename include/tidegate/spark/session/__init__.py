@@ -1,1 +1,1 @@
-"""The Spark session: Java, memory, scratch space, and the library that travels to the executors. Imports no other room of `spark`."""
+"""The Spark session: Java, memory, scratch space, the library for the executors. Imports no other part of `spark`."""

@@ -67,7 +67,7 @@ def _declared(home: Path) -> Path:
 
 
 def _version(home: Path) -> int:
-    """The feature release (17, 21, …), or 0 when it cannot be told."""
+    """The feature release (17, 21, …), or 0 if it is unknown."""
     try:
         text = (home / "release").read_text()
     except OSError:

@@ -1,7 +1,7 @@
-"""What this machine lacks for Spark's JVM: looked at before it starts, and again when it did not start or has died.
+"""What this machine lacks for Spark's JVM. Checked before the JVM starts, and again if it did not start or has died.
 
-A JVM that cannot open a file or a thread dies with a stack trace of its own, in its own words, in the error output. Here are
-the limits behind that, in words and with numbers, where the machine tells them.
+A JVM that cannot open a file or start a thread dies with a stack trace in the error output. This module names the
+limits behind that, with numbers, where the machine reports them.
 """
 
 import os
@@ -18,23 +18,23 @@ from tidegate.protocol.errors import ConfigurationError
 
 #: Open files: an idle session has 330, most of them Spark's own libraries.
 NEEDED_FILES = 400
-#: As many as a snapshot may want. This process raises its own limit no further: `select` takes no file above 1024.
+#: As many as a snapshot may need. This process raises its limit no further, because `select` takes no file above 1024.
 _WANTED_FILES = 1024
 _MIB = 1024 * 1024
 #: The JVM reserves far more address space than it uses: heap, class space and code.
 _ADDRESS_SPACE = 4096 * _MIB
 _MEMORY = 1024 * _MIB
 _DISK = 64 * _MIB
-#: Threads of an idle session on two cores are 75, and each counts as a process.
+#: An idle session on two cores has 75 threads, and each counts as a process.
 _PROCESSES = 200
-#: Seconds for a JVM that has closed its connections to end.
+#: Seconds that a JVM may take to end after it has closed its connections.
 _ENDING = 5.0
 
 
 def raise_open_files() -> None:
-    """Raise the limit of open files as far as it may be, as Java does for itself.
+    """Raise the limit of open files as far as allowed, as Java does for itself.
 
-    Raises `ConfigurationError` where that is not enough for Spark to start.
+    Raises `ConfigurationError` if that is not enough for Spark to start.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _WANTED_FILES if hard == resource.RLIM_INFINITY else min(_WANTED_FILES, hard)
@@ -49,12 +49,12 @@ def raise_open_files() -> None:
 
 
 def shortages() -> str:
-    """What is short on this machine, as sentences; nothing where nothing is."""
+    """What is short on this machine, as sentences; empty if nothing is."""
     return "".join(f"{sentence} " for sentence in _shortages())
 
 
 def jvm_end() -> str:
-    """How the JVM of this process's own session ended, and what is short, as sentences; nothing where neither is known."""
+    """How the JVM of this process's own session ended, and what is short, as sentences; empty if neither is known."""
     from pyspark import SparkContext
 
     process: Any = getattr(SparkContext._gateway, "proc", None)
@@ -88,7 +88,7 @@ def _shortages() -> Iterator[str]:
 
 
 def _available_memory() -> int | None:
-    """Bytes, of the machine or of the container if that has less; None where the system does not tell."""
+    """Bytes, of the machine or of the container if that has less; None if the system does not report them."""
     found = []
     for line in _read("/proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):

@@ -1,7 +1,7 @@
-"""The library travels with the session: executors have nothing of ours installed.
+"""The library travels with the session, because executors do not have it installed.
 
-One zip a session, added as a Python artifact, which classic and Connect sessions both take. Executors then import
-`tidegate` like any module, once per worker process, so that what a Spark task is given names functions instead of
+One zip per session, added as a Python artifact, which classic and Connect sessions both accept. Executors then import
+`tidegate` like any module, once per worker process. So what is sent to a Spark task names functions instead of
 containing them.
 """
 
@@ -32,7 +32,7 @@ def ship(session: Any) -> None:
 
 
 def travel_by_value(modules: set[ModuleType]) -> None:
-    """Let the functions of these modules (the user's: UDFs, own sinks) be sent whole, as executors lack them too."""
+    """Send the functions of these modules (the user's UDFs and sinks) by value, because executors lack them too."""
     from pyspark import cloudpickle
 
     for module in modules:

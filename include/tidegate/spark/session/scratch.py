@@ -1,8 +1,9 @@
 """A private directory for what this process and its JVM need on local disk while they live.
 
-Spark would use the temporary directory that everybody shares: cached blocks that anybody can read, sockets and native
-libraries. Here only this user enters, and all of it goes at once: when the process exits, or with the next start if it was
-killed. A lock inside says that the process lives; the system releases it, however the process ends.
+Spark would put cached blocks, sockets and native libraries into the shared temporary directory, where other users can
+read the blocks. Here only this user has access. Everything is removed at once: when the process exits, or at the next
+start if it was killed. A lock inside shows that the process lives. The system releases the lock, however the process
+ends.
 """
 
 import atexit
@@ -17,15 +18,15 @@ from pathlib import Path
 
 _PREFIX = "tidegate-scratch-"
 _LOCK = "lock"
-#: Seconds after which a directory without a lock is one whose maker was killed before it had made the lock.
+#: A directory older than so many seconds without a lock: its process was killed before it made the lock.
 _UNFINISHED = 60.0
 
-#: By process, as a fork takes the memory along and not the directory.
+#: By process, because a fork copies this dictionary and must not share the directory.
 _directories: dict[int, Path] = {}
 
 
 def scratch() -> Path:
-    """The directory of this process, made by the first call, which also removes those of processes that were killed."""
+    """The directory of this process. The first call makes it, and removes those of processes that were killed."""
     directory = _directories.get(os.getpid())
     if directory is None:
         remove_abandoned()
@@ -39,10 +40,10 @@ def scratch() -> Path:
 
 
 def remove_abandoned() -> None:
-    """Remove what killed processes of this user have left. What anybody else made, or a link leads to, is not touched."""
+    """Remove what killed processes of this user left. Other users' files and the targets of links are not touched."""
     with os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
-            with suppress(OSError):  # somebody else was faster
+            with suppress(OSError):  # another process was faster
                 if entry.name.startswith(_PREFIX) and _is_ours(entry.stat(follow_symlinks=False)):
                     _remove_if_abandoned(Path(entry.path))
 

@@ -1,6 +1,6 @@
 """Which Spark a region runs on, and how its session is set up: local, standalone or Spark Connect.
 
-A session the user made is taken as it is, except for what results depend on. Nothing here knows the pipeline.
+A user's own session is taken as it is, except for settings that results depend on. Nothing here knows the pipeline.
 """
 
 import os
@@ -18,7 +18,7 @@ from tidegate.spark.session.packaging import ship
 from tidegate.spark.session.scratch import scratch
 
 LOOPBACK = "127.0.0.1"
-#: Characters of Spark's name for a socket, and of a socket's whole path on any system. A longer one goes by TCP.
+#: Characters of Spark's name for a socket, and of the longest socket path on every system. Beyond it, TCP is used.
 _SOCKET_NAME = len("/.00000000-0000-0000-0000-000000000000.sock")
 _SOCKET_PATH = 103
 
@@ -30,19 +30,19 @@ REQUIRED = {
     # A row would count as malformed or not depending on what a query filters by.
     "spark.sql.csv.filterPushdown.enabled": "false",
     "spark.sql.json.filterPushdown.enabled": "false",
-    # Whether a plan is deterministic is read in its text, all of it.
+    # Whether a plan is deterministic is read from its whole text.
     "spark.sql.debug.maxToStringFields": "100000",
 }
 
-#: For every session that is ours, whatever its master.
+#: For every session that is started here, whatever its master.
 _OURS = {
     **REQUIRED,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Over TCP each exchange with a Python worker waits 40 ms for a delayed acknowledgement, twice a Spark task.
+    # Over TCP each exchange with a Python worker waits 40 ms for a delayed acknowledgement, twice per Spark task.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    # Segments name their files; above this number Spark would run a job of one task a file to look at them again.
+    # Segments name their files. Above this number Spark would run a job with one task per file to look at them again.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
@@ -50,8 +50,8 @@ _OURS = {
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """Either `master` (`local[2]`, `spark://host:port`, `yarn`, `k8s://…`) or `remote` (`sc://host:port`), and
-    configuration, which wins over the defaults."""
+    """Either `master` (`local[2]`, `spark://host:port`, `yarn`, `k8s://…`) or `remote` (`sc://host:port`). `conf`
+    overrides the defaults."""
 
     master: str | None = None
     remote: str | None = None
@@ -88,7 +88,7 @@ class SparkSettings:
 
     @classmethod
     def connect(cls, remote: str, conf: Mapping[str, str] | None = None) -> "SparkSettings":
-        """A Spark Connect server; a bare `host:port` will do."""
+        """A Spark Connect server; a bare `host:port` is accepted."""
         return cls(remote=remote if "://" in remote else f"sc://{remote}", conf=conf or {})
 
 
@@ -117,7 +117,7 @@ def open_session(settings: SparkSettings) -> SparkSession:
 
 
 def _use_utf8_names() -> None:
-    """A JVM turns file names into bytes by its locale alone: under LC_ALL=C it could not open any that is not ASCII."""
+    """A JVM encodes file names by its locale alone. Under LC_ALL=C it cannot open a name that is not ASCII."""
     declared = next((name for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)), "LC_CTYPE")
     if "utf8" not in os.environ.get(declared, "").lower().replace("-", ""):
         os.environ["LC_ALL" if declared == "LC_ALL" else "LC_CTYPE"] = "C.UTF-8"
@@ -147,7 +147,7 @@ def _connect(remote: str, settings: SparkSettings) -> SparkSession:
 
     try:
         session = SparkSession.builder.remote(remote).create()
-        # The default goes on for ten minutes; a server that came back has lost its sessions anyway.
+        # The default retries for ten minutes; a server that comes back has lost its sessions anyway.
         cast(Any, session).client.set_retry_policies([DefaultPolicy(max_retries=5)])
         for key, value in settings.conf.items():
             session.conf.set(key, value)
@@ -169,10 +169,10 @@ def _local_defaults(master: str) -> dict[str, str]:
     return {
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,
-        # Others on this machine can connect to the loopback. Spark makes up a secret, which never leaves the JVM.
+        # Other users of this machine can connect to the loopback. Spark makes a secret, which never leaves the JVM.
         "spark.authenticate": "true",
         "spark.local.dir": str(private),
-        # Not the extra ones, which are the user's to set. Sockets, native libraries and artifacts go here too.
+        # Not the extra options, which are the user's to set. Sockets, native libraries and artifacts go here too.
         "spark.driver.defaultJavaOptions": f'"-Djava.io.tmpdir={private}"',
         "spark.python.unix.domain.socket.enabled": str(len(str(private)) + _SOCKET_NAME <= _SOCKET_PATH).lower(),
         "spark.python.daemon.module": "tidegate.spark.executor.daemon",
@@ -185,12 +185,12 @@ def _local_cores(master: str) -> int:
     return os.cpu_count() or 1 if cores == "*" else int(cores or 1)
 
 
-#: Cores up to which the JVM collects garbage serially. On two it measured as fast as the default, with 100 to 200 MiB less
-#: memory; many cores would wait for it.
+#: Cores up to which the JVM collects garbage serially. On two it measured as fast as the default, with 100 to 200 MiB
+#: less memory; many cores would wait for it.
 _FEW_CORES = 4
 
 
 def _for_cores(cores: int) -> dict[str, str]:
-    """More shuffle partitions than cores only add Spark tasks where there is one machine."""
+    """On one machine, more shuffle partitions than cores only add Spark tasks."""
     frugal = {"spark.driver.extraJavaOptions": "-XX:+UseSerialGC"} if cores <= _FEW_CORES else {}
     return {"spark.sql.shuffle.partitions": str(cores), **frugal}
