@@ -37,8 +37,7 @@ class PrivateDirectory:
         return os.path.join(self.path, name)
 
     def take_away(self, path: str) -> None:
-        """Move a file or directory here in one step, to be deleted when the attempt ends. A missing one is fine, as
-        long as the attempt has not been overtaken."""
+        """Move a file or directory here in one step, to be deleted when the attempt ends. A missing one is fine."""
         with suppress(FileNotFoundError):
             os.rename(path, self.join(f"away-{next(self._numbers)}"))
 
