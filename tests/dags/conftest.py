@@ -1,9 +1,7 @@
 """Fixtures of the Airflow layer's tests: a real database, and Airflow's own task runner without its server."""
 
-import atexit
 import json
 import os
-import shutil
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,9 +22,9 @@ from worlds import MemorySink, small_pipeline
 from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, StateHandle
 
-# Before a test imports Airflow (nothing above does): it creates its home, and must not take the user's.
-os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="tidegate-airflow-")
-atexit.register(shutil.rmtree, os.environ["AIRFLOW_HOME"], ignore_errors=True)
+# Before a test imports Airflow (nothing above does): it creates its home, and must not take the user's. Beside the temporary
+# directory of the run, with which it goes.
+os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-", dir=Path(tempfile.gettempdir()).parent)
 
 
 @pytest.fixture

@@ -134,7 +134,7 @@ def exchanging(root: Path, spark: SparkSession) -> tuple[Running, Listed, Listed
     rows.put(0, ("ann", 1), ("bob", 2), ("ann", 3))
     notes.put(0, *(("ann", f"note {number}") for number in range(9)))
     flooded(running, rounds=1)
-    totals = running.running._operators[0]
+    totals = running.running._chains[0]
     assert totals.name == "totals"
     running.running._drain(totals)  # what it sends waits at the others
     return running, rows, notes

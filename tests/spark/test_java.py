@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tidegate.protocol.errors import ConfigurationError
+from tidegate.spark.session import java
 from tidegate.spark.session.java import find_java
-from tidegate.spark.session.sessions import java
 
 
 def fake(home: Path, version: str) -> Path:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from tidegate.spark.session.sessions import scratch as scratches
+from tidegate.spark.session import scratch as scratches
 
 PROGRAM = """
 import sys, time

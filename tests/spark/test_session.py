@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from tidegate.protocol.errors import ConfigurationError
 from tidegate.protocol.keygroups import key_group_of, subtask_of
 from tidegate.spark.driver.hashing import key_expressions, subtask_expression
-from tidegate.spark.session.sessions import SparkSettings, adopt_session, packaging
+from tidegate.spark.session import packaging
+from tidegate.spark.session.sessions import SparkSettings, adopt_session
 from tidegate.state.layout import Column, type_of
 
 pytestmark = pytest.mark.spark

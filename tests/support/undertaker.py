@@ -22,6 +22,8 @@ import pytest
 
 #: Seconds that processes have, at the end of the run, to end by themselves: helpers that notice that their parent is gone.
 _GRACE = 10.0
+#: What a driver leaves that a test has killed: the next one to start removes it.
+_UNTIL_THE_NEXT_START = "tidegate-scratch-"
 _TOLD_WHEN_PARENT_DIES = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
@@ -56,8 +58,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     home, undertaker = session.config.stash[_RUN]
     processes = _after_grace(home, {undertaker.pid, os.getpid()})
-    left = [f"process {each}" for each in processes] + [f"file {each.name}" for each in (home / "tmp").iterdir()]
-    if left:
+    files = [each.name for each in (home / "tmp").iterdir() if not each.name.startswith(_UNTIL_THE_NEXT_START)]
+    if left := [f"process {each}" for each in processes] + [f"file {name}" for name in files]:
         _report(session, left)
 
 
