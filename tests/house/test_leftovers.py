@@ -28,7 +28,7 @@ FORGETFUL = """
 import os, subprocess, sys, tempfile, time
 
 def test_forgets():
-    home = tempfile.mkdtemp()
+    home = tempfile.mkdtemp(prefix="tidegate-")
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
     server = subprocess.Popen(command, start_new_session=True, env={}, cwd=home)
     print(f"left {home} {server.pid}", flush=True)

@@ -21,10 +21,8 @@ import psutil
 import pytest
 
 #: Seconds that processes have, at the end of the run, to end by themselves: helpers that notice that their parent is gone.
-_GRACE = 10.0
-#: What a driver leaves that a test has killed: the next one to start removes it.
-_UNTIL_THE_NEXT_START = "tidegate-scratch-"
-_TOLD_WHEN_PARENT_DIES = 1  # PR_SET_PDEATHSIG of prctl(2)
+_GRACE = 30.0
+_SIGNAL_WHEN_PARENT_DIES = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,10 +30,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         return
     if "MAKELEVEL" in os.environ:  # SIGKILL of make is not passed on
-        ctypes.CDLL(None).prctl(_TOLD_WHEN_PARENT_DIES, signal.SIGTERM)
-    os.environ.setdefault(
-        "PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir()
-    )  # what failed tests leave stays to be looked at
+        ctypes.CDLL(None).prctl(_SIGNAL_WHEN_PARENT_DIES, signal.SIGTERM)
+    # What failed tests leave in their own directories stays, to be looked at.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     home = Path(tempfile.mkdtemp(prefix="tidegate-tests-"))
     home.chmod(0o755)  # as root, an embedded Postgres runs as another user
     beside = home / "tmp"
@@ -58,9 +55,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     home, undertaker = session.config.stash[_RUN]
     processes = _after_grace(home, {undertaker.pid, os.getpid()})
-    files = [each.name for each in (home / "tmp").iterdir() if not each.name.startswith(_UNTIL_THE_NEXT_START)]
+    files = [each.name for each in (home / "tmp").iterdir() if _is_of_a_test(each.name)]
     if left := [f"process {each}" for each in processes] + [f"file {name}" for name in files]:
         _report(session, left)
+
+
+def _is_of_a_test(name: str) -> bool:
+    """Not what Spark leaves where a test has killed it, nor a killed driver's scratch directory, which the next start removes."""
+    return name.startswith("tidegate-") and not name.startswith("tidegate-scratch-")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
