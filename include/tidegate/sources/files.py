@@ -31,9 +31,9 @@ class FileSource:
     `malformed="quarantine"` go to the sink `quarantine` as (file, record, reason). Columns that a Parquet file lacks
     are null.
 
-    Files whose name begins with a dot or underscore or ends in .tmp, .part or .inprogress are ignored until they are
-    renamed, and so is everything in directories whose name begins with a dot or underscore. A file must not change once
-    it has its final name.
+    Files whose name begins with a dot or underscore or ends in .tmp, .part, .inprogress or ._copying_ are ignored until
+    they are renamed, and so is everything in directories whose name begins with a dot or underscore. A file must not
+    change once it has its final name.
 
     With an `end_marker`, such as "_SUCCESS", the source is bounded: once a file of that name lies directly in `path`
     and all others are read, nothing will ever follow, and the source has finished. Write the marker last. While files

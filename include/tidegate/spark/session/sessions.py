@@ -172,7 +172,7 @@ def _local_defaults(master: str) -> dict[str, str]:
         # Other users of this machine can connect to the loopback. Spark makes a secret, which never leaves the JVM.
         "spark.authenticate": "true",
         "spark.local.dir": str(private),
-        # Not the extra options, which are the user's to set. Sockets, native libraries and artifacts go here too.
+        # Not the extra options, which a user may set. Sockets, native libraries and artifacts go here too.
         "spark.driver.defaultJavaOptions": f'"-Djava.io.tmpdir={private}"',
         "spark.python.unix.domain.socket.enabled": str(len(str(private)) + _SOCKET_NAME <= _SOCKET_PATH).lower(),
         "spark.python.daemon.module": "tidegate.spark.executor.daemon",
