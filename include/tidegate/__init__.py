@@ -1,8 +1,9 @@
 """Tidegate: Flink's checkpoints for PySpark pipelines, driven by Airflow.
 
 Reading order, a folder each: `pipeline` (what a user writes, and the same, checked), `protocol` (the decisions), `ports` (the
-contracts), `coordination` (the coordinator, one verb a file), `assembly` (what puts the rooms together), then whichever adapter you
-are after: `postgres`, `state`, `dataflow`, `spark`, `sources`, `sinks`, `quality`, `airflow`, `ui`, `cli`. Each says in its `__init__` what it is.
+contracts), `coordination` (the coordinator, one verb a file), `dataflow` (how data and barriers move), `assembly` (what puts the
+rooms together). Then the adapter you need: `postgres`, `state`, `spark`, `sources`, `sinks`, `quality`, `airflow`, `ui`, `cli`. Each
+says in its `__init__` what it is.
 
 The public names are imported when first used, so importing this package costs nothing at DAG parse.
 """
