@@ -44,13 +44,13 @@ $(INSTALLED): requirements.txt pyproject.toml
 	@touch $@
 
 demo: $(INSTALLED) ## Run the demonstration: five DAG runs on real data, compared with a batch computation
-	@$(BIN)/python -m tidegate.demo
+	@$(BIN)/python -m flights
 
 up: $(INSTALLED) ## Start the demonstration's Airflow and Postgres and leave them running for the browser
-	@$(BIN)/python -m tidegate.demo up
+	@$(BIN)/python -m flights up
 
 down: $(INSTALLED) ## Stop what `make up` started
-	@$(BIN)/python -m tidegate.demo down
+	@$(BIN)/python -m flights down
 
 test: $(INSTALLED) ## Run all tests (ARGS=… for pytest, such as ARGS="tests/protocol -x")
 	@$(BIN)/python -m pytest --durations=15 $(or $(ARGS),$(LANES))
@@ -98,5 +98,5 @@ env: ## Write .env for docker compose, with random secrets (one that exists keep
 	done
 
 clean: ## Remove the environment, caches and the demonstration's data
-	@if [ -e $(INSTALLED) ]; then $(BIN)/python -m tidegate.demo remove; fi
+	@if [ -e $(INSTALLED) ]; then $(BIN)/python -m flights remove; fi
 	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

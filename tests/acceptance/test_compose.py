@@ -89,7 +89,7 @@ def test_what_the_image_copies_exists_and_is_sent_to_the_build(services, project
         for line in re.findall(r"^COPY --chown=\S+ (.*) \S+$", dockerfile(services), re.MULTILINE)
         for word in line.split()
     ]
-    assert sorted(copied) == ["LICENSE", "README.md", "include", "pyproject.toml", "requirements.txt"]
+    assert sorted(copied) == ["LICENSE", "README.md", "examples", "include", "pyproject.toml", "requirements.txt"]
     for name in copied:
         assert (project / name).exists(), name
         assert f"!{name}" in rules, name

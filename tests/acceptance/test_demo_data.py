@@ -4,8 +4,8 @@ import csv
 
 import pytest
 
-from tidegate.demo.data import Deliveries
-from tidegate.demo.run import BATCHES
+from flights.data import Deliveries
+from flights.run import BATCHES
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ import pyarrow.dataset
 import pytest
 from public_directories import public_directory
 
-from tidegate.demo.processes import belonging, is_alive
-from tidegate.demo.stack import COMPONENTS, SUPERVISOR, LocalStack
+from tidegate.local_stack.processes import belonging, is_alive
+from tidegate.local_stack.stack import COMPONENTS, SUPERVISOR, LocalStack
 from tidegate.protocol.errors import StoreUnavailableError
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]

@@ -12,14 +12,14 @@ import psutil
 import pytest
 from public_directories import public_directory
 
-from tidegate.demo.airflow_environment import Places, Secrets, airflow_environment, postgres_connection
-from tidegate.demo.stack import LocalStack, StackError
-from tidegate.demo.supervisor import STEADY, BackOff
+from tidegate.local_stack.airflow_environment import Directories, Secrets, airflow_environment, postgres_connection
+from tidegate.local_stack.stack import LocalStack, StackError
+from tidegate.local_stack.supervisor import STEADY, BackOff
 
 STARTER = """
 import sys, time
 from pathlib import Path
-from tidegate.demo.stack import LocalStack
+from tidegate.local_stack.stack import LocalStack
 home = Path(sys.argv[1])
 LocalStack(home / "stack", dags=home / "dags", plugins=home / "plugins").start()
 print("started", flush=True)
@@ -81,9 +81,9 @@ def test_a_stack_that_was_never_started_says_so(tmp_path):
 
 
 def environment(inherited, extra):
-    places = Places(Path("/a/airflow"), Path("/a/dags"), Path("/a/plugins"), Path("/a/password.json"))
+    directories = Directories(Path("/a/airflow"), Path("/a/dags"), Path("/a/plugins"), Path("/a/password.json"))
     url = "postgresql+psycopg2://tidegate:pw@127.0.0.1:5432/"
-    return airflow_environment(inherited, places, SECRETS, f"{url}airflow", f"{url}tidegate", 4, extra)
+    return airflow_environment(inherited, directories, SECRETS, f"{url}airflow", f"{url}tidegate", 4, extra)
 
 
 def test_another_airflow_in_the_environment_does_not_reach_this_one():

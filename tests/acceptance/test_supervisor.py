@@ -7,8 +7,8 @@ import psutil
 import pytest
 from public_directories import public_directory
 
-from tidegate.demo.processes import belonging, is_alive
-from tidegate.demo.stack import COMPONENTS, SUPERVISOR, LocalStack, StackError
+from tidegate.local_stack.processes import belonging, is_alive
+from tidegate.local_stack.stack import COMPONENTS, SUPERVISOR, LocalStack, StackError
 from tidegate.protocol.errors import StoreUnavailableError
 
 #: `python -m airflow scheduler` has two workers that do not listen to SIGTERM, each with a child in a session of its own.

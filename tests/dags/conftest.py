@@ -234,7 +234,7 @@ def _live_airflow(home: Path, connect_server: str) -> Iterator[World]:
         ),
     }
     # Imported here: it belongs to the slow tests alone.
-    from tidegate.demo.stack import LocalStack
+    from tidegate.local_stack.stack import LocalStack
     from tidegate.postgres.engine import connect
     from tidegate.postgres.store import PostgresCheckpointStore
 

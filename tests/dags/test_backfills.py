@@ -8,7 +8,7 @@ import pytest
 from live_airflow import PATIENCE
 
 from tidegate.airflow.triggers import RENEWAL
-from tidegate.demo.airflow_api import AirflowApiError
+from tidegate.local_stack.airflow_api import AirflowApiError
 from tidegate.protocol.lifecycle import COMMITTED
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(1500)]

@@ -13,7 +13,7 @@ import pytest
 from live_airflow import PATIENCE, STEPS, alive_after
 
 from tidegate.assembly import open_coordinator
-from tidegate.demo.airflow_api import AirflowApiError
+from tidegate.local_stack.airflow_api import AirflowApiError
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import Acknowledgement, Snapshot

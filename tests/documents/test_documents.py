@@ -70,7 +70,8 @@ def test_a_block_says_what_it_is(document):
 
 def mentioned():
     """Every command in backticks, from documents and from what the code says."""
-    for path in (*DOCUMENTS, *sorted((PROJECT / "include").rglob("*.py"))):
+    code = [path for folder in ("include", "examples") for path in (PROJECT / folder).rglob("*.py")]
+    for path in (*DOCUMENTS, *sorted(code)):
         for command in sorted(set(re.findall(r"`((?:tidegate|make) [^`\n\"]+)`", path.read_text()))):
             yield pytest.param(command, id=f"{path.relative_to(PROJECT)}:{command}")
 
@@ -115,7 +116,11 @@ CITED = re.compile(r"\b[Ss]ections? (\d+(?:\.\d+)?(?:(?:, and |, | and | to )\d+
 
 def prose():
     """What code, tests and documents say, by file, without the line breaks that a sentence may have."""
-    code = [path for folder in ("include", "tests", "dags", "plugins") for path in (PROJECT / folder).rglob("*.py")]
+    code = [
+        path
+        for folder in ("include", "examples", "tests", "dags", "plugins")
+        for path in (PROJECT / folder).rglob("*.py")
+    ]
     for path in (*DOCUMENTS, *sorted(code)):
         yield path.relative_to(PROJECT), re.sub(r"\s*\n\s*(#:? )?", " ", path.read_text())
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2] / "include" / "tidegate"
+EXAMPLES = {path.name for path in (ROOT.parents[1] / "examples").iterdir()}
 HEAVY = {"pyspark", "pandas", "numpy", "pyarrow", "great_expectations"}
 DATABASE = {"sqlalchemy", "psycopg2"}
 EFFECTS = {"os", "time", "random", "uuid", "logging", "socket", "subprocess", "threading", "pathlib"}
@@ -51,7 +52,7 @@ ROOMS = {
     "ui": room("settings", HEAVY, DATABASE),
     "airflow": room("assembly coordination embedded_postgres pipeline postgres protocol spark ui", HEAVY),
     "cli": room("assembly coordination embedded_postgres pipeline ports postgres protocol spark", HEAVY),
-    "demo": room("assembly embedded_postgres ports postgres protocol spark tidegate"),
+    "local_stack": room("embedded_postgres postgres protocol", HEAVY, AIRFLOW),
     "settings": room("", HEAVY, DATABASE, AIRFLOW),
     "clock": room("", HEAVY, DATABASE, AIRFLOW),
 }
@@ -87,9 +88,9 @@ def wrong(name: str, source: str) -> list[str]:
 def _may(name: str, rule: Room, what: str) -> bool:
     top, _, rest = what.partition(".")
     if top != "tidegate" or not rest:
-        return top not in rule.refused
+        return top not in rule.refused | EXAMPLES
     other = rest.partition(".")[0]
-    return other == name or other in rule.rooms or (other not in ROOMS and "tidegate" in rule.rooms)
+    return other == name or other in rule.rooms
 
 
 def name_of(path: Path) -> str:
@@ -107,7 +108,7 @@ def test_a_file_imports_what_its_room_may(path):
 @pytest.mark.parametrize("name", ROOMS)
 def test_a_wrong_import_is_noticed(name):
     others = ROOMS.keys() - {name} - ROOMS[name].rooms
-    for planted in [f"tidegate.{other}" for other in others] + sorted(ROOMS[name].refused):
+    for planted in [f"tidegate.{other}" for other in others] + sorted(ROOMS[name].refused | EXAMPLES):
         for line in (f"import {planted}.inner", f"def late():\n    from {planted} import anything"):
             assert wrong(name, line), line
 
@@ -138,8 +139,13 @@ def test_an_executor_loads_nothing_that_only_the_driver_has():
 
 
 def test_arrows_between_rooms_go_one_way():
-    order = list(TopologicalSorter({name: rule.rooms - {"tidegate"} for name, rule in ROOMS.items()}).static_order())
+    order = list(TopologicalSorter({name: rule.rooms for name, rule in ROOMS.items()}).static_order())
     assert order.index("protocol") < order.index("pipeline") < order.index("coordination") < order.index("assembly")
+
+
+def test_the_pipeline_of_an_example_needs_what_every_user_has():
+    for path in (ROOT.parents[1] / "examples").glob("*/pipeline.py"):
+        assert {name.rsplit(".", 1)[0] for name in imported(path.read_text())} <= {"tidegate", "pyspark"}
 
 
 def module_of(path):

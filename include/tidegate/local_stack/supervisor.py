@@ -1,4 +1,4 @@
-"""Keeps the components of a local stack running: `python -m tidegate.demo.supervisor HOME`, which `LocalStack` starts.
+"""Keeps the components of a local stack running: `python -m tidegate.local_stack.supervisor HOME`, which `LocalStack` starts.
 
 Processes that a component leaves behind when it dies become children of this process, however many groups and sessions
 it has begun: Linux gives orphans to the nearest ancestor that asks for them. So orphans are ended before their
@@ -18,8 +18,8 @@ from pathlib import Path
 
 import psutil
 
-from tidegate.demo.processes import Session, end, start_session, started_by, write_sessions
-from tidegate.demo.stack import COMPONENTS, SUPERVISOR, LocalStack
+from tidegate.local_stack.processes import Session, end, start_session, started_by, write_sessions
+from tidegate.local_stack.stack import COMPONENTS, SUPERVISOR, LocalStack
 from tidegate.protocol.errors import CheckpointError
 
 #: Seconds between two checks of the processes.

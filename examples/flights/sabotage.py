@@ -4,7 +4,7 @@ import time
 
 import psutil
 
-from tidegate.demo.processes import Session
+from tidegate.local_stack.processes import Session
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.lifecycle import Phase, Status

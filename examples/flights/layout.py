@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidegate.demo.stack import LocalStack
+from tidegate.local_stack.stack import LocalStack
 
 #: Where readers of each table look, below `tables/`.
 TABLES = {
@@ -15,14 +15,14 @@ TABLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Layout:
     """`project` has the DAGs; `home` is the pipeline's TIDEGATE_HOME, so `tidegate` finds the same things there."""
 
     project: Path
     home: Path
 
     @classmethod
-    def of(cls, project: Path) -> "Place":
+    def of(cls, project: Path) -> "Layout":
         return cls(project, project / ".tidegate" / "demo")
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from tidegate.demo.place import TABLES
+from flights.layout import TABLES
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.records import HandleKind, StateHandle
 

@@ -9,13 +9,13 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
-from tidegate.demo.observation import Content, Observation
-from tidegate.demo.place import Place
-from tidegate.demo.stack import USER, LocalStack
+from flights.layout import Layout
+from flights.observation import Content, Observation
+from tidegate.local_stack.stack import USER, LocalStack
 from tidegate.protocol.records import CheckpointRecord, Verdict
 
 if TYPE_CHECKING:
-    from tidegate.demo.batch import Comparison
+    from flights.batch import Comparison
 
 STEPS = ("trigger", "snapshot", "acknowledge", "validate", "finalize", "notify", "abort")
 _STYLES = {
@@ -154,7 +154,7 @@ def _minutes(seconds: float) -> str:
     return f"{int(seconds // 60)} min {seconds % 60:.0f} s"
 
 
-def running(console: Console, stack: LocalStack, place: Place) -> None:
+def running(console: Console, stack: LocalStack, layout: Layout) -> None:
     console.print(f"Airflow: {stack.url}   user: {USER}   password: in {stack.password_file}", soft_wrap=True)
-    console.print(f"History: TIDEGATE_HOME={place.home} .venv/bin/tidegate checkpoints flight_delays", soft_wrap=True)
+    console.print(f"History: TIDEGATE_HOME={layout.home} .venv/bin/tidegate checkpoints flight_delays", soft_wrap=True)
     console.print("Stop it with: make down")

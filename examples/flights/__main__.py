@@ -1,4 +1,4 @@
-"""`python -m tidegate.demo`: the demonstration, and the commands `up`, `down`, `remove` and `deliver`."""
+"""`python -m flights`: the demonstration, and the commands `up`, `down`, `remove` and `deliver`."""
 
 import signal
 import sys
@@ -6,8 +6,8 @@ import sys
 import typer
 from rich.console import Console
 
-from tidegate.demo import run
-from tidegate.demo.place import Place
+from flights import run
+from flights.layout import Layout
 from tidegate.protocol.errors import CheckpointError
 
 app = typer.Typer(help="Tidegate's demonstration.", add_completion=False, pretty_exceptions_enable=False)
@@ -16,32 +16,32 @@ app = typer.Typer(help="Tidegate's demonstration.", add_completion=False, pretty
 @app.callback(invoke_without_command=True)
 def demo(context: typer.Context) -> None:
     """Five DAG runs on real data, compared with a batch computation."""
-    if context.invoked_subcommand is None and not run.demonstrate(_place(), _console()):
+    if context.invoked_subcommand is None and not run.demonstrate(_layout(), _console()):
         raise typer.Exit(1)
 
 
 @app.command()
 def up() -> None:
     """Start Airflow and Postgres and leave them running."""
-    run.up(_place(), _console())
+    run.up(_layout(), _console())
 
 
 @app.command()
 def down() -> None:
     """Stop Airflow and Postgres, also if another process started them."""
-    run.down(_place(), _console())
+    run.down(_layout(), _console())
 
 
 @app.command()
 def remove() -> None:
     """Stop Airflow and Postgres and remove their data."""
-    run.remove(_place(), _console())
+    run.remove(_layout(), _console())
 
 
 @app.command()
 def deliver() -> None:
     """Deliver a year of flights and weather for the pipeline to read."""
-    run.deliver(_place(), _console())
+    run.deliver(_layout(), _console())
 
 
 def _console() -> Console:
@@ -49,8 +49,8 @@ def _console() -> Console:
     return Console(width=None if sys.stdout.isatty() else 110)
 
 
-def _place() -> Place:
-    return Place.of(run.project())
+def _layout() -> Layout:
+    return Layout.of(run.project())
 
 
 def main() -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.demo.flights import FLIGHTS, WEATHER
-from tidegate.demo.place import TABLES
+from flights.layout import TABLES
+from flights.pipeline import FLIGHTS, WEATHER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

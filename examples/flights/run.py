@@ -16,22 +16,22 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from tidegate.demo import report
-from tidegate.demo.airflow_api import AirflowApi
-from tidegate.demo.data import Deliveries
-from tidegate.demo.flights import pipeline
-from tidegate.demo.observation import Observation, observe
-from tidegate.demo.place import Place
-from tidegate.demo.sabotage import kill_spark_in_snapshot
-from tidegate.demo.stack import LocalStack
+from flights import report
+from flights.data import Deliveries
+from flights.layout import Layout
+from flights.observation import Observation, observe
+from flights.pipeline import pipeline
+from flights.sabotage import kill_spark_in_snapshot
 from tidegate.embedded_postgres.server import EmbeddedPostgres
+from tidegate.local_stack.airflow_api import AirflowApi
+from tidegate.local_stack.stack import LocalStack
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.records import CheckpointRecord
 from tidegate.spark.session.java import find_java
 
 if TYPE_CHECKING:
-    from tidegate.demo.batch import Comparison
+    from flights.batch import Comparison
     from tidegate.postgres.store import PostgresCheckpointStore
 
 
@@ -64,15 +64,15 @@ BATCHES = (
 class Demonstration:
     """Five DAG runs on a running stack. Each method is a chapter and raises if it does not go as expected."""
 
-    def __init__(self, place: Place, stack: LocalStack, api: AirflowApi, console: Console) -> None:
+    def __init__(self, layout: Layout, stack: LocalStack, api: AirflowApi, console: Console) -> None:
         from tidegate.assembly import open_store
 
-        self.place = place
+        self.layout = layout
         self.stack = stack
         self.api = api
         self.console = console
         self.store: PostgresCheckpointStore = open_store(stack.database_url)
-        self.deliveries = Deliveries(place.landing)
+        self.deliveries = Deliveries(layout.landing)
 
     def run(self) -> Sequence["Comparison"]:
         """Run all chapters, in order."""
@@ -100,7 +100,7 @@ class Demonstration:
         record = self._record(run_id)
         _must(record.status is Status.FAILED, f"Checkpoint {record.checkpoint_id} is {record.status}, not FAILED.")
         verdicts = self.store.verdicts(pipeline.name, record.checkpoint_id)
-        report.stopped(self.console, record, verdicts, self.place.reports)
+        report.stopped(self.console, record, verdicts, self.layout.reports)
         after = self._observe()
         report.unchanged(self.console, before, after)
         _must(before == after, "The failed checkpoint changed something.")
@@ -130,7 +130,7 @@ class Demonstration:
 
     def compared(self) -> Sequence["Comparison"]:
         """Compare every table with the batch computation."""
-        from tidegate.demo.batch import compare, compute
+        from flights.batch import compare, compute
         from tidegate.spark.session.sessions import SparkSettings, open_session
 
         report.chapter(self.console, "comparison", "the same tables computed at once, by plain Spark over all files")
@@ -138,7 +138,7 @@ class Demonstration:
             with _errors_into(self.stack.logs / "comparison.log"):
                 spark = open_session(SparkSettings.local())
             try:
-                comparisons = compare(spark, self.place.tables, compute(spark, self.place.landing))
+                comparisons = compare(spark, self.layout.tables, compute(spark, self.layout.landing))
             finally:
                 spark.stop()
         report.compared(self.console, comparisons)
@@ -167,7 +167,7 @@ class Demonstration:
         return next(record for record in self.store.history(pipeline.name, 10) if record.request_id.startswith(request))
 
     def _observe(self) -> Observation:
-        return observe(self.store, pipeline.name, self.place.home)
+        return observe(self.store, pipeline.name, self.layout.home)
 
 
 @contextmanager
@@ -188,16 +188,16 @@ def _must(holds: bool, otherwise: str) -> None:
         raise DemonstrationError(otherwise)
 
 
-def demonstrate(place: Place, console: Console) -> bool:
+def demonstrate(layout: Layout, console: Console) -> bool:
     """Run the demonstration from nothing on its own stack, and stop it. Returns whether all tables were identical."""
     began = time.monotonic()
-    stack = place.stack({"AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False"})  # only the DAG runs that are triggered here
+    stack = layout.stack({"AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False"})  # only the DAG runs that are triggered here
     stack.remove()
-    shutil.rmtree(place.home, ignore_errors=True)
+    shutil.rmtree(layout.home, ignore_errors=True)
     try:
         start(stack, console)
         with closing(stack.api()) as api:
-            comparisons = Demonstration(place, stack, api, console).run()
+            comparisons = Demonstration(layout, stack, api, console).run()
     finally:
         with console.status("Stopping Airflow and Postgres"):
             stack.stop()
@@ -216,33 +216,33 @@ def start(stack: LocalStack, console: Console) -> None:
     console.print(f"Airflow and Postgres run on this machine ({time.monotonic() - began:.0f} s): {stack.url}")
 
 
-def up(place: Place, console: Console) -> None:
+def up(layout: Layout, console: Console) -> None:
     """Leave the whole stack running, with the demonstration's history if there is one, else with a year to read."""
-    stack = place.stack()
+    stack = layout.stack()
     start(stack, console)
-    if not place.landing.exists():
-        deliver(place, console)
-    report.running(console, stack, place)
+    if not layout.landing.exists():
+        deliver(layout, console)
+    report.running(console, stack, layout)
 
 
-def deliver(place: Place, console: Console) -> None:
+def deliver(layout: Layout, console: Console) -> None:
     """Deliver the whole year."""
-    deliveries = Deliveries(place.landing)
+    deliveries = Deliveries(layout.landing)
     for source in ("flights", "weather"):
         days = deliveries.deliver(source, deliveries.days(source))
-        console.print(f"{days} files of {source} are in {place.landing / source}")
+        console.print(f"{days} files of {source} are in {layout.landing / source}")
 
 
-def down(place: Place, console: Console) -> None:
+def down(layout: Layout, console: Console) -> None:
     """Stop the stack, also if another process started it. Data and history stay."""
-    place.stack().stop()
+    layout.stack().stop()
     console.print("Airflow and Postgres are stopped. `make up` starts them again where they were.")
 
 
-def remove(place: Place, console: Console) -> None:
+def remove(layout: Layout, console: Console) -> None:
     """Stop everything and remove all that was ever written here, including embedded databases."""
-    place.stack().remove()
-    kept = place.project / ".tidegate"
+    layout.stack().remove()
+    kept = layout.project / ".tidegate"
     for lock in kept.rglob("postgres/lock"):
         EmbeddedPostgres(lock.parent).remove()
     shutil.rmtree(kept, ignore_errors=True)

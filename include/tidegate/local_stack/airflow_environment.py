@@ -19,7 +19,7 @@ class Secrets:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class Directories:
     """Directories and files of a local Airflow."""
 
     airflow_home: Path
@@ -44,7 +44,7 @@ _RECOVERY = {
 
 def airflow_environment(
     inherited: Mapping[str, str],
-    places: Places,
+    directories: Directories,
     secrets: Secrets,
     metadata_url: str,
     tidegate_url: str,
@@ -58,21 +58,21 @@ def airflow_environment(
     """
     url = f"http://127.0.0.1:{secrets.port}"
     ours = {
-        "AIRFLOW_HOME": places.airflow_home,
+        "AIRFLOW_HOME": directories.airflow_home,
         "AIRFLOW__API__BASE_URL": url,
         "AIRFLOW__API__HOST": "127.0.0.1",
         "AIRFLOW__API__PORT": secrets.port,
         "AIRFLOW__API__SECRET_KEY": secrets.secret_key,
         "AIRFLOW__API__WORKERS": 1,
         "AIRFLOW__API_AUTH__JWT_SECRET": secrets.jwt_secret,
-        "AIRFLOW__CORE__DAGS_FOLDER": places.dags,
+        "AIRFLOW__CORE__DAGS_FOLDER": directories.dags,
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         "AIRFLOW__CORE__FERNET_KEY": secrets.fernet_key,
         "AIRFLOW__CORE__LOAD_EXAMPLES": False,
         "AIRFLOW__CORE__PARALLELISM": parallelism,
-        "AIRFLOW__CORE__PLUGINS_FOLDER": places.plugins,
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": places.password_file,
+        "AIRFLOW__CORE__PLUGINS_FOLDER": directories.plugins,
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": directories.password_file,
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": metadata_url,
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": 0.1,
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),

@@ -31,11 +31,11 @@ from typing import Any, Self
 
 import psutil
 
-from tidegate.demo.airflow_api import AirflowApi
-from tidegate.demo.airflow_environment import Places, Secrets, airflow_environment
-from tidegate.demo.processes import MARK, Session, belonging, end, read_sessions, start_session, write_sessions
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.embedded_postgres.turns import turn
+from tidegate.local_stack.airflow_api import AirflowApi
+from tidegate.local_stack.airflow_environment import Directories, Secrets, airflow_environment
+from tidegate.local_stack.processes import MARK, Session, belonging, end, read_sessions, start_session, write_sessions
 from tidegate.postgres.migrate import upgrade
 from tidegate.protocol.errors import CheckpointError
 
@@ -142,10 +142,10 @@ class LocalStack:
 
     def environment(self) -> dict[str, str]:
         """What the components and tasks run with."""
-        places = Places(self.home / "airflow", self.dags, self.plugins, self.password_file)
+        directories = Directories(self.home / "airflow", self.dags, self.plugins, self.password_file)
         return airflow_environment(
             os.environ,
-            places,
+            directories,
             self._secrets(),
             self.postgres.url("airflow"),
             self.database_url,
@@ -199,7 +199,7 @@ class LocalStack:
         report("Creating Airflow's tables")
         self._run("db", "migrate")
         report("Starting Airflow: API server, scheduler, triggerer and DAG processor")
-        command = [sys.executable, "-m", "tidegate.demo.supervisor", str(self.home)]
+        command = [sys.executable, "-m", "tidegate.local_stack.supervisor", str(self.home)]
         environment = {**os.environ, MARK: str(self.home)}
         session, self._started = start_session(SUPERVISOR, command, environment, self._log(SUPERVISOR), self.home)
         write_sessions(self.noted, [session])
