@@ -19,7 +19,7 @@ from tidegate.postgres.engine import connect
 from tidegate.postgres.migrate import upgrade
 from tidegate.postgres.store import PostgresCheckpointStore
 
-pytest_plugins = ["undertaker", "spark_sessions", "object_stores", "spark_clusters"]
+pytest_plugins = ["undertaker", "quick_java", "spark_sessions", "object_stores", "spark_clusters"]
 
 TEMPLATE = "tidegate_template"
 
