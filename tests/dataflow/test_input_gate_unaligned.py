@@ -15,7 +15,7 @@ from gates import (
 
 from tidegate.dataflow.elements import Aligned, SnapshotDue, milliseconds
 from tidegate.dataflow.input_gate import InputGate
-from tidegate.protocol.barriers import (
+from tidegate.protocol.barriers.messages import (
     ALIGNED,
     UNALIGNED,
     Action,

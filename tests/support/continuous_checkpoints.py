@@ -15,7 +15,7 @@ from tidegate.clock import SystemClock
 from tidegate.dataflow.continuous_driver import ContinuousDriver
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph, compile_graph
-from tidegate.protocol.barriers import StopMode
+from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.finished import plan_checkpoint
 from tidegate.protocol.notify import committables
 from tidegate.protocol.records import Acknowledgement, CheckpointKind, HandleKind, Snapshot, SubtaskId, SubtaskRecord

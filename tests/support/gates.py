@@ -7,8 +7,8 @@ from typing import Any
 from tidegate.dataflow.elements import Aborted, Aligned, InFlight, Output, Released, SnapshotDue, milliseconds
 from tidegate.dataflow.input_gate import InputGate
 from tidegate.ports import Segment
-from tidegate.protocol.barrier_options import GateOptions, make_handler
-from tidegate.protocol.barriers import AlignmentType, Barrier, BarrierOptions
+from tidegate.protocol.barriers.messages import AlignmentType, Barrier, BarrierOptions
+from tidegate.protocol.barriers.options import GateOptions, make_handler
 
 EXACTLY_ONCE = GateOptions()
 AT_LEAST_ONCE = GateOptions(exactly_once=False)

@@ -4,7 +4,7 @@ from collections import deque
 
 from tidegate.dataflow.elements import Data, Exchange
 from tidegate.ports import Segment
-from tidegate.protocol.barriers import Barrier, Marker, StopMode
+from tidegate.protocol.barriers.messages import Barrier, Marker, StopMode
 
 
 class Channel:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from tidegate.dataflow.elements import Data
 from tidegate.dataflow.input_gate import InputGate
 from tidegate.dataflow.operator_chains import OperatorChain
-from tidegate.protocol.barriers import Marker
+from tidegate.protocol.barriers.messages import Marker
 
 
 class Channels:

@@ -24,12 +24,12 @@ from tidegate.dataflow.running import Batch, RunningChain, RunningSource, Runnin
 from tidegate.dataflow.snapshot_steps import SnapshotSteps
 from tidegate.pipeline.definition import SinkVertex
 from tidegate.ports import Round
-from tidegate.protocol import subtask_messages as steps
-from tidegate.protocol.barrier_options import choose_barrier_options
-from tidegate.protocol.barriers import BarrierOptions
+from tidegate.protocol.barriers.messages import BarrierOptions
+from tidegate.protocol.barriers.options import choose_barrier_options
 from tidegate.protocol.finished import choose_triggered
 from tidegate.protocol.records import CheckpointKind, HandleKind, Snapshot, SubtaskId
 from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.subtask import messages as steps
 
 #: Bytes of input that one operator takes at a time, unless a single segment is larger.
 MAX_BATCH_BYTES = 64 << 20

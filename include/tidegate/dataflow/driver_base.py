@@ -11,7 +11,7 @@ from tidegate.dataflow.jobs import Parts
 from tidegate.dataflow.operator_chains import OperatorChain, build_chains, channel_of
 from tidegate.pipeline.definition import SinkVertex
 from tidegate.ports import Clock
-from tidegate.protocol.barriers import Barrier, BarrierOptions, EndOfPartition
+from tidegate.protocol.barriers.messages import Barrier, BarrierOptions, EndOfPartition
 from tidegate.protocol.errors import StateSchemaError
 from tidegate.protocol.finished import finished_operators
 from tidegate.protocol.records import Snapshot, SubtaskId

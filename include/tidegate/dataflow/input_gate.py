@@ -24,8 +24,7 @@ from tidegate.dataflow.elements import (
     milliseconds,
 )
 from tidegate.ports import Clock, Segment
-from tidegate.protocol.barrier_tracker import MAX_TRACKED
-from tidegate.protocol.barriers import (
+from tidegate.protocol.barriers.messages import (
     AbortSnapshot,
     Action,
     Announcement,
@@ -50,6 +49,7 @@ from tidegate.protocol.barriers import (
     Timeout,
     Unblock,
 )
+from tidegate.protocol.barriers.tracker import MAX_TRACKED
 
 
 class InputGate:

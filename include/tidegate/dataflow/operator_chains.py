@@ -9,8 +9,8 @@ from tidegate.dataflow.reports import Report
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph, inputs_of
 from tidegate.ports import Clock
-from tidegate.protocol.barrier_options import make_handler
-from tidegate.protocol.barriers import StopMode
+from tidegate.protocol.barriers.messages import StopMode
+from tidegate.protocol.barriers.options import make_handler
 from tidegate.protocol.records import SubtaskId
 
 

@@ -11,7 +11,7 @@ from tidegate.dataflow.operator_chains import channel_of
 from tidegate.dataflow.running import RunningSource
 from tidegate.dataflow.source_snapshots import milliseconds_between
 from tidegate.ports import Segment, SourceContext
-from tidegate.protocol.barriers import EndOfData, StopMode
+from tidegate.protocol.barriers.messages import EndOfData, StopMode
 from tidegate.protocol.paths import write_prefix
 from tidegate.protocol.records import Acknowledgement, Snapshot, SubtaskId, SubtaskMetrics
 from tidegate.protocol.snapshot import SnapshotTask

@@ -16,8 +16,8 @@ from tidegate.dataflow.source_snapshots import SourceSnapshots, confirm, millise
 from tidegate.dataflow.subtask_snapshots import acknowledgements, exchange_of
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex
 from tidegate.ports import Acknowledge
-from tidegate.protocol.barrier_options import choose_barrier_options
-from tidegate.protocol.barriers import EndOfData, StopMode
+from tidegate.protocol.barriers.messages import EndOfData, StopMode
+from tidegate.protocol.barriers.options import choose_barrier_options
 from tidegate.protocol.errors import CheckpointDeclinedError
 from tidegate.protocol.finished import choose_triggered
 from tidegate.protocol.records import Acknowledgement, CheckpointKind

@@ -1,5 +1,5 @@
 """Carries out the steps of a snapshot at the vertices of a continuous pipeline: protocol.md section 12, as decided in
-`protocol.subtask_steps`.
+`protocol.subtask.steps`.
 """
 
 from collections import deque
@@ -17,12 +17,12 @@ from tidegate.dataflow.running import RunningChain, RunningSource, RunningVertex
 from tidegate.dataflow.source_snapshots import milliseconds_between
 from tidegate.dataflow.subtask_snapshots import acknowledgements
 from tidegate.ports import Declined
-from tidegate.protocol import subtask_messages as steps
-from tidegate.protocol.barriers import Cancel, EndOfData, Marker
+from tidegate.protocol.barriers.messages import Cancel, EndOfData, Marker
 from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError
 from tidegate.protocol.records import Acknowledgement, SubtaskId
 from tidegate.protocol.sentences import reassured
 from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.subtask import messages as steps
 
 
 class SnapshotSteps:

@@ -11,7 +11,7 @@ from tidegate.dataflow.jobs import Parts
 from tidegate.pipeline.definition import SourceVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import Acknowledge, Segment, SourceContext
-from tidegate.protocol.barriers import StopMode
+from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.errors import SupersededAttemptError
 from tidegate.protocol.finalize import directory
 from tidegate.protocol.paths import write_prefix

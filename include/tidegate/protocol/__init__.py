@@ -4,5 +4,5 @@ Everything here imports the standard library only and reads no clock, no environ
 arguments. Reading order: `records` (the nouns), `lifecycle` (what may follow what), `reasons` and `errors`, then one
 file a step: `trigger`, `snapshot`, `acknowledge`, `validate`, `finalize`, `notify`, `abort`, `restore`, and the modules
 they use: `admission`, `pipelines` and `failures` (which requests may start), `retention`, `keygroups`, `statistics`.
-Inside a region: `barriers` with its handlers (`barrier_options` chooses one), `subtask_messages` and `subtask_steps`.
+Inside a region: the folders `barriers` (`messages` first, then the handlers; `options` chooses one) and `subtask`.
 """

@@ -18,8 +18,8 @@ from simulator.scheduler import require
 from tidegate.dataflow.elements import Aborted, Released, SnapshotDue
 from tidegate.dataflow.input_gate import InputGate
 from tidegate.ports import Segment
-from tidegate.protocol.barrier_options import GateOptions, make_handler
-from tidegate.protocol.barriers import Barrier, Cancel, EndOfPartition
+from tidegate.protocol.barriers.messages import Barrier, Cancel, EndOfPartition
+from tidegate.protocol.barriers.options import GateOptions, make_handler
 
 Row = tuple[int, int]  # source, position
 TIMEOUT = 500  # steps
