@@ -48,7 +48,7 @@ ROOMS = {
     "assembly": room(
         "clock coordination dataflow embedded_postgres pipeline postgres protocol quality settings spark state"
     ),
-    "ui": room("settings", HEAVY, DATABASE),
+    "ui": room("protocol settings", HEAVY, DATABASE),
     "airflow": room("assembly coordination embedded_postgres pipeline postgres protocol spark ui", HEAVY),
     "cli": room("assembly coordination embedded_postgres pipeline ports postgres protocol spark", HEAVY),
     "demo": room("assembly embedded_postgres ports postgres protocol spark tidegate"),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.elements import Aborted, Aligned, InFlight, Output, Released, SnapshotDue, milliseconds
 from tidegate.dataflow.input_gate import InputGate
 from tidegate.ports import Segment
@@ -39,7 +40,7 @@ class SettableClock:
 
 
 def open_gate(channels: int, options: GateOptions = EXACTLY_ONCE, clock: SettableClock | None = None) -> InputGate:
-    names = [f"source/{channel}" for channel in range(channels)]
+    names = [ChannelName("source", channel) for channel in range(channels)]
     return InputGate(names, make_handler(options, channels), clock or SettableClock())
 
 

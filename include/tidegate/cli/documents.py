@@ -148,7 +148,7 @@ def _subtask(record: CheckpointRecord, known: SubtaskRecord) -> dict[str, Any]:
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
     return {
-        "target": verdict.target,
+        "target": str(verdict.target),
         "suite": verdict.suite,
         "success": verdict.success,
         "evaluated": verdict.evaluated,

@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
+from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.driver_base import DriverBase, barrier
 from tidegate.dataflow.execution_plan import plan_snapshot
 from tidegate.dataflow.in_flight import with_in_flight
 from tidegate.dataflow.live_state import LiveState
-from tidegate.dataflow.operator_chains import channel_of
 from tidegate.dataflow.polled_sources import PolledSources
 from tidegate.dataflow.running import RunningChain, RunningSource, RunningVertex
 from tidegate.dataflow.source_snapshots import milliseconds_between
@@ -94,14 +94,15 @@ class SnapshotSteps:
                 self._channels.signal(name, partial(EndOfData, mode=ended))
             self._channels.signal(name, make)
 
-    def _open_channels(self, vertex: RunningVertex) -> list[str]:
+    def _open_channels(self, vertex: RunningVertex) -> list[ChannelName]:
         """The channels downstream. A vertex that is not asked any more, or only for its tables, has sent its end."""
         asked = self._current.attempts
         if isinstance(vertex, RunningSource):
             return [
-                channel_of(vertex.name, split) for split, subtask in enumerate(vertex.subtasks()) if subtask in asked
+                ChannelName(vertex.name, split) for split, subtask in enumerate(vertex.subtasks()) if subtask in asked
             ]
-        return [vertex.name] if any(subtask.operator_id == vertex.vertex.operator_id for subtask in asked) else []
+        is_asked = any(subtask.operator_id == vertex.vertex.operator_id for subtask in asked)
+        return [ChannelName(vertex.name)] if is_asked else []
 
     def _snapshot(self, vertex: RunningVertex, checkpoint_id: int) -> list[steps.Effect]:
         """Freeze what belongs to the snapshot, then stage what sinks show of it."""

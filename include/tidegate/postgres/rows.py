@@ -12,6 +12,7 @@ from tidegate.postgres.tables import METRICS
 from tidegate.protocol.committing import CommitterRecord
 from tidegate.protocol.keygroups import KeyGroupRange
 from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.names import Target
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
@@ -188,6 +189,7 @@ def verdict_values(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
         {
             "ordinal": ordinal,
             **{name: getattr(verdict, name) for name in verdict.__slots__},
+            "target": str(verdict.target),
             "results": storable_json(verdict.results),
             "error": readable(verdict.error),
         }
@@ -197,7 +199,7 @@ def verdict_values(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 
 def verdict_record(row: RowMapping) -> Verdict:
     values: Mapping[str, Any] = {name: row[name] for name in Verdict.__slots__}
-    return Verdict(**{**values, "results": tuple(row["results"])})
+    return Verdict(**{**values, "target": Target.parse(row["target"]), "results": tuple(row["results"])})
 
 
 def readable(text: str | None) -> str | None:

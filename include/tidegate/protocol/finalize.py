@@ -21,15 +21,6 @@ METADATA_FORMAT = "tidegate-checkpoint"
 METADATA_VERSION = 1
 
 
-def metadata_path(pipeline_id: str, checkpoint_id: int) -> str:
-    return f"{directory(pipeline_id, checkpoint_id)}/_metadata"
-
-
-def directory(pipeline_id: str, checkpoint_id: int) -> str:
-    """Where a checkpoint writes, relative to the checkpoint storage."""
-    return f"{pipeline_id}/chk-{checkpoint_id}"
-
-
 #: Files of older checkpoints that a checkpoint refers to are read again in full, in turns: on average `SAMPLE_BYTES` a
 #: checkpoint, or one part in `SAMPLE_PART` of their bytes where that is more.
 SAMPLE_BYTES = 8 << 20
@@ -94,7 +85,7 @@ def metadata_document(
             for plan in record.operators
         ],
         "verdicts": [
-            {"target": verdict.target, "suite": verdict.suite, "success": verdict.success} for verdict in verdicts
+            {"target": str(verdict.target), "suite": verdict.suite, "success": verdict.success} for verdict in verdicts
         ],
     }
 
