@@ -7,6 +7,7 @@ from math import ceil
 from typing import Any
 from zlib import crc32
 
+from tidegate.protocol.handles import handle_for_readers
 from tidegate.protocol.records import (
     CheckpointRecord,
     HandleKind,
@@ -94,21 +95,7 @@ def _snapshot(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "finished": snapshot.finished,
         "position": None if snapshot.position is None else dict(snapshot.position),
-        "handles": [_handle(handle) for handle in snapshot.handles],
-    }
-
-
-def _handle(handle: StateHandle) -> dict[str, Any]:
-    groups = handle.key_groups
-    return {
-        "path": handle.path,
-        "kind": handle.kind.value,
-        "rows": handle.rows,
-        "bytes": handle.bytes,
-        "sha256": handle.checksum,
-        "created_by": handle.created_by,
-        "key_groups": None if groups is None else [groups.first, groups.last],
-        "details": dict(handle.details),
+        "handles": [handle_for_readers(handle) for handle in snapshot.handles],
     }
 
 
