@@ -16,6 +16,7 @@ from workload import SCHEMA, Epoch
 from tidegate import Pipeline, assembly, count, max_, sum_
 from tidegate.clock import SystemClock
 from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.protocol.names import Target
 from tidegate.protocol.trigger import Triggered
 from tidegate.settings import Settings
 from tidegate.sources.files import FileSource
@@ -38,7 +39,7 @@ def main() -> None:
     if session.restarted:
         latest = store.history(pipeline.name, 1)[0]
         subtasks = store.subtasks(pipeline.name, latest.checkpoint_id)
-        region.frame("state:totals", subtasks).write.parquet(str(session.totals))
+        region.frame(Target.parse("state:totals"), subtasks).write.parquet(str(session.totals))
     mark(session, phase="done")
     region.session.stop()
 

@@ -77,7 +77,7 @@ def stopped(console: Console, record: CheckpointRecord, verdicts: Sequence[Verdi
         for result in verdict.results:
             if not result["success"]:
                 table.add_row(
-                    verdict.target,
+                    str(verdict.target),
                     escape(f"{result['type'].removeprefix('expect_')}\n{_pairs(result['kwargs'])}"),
                     _share(result["unexpected_count"], result["element_count"]),
                     escape(

@@ -27,6 +27,7 @@ from tidegate.local_stack.airflow_api import AirflowApi
 from tidegate.local_stack.stack import LocalStack
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.names import requests_of_run
 from tidegate.protocol.records import CheckpointRecord
 from tidegate.spark.session.java import find_java
 
@@ -118,7 +119,7 @@ class Demonstration:
         self.api.trigger(pipeline.name, run_id)
         with self.console.status("Waiting for the snapshot to be under way"):
             pid, seen = kill_spark_in_snapshot(
-                self.store, pipeline.name, f"{pipeline.name}/{run_id}/", self.stack.sessions()
+                self.store, pipeline.name, requests_of_run(pipeline.name, run_id), self.stack.sessions()
             )
         report.killed(self.console, pid, seen)
         self._finish(run_id, "success", triggered=True)
@@ -163,7 +164,7 @@ class Demonstration:
         _must(state == expected, f"DAG run {run_id!r} ended as {state}, not {expected}. Logs: {self.stack.logs.parent}")
 
     def _record(self, run_id: str) -> CheckpointRecord:
-        request = f"{pipeline.name}/{run_id}/"
+        request = requests_of_run(pipeline.name, run_id)
         return next(record for record in self.store.history(pipeline.name, 10) if record.request_id.startswith(request))
 
     def _observe(self) -> Observation:

@@ -14,7 +14,8 @@ from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.errors import ConfigurationError, PipelineNotFoundError
-from tidegate.protocol.regions import RegionStart, shared_directory
+from tidegate.protocol.paths import shared_directory
+from tidegate.protocol.regions import RegionStart
 from tidegate.settings import Settings
 
 if TYPE_CHECKING:  # heavy: imported where they are used, so that DAG files can import this module

@@ -9,6 +9,7 @@ from records import T0, record
 from tidegate.cli import documents, views
 from tidegate.cli.console import PlainConsole
 from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.names import Target
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import Verdict
@@ -34,7 +35,9 @@ def test_a_value_from_data_does_not_control_the_terminal(field):
         failed = record(
             1, status=Status.FAILED, failed_at=T0, failure_reason=FailureReason.TASK_FAILURE, failure_message=HOSTILE
         )
-        verdicts = [Verdict("sink:out", "[bold]", None, 0, 0, error=HOSTILE)] if field == "verdict" else []
+        verdicts = (
+            [Verdict(Target.parse("sink:out"), "[bold]", None, 0, 0, error=HOSTILE)] if field == "verdict" else []
+        )
         known = failed if field == "failure" else replace(failed, failure_message="it broke")
         shown = printed(views.details_tables(documents.details_document(known, {}, verdicts)))
     assert all(word in shown for word in ("owned", "[/nothing]", "[bold]"))

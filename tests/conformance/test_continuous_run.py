@@ -10,6 +10,7 @@ from worlds import Judge
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import PipelineStatusError
 from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.names import Target
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.records import CheckpointKind, Verdict
 from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Triggered
@@ -173,7 +174,7 @@ def test_whoever_asked_may_complete_it_too_and_there_is_one_result(live: Callabl
             one.world.coordinator.validate(1, Judge(True))
             one.world.coordinator.finalize(1)
             one.world.coordinator.notify(1)
-            return [Verdict("sink:out", "s", False, 1, 1)]
+            return [Verdict(Target.parse("sink:out"), "s", False, 1, 1)]
 
     one.at(3, lambda: one.world.ask("by hand"))
     one.run(until=10, validator=Beside())

@@ -9,12 +9,10 @@ from object_stores import Bucket
 from worlds import CapturingRegion, Judge
 
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.finalize import directory
 from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.paths import write_prefix
+from tidegate.protocol.paths import directory, shared_directory, write_prefix
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import Acknowledgement, HandleKind, KeyGroupRange, Snapshot, StateHandle, SubtaskId
-from tidegate.protocol.regions import shared_directory
 from tidegate.protocol.retention import SWEEP_FOR
 from tidegate.state.storage import ArrowCheckpointStorage
 

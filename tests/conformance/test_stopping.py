@@ -11,7 +11,7 @@ from worlds import DEATHS, CapturingRegion, Crash, Judge, MortalStore
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.barriers import StopMode
+from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.errors import (
     CheckpointError,
     CheckpointNotInProgressError,

@@ -8,6 +8,7 @@ from worlds import Judge
 
 from tidegate.protocol.errors import RecordRefusedError, ValidationFailedError
 from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.names import Target
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import Verdict
@@ -31,7 +32,7 @@ def test_verdicts_are_recorded_whatever_the_failing_rows_hold(store):
     acknowledged(store)
     result = {"type": "t", "unexpected_samples": [HOSTILE, float("nan"), float("inf")], "details": {"k\0": "\udfff"}}
     with store.transaction(PIPELINE) as transaction:
-        transaction.record_verdicts(1, [Verdict("sink:out", "s", None, 1, 1, (result,), error=HOSTILE)])
+        transaction.record_verdicts(1, [Verdict(Target.parse("sink:out"), "s", None, 1, 1, (result,), error=HOSTILE)])
     verdict = store.verdicts(PIPELINE, 1)[0]
     assert verdict.results[0]["unexpected_samples"][1:] == ["nan", "inf"]
     assert verdict.results[0]["details"] == {"k\ufffd": "\ufffd"}
@@ -60,7 +61,9 @@ def test_a_failed_judgement_of_such_rows_ends_the_checkpoint(desk):
     first = at_desk.ask("r1")
     at_desk.acknowledge(first.checkpoint_id)
     judge = Judge(False)
-    judge.validate = lambda *known: [Verdict("sink:out", "s", False, 1, 1, ({"type": HOSTILE},), error=HOSTILE)]
+    judge.validate = lambda *known: [
+        Verdict(Target.parse("sink:out"), "s", False, 1, 1, ({"type": HOSTILE},), error=HOSTILE)
+    ]
     with pytest.raises(ValidationFailedError):
         at_desk.coordinator.validate(first.checkpoint_id, judge)
     assert at_desk.store.checkpoint("p", first.checkpoint_id).status is Status.FAILED

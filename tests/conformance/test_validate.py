@@ -8,10 +8,11 @@ from store_steps import PIPELINE, SUBTASKS, acknowledged, acknowledgement, at, t
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.names import Target
 from tidegate.protocol.records import Verdict
 
 GOOD = Verdict(
-    "sink:carriers",
+    Target.parse("sink:carriers"),
     "carriers",
     True,
     2,
@@ -19,7 +20,7 @@ GOOD = Verdict(
     ({"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "carrier"}, "success": True},),
     docs_path="docs/1/index.html",
 )
-BROKEN = Verdict("state:carriers", "totals", None, 0, 0, error="column 'minutes' does not exist")
+BROKEN = Verdict(Target.parse("state:carriers"), "totals", None, 0, 0, error="column 'minutes' does not exist")
 
 
 def test_a_checkpoint_is_acknowledged_once_every_subtask_has(store: CheckpointStore) -> None:

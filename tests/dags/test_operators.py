@@ -14,6 +14,7 @@ from tidegate.assembly import open_coordinator, open_store
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.protocol.errors import SourceChangedError
 from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.names import Target
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, Verdict
@@ -45,7 +46,7 @@ def judge(monkeypatch, verdict):
 
         def validate(self, checkpoint, subtasks):
             Judge.asked += 1
-            return [Verdict("sink:out", "s", verdict, 1, 0 if verdict else 1)]
+            return [Verdict(Target.parse("sink:out"), "s", verdict, 1, 0 if verdict else 1)]
 
     monkeypatch.setattr("tidegate.assembly.open_validator", lambda region: Judge())
     return Judge

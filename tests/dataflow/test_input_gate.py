@@ -12,13 +12,13 @@ from gates import (
 )
 
 from tidegate.dataflow.elements import Aborted, Aligned, SnapshotDue, milliseconds
-from tidegate.protocol.barrier_options import GateOptions
-from tidegate.protocol.barriers import (
+from tidegate.protocol.barriers.messages import (
     ALIGNED,
     Barrier,
     Cancel,
     EndOfPartition,
 )
+from tidegate.protocol.barriers.options import GateOptions
 from tidegate.protocol.reasons import FailureReason
 
 # -- aligned

@@ -8,8 +8,8 @@ from tidegate.dataflow.elements import Aborted, Aligned, Output, Released, Snaps
 from tidegate.dataflow.operator_chains import build_chains
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.barrier_options import GateOptions
-from tidegate.protocol.barriers import UNALIGNED, Barrier, EndOfData, EndOfPartition, Marker, StopMode
+from tidegate.protocol.barriers.messages import UNALIGNED, Barrier, EndOfData, EndOfPartition, Marker, StopMode
+from tidegate.protocol.barriers.options import GateOptions
 
 DRAIN, SUSPEND = StopMode.DRAIN, StopMode.SUSPEND
 HANDLERS = [EXACTLY_ONCE, AT_LEAST_ONCE, MAY_BE_UNALIGNED]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tidegate.dataflow.elements import Aborted, Aligned, Released, SnapshotDue, milliseconds
 from tidegate.ports import Segment
-from tidegate.protocol.barrier_options import GateOptions, choose_barrier_options
-from tidegate.protocol.barriers import AlignmentType, Barrier, BarrierOptions, EndOfPartition
+from tidegate.protocol.barriers.messages import AlignmentType, Barrier, BarrierOptions, EndOfPartition
+from tidegate.protocol.barriers.options import GateOptions, choose_barrier_options
 
 
 class Story:

@@ -13,9 +13,10 @@ from gates import (
     timed,
 )
 
+from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.elements import Aligned, SnapshotDue, milliseconds
 from tidegate.dataflow.input_gate import InputGate
-from tidegate.protocol.barriers import (
+from tidegate.protocol.barriers.messages import (
     ALIGNED,
     UNALIGNED,
     Action,
@@ -195,7 +196,7 @@ class Recording:
 
 def test_events_carry_the_time_at_which_they_were_taken() -> None:
     handler, clock = Recording(), SettableClock()
-    gate = InputGate(["source/0"], handler, clock=clock)
+    gate = InputGate([ChannelName("source", 0)], handler, clock=clock)
     clock.pass_milliseconds(5)
     now = milliseconds(clock.time)
     barrier = timed(1, 0)

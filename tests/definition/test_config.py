@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from tidegate import CheckpointConfig
-from tidegate.protocol.barrier_options import GateOptions
+from tidegate.protocol.barriers.options import GateOptions
 from tidegate.protocol.errors import PipelineDefinitionError
 
 

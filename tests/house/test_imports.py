@@ -49,7 +49,7 @@ ROOMS = {
     "assembly": room(
         "clock coordination dataflow embedded_postgres pipeline postgres protocol quality settings spark state"
     ),
-    "ui": room("settings", HEAVY, DATABASE),
+    "ui": room("protocol settings", HEAVY, DATABASE),
     "airflow": room("assembly coordination embedded_postgres pipeline postgres protocol spark ui", HEAVY),
     "cli": room("assembly coordination embedded_postgres pipeline ports postgres protocol spark", HEAVY),
     "local_stack": room("embedded_postgres postgres protocol", HEAVY, AIRFLOW),
@@ -58,8 +58,14 @@ ROOMS = {
 }
 
 
-#: Of the folders inside `spark`, which of the others each may import.
-INSIDE_SPARK = {"driver": {"executor", "session"}, "executor": set(), "session": set()}
+#: Of its room's other files and folders, those that a folder inside a room may import.
+INSIDE = {
+    "protocol/barriers": {"errors", "reasons"},
+    "protocol/subtask": {"barriers", "reasons"},
+    "spark/driver": {"executor", "session"},
+    "spark/executor": set(),
+    "spark/session": set(),
+}
 
 
 def imported(source: str) -> Iterator[str]:
@@ -113,19 +119,34 @@ def test_a_wrong_import_is_noticed(name):
             assert wrong(name, line), line
 
 
-def wrong_inside_spark(folder, source):
-    others = {f"tidegate.spark.{other}" for other in INSIDE_SPARK.keys() - INSIDE_SPARK[folder] - {folder}}
-    others.add("tidegate.spark.region")
-    return [name for name in imported(source) if any(f"{name}.".startswith(f"{other}.") for other in others)]
+def wrong_inside(folder, source):
+    """The imports from its own room that the rule of the folder refuses. The room as a whole is refused, too: what is
+    imported from there may be any of its parts."""
+    name, _, own = folder.partition("/")
+    within = (one.split(".")[2:] for one in imported(source) if one.split(".")[:2] == ["tidegate", name])
+    return [".".join(parts) or name for parts in within if not parts or parts[0] not in INSIDE[folder] | {own}]
 
 
-@pytest.mark.parametrize("folder", INSIDE_SPARK)
-def test_inside_spark_what_runs_on_executors_and_the_session_know_nothing_of_the_driver(folder):
-    for path in (ROOT / "spark" / folder).glob("*.py"):
-        assert wrong_inside_spark(folder, path.read_text()) == [], path
-    assert wrong_inside_spark(folder, "from tidegate.spark.region import SparkRegion")
-    for other in INSIDE_SPARK.keys() - INSIDE_SPARK[folder] - {folder}:
-        assert wrong_inside_spark(folder, f"def late():\n    from tidegate.spark.{other}.any import anything")
+@pytest.mark.parametrize("folder", INSIDE)
+def test_a_folder_inside_a_room_imports_what_it_may(folder):
+    for path in (ROOT / folder).rglob("*.py"):
+        assert wrong_inside(folder, path.read_text()) == [], path
+
+
+@pytest.mark.parametrize("folder", INSIDE)
+def test_a_wrong_import_inside_a_room_is_noticed(folder):
+    name, _, own = folder.partition("/")
+    parts = {path.name.removesuffix(".py") for path in (ROOT / name).iterdir()} - {"__init__", "__pycache__", own}
+    assert parts >= INSIDE[folder]
+    for other in parts - INSIDE[folder]:
+        assert wrong_inside(folder, f"def late():\n    from tidegate.{name}.{other} import anything"), other
+        assert wrong_inside(folder, f"from tidegate.{name} import {other}"), other
+
+
+@pytest.mark.parametrize("name", ["protocol", "spark"])
+def test_every_folder_of_a_room_that_is_divided_has_a_rule(name):
+    folders = {f"{name}/{path.parent.name}" for path in (ROOT / name).glob("*/__init__.py")}
+    assert folders == {folder for folder in INSIDE if folder.startswith(f"{name}/")}
 
 
 def test_an_executor_loads_nothing_that_only_the_driver_has():
@@ -176,7 +197,9 @@ def test_at_the_top_stands_what_puts_the_rooms_together_and_nothing_else():
     assert {path.name for path in ROOT.glob("*.py")} == {"__init__.py", "assembly.py", "clock.py", "settings.py"}
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("*/__init__.py")), ids=name_of)
+@pytest.mark.parametrize(
+    "path", [*sorted(ROOT.glob("*/__init__.py")), *(ROOT / folder / "__init__.py" for folder in INSIDE)], ids=name_of
+)
 def test_a_room_says_what_it_is(path):
     assert ast.get_docstring(ast.parse(path.read_text()))
 

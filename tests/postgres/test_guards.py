@@ -11,6 +11,7 @@ from store_steps import FIRST, PIPELINE, acknowledged, at, completed, fail_check
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.protocol.lifecycle import Phase
+from tidegate.protocol.names import Target
 from tidegate.protocol.pipelines import PIPELINE_TRANSITIONS, PipelineStatus
 from tidegate.protocol.records import Verdict
 
@@ -132,7 +133,7 @@ def test_a_completed_checkpoint_stays_as_it_is(
 ) -> None:
     acknowledged(store, {FIRST: [handle("run", 1)]})
     with store.transaction(PIPELINE) as tx:
-        tx.record_verdicts(1, [Verdict("sink:out", "s", True, 1, 0)])
+        tx.record_verdicts(1, [Verdict(Target.parse("sink:out"), "s", True, 1, 0)])
         tx.advance(1, Phase.ACKNOWLEDGED, Phase.VALIDATED, at(20))
         tx.complete(1, at(30), "flights/chk-1/_metadata", 4000, 1000)
         tx.mark_notified(1, tx.begin_commit(at(40)), at(40))

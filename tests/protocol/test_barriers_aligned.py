@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.protocol.aligned_barriers import AlignedBarrierHandler
-from tidegate.protocol.barriers import (
+from tidegate.protocol.barriers.aligned import AlignedBarrierHandler
+from tidegate.protocol.barriers.messages import (
     AbortSnapshot,
     Announcement,
     Barrier,

@@ -2,10 +2,8 @@
 
 import pytest
 
-from tidegate.protocol.aligned_barriers import AlignedBarrierHandler
-from tidegate.protocol.barrier_options import GateOptions, choose_barrier_options, make_handler
-from tidegate.protocol.barrier_tracker import BarrierTracker
-from tidegate.protocol.barriers import (
+from tidegate.protocol.barriers.aligned import AlignedBarrierHandler
+from tidegate.protocol.barriers.messages import (
     ALIGNED,
     UNALIGNED,
     AbortSnapshot,
@@ -15,9 +13,11 @@ from tidegate.protocol.barriers import (
     EndOfPartition,
     Queued,
 )
+from tidegate.protocol.barriers.options import GateOptions, choose_barrier_options, make_handler
+from tidegate.protocol.barriers.tracker import BarrierTracker
+from tidegate.protocol.barriers.unaligned import UnalignedBarrierHandler
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.unaligned_barriers import UnalignedBarrierHandler
 
 NO_ALIGNMENT = BarrierOptions(AlignmentType.NONE)
 AT_LEAST_ONCE = GateOptions(exactly_once=False)

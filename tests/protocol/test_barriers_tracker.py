@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.protocol.barrier_tracker import BarrierTracker
-from tidegate.protocol.barriers import (
+from tidegate.protocol.barriers.messages import (
     AbortSnapshot,
     Announcement,
     Barrier,
@@ -17,6 +16,7 @@ from tidegate.protocol.barriers import (
     TakeSnapshot,
     Timeout,
 )
+from tidegate.protocol.barriers.tracker import BarrierTracker
 from tidegate.protocol.reasons import FailureReason
 
 CANCELLED = FailureReason.DECLINED_ON_CANCELLATION_BARRIER

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate.protocol.barriers import (
+from tidegate.protocol.barriers.messages import (
     UNALIGNED,
     AbortSnapshot,
     AlignmentType,
@@ -26,8 +26,8 @@ from tidegate.protocol.barriers import (
     Timeout,
     Unblock,
 )
+from tidegate.protocol.barriers.unaligned import UnalignedBarrierHandler
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.unaligned_barriers import UnalignedBarrierHandler
 
 SUBSUMED = FailureReason.DECLINED_SUBSUMED
 CANCELLED = FailureReason.DECLINED_ON_CANCELLATION_BARRIER

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.protocol.barriers import (
+from tidegate.protocol.barriers.messages import (
     ALIGNED,
     UNALIGNED,
     AbortSnapshot,
@@ -26,7 +26,7 @@ from tidegate.protocol.barriers import (
     Timeout,
     Unblock,
 )
-from tidegate.protocol.unaligned_barriers import UnalignedBarrierHandler
+from tidegate.protocol.barriers.unaligned import UnalignedBarrierHandler
 
 TIMED = BarrierOptions(AlignmentType.ALIGNED, timeout=100)
 SWITCHED = BarrierOptions(AlignmentType.UNALIGNED, timeout=100)

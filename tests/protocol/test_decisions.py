@@ -10,6 +10,7 @@ from tidegate.protocol.abort import Abort, AlreadyEnded, decide_abort
 from tidegate.protocol.errors import CheckpointNotInProgressError, PipelineDefinitionError, ValidationFailedError
 from tidegate.protocol.finalize import metadata_document, sizes
 from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.names import Target
 from tidegate.protocol.notify import choose_unnotified, committables
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, HandleKind, OperatorPlan, Snapshot, SubtaskId, Verdict
@@ -26,7 +27,7 @@ FAILED = record(
 )
 ACKNOWLEDGED = record(phase=Phase.ACKNOWLEDGED, acknowledged_at=at(1), num_acknowledged=2)
 VALIDATED = record(phase=Phase.VALIDATED, acknowledged_at=at(1), validated_at=at(2), num_acknowledged=2)
-GOOD = Verdict("sink:out", "s", True, 3, 0)
+GOOD = Verdict(Target.parse("sink:out"), "s", True, 3, 0)
 
 
 @pytest.mark.parametrize(
@@ -73,23 +74,23 @@ def test_only_the_definition_a_checkpoint_was_triggered_for_goes_on_with_it(plan
     ("verdicts", "words"),
     [
         ([], "sink:out: no verdict was given"),
-        ([Verdict("sink:out", "s", None, 0, 0, error="no column x")], "the judgement itself failed: no column x"),
-        ([Verdict("sink:out", "s", False, 2, 1, ({"type": "t", "kwargs": {"column": "c"}, "success": False,
+        ([Verdict(Target.parse("sink:out"), "s", None, 0, 0, error="no column x")], "the judgement itself failed: no column x"),
+        ([Verdict(Target.parse("sink:out"), "s", False, 2, 1, ({"type": "t", "kwargs": {"column": "c"}, "success": False,
           "unexpected_count": 4, "unexpected_samples": [1, 2, 3, 4]},))],
          "t on c, 4 unexpected, such as \\[1, 2, 3\\]"),
-        ([Verdict("sink:other", "s", True, 1, 0)], "sink:out: no verdict"),
+        ([Verdict(Target.parse("sink:other"), "s", True, 1, 0)], "sink:out: no verdict"),
     ],
     ids=["missing", "raised", "failed", "of something else"],
 )  # fmt: skip
 def test_a_failed_raised_or_missing_verdict_rejects(verdicts, words):
-    rejection = decide_rejection(ACKNOWLEDGED, ["sink:out"], verdicts)
+    rejection = decide_rejection(ACKNOWLEDGED, [Target.parse("sink:out")], verdicts)
     assert rejection is not None
     assert re.search(words, rejection)
     assert "Nothing became visible" in rejection
 
 
 def test_good_verdicts_of_every_target_do_not_reject():
-    assert decide_rejection(ACKNOWLEDGED, ["sink:out"], [GOOD]) is None
+    assert decide_rejection(ACKNOWLEDGED, [Target.parse("sink:out")], [GOOD]) is None
     assert decide_rejection(ACKNOWLEDGED, [], []) is None
 
 

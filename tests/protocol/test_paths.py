@@ -1,118 +1,66 @@
-"""Which files a report may name: its own, and those it carries over."""
-
-from dataclasses import replace
+"""What files and directories are called: their names, which are on people's disks, and what is read back from them."""
 
 import pytest
 
-from tidegate.protocol.errors import ForeignPathError
-from tidegate.protocol.keygroups import KeyGroupRange
-from tidegate.protocol.paths import require_own_files, require_own_runs, write_prefix
-from tidegate.protocol.records import Acknowledgement, CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
-from tidegate.protocol.regions import RegionRecord
+from tidegate.protocol.paths import (
+    ByCheckpoint,
+    ByRegion,
+    attempt_prefix,
+    checkpoint_id_of,
+    checkpoint_name,
+    compaction_prefix,
+    directory,
+    metadata_path,
+    operator_directory,
+    shared_directory,
+    shared_root,
+    write_prefix,
+    writer_of,
+)
+from tidegate.protocol.records import SubtaskId
 
-RUN, STAGED, CHANNEL = HandleKind.RUN, HandleKind.STAGED, HandleKind.CHANNEL
+FIRST = SubtaskId("op", 1)
 
 
-def one(path: str, created_by: int = 5, kind: HandleKind = RUN) -> StateHandle:
-    groups = KeyGroupRange(0, 3) if kind is RUN else None
-    return StateHandle(path, kind, 1, 1, "0" * 64, created_by, groups)
+def test_names_are_as_they_were_written_before() -> None:
+    assert directory("p", 5) == "p/chk-5"
+    assert metadata_path("p", 5) == "p/chk-5/_metadata"
+    assert (shared_root("p"), shared_directory("p", 3)) == ("p/shared", "p/shared/3")
+    assert operator_directory("p/chk-5", "op") == "p/chk-5/op"
+    assert write_prefix("p/chk-5", FIRST, 2) == "p/chk-5/op/1-2"
+    assert compaction_prefix("p/shared/3", FIRST) == "p/shared/3/op/1-compacted"
+    assert attempt_prefix(1, 2) == "1-2"
 
 
-def report(*handles: StateHandle) -> None:
-    """Attempt 2 at subtask 1 of `op`, for checkpoint 5 of `p`; three regions there were."""
-    acknowledgement = Acknowledgement(SubtaskId("op", 1), 2, Snapshot(handles))
-    require_own_files("p", 5, RegionRecord(3), [acknowledgement])
+@pytest.mark.parametrize("checkpoint_id", [0, 1, 10, 2**63 - 1])
+def test_a_checkpoint_is_known_by_its_name(checkpoint_id: int) -> None:
+    assert checkpoint_name(checkpoint_id) == f"chk-{checkpoint_id}"
+    assert checkpoint_id_of(checkpoint_name(checkpoint_id)) == checkpoint_id
 
 
 @pytest.mark.parametrize(
-    "own",
+    "name",
     [
-        one(write_prefix("p/chk-5", SubtaskId("op", 1), 2) + "-a.parquet"),
-        one("p/chk-5/op/1-2-a-exchange.parquet", kind=HandleKind.EXCHANGE),
-        one("p/chk-4/op/0-1-a.parquet", 4),  # carried over, from another subtask after a rescale
-        one("p/chk-4/op/1-compacted-a.parquet", 4),
-        one("p/shared/3/op/1-3-a.parquet"),
-        one("p/shared/2/op/1-2-a.parquet"),  # of a region that was overtaken, and reports late
-        one("p/shared/1/op/0-1-a.parquet", 2),
-        one("p/shared/3/op/1-compacted-a.parquet"),
-        one("p/shared/3/other/0-3-a-exchange.parquet", kind=CHANNEL),
-        one("p/shared/3/other/0-3-a-exchange.parquet", 4, kind=CHANNEL),
-        one("_staging/chk-5/1-2-a.parquet", kind=STAGED),
-        one("_staging/chk-4/0-1-a.parquet", 4, kind=STAGED),
+        *("", "7", "chk-", "chk-x", "chk-7 ", "chk-7\n", "chk--7", "CHK-7", "xchk-7", "chk-7.tmp", "chk-7/a"),
+        "chk-07",
+        "chk-\u0667",  # a digit, but not one of ours
+        f"chk-{'9' * 5000}",  # more digits than Python makes a number of
     ],
-    ids=lambda handle: f"{handle.path}-{handle.created_by}",
 )
-def test_a_report_may_name_what_its_attempt_wrote_and_what_it_carries_over(own: StateHandle) -> None:
-    report(own)
+def test_what_nobody_called_after_a_checkpoint_is_not_taken_for_one(name: str) -> None:
+    assert checkpoint_id_of(name) is None
 
 
 @pytest.mark.parametrize(
-    "foreign",
+    ("path", "writer"),
     [
-        one("q/chk-5/op/1-2-a.parquet"),  # another pipeline
-        one("q/chk-4/op/1-1-a.parquet", 4),
-        one("pp/chk-5/op/1-2-a.parquet"),
-        one("q/shared/3/op/1-3-a.parquet"),
-        one("p/chk-4/op/1-2-a.parquet"),  # another checkpoint, claimed as this one's
-        one("p/chk-5/op/1-2-a.parquet", 4),
-        one("p/chk-6/op/1-2-a.parquet", 6),
-        one("p/chk-0/op/1-2-a.parquet", 0),
-        one("p/chk-5/_metadata"),
-        one("p/chk-4/_metadata", 4),
-        one("p/chk-5/other/1-2-a.parquet"),  # another operator
-        one("p/chk-4/other/1-2-a.parquet", 4),
-        one("p/shared/3/other/1-3-a.parquet"),
-        one("p/chk-5/op/0-2-a.parquet"),  # another subtask
-        one("p/chk-5/op/1-1-a.parquet"),  # another attempt
-        one("p/chk-5/op/1-22-a.parquet"),
-        one("p/chk-5/op/1-compacted-a.parquet"),
-        one("p/shared/4/op/1-4-a.parquet"),  # no such region
-        one("p/shared/0/op/1-0-a.parquet"),
-        one("p/shared/3/op/1-2-a.parquet"),
-        one("p/shared/three/op/1-3-a.parquet"),
-        one("p/chk-5/op/"),
-        one("p/chk-5/op/1-2-a/b.parquet"),
-        one("p/chk-5/op/../../../q/chk-1/op/0-1-a.parquet"),
-        one("p/chk-5/../chk-5/op/1-2-a.parquet"),
-        one("p/chk-5/op/./1-2-a.parquet"),
-        one("p//chk-5/op/1-2-a.parquet"),
-        one("/p/chk-5/op/1-2-a.parquet"),
-        one("file:///p/chk-5/op/1-2-a.parquet"),
-        one(""),
-        one("p/chk-4/other/0-3-a-exchange.parquet", kind=CHANNEL),
-        one("q/shared/3/other/0-3-a-exchange.parquet", kind=CHANNEL),
-        one("_staging/chk-4/1-2-a.parquet", kind=STAGED),
-        one("_staging/chk-5/0-2-a.parquet", kind=STAGED),
-        one("_staging/chk-5/1-1-a.parquet", kind=STAGED),
-        one("_staging/chk-3/0-1-a.parquet", 4, kind=STAGED),
-        one("../other/_staging/chk-5/1-2-a.parquet", kind=STAGED),
-        one("/data/_staging/chk-5/1-2-a.parquet", kind=STAGED),
-        one("chk-5", kind=STAGED),
-        one("checkpoint=5/1-2-a.parquet", kind=STAGED),
+        ("p/chk-5/_metadata", ByCheckpoint(5)),
+        (f"{write_prefix(directory('p', 5), FIRST, 2)}-a.parquet", ByCheckpoint(5)),
+        (f"{write_prefix(shared_directory('p', 3), FIRST, 3)}-a.parquet", ByRegion(3)),
+        ("p/shared/3/x", ByRegion(3)),
+        *((path, None) for path in ("p/chk-5", "p/shared/3", "p/chk-x/a", "p/shared/x/a", "p/shared/03/a", "p/a/b")),
+        *((path, None) for path in ("pp/chk-5/a", "chk-5/a", "/p/chk-5/a", "p//chk-5/a", "shared/3/a", "p", "")),
     ],
-    ids=lambda handle: f"{handle.path}-{handle.created_by}",
 )
-def test_a_report_may_not_name_what_others_wrote(foreign: StateHandle) -> None:
-    with pytest.raises(ForeignPathError, match=r"Attempt 2 at subtask op/1 of checkpoint 5 of pipeline p reported"):
-        report(one("p/chk-5/op/1-2-a.parquet"), foreign)
-
-
-def merged(**changes: object) -> CompactedRun:
-    good = one("p/chk-5/op/1-compacted-a.parquet")
-    return CompactedRun(SubtaskId("op", 1), replace(good, **changes), ("a", "b"))  # type: ignore[arg-type]
-
-
-def test_a_merged_run_lies_where_its_checkpoint_merges() -> None:
-    require_own_runs("p", 5, [merged()])
-    for changes in (
-        {"path": "q/chk-5/op/1-compacted-a.parquet"},
-        {"path": "p/chk-4/op/1-compacted-a.parquet"},
-        {"path": "p/chk-5/other/1-compacted-a.parquet"},
-        {"path": "p/chk-5/op/0-compacted-a.parquet"},
-        {"path": "p/chk-5/op/1-2-a.parquet"},
-        {"path": "p/chk-5/op/1-compacted-a/../../../../q/x"},
-        {"created_by": 4},
-        {"kind": HandleKind.POSITION},
-    ):
-        with pytest.raises(ForeignPathError, match="It was not recorded, and nothing is deleted"):
-            require_own_runs("p", 5, [merged(), merged(**changes)])
+def test_a_path_says_who_wrote_the_file(path: str, writer: ByCheckpoint | ByRegion | None) -> None:
+    assert writer_of("p", path) == writer

@@ -4,6 +4,7 @@ import pytest
 from records import at
 
 from tidegate.protocol.errors import PipelineFailedError, PipelineStatusError
+from tidegate.protocol.paths import shared_directory
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.records import Deletion
 from tidegate.protocol.regions import (
@@ -20,7 +21,6 @@ from tidegate.protocol.regions import (
     left_since,
     needs_sign,
     require_startable,
-    shared_directory,
     swept,
 )
 

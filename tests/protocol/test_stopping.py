@@ -3,7 +3,7 @@
 import pytest
 from records import at, completed, record
 
-from tidegate.protocol.barriers import StopMode
+from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.errors import IllegalRequestError, PipelineStatusError
 from tidegate.protocol.failures import Tolerated, decide_pipeline_failure
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.protocol.barriers import ALIGNED, UNALIGNED, AlignmentType, BarrierOptions
+from tidegate.protocol.barriers.messages import ALIGNED, UNALIGNED, AlignmentType, BarrierOptions
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.subtask_messages import (
+from tidegate.protocol.subtask.messages import (
     AbortCapture,
     Acknowledge,
     AlignmentAborted,
@@ -32,7 +32,7 @@ from tidegate.protocol.subtask_messages import (
     WriteEnded,
     WriteFailed,
 )
-from tidegate.protocol.subtask_steps import SubtaskSteps
+from tidegate.protocol.subtask.steps import SubtaskSteps
 
 NOT_READY = FailureReason.DECLINED_TASK_NOT_READY
 ASYNC = FailureReason.CHECKPOINT_ASYNC_EXCEPTION

@@ -12,6 +12,7 @@ from tidegate.pipeline.aggregates import count
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.graph import Graph, compile_graph
+from tidegate.protocol.names import Target
 from tidegate.protocol.records import CheckpointRecord, Verdict
 from tidegate.quality.validator import GreatExpectationsValidator
 from tidegate.sinks.parquet import ParquetSink
@@ -53,7 +54,7 @@ def judge(checkpoint: CheckpointRecord, graph_of: Callable[..., Graph], docs: Pa
     """Judge one DataFrame as the staged rows of sink `carriers`, or as the state of its operator, by one suite."""
 
     def judge_(frame: DataFrame | None, suite: ExpectationSuite, kind: str = "sink") -> Verdict:
-        def frames(target: str, subtasks: Any) -> DataFrame | None:
+        def frames(target: Target, subtasks: Any) -> DataFrame | None:
             return frame
 
         (verdict,) = GreatExpectationsValidator(graph_of(**{kind: suite}), frames, docs).validate(checkpoint, {})

@@ -11,6 +11,7 @@ from records import record
 
 from tidegate.pipeline.expectations import expect, suite
 from tidegate.pipeline.graph import Graph
+from tidegate.protocol.names import Target
 from tidegate.protocol.records import CheckpointRecord, Verdict
 from tidegate.quality import docs as docs_module
 from tidegate.quality.docs import build_docs, remove_old_docs
@@ -100,7 +101,7 @@ def test_no_traceback_and_no_path_of_the_machine_is_shown(judged: tuple[Verdict,
 
 def test_a_repeat_replaces_the_page_and_leaves_nothing_else(docs: Path, checkpoint: CheckpointRecord) -> None:
     for error in ("first", "second"):
-        build_docs(docs, checkpoint, [Section(Verdict("sink:a", "rules", None, 0, 0, error=error))])
+        build_docs(docs, checkpoint, [Section(Verdict(Target.parse("sink:a"), "rules", None, 0, 0, error=error))])
     assert [path.relative_to(docs).as_posix() for path in docs.rglob("*") if path.is_file()] == [
         "flight_delays/chk-7/index.html"
     ]
@@ -110,7 +111,7 @@ def test_a_repeat_replaces_the_page_and_leaves_nothing_else(docs: Path, checkpoi
 def test_a_page_that_cannot_be_written_leaves_the_old_one_whole(
     docs: Path, checkpoint: CheckpointRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old = [Section(Verdict("sink:a", "rules", None, 0, 0, error="the old one"))]
+    old = [Section(Verdict(Target.parse("sink:a"), "rules", None, 0, 0, error="the old one"))]
     path = docs / build_docs(docs, checkpoint, old)
     before = path.read_text()
     monkeypatch.setattr(docs_module, "render", lambda checkpoint, sections: "\ud800")  # cannot be encoded
@@ -132,9 +133,13 @@ def test_a_report_that_cannot_be_written_does_not_change_the_verdict(
 
 def test_the_oldest_reports_are_removed_by_number_and_nothing_else(docs: Path) -> None:
     for checkpoint_id in (2, 9, 10, 11):
-        build_docs(docs, record(checkpoint_id), [Section(Verdict("sink:a", "rules", None, 0, 0, error="e"))])
+        build_docs(
+            docs, record(checkpoint_id), [Section(Verdict(Target.parse("sink:a"), "rules", None, 0, 0, error="e"))]
+        )
     (docs / "p" / "notes").mkdir()
-    build_docs(docs, record(1, pipeline_id="other"), [Section(Verdict("sink:a", "rules", None, 0, 0, error="e"))])
+    build_docs(
+        docs, record(1, pipeline_id="other"), [Section(Verdict(Target.parse("sink:a"), "rules", None, 0, 0, error="e"))]
+    )
     assert remove_old_docs(docs, "p", keep=2) == [9, 2]
     assert sorted(path.name for path in (docs / "p").iterdir()) == ["chk-10", "chk-11", "notes"]
     assert (docs / "other" / "chk-1" / "index.html").exists()

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tidegate.protocol.names import Target
 from tidegate.protocol.records import Verdict
 from tidegate.quality.report import report
 
@@ -24,16 +25,18 @@ def result(**changes: Any) -> dict[str, Any]:
 
 
 def failed(*results: dict[str, Any]) -> str:
-    verdict = Verdict("sink:carriers", "rules", False, len(results), len(results), results)
+    verdict = Verdict(Target.parse("sink:carriers"), "rules", False, len(results), len(results), results)
     return report([verdict]).split("\n", 1)[1]
 
 
 def test_a_passed_target_takes_one_line() -> None:
-    assert report([Verdict("sink:a", "rules", True, 3, 0)]) == "sink:a (rules): passed, 3 expectations"
+    assert report([Verdict(Target.parse("sink:a"), "rules", True, 3, 0)]) == "sink:a (rules): passed, 3 expectations"
 
 
 def test_a_target_with_nothing_staged_says_so() -> None:
-    assert report([Verdict("sink:a", "rules", True, 0, 0)]) == "sink:a (rules): passed, nothing was staged"
+    assert (
+        report([Verdict(Target.parse("sink:a"), "rules", True, 0, 0)]) == "sink:a (rules): passed, nothing was staged"
+    )
 
 
 def test_a_failed_expectation_says_what_was_expected_and_found_and_where() -> None:
@@ -67,12 +70,16 @@ def test_distinct_values_are_counted_without_a_percentage() -> None:
 
 
 def test_a_target_that_was_not_judged_says_why() -> None:
-    verdict = Verdict("state:a", "rules", None, 0, 0, error="state:a could not be judged: the session is gone.")
+    verdict = Verdict(
+        Target.parse("state:a"), "rules", None, 0, 0, error="state:a could not be judged: the session is gone."
+    )
     assert report([verdict]) == "state:a (rules): not judged\n  state:a could not be judged: the session is gone."
 
 
 def test_an_expectation_that_was_not_judged_says_why_among_the_others() -> None:
-    verdict = Verdict("sink:a", "rules", None, 2, 2, (result(), result(success=None, error="It raised.")), "It raised.")
+    verdict = Verdict(
+        Target.parse("sink:a"), "rules", None, 2, 2, (result(), result(success=None, error="It raised.")), "It raised."
+    )
     lines = report([verdict]).splitlines()
     assert lines[0] == "sink:a (rules): not judged, 2 of 2 expectations not met"
     assert lines[-1] == "    It raised."

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.pipeline.expectations import Expectation, expect, suite
 from tidegate.pipeline.graph import Graph
+from tidegate.protocol.names import Target
 from tidegate.protocol.records import CheckpointRecord, Verdict
 from tidegate.quality.report import report
 from tidegate.quality.validator import GreatExpectationsValidator
@@ -219,17 +220,17 @@ def test_a_dataframe_that_cannot_be_computed_is_an_error_in_the_verdict(spark: S
 def test_a_target_whose_rows_cannot_be_read_does_not_keep_the_others_from_being_judged(
     carriers: DataFrame, checkpoint: CheckpointRecord, graph_of: Callable[..., Graph], docs: Path
 ) -> None:
-    def frames(target: str, subtasks: Any) -> DataFrame:
-        if target == "check:totals":
+    def frames(target: Target, subtasks: Any) -> DataFrame:
+        if str(target) == "check:totals":
             raise ValueError("the query of totals names an unknown table")
         return carriers
 
     holds = suite("holds", expect("column_values_to_not_be_null", column="carrier"))
     validator = GreatExpectationsValidator(graph_of(sink=holds, state=holds, check=holds), frames, docs)
     state, sink, check = validator.validate(checkpoint, {})
-    assert (state.target, state.success) == ("state:carriers", True)
-    assert (sink.target, sink.success) == ("sink:carriers", True)
-    assert (check.target, check.success) == ("check:totals", None)
+    assert (str(state.target), state.success) == ("state:carriers", True)
+    assert (str(sink.target), sink.success) == ("sink:carriers", True)
+    assert (str(check.target), check.success) == ("check:totals", None)
     assert check.error == (
         "check:totals could not be judged by suite 'holds': ValueError: the query of totals names an unknown table."
     )
@@ -241,10 +242,10 @@ def test_a_check_across_tables_shows_the_rows_that_disagree_by_all_their_columns
     totals = spark.sql("select 'flights' as what, 10 as left, 10 as right union all select 'minutes', 7, 9")
     equal = suite("totals", expect("column_pair_values_to_be_equal", column_A="left", column_B="right"))
     frames = {"check:totals": totals}
-    validator = GreatExpectationsValidator(graph_of(check=equal), lambda target, _: frames[target], docs)
+    validator = GreatExpectationsValidator(graph_of(check=equal), lambda target, _: frames[str(target)], docs)
     (verdict,) = validator.validate(checkpoint, {})
     (result,) = verdict.results
-    assert (verdict.target, verdict.success, result["unexpected_count"]) == ("check:totals", False, 1)
+    assert (str(verdict.target), verdict.success, result["unexpected_count"]) == ("check:totals", False, 1)
     assert result["unexpected_rows"] == [{"what": "minutes", "left": 7, "right": 9}]
     assert "left, right: expect_column_pair_values_to_be_equal" in report([verdict])
 

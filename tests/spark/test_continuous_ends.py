@@ -23,7 +23,7 @@ from tallies import (
 )
 
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, count
-from tidegate.protocol.barriers import StopMode
+from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.errors import CheckpointDeclinedError
 from tidegate.protocol.records import SubtaskId
 

@@ -54,7 +54,7 @@ def overtaken(root: Path, spark: SparkSession, closed: bool = False) -> tuple[Ru
 def in_flight(running: Running) -> dict[str, list[str]]:
     """The channels from which data was captured, by operator."""
     return {
-        subtask.operator_id: [channel for channel, _ in in_flight_of(snapshot)]
+        subtask.operator_id: [str(channel) for channel, _ in in_flight_of(snapshot)]
         for subtask, snapshot in running.completed.items()
         if in_flight_of(snapshot)
     }
@@ -63,7 +63,7 @@ def in_flight(running: Running) -> dict[str, list[str]]:
 def test_segments_in_flight_are_recorded_in_order_and_put_back(spark: SparkSession, tmp_path: Path) -> None:
     running, source = overtaken(tmp_path, spark)
     captured = in_flight_of(running.completed[SubtaskId("totals", 0)])
-    assert [(channel, data.bytes) for channel, data in captured] == [("rows/0", 3), ("rows/1", 3), ("rows/1", 3)]
+    assert [(str(channel), data.bytes) for channel, data in captured] == [("rows/0", 3), ("rows/1", 3), ("rows/1", 3)]
     assert in_flight(running).keys() == {"totals", "seen-sink"}
     metrics = {subtask: ack.metrics for subtask, ack in running.acknowledged.items()}
     assert sum(metrics[SubtaskId("totals", index)].persisted_bytes for index in (0, 1)) == 9
@@ -145,7 +145,7 @@ def test_rows_between_operators_are_recorded_as_files_and_put_back(spark: SparkS
     running.take()
     assert in_flight(running).keys() == {"accounts", "widest", "log-sink", "often-sink", "seen-sink"}
     held = running.completed[SubtaskId("accounts", 0)]
-    assert {channel for channel, _ in in_flight_of(held)} == {"totals", "notes/0"}
+    assert {str(channel) for channel, _ in in_flight_of(held)} == {"totals", "notes/0"}
     named = [h for h in running.acknowledged[SubtaskId("accounts", 0)].snapshot.handles if h.kind is HandleKind.CHANNEL]
     assert named
     assert all(running.storage.read(handle.path) for handle in named)

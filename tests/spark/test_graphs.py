@@ -184,7 +184,7 @@ def test_what_is_committed_is_what_was_staged(
     assert sorted(tuple(row) for row in committed) == staged
 
 
-@pytest.mark.parametrize("target", ["sink:nothing", "state:flights", "tables"])
+@pytest.mark.parametrize("target", ["sink:nothing", "state:flights", "check:nothing"])
 def test_an_unknown_target_says_which_there_are(
     target: str, landing: Land, open_checkpoints: Open, tmp_path: Path
 ) -> None:

@@ -13,10 +13,10 @@ from tidegate.clock import SystemClock
 from tidegate.dataflow.elements import Aligned, Output
 from tidegate.dataflow.input_gate import InputGate
 from tidegate.dataflow.operator_chains import build_chains
-from tidegate.protocol.aligned_barriers import AlignedBarrierHandler
-from tidegate.protocol.barrier_tracker import BarrierTracker
+from tidegate.protocol.barriers.aligned import AlignedBarrierHandler
+from tidegate.protocol.barriers.tracker import BarrierTracker
+from tidegate.protocol.barriers.unaligned import UnalignedBarrierHandler
 from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.unaligned_barriers import UnalignedBarrierHandler
 
 pytestmark = pytest.mark.spark
 

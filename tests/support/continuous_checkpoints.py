@@ -15,8 +15,9 @@ from tidegate.clock import SystemClock
 from tidegate.dataflow.continuous_driver import ContinuousDriver
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph, compile_graph
-from tidegate.protocol.barriers import StopMode
+from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.finished import plan_checkpoint
+from tidegate.protocol.names import Target
 from tidegate.protocol.notify import committables
 from tidegate.protocol.records import Acknowledgement, CheckpointKind, HandleKind, Snapshot, SubtaskId, SubtaskRecord
 from tidegate.protocol.restore import restore_snapshots
@@ -126,7 +127,7 @@ class Running:
 
     def rows(self, target: str) -> list[tuple[Any, ...]]:
         """What a verdict on `target` would be about, sorted."""
-        frame = self.region.frame(target, self.records())
+        frame = self.region.frame(Target.parse(target), self.records())
         return [] if frame is None else sorted((tuple(row) for row in frame.collect()), key=repr)
 
 

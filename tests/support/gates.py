@@ -4,11 +4,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.elements import Aborted, Aligned, InFlight, Output, Released, SnapshotDue, milliseconds
 from tidegate.dataflow.input_gate import InputGate
 from tidegate.ports import Segment
-from tidegate.protocol.barrier_options import GateOptions, make_handler
-from tidegate.protocol.barriers import AlignmentType, Barrier, BarrierOptions
+from tidegate.protocol.barriers.messages import AlignmentType, Barrier, BarrierOptions
+from tidegate.protocol.barriers.options import GateOptions, make_handler
 
 EXACTLY_ONCE = GateOptions()
 AT_LEAST_ONCE = GateOptions(exactly_once=False)
@@ -39,7 +40,7 @@ class SettableClock:
 
 
 def open_gate(channels: int, options: GateOptions = EXACTLY_ONCE, clock: SettableClock | None = None) -> InputGate:
-    names = [f"source/{channel}" for channel in range(channels)]
+    names = [ChannelName("source", channel) for channel in range(channels)]
     return InputGate(names, make_handler(options, channels), clock or SettableClock())
 
 

@@ -14,9 +14,10 @@ from worlds import CapturingRegion
 
 from tidegate.protocol.errors import PipelineFailedError, PipelineStatusError, SupersededAttemptError
 from tidegate.protocol.lifecycle import COMMITTED
+from tidegate.protocol.paths import shared_directory
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, HandleKind, Snapshot, StateHandle, SubtaskId
-from tidegate.protocol.regions import RegionStart, is_current, shared_directory
+from tidegate.protocol.regions import RegionStart, is_current
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.protocol.trigger import Dropped
 

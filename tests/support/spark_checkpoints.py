@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from tidegate.clock import SystemClock
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
+from tidegate.protocol.names import Target
 from tidegate.protocol.records import (
     Acknowledgement,
     AcknowledgeResult,
@@ -103,7 +104,7 @@ class Checkpoints:
         }
 
     def frame(self, target: str) -> Any:
-        return self.region.frame(target, self.records())
+        return self.region.frame(Target.parse(target), self.records())
 
     def rows(self, target: str) -> list[tuple[Any, ...]]:
         """What a verdict on `target` would be about, sorted."""

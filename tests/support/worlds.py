@@ -14,6 +14,7 @@ from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.expectations import expect, suite
 from tidegate.ports import CheckpointStore, CommitAttempt, DeliveryGuarantee, SinkInput, StoreTransaction
 from tidegate.protocol.errors import StateIntegrityError, UnknownOutcomeError
+from tidegate.protocol.names import Target
 from tidegate.protocol.records import (
     CheckpointRecord,
     CompactedRun,
@@ -160,7 +161,7 @@ class Judge:
         if self.verdict == "missing":
             return []
         error = "it broke" if self.verdict is None else None
-        return [Verdict("sink:out", "s", self.verdict, 1, 0 if self.verdict else 1, error=error)]
+        return [Verdict(Target.parse("sink:out"), "s", self.verdict, 1, 0 if self.verdict else 1, error=error)]
 
 
 class MortalStore:

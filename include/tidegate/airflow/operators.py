@@ -20,6 +20,7 @@ from tidegate.airflow.triggers import RequestTrigger
 from tidegate.pipeline.definition import Pipeline, SinkVertex
 from tidegate.protocol.errors import ConfigurationError, IllegalRequestError
 from tidegate.protocol.lifecycle import Phase
+from tidegate.protocol.names import requests_of_run
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered
 
@@ -81,7 +82,8 @@ class TriggerCheckpointOperator(CheckpointTask):
 
 def request_id(context: Context) -> str:
     """The DAG, the DAG run's id and when it was to run: after a DAG run is deleted, another may get its id."""
-    return f"{context['ti'].dag_id}/{context['run_id']}/{context['dag_run'].run_after:%Y%m%dT%H%M%S.%f}"
+    of_run = requests_of_run(context["ti"].dag_id, context["run_id"])
+    return f"{of_run}{context['dag_run'].run_after:%Y%m%dT%H%M%S.%f}"
 
 
 def _is_periodic(context: Context) -> bool:
@@ -150,9 +152,8 @@ class ValidateCheckpointOperator(SparkStep):
 
     def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> None:
         coordinator.validate(checkpoint_id, _SparkValidator(self.region()))
-        self.log.info(
-            "Checkpoint %s met its expectations: %s.", checkpoint_id, coordinator.graph.targets or "it has none"
-        )
+        targets = tuple(map(str, coordinator.graph.targets))
+        self.log.info("Checkpoint %s met its expectations: %s.", checkpoint_id, targets or "it has none")
 
 
 class _SparkValidator:

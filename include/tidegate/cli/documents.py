@@ -11,12 +11,14 @@ from datetime import datetime
 from typing import Any
 
 from tidegate.cli.run import RunOutcome
+from tidegate.protocol.handles import handle_for_readers
 from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import (
     CheckpointKind,
     CheckpointRecord,
     OperatorPlan,
+    StateHandle,
     SubtaskId,
     SubtaskRecord,
     Verdict,
@@ -132,23 +134,18 @@ def _subtask(record: CheckpointRecord, known: SubtaskRecord) -> dict[str, Any]:
         "checkpointed_size": known.snapshot.checkpointed_size(record.checkpoint_id),
         "state_size": known.snapshot.state_size(),
         "position": None if known.snapshot.position is None else dict(known.snapshot.position),
-        "handles": [
-            {
-                "kind": handle.kind.value,
-                "path": handle.path,
-                "rows": handle.rows,
-                "bytes": handle.bytes,
-                "sha256": handle.checksum,
-                "created_by": handle.created_by,
-            }
-            for handle in known.snapshot.handles
-        ],
+        "handles": [_handle(handle) for handle in known.snapshot.handles],
     }
+
+
+def _handle(handle: StateHandle) -> dict[str, Any]:
+    shown = handle_for_readers(handle)
+    return {name: shown[name] for name in ("kind", "path", "rows", "bytes", "sha256", "created_by")}
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
     return {
-        "target": verdict.target,
+        "target": str(verdict.target),
         "suite": verdict.suite,
         "success": verdict.success,
         "evaluated": verdict.evaluated,

@@ -60,7 +60,7 @@ def run(
     if continuous:
         _tell(run_continuously(defined, _stderr()))
         return
-    request_id = running.unfinished_request(assembly.open_store(), defined.name) or f"cli:{uuid.uuid4()}"
+    request_id = running.unfinished_request(assembly.open_store(), defined.name) or running.new_request()
     _take(defined, request_id, CheckpointKind.CHECKPOINT, False, output)
 
 

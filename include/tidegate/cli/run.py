@@ -1,6 +1,7 @@
 """One checkpoint from the command line: the same coordinator and region as Airflow's tasks, one after the other."""
 
 import contextlib
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 #: After these errors too little is known to abort a checkpoint: the next run resumes it or finds it completed.
 _LEAVE_ALONE = (StoreUnavailableError, UnknownOutcomeError, SupersededAttemptError)
 
+_OWN_REQUEST = "cli:"  # what the ids of requests by `tidegate run` begin with
+
 _LOOK_EVERY = 5.0  # seconds, should a notification get lost
 
 
@@ -53,10 +56,15 @@ class RunOutcome:
     dropped: Dropped | None = None
 
 
+def new_request() -> str:
+    """The id of a request that only a repeated `tidegate run` goes on with."""
+    return f"{_OWN_REQUEST}{uuid.uuid4()}"
+
+
 def unfinished_request(store: CheckpointStore, pipeline_id: str) -> str | None:
     """The request of an earlier command-line run that was cut short, to be resumed."""
     for record in store.history(pipeline_id, 1):
-        if record.status is Status.IN_PROGRESS and record.request_id.startswith("cli:"):
+        if record.status is Status.IN_PROGRESS and record.request_id.startswith(_OWN_REQUEST):
             return record.request_id
     return None
 

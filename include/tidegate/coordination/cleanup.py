@@ -11,9 +11,10 @@ from datetime import datetime
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
 from tidegate.protocol.directories import choose_closed, choose_unswept, closed_for_ever
-from tidegate.protocol.finalize import directory
+from tidegate.protocol.names import STORAGE, staged_by
+from tidegate.protocol.paths import directory, shared_root
 from tidegate.protocol.records import Deletion
-from tidegate.protocol.regions import RegionRecord, choose_left_behind, last_ended, left_since, shared_root
+from tidegate.protocol.regions import RegionRecord, choose_left_behind, last_ended, left_since
 from tidegate.protocol.retention import choose_unreferenced, is_due, is_settled
 
 BATCH = 1000  # files that are deleted before their deletion is recorded
@@ -31,7 +32,7 @@ class Sweeper:
         self._clock = clock
         self._looked: dict[int, datetime] = {}  # when this process last looked through a checkpoint's directories
         self._looked_after: dict[int, datetime] = {}  # when it last looked for files of attempts up to one
-        self._sinks = {f"sink:{vertex.operator_id}": vertex.sink for vertex in graph.sinks}
+        self._sinks = {staged_by(vertex.operator_id): vertex.sink for vertex in graph.sinks}
 
     def sweep(self) -> None:
         """Delete files that ended checkpoints left in their directories and staging areas, and ended regions in theirs,
@@ -83,10 +84,10 @@ class Sweeper:
                 queued = tx.pending_deletions(ASKED)
                 going, region = [record.checkpoint_id for record in tx.in_progress()], tx.region()
                 for_ever = closed_for_ever(tx.pipeline())
-            mine = [deletion for deletion in queued if deletion.owner == "storage" or deletion.owner in self._sinks]
+            mine = [deletion for deletion in queued if deletion.owner == STORAGE or deletion.owner in self._sinks]
             for first in range(0, len(mine), BATCH):
                 batch = mine[first : first + BATCH]
-                stored = [deletion.path for deletion in batch if deletion.owner == "storage"]
+                stored = [deletion.path for deletion in batch if deletion.owner == STORAGE]
                 self._delete(batch, choose_closed(self._pipeline_id, stored, going, region))
                 with self._store.transaction(self._pipeline_id) as tx:
                     tx.remove_deletions(batch)
@@ -98,17 +99,17 @@ class Sweeper:
 
     def _found(self, checkpoint_id: int) -> list[Deletion]:
         paths = self._storage.list(directory(self._pipeline_id, checkpoint_id))
-        found = [Deletion("storage", path) for path in paths]
+        found = [Deletion(STORAGE, path) for path in paths]
         for owner, sink in self._sinks.items():
             found += [Deletion(owner, path) for path in sink.staged_paths(checkpoint_id)]
         return found
 
     def _delete(self, deletions: list[Deletion], closed: set[str]) -> None:
-        by_owner: dict[str, list[str]] = {"storage": []} if closed else {}
+        by_owner: dict[str, list[str]] = {STORAGE: []} if closed else {}
         for deletion in deletions:
             by_owner.setdefault(deletion.owner, []).append(deletion.path)
         for owner, paths in by_owner.items():
-            if owner == "storage":
+            if owner == STORAGE:
                 self._storage.delete(paths, closed)
             else:
                 self._sinks[owner].discard(paths)

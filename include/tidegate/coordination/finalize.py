@@ -12,9 +12,10 @@ from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import guarantee_of
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
 from tidegate.protocol.errors import FinalizeError, StateIntegrityError, StorageError, UnknownOutcomeError
-from tidegate.protocol.finalize import choose_sample, metadata_document, metadata_path, referred_files, sizes
+from tidegate.protocol.finalize import choose_sample, metadata_document, referred_files, sizes
 from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.notify import committables
+from tidegate.protocol.paths import metadata_path
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.restore import choose_obsolete
 from tidegate.protocol.retention import choose_subsumed

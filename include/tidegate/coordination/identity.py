@@ -9,6 +9,7 @@ from datetime import datetime
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.identity import Moved, find_moved, find_new, require_at_rest, require_same, stored_elsewhere
+from tidegate.protocol.paths import directory
 
 log = logging.getLogger("tidegate")
 
@@ -35,8 +36,10 @@ class Identification:
             with self._store.transaction(self._pipeline_id) as tx:
                 self.require(tx)
                 latest = tx.latest_completed()
-            path = None if latest is None else latest.metadata_path
-            if path is None or path in self._storage.list(path.rpartition("/")[0]):
+            if latest is None or latest.metadata_path is None:
+                return
+            path = latest.metadata_path
+            if path in self._storage.list(directory(self._pipeline_id, latest.checkpoint_id)):
                 return
             if path == missing:
                 raise stored_elsewhere(self._pipeline_id, path, self._storage.url)

@@ -24,6 +24,7 @@ from tidegate.protocol.errors import (
     UnknownOutcomeError,
 )
 from tidegate.protocol.finished import choose_told
+from tidegate.protocol.names import sink_of_operator
 from tidegate.protocol.notify import committables
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 
@@ -136,6 +137,6 @@ class Delivery:
             elif staged:
                 raise SinkError(
                     f"Checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} completed with rows staged for "
-                    f"sink {plan.operator_id.removesuffix('-sink')!r}, which the pipeline no longer has. They are safe in "
+                    f"sink {sink_of_operator(plan.operator_id)!r}, which the pipeline no longer has. They are safe in "
                     "its staging area. Put the sink back, run the notify step, then remove it."
                 )

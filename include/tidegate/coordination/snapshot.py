@@ -17,7 +17,7 @@ from tidegate.protocol.acknowledge import decide_acknowledgements, garbage_of
 from tidegate.protocol.admission import choose_overdue
 from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError, CheckpointNotFoundError
 from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.paths import require_own_files, require_own_runs
+from tidegate.protocol.own_files import require_own_files, require_own_runs
 from tidegate.protocol.records import (
     Acknowledgement,
     AcknowledgeResult,

@@ -1,10 +1,29 @@
-"""One channel of an input gate, as the gate holds it."""
+"""A channel: its name, and one end of it, as an input gate holds it."""
 
 from collections import deque
+from dataclasses import dataclass
 
 from tidegate.dataflow.elements import Data, Exchange
 from tidegate.ports import Segment
-from tidegate.protocol.barriers import Barrier, Marker, StopMode
+from tidegate.protocol.barriers.messages import Barrier, Marker, StopMode
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelName:
+    """The vertex whose data comes through a channel and, if that is a source, the split. A snapshot with data in flight
+    has it as text."""
+
+    origin: str
+    split: int | None = None
+
+    def __str__(self) -> str:
+        return self.origin if self.split is None else f"{self.origin}/{self.split}"
+
+    @classmethod
+    def parse(cls, text: str) -> "ChannelName":
+        """Raises `ValueError`."""
+        origin, slash, split = text.partition("/")
+        return cls(origin, int(split) if slash else None)
 
 
 class Channel:

@@ -2,30 +2,31 @@
 
 from collections.abc import Callable, Sequence
 
+from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.elements import Data
 from tidegate.dataflow.input_gate import InputGate
 from tidegate.dataflow.operator_chains import OperatorChain
-from tidegate.protocol.barriers import Marker
+from tidegate.protocol.barriers.messages import Marker
 
 
 class Channels:
-    """Channels by name, as `operator_chains.channel_of` gives it."""
+    """By name, each channel's end at every gate that reads it."""
 
     def __init__(self, chains: Sequence[OperatorChain]) -> None:
-        self._readers: dict[str, list[tuple[InputGate, int]]] = {}
+        self._readers: dict[ChannelName, list[tuple[InputGate, int]]] = {}
         for gate in (chain.gate for chain in chains):
             for index, channel in enumerate(gate.channels):
                 self._readers.setdefault(channel, []).append((gate, index))
 
-    def feed(self, channel: str, data: Data) -> None:
+    def feed(self, channel: ChannelName, data: Data) -> None:
         for gate, index in self._readers.get(channel, ()):
             gate.offer(index, data)
 
-    def signal(self, channel: str, make: Callable[[int], Marker]) -> None:
+    def signal(self, channel: ChannelName, make: Callable[[int], Marker]) -> None:
         """Send a marker, made for the channel's index at each gate."""
         for gate, index in self._readers.get(channel, ()):
             gate.signal(make(index))
 
-    def queued_bytes(self, channel: str) -> int:
+    def queued_bytes(self, channel: ChannelName) -> int:
         """Bytes that wait in the channel, at the gate where most of them wait."""
         return max((gate.queued_bytes(index) for gate, index in self._readers.get(channel, ())), default=0)

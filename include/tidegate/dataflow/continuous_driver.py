@@ -11,25 +11,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
+from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.driver_base import DriverBase, barrier
 from tidegate.dataflow.elements import Aborted, Aligned, Exchange, Released, SnapshotDue
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.in_flight import exchanged
 from tidegate.dataflow.jobs import Parts
 from tidegate.dataflow.live_state import LiveState
-from tidegate.dataflow.operator_chains import Execution, channel_of
+from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.polled_sources import PolledSources
 from tidegate.dataflow.reports import Report
 from tidegate.dataflow.running import Batch, RunningChain, RunningSource, RunningVertex, append, is_appending
 from tidegate.dataflow.snapshot_steps import SnapshotSteps
 from tidegate.pipeline.definition import SinkVertex
 from tidegate.ports import Round
-from tidegate.protocol import subtask_messages as steps
-from tidegate.protocol.barrier_options import choose_barrier_options
-from tidegate.protocol.barriers import BarrierOptions
+from tidegate.protocol.barriers.messages import BarrierOptions
+from tidegate.protocol.barriers.options import choose_barrier_options
 from tidegate.protocol.finished import choose_triggered
 from tidegate.protocol.records import CheckpointKind, HandleKind, Snapshot, SubtaskId
 from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.subtask import messages as steps
 
 #: Bytes of input that one operator takes at a time, unless a single segment is larger.
 MAX_BATCH_BYTES = 64 << 20
@@ -184,7 +185,7 @@ class ContinuousDriver:
     def _send_on(self, running: RunningChain, reports: Sequence[Report]) -> None:
         handles = [h for r in sorted(reports, key=lambda r: r.subtask_index) for h in r.handles]
         if sent := tuple(handle for handle in handles if handle.kind is HandleKind.EXCHANGE):
-            self._channels.feed(channel_of(running.name), Exchange(sent))
+            self._channels.feed(ChannelName(running.name), Exchange(sent))
 
     # -- housekeeping
 

@@ -4,14 +4,15 @@ from collections.abc import Container, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.channels import Channels
 from tidegate.dataflow.elements import milliseconds
 from tidegate.dataflow.in_flight import in_flight_of
 from tidegate.dataflow.jobs import Parts
-from tidegate.dataflow.operator_chains import OperatorChain, build_chains, channel_of
+from tidegate.dataflow.operator_chains import OperatorChain, build_chains
 from tidegate.pipeline.definition import SinkVertex
 from tidegate.ports import Clock
-from tidegate.protocol.barriers import Barrier, BarrierOptions, EndOfPartition
+from tidegate.protocol.barriers.messages import Barrier, BarrierOptions, EndOfPartition
 from tidegate.protocol.errors import StateSchemaError
 from tidegate.protocol.finished import finished_operators
 from tidegate.protocol.records import Snapshot, SubtaskId
@@ -70,11 +71,11 @@ class DriverBase:
         for source in graph.sources:
             for split in range(source.source.num_splits()):
                 if SubtaskId(source.operator_id, split) in finished - self.finished:
-                    self.channels.signal(channel_of(source.name, split), EndOfPartition)
+                    self.channels.signal(ChannelName(source.name, split), EndOfPartition)
         self.finished |= finished
         for vertex in graph.producers:
             if vertex.operator_id in self.finished_operators() - before:
-                self.channels.signal(channel_of(vertex.name), EndOfPartition)
+                self.channels.signal(ChannelName(vertex.name), EndOfPartition)
 
     def finished_operators(self) -> frozenset[str]:
         """The operators and sources whose subtasks have all finished."""

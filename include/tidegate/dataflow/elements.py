@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tidegate.ports import Segment
-from tidegate.protocol.barriers import AbortSnapshot, BarrierOptions, StopMode
+from tidegate.protocol.barriers.messages import AbortSnapshot, BarrierOptions, StopMode
 from tidegate.protocol.records import StateHandle
 
 

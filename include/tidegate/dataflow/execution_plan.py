@@ -10,8 +10,7 @@ from tidegate.dataflow.staging import Staging
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import SinkInput
-from tidegate.protocol.finalize import directory
-from tidegate.protocol.paths import write_prefix
+from tidegate.protocol.paths import directory, write_prefix
 from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.protocol.snapshot import SnapshotTask
 

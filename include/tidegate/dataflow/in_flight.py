@@ -8,25 +8,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.elements import Data, Exchange, InFlight
 from tidegate.ports import Segment
 from tidegate.protocol.handles import handle_from_json, handle_to_json
 from tidegate.protocol.records import HandleKind, Snapshot, StateHandle
 
 
-def with_in_flight(snapshot: Snapshot, channels: Sequence[str], captured: Sequence[InFlight]) -> Snapshot:
+def with_in_flight(snapshot: Snapshot, channels: Sequence[ChannelName], captured: Sequence[InFlight]) -> Snapshot:
     """The snapshot of an operator's first subtask with what was captured at its gate, in order."""
     if not captured:
         return snapshot
-    position = {"in_flight": [[channels[item.channel], _to_json(item.data)] for item in captured]}
+    position = {"in_flight": [[str(channels[item.channel]), _to_json(item.data)] for item in captured]}
     kept = (replace(handle, kind=HandleKind.CHANNEL) for handle in exchanged(item.data for item in captured))
     return replace(snapshot, handles=(*snapshot.handles, *kept), position=position)
 
 
-def in_flight_of(snapshot: Snapshot | None) -> list[tuple[str, Data]]:
+def in_flight_of(snapshot: Snapshot | None) -> list[tuple[ChannelName, Data]]:
     """Channel and data, in the order in which they must be put back, ahead of anything else."""
     position = snapshot.position if snapshot is not None else None
-    return [(channel, _from_json(data)) for channel, data in (position or {}).get("in_flight", ())]
+    recorded = (position or {}).get("in_flight", ())
+    return [(ChannelName.parse(channel), _from_json(data)) for channel, data in recorded]
 
 
 def exchanged(data: Iterable[Data]) -> list[StateHandle]:

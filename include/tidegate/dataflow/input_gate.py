@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from tidegate.dataflow.channel import Channel
+from tidegate.dataflow.channel import Channel, ChannelName
 from tidegate.dataflow.elements import (
     Aborted,
     Aligned,
@@ -24,8 +24,7 @@ from tidegate.dataflow.elements import (
     milliseconds,
 )
 from tidegate.ports import Clock, Segment
-from tidegate.protocol.barrier_tracker import MAX_TRACKED
-from tidegate.protocol.barriers import (
+from tidegate.protocol.barriers.messages import (
     AbortSnapshot,
     Action,
     Announcement,
@@ -50,12 +49,13 @@ from tidegate.protocol.barriers import (
     Timeout,
     Unblock,
 )
+from tidegate.protocol.barriers.tracker import MAX_TRACKED
 
 
 class InputGate:
     """Not thread-safe. The driver's own thread feeds it, and drains it at the latest at the time `timer` gives."""
 
-    def __init__(self, channels: Sequence[str], handler: BarrierHandler, clock: Clock) -> None:
+    def __init__(self, channels: Sequence[ChannelName], handler: BarrierHandler, clock: Clock) -> None:
         self.channels = tuple(channels)
         self._handler = handler
         self._clock = clock

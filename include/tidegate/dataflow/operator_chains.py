@@ -3,14 +3,15 @@
 from collections.abc import Container
 from dataclasses import dataclass, field
 
+from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.elements import Aligned, Data
 from tidegate.dataflow.input_gate import InputGate
 from tidegate.dataflow.reports import Report
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph, inputs_of
 from tidegate.ports import Clock
-from tidegate.protocol.barrier_options import make_handler
-from tidegate.protocol.barriers import StopMode
+from tidegate.protocol.barriers.messages import StopMode
+from tidegate.protocol.barriers.options import make_handler
 from tidegate.protocol.records import SubtaskId
 
 
@@ -33,7 +34,7 @@ class OperatorChain:
 
     def origin(self, channel: int) -> str:
         """The vertex whose data comes through a channel."""
-        return self.gate.channels[channel].partition("/")[0]
+        return self.gate.channels[channel].origin
 
 
 @dataclass(eq=False, slots=True)
@@ -85,16 +86,12 @@ def is_chained(graph: Graph, sink: SinkVertex) -> bool:
     return not sink.input.transforms and any(vertex.name == sink.input.origin for vertex in graph.keyed)
 
 
-def channel_of(origin: str, split: int | None = None) -> str:
-    return origin if split is None else f"{origin}/{split}"
-
-
-def _channels(graph: Graph, vertex: StepVertex | KeyedVertex | SinkVertex) -> list[str]:
+def _channels(graph: Graph, vertex: StepVertex | KeyedVertex | SinkVertex) -> list[ChannelName]:
     splits = {source.name: source.source.num_splits() for source in graph.sources}
-    channels: list[str] = []
+    channels: list[ChannelName] = []
     for origin in dict.fromkeys(stream.origin for stream in inputs_of(vertex)):
         if origin in splits:
-            channels += [channel_of(origin, split) for split in range(splits[origin])]
+            channels += [ChannelName(origin, split) for split in range(splits[origin])]
         else:
-            channels.append(channel_of(origin))
+            channels.append(ChannelName(origin))
     return channels

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.channels import Channels
 from tidegate.dataflow.jobs import Parts
 from tidegate.dataflow.live_state import LiveState
-from tidegate.dataflow.operator_chains import channel_of
 from tidegate.dataflow.running import RunningSource
 from tidegate.dataflow.source_snapshots import milliseconds_between
 from tidegate.ports import Segment, SourceContext
-from tidegate.protocol.barriers import EndOfData, StopMode
+from tidegate.protocol.barriers.messages import EndOfData, StopMode
 from tidegate.protocol.paths import write_prefix
 from tidegate.protocol.records import Acknowledgement, Snapshot, SubtaskId, SubtaskMetrics
 from tidegate.protocol.snapshot import SnapshotTask
@@ -45,7 +45,7 @@ class PolledSources:
             for split, subtask in enumerate(source.subtasks()):
                 if self._is_read(subtask):
                     continue
-                if self._channels.queued_bytes(channel_of(source.name, split)) >= self._limit:
+                if self._channels.queued_bytes(ChannelName(source.name, split)) >= self._limit:
                     behind = True
                     continue
                 segment = self._poll(source, split, checkpoint_id)
@@ -54,7 +54,7 @@ class PolledSources:
         return arrived, behind
 
     def _poll(self, source: RunningSource, split: int, checkpoint_id: int) -> Segment | None:
-        channel, subtask = channel_of(source.name, split), source.subtasks()[split]
+        channel, subtask = ChannelName(source.name, split), source.subtasks()[split]
         prefix = f"{write_prefix(self._state.directory, subtask, self._attempt)}-{self._parts.unique()}"
         context = SourceContext(self._parts.storage, checkpoint_id, prefix)
         segment, snapshot = source.vertex.source.poll(split, self._state.snapshots.get(subtask), context)
@@ -78,7 +78,7 @@ class PolledSources:
         for source in self._sources:
             for split, subtask in enumerate(source.subtasks()):
                 if not self._is_read(subtask):
-                    self._channels.signal(channel_of(source.name, split), lambda index: EndOfData(index, mode))
+                    self._channels.signal(ChannelName(source.name, split), lambda index: EndOfData(index, mode))
 
     def positions(self, source: RunningSource, task: SnapshotTask, now: datetime) -> list[Acknowledgement]:
         """The acknowledgements of those splits of a source that are asked."""

@@ -1,6 +1,6 @@
 """The running vertices of a continuous pipeline: what has reached each, and its part of the checkpoint in progress.
 
-Pure bookkeeping. A vertex takes the steps of `protocol.subtask_steps` for all its subtasks together, because they run
+Pure bookkeeping. A vertex takes the steps of `protocol.subtask.steps` for all its subtasks together, because they run
 in the same jobs.
 """
 
@@ -14,10 +14,10 @@ from tidegate.dataflow.operator_chains import Execution, OperatorChain
 from tidegate.dataflow.reports import Report
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex, SourceVertex, StepVertex
 from tidegate.ports import SinkInput
-from tidegate.protocol.barriers import StopMode
+from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, SubtaskId
 from tidegate.protocol.snapshot import SnapshotTask
-from tidegate.protocol.subtask_steps import SubtaskSteps
+from tidegate.protocol.subtask.steps import SubtaskSteps
 
 Batch = dict[str, list[Data]]  # by vertex name of the origin
 

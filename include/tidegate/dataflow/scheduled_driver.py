@@ -7,19 +7,21 @@ when its gate has every barrier, so independent chains run in parallel.
 
 from collections.abc import Iterable
 
+from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.driver_base import DriverBase, barrier
 from tidegate.dataflow.elements import Aborted, Aligned, Output, Released, SnapshotDue
 from tidegate.dataflow.execution_plan import plan_snapshot
 from tidegate.dataflow.jobs import JobEnded, JobReported, JobsAtOnce, Parts
-from tidegate.dataflow.operator_chains import Execution, channel_of
+from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.source_snapshots import SourceSnapshots, confirm, milliseconds_between, snapshot_sources
 from tidegate.dataflow.subtask_snapshots import acknowledgements, exchange_of
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex
 from tidegate.ports import Acknowledge
-from tidegate.protocol.barrier_options import choose_barrier_options
-from tidegate.protocol.barriers import EndOfData, StopMode
+from tidegate.protocol.barriers.messages import EndOfData, StopMode
+from tidegate.protocol.barriers.options import choose_barrier_options
 from tidegate.protocol.errors import CheckpointDeclinedError
 from tidegate.protocol.finished import choose_triggered
+from tidegate.protocol.paths import checkpoint_name
 from tidegate.protocol.records import Acknowledgement, CheckpointKind
 from tidegate.protocol.snapshot import SnapshotTask
 
@@ -45,7 +47,7 @@ class ScheduledDriver:
     def execute(self) -> None:
         """Run until every subtask has acknowledged. Raises `CheckpointError`s."""
         sources = snapshot_sources(self._parts, self._task, self._acknowledge, self._base.began.wall)
-        name = f"tidegate-{self._graph.pipeline.name}-chk-{self._task.checkpoint_id}"
+        name = f"tidegate-{self._graph.pipeline.name}-{checkpoint_name(self._task.checkpoint_id)}"
         with self._parts.jobs.at_once(name, max(len(self._executions), 1)) as jobs:
             self._base.put_back(self._task.restored)
             self._base.close({subtask for subtask, snapshot in self._task.restored.items() if snapshot.finished})
@@ -74,12 +76,12 @@ class ScheduledDriver:
     def _feed_sources(self, sources: SourceSnapshots) -> None:
         names = {vertex.operator_id: vertex.name for vertex in self._graph.sources}
         for subtask, segment in sources.segments.items():
-            channel = channel_of(names[subtask.operator_id], subtask.subtask_index)
+            channel = ChannelName(names[subtask.operator_id], subtask.subtask_index)
             if segment is not None:
                 self._base.channels.feed(channel, segment)
             self._send_barrier(channel, sources.ends.get(subtask))
 
-    def _send_barrier(self, channel: str, end: StopMode | None) -> None:
+    def _send_barrier(self, channel: ChannelName, end: StopMode | None) -> None:
         if end is not None:
             self._base.channels.signal(channel, lambda index: EndOfData(index, end))
         self._base.channels.signal(channel, lambda index: barrier(self._task, self._options, index))
@@ -160,8 +162,8 @@ class ScheduledDriver:
         assert execution.aligned is not None
         exchange = exchange_of(execution, self._task.acknowledged, self._graph.pipeline.parallelism)
         if exchange.handles:
-            self._base.channels.feed(channel_of(vertex.name), exchange)
-        self._send_barrier(channel_of(vertex.name), execution.aligned.ended)
+            self._base.channels.feed(ChannelName(vertex.name), exchange)
+        self._send_barrier(ChannelName(vertex.name), execution.aligned.ended)
 
     def _acknowledge_for(self, execution: Execution, indexes: Iterable[int]) -> None:
         assert execution.aligned is not None

@@ -1,5 +1,5 @@
 """Carries out the steps of a snapshot at the vertices of a continuous pipeline: protocol.md section 12, as decided in
-`protocol.subtask_steps`.
+`protocol.subtask.steps`.
 """
 
 from collections import deque
@@ -7,22 +7,22 @@ from dataclasses import replace
 from functools import partial
 from typing import assert_never
 
+from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.driver_base import DriverBase, barrier
 from tidegate.dataflow.execution_plan import plan_snapshot
 from tidegate.dataflow.in_flight import with_in_flight
 from tidegate.dataflow.live_state import LiveState
-from tidegate.dataflow.operator_chains import channel_of
 from tidegate.dataflow.polled_sources import PolledSources
 from tidegate.dataflow.running import RunningChain, RunningSource, RunningVertex
 from tidegate.dataflow.source_snapshots import milliseconds_between
 from tidegate.dataflow.subtask_snapshots import acknowledgements
 from tidegate.ports import Declined
-from tidegate.protocol import subtask_messages as steps
-from tidegate.protocol.barriers import Cancel, EndOfData, Marker
+from tidegate.protocol.barriers.messages import Cancel, EndOfData, Marker
 from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError
 from tidegate.protocol.records import Acknowledgement, SubtaskId
 from tidegate.protocol.sentences import reassured
 from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.subtask import messages as steps
 
 
 class SnapshotSteps:
@@ -94,14 +94,15 @@ class SnapshotSteps:
                 self._channels.signal(name, partial(EndOfData, mode=ended))
             self._channels.signal(name, make)
 
-    def _open_channels(self, vertex: RunningVertex) -> list[str]:
+    def _open_channels(self, vertex: RunningVertex) -> list[ChannelName]:
         """The channels downstream. A vertex that is not asked any more, or only for its tables, has sent its end."""
         asked = self._current.attempts
         if isinstance(vertex, RunningSource):
             return [
-                channel_of(vertex.name, split) for split, subtask in enumerate(vertex.subtasks()) if subtask in asked
+                ChannelName(vertex.name, split) for split, subtask in enumerate(vertex.subtasks()) if subtask in asked
             ]
-        return [vertex.name] if any(subtask.operator_id == vertex.vertex.operator_id for subtask in asked) else []
+        is_asked = any(subtask.operator_id == vertex.vertex.operator_id for subtask in asked)
+        return [ChannelName(vertex.name)] if is_asked else []
 
     def _snapshot(self, vertex: RunningVertex, checkpoint_id: int) -> list[steps.Effect]:
         """Freeze what belongs to the snapshot, then stage what sinks show of it."""

@@ -11,10 +11,9 @@ from tidegate.dataflow.jobs import Parts
 from tidegate.pipeline.definition import SourceVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import Acknowledge, Segment, SourceContext
-from tidegate.protocol.barriers import StopMode
+from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.errors import SupersededAttemptError
-from tidegate.protocol.finalize import directory
-from tidegate.protocol.paths import write_prefix
+from tidegate.protocol.paths import directory, write_prefix
 from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, Snapshot, SubtaskId, SubtaskMetrics
 from tidegate.protocol.snapshot import SnapshotTask
 

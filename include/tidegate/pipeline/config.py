@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from tidegate.pipeline.durations import duration
-from tidegate.protocol.barrier_options import GateOptions
+from tidegate.protocol.barriers.options import GateOptions
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.schedule import OFF
 

@@ -23,6 +23,7 @@ from tidegate.ports import (
 )
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.keygroups import MAX_PARALLELISM_LIMIT
+from tidegate.protocol.names import operator_of_sink
 
 Transform = Callable[[Any], Any]
 
@@ -142,8 +143,7 @@ class SinkVertex:
 
     @property
     def operator_id(self) -> str:
-        """Not a legal vertex name, so that a sink may carry the name of the operator it delivers."""
-        return f"{self.name}-sink"
+        return operator_of_sink(self.name)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,6 +23,7 @@ from tidegate.pipeline.guarantees import check_guarantee
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.identity import Endpoint, Role
+from tidegate.protocol.names import Target, TargetKind
 from tidegate.protocol.records import OperatorPlan, SubtaskId
 from tidegate.settings import Settings, relative_to_home
 
@@ -61,11 +62,11 @@ class Graph:
         return tuple(SubtaskId(plan.operator_id, index) for plan in self.plan for index in range(plan.parallelism))
 
     @cached_property
-    def targets(self) -> tuple[str, ...]:
+    def targets(self) -> tuple[Target, ...]:
         """The targets that a checkpoint is validated by: one verdict is expected for each."""
-        states = tuple(f"state:{vertex.name}" for vertex in self.keyed if vertex.expect)
-        sinks = tuple(f"sink:{vertex.name}" for vertex in self.sinks if vertex.expect)
-        return states + sinks + tuple(f"check:{vertex.name}" for vertex in self.checks)
+        states = tuple(Target(TargetKind.STATE, vertex.name) for vertex in self.keyed if vertex.expect)
+        sinks = tuple(Target(TargetKind.SINK, vertex.name) for vertex in self.sinks if vertex.expect)
+        return states + sinks + tuple(Target(TargetKind.CHECK, vertex.name) for vertex in self.checks)
 
     @cached_property
     def upstreams(self) -> Mapping[str, tuple[str, ...]]:

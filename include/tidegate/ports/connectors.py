@@ -121,7 +121,7 @@ class SinkWriter(Protocol):
         """Write a `pyarrow.Table` where no reader sees it; STAGED handles, paths relative to the sink's root.
 
         A path has a directory `chk-<checkpoint_id>`, and its file's name begins with `<subtask_index>-<attempt>-`: a
-        report that names another one is refused (`protocol.paths`).
+        report that names another one is refused (`protocol.own_files`).
         """
         ...
 

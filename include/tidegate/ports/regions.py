@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tidegate.protocol.names import Target
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
@@ -31,7 +32,7 @@ class Region(Protocol):
         """Merge runs where there are too many; an empty list if there is nothing worth merging."""
         ...
 
-    def frame(self, target: str, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
+    def frame(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
         """The data of a verdict's `target` as a DataFrame: staged rows, state, or a check's own query over them."""
         ...
 

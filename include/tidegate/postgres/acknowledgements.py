@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
+from tidegate.postgres.rows import HANDLE_COLUMNS, handle_row
 from tidegate.postgres.tables import METRICS
 from tidegate.protocol.records import Acknowledgement, SubtaskId
 
@@ -107,24 +108,19 @@ def _subtask_columns(batch: Sequence[Acknowledgement]) -> dict[str, str]:
 
 def _handle_columns(batch: Sequence[Acknowledgement]) -> dict[str, str]:
     placed = [
-        (place, ordinal, handle)
+        (place, ordinal, *handle_row(handle))
         for place, reported in enumerate(batch, start=1)
         for ordinal, handle in enumerate(reported.snapshot.handles)
     ]
-    handles = [handle for _, _, handle in placed]
-    groups = [handle.key_groups for handle in handles]
+    names = ("place", "ordinal", *HANDLE_COLUMNS)
+    columns = dict(zip(names, zip(*placed, strict=True), strict=True)) if placed else dict.fromkeys(names, ())
     return {
-        "place": _numbers(place for place, _, _ in placed),
-        "ordinal": _numbers(ordinal for _, ordinal, _ in placed),
-        "path": _texts([handle.path for handle in handles]),
-        "kind": _texts([handle.kind.value for handle in handles]),
-        "rows": _numbers(handle.rows for handle in handles),
-        "bytes": _numbers(handle.bytes for handle in handles),
-        "checksum": _texts([handle.checksum for handle in handles]),
-        "created_by": _numbers(handle.created_by for handle in handles),
-        "first_key_group": _numbers(None if group is None else group.first for group in groups),
-        "last_key_group": _numbers(None if group is None else group.last for group in groups),
-        "details": _objects(handle.details for handle in handles),
+        "place": _numbers(columns["place"]),
+        "ordinal": _numbers(columns["ordinal"]),
+        **{name: _texts(columns[name]) for name in ("path", "kind", "checksum")},
+        **{name: _numbers(columns[name]) for name in ("rows", "bytes", "created_by")},
+        **{name: _numbers(columns[name]) for name in ("first_key_group", "last_key_group")},
+        "details": _objects(columns["details"]),
     }
 
 

@@ -12,6 +12,7 @@ from tidegate.postgres.tables import METRICS
 from tidegate.protocol.committing import CommitterRecord
 from tidegate.protocol.keygroups import KeyGroupRange
 from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.names import Target
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
@@ -145,6 +146,8 @@ def subtask_records(
 
 IDENTITY_COLUMNS = ("operator_id", "subtask_index")
 SUBTASK_COLUMNS = (*IDENTITY_COLUMNS, "attempt", "acknowledged_at", "position", "finished", *METRICS)
+# A handle has columns rather than the JSON of `protocol.handles`, because the database works with them: it derives the
+# owner, checks sizes and key groups, and finds files by their paths. Both ways between handle and columns are here.
 HANDLE_COLUMNS = (
     *("path", "kind", "rows", "bytes", "checksum", "created_by"),
     *("first_key_group", "last_key_group", "details"),
@@ -169,18 +172,20 @@ def handle_record(
     return StateHandle(path, HandleKind(kind), rows, bytes_, checksum, created_by, groups, details)
 
 
-def handle_values(handle: StateHandle) -> dict[str, Any]:
-    return {
-        "path": handle.path,
-        "kind": handle.kind.value,
-        "rows": handle.rows,
-        "bytes": handle.bytes,
-        "checksum": handle.checksum,
-        "created_by": handle.created_by,
-        "first_key_group": handle.key_groups.first if handle.key_groups else None,
-        "last_key_group": handle.key_groups.last if handle.key_groups else None,
-        "details": dict(handle.details),
-    }
+def handle_row(handle: StateHandle) -> tuple[Any, ...]:
+    """Its values, in the order of `HANDLE_COLUMNS`."""
+    groups = handle.key_groups
+    return (
+        handle.path,
+        handle.kind.value,
+        handle.rows,
+        handle.bytes,
+        handle.checksum,
+        handle.created_by,
+        None if groups is None else groups.first,
+        None if groups is None else groups.last,
+        dict(handle.details),
+    )
 
 
 def verdict_values(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
@@ -188,6 +193,7 @@ def verdict_values(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
         {
             "ordinal": ordinal,
             **{name: getattr(verdict, name) for name in verdict.__slots__},
+            "target": str(verdict.target),
             "results": storable_json(verdict.results),
             "error": readable(verdict.error),
         }
@@ -197,7 +203,7 @@ def verdict_values(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
 
 def verdict_record(row: RowMapping) -> Verdict:
     values: Mapping[str, Any] = {name: row[name] for name in Verdict.__slots__}
-    return Verdict(**{**values, "results": tuple(row["results"])})
+    return Verdict(**{**values, "target": Target.parse(row["target"]), "results": tuple(row["results"])})
 
 
 def readable(text: str | None) -> str | None:
@@ -209,7 +215,7 @@ def compaction_values(compaction: CompactedRun) -> dict[str, Any]:
     return {
         "operator_id": compaction.subtask.operator_id,
         "subtask_index": compaction.subtask.subtask_index,
-        **handle_values(compaction.handle),
+        **dict(zip(HANDLE_COLUMNS, handle_row(compaction.handle), strict=True)),
         "replaces": list(compaction.replaces),
     }
 

@@ -51,13 +51,13 @@ from tidegate.postgres.rules import (
 )
 from tidegate.protocol.identity import Role
 from tidegate.protocol.lifecycle import COMMITTED, TRANSITIONS, Phase, Stage, Status
+from tidegate.protocol.names import STAGED_BY, STORAGE
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, HandleKind
 
 SCHEMA = "tidegate"
 CHANNEL = "tidegate"  # of NOTIFY; the payload is the pipeline's id
-STORAGE = "storage"  # owner of files on checkpoint storage, see `records.Deletion`
 
 metadata = MetaData(schema=SCHEMA)
 
@@ -318,7 +318,8 @@ handles = Table(
         "owner",
         Text,
         Computed(
-            f"CASE WHEN kind = '{HandleKind.STAGED}' THEN 'sink:' || operator_id ELSE '{STORAGE}' END", persisted=True
+            f"CASE WHEN kind = '{HandleKind.STAGED}' THEN '{STAGED_BY}' || operator_id ELSE '{STORAGE}' END",
+            persisted=True,
         ),
     ),
     PrimaryKeyConstraint(
@@ -377,7 +378,7 @@ deletion_queue = Table(
     Column("path", Text, nullable=False),
     Column("given_up_by", BigInteger),
     PrimaryKeyConstraint("pipeline_id", "owner", "path", name="deletion_queue_pkey"),
-    CheckConstraint(f"owner = '{STORAGE}' OR owner ~ '^sink:.'", name="deletion_queue_owner"),
+    CheckConstraint(f"owner = '{STORAGE}' OR owner ~ '^{STAGED_BY}.'", name="deletion_queue_owner"),
     CheckConstraint(_confined("path"), name="deletion_queue_path_confined"),
     CheckConstraint("given_up_by >= 1", name="deletion_queue_given_up_by"),
     Index("deletion_queue_oldest", "pipeline_id", "position"),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.names import STORAGE, staged_by
 from tidegate.protocol.records import (
     Acknowledgement,
     AcknowledgeResult,
@@ -57,4 +58,4 @@ def garbage_of(
 
 def owner_of(operator_id: str, kind: HandleKind) -> str:
     """Who can delete a file: the checkpoint storage, or the sink that staged it."""
-    return f"sink:{operator_id}" if kind is HandleKind.STAGED else "storage"
+    return staged_by(operator_id) if kind is HandleKind.STAGED else STORAGE

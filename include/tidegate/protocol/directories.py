@@ -1,10 +1,10 @@
 """Which directories on checkpoint storage are closed: nothing written to them any more counts."""
 
-import re
 from collections.abc import Collection, Iterable
 
+from tidegate.protocol.paths import ByCheckpoint, ByRegion, directory, shared_directory, writer_of
 from tidegate.protocol.pipelines import PIPELINE_TRANSITIONS, PipelineRecord
-from tidegate.protocol.regions import RegionRecord, last_ended, shared_directory
+from tidegate.protocol.regions import RegionRecord, last_ended
 
 
 def choose_closed(
@@ -16,13 +16,11 @@ def choose_closed(
     """
     closed = set()
     for path in paths:
-        match = re.match(rf"{re.escape(pipeline_id)}/(chk-|shared/)(\d+)/", path)
-        if match is None:
-            continue
-        number = int(match[2])
-        ended = number not in in_progress if match[1] == "chk-" else number <= last_ended(region)
-        if ended:
-            closed.add(match[0].rstrip("/"))
+        match writer_of(pipeline_id, path):
+            case ByCheckpoint(checkpoint_id) if checkpoint_id not in in_progress:
+                closed.add(directory(pipeline_id, checkpoint_id))
+            case ByRegion(attempt) if attempt <= last_ended(region):
+                closed.add(shared_directory(pipeline_id, attempt))
     return closed
 
 

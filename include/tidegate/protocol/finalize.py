@@ -7,6 +7,7 @@ from math import ceil
 from typing import Any
 from zlib import crc32
 
+from tidegate.protocol.handles import handle_for_readers
 from tidegate.protocol.records import (
     CheckpointRecord,
     HandleKind,
@@ -19,15 +20,6 @@ from tidegate.protocol.records import (
 
 METADATA_FORMAT = "tidegate-checkpoint"
 METADATA_VERSION = 1
-
-
-def metadata_path(pipeline_id: str, checkpoint_id: int) -> str:
-    return f"{directory(pipeline_id, checkpoint_id)}/_metadata"
-
-
-def directory(pipeline_id: str, checkpoint_id: int) -> str:
-    """Where a checkpoint writes, relative to the checkpoint storage."""
-    return f"{pipeline_id}/chk-{checkpoint_id}"
 
 
 #: Files of older checkpoints that a checkpoint refers to are read again in full, in turns: on average `SAMPLE_BYTES` a
@@ -94,7 +86,7 @@ def metadata_document(
             for plan in record.operators
         ],
         "verdicts": [
-            {"target": verdict.target, "suite": verdict.suite, "success": verdict.success} for verdict in verdicts
+            {"target": str(verdict.target), "suite": verdict.suite, "success": verdict.success} for verdict in verdicts
         ],
     }
 
@@ -103,21 +95,7 @@ def _snapshot(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "finished": snapshot.finished,
         "position": None if snapshot.position is None else dict(snapshot.position),
-        "handles": [_handle(handle) for handle in snapshot.handles],
-    }
-
-
-def _handle(handle: StateHandle) -> dict[str, Any]:
-    groups = handle.key_groups
-    return {
-        "path": handle.path,
-        "kind": handle.kind.value,
-        "rows": handle.rows,
-        "bytes": handle.bytes,
-        "sha256": handle.checksum,
-        "created_by": handle.created_by,
-        "key_groups": None if groups is None else [groups.first, groups.last],
-        "details": dict(handle.details),
+        "handles": [handle_for_readers(handle) for handle in snapshot.handles],
     }
 
 

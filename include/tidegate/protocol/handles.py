@@ -1,15 +1,30 @@
-"""A state handle as JSON: as it is sent by executors and stored in snapshots."""
+"""A state handle as JSON: the only place that knows how one is written down and read back.
+
+The database has columns instead (`postgres.rows`).
+"""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from tidegate.protocol.keygroups import KeyGroupRange
 from tidegate.protocol.records import HandleKind, StateHandle
 
+_FOR_READERS = {"checksum": "sha256"}
+
 
 def handle_to_json(handle: StateHandle) -> dict[str, Any]:
-    return {**asdict(handle), "details": dict(handle.details)}
+    """As executors send it, and as a position has it that holds data in flight."""
+    groups = handle.key_groups
+    return {
+        "path": handle.path,
+        "kind": handle.kind.value,
+        "rows": handle.rows,
+        "bytes": handle.bytes,
+        "checksum": handle.checksum,
+        "created_by": handle.created_by,
+        "key_groups": None if groups is None else {"first": groups.first, "last": groups.last},
+        "details": dict(handle.details),
+    }
 
 
 def handle_from_json(handle: Mapping[str, Any]) -> StateHandle:
@@ -20,3 +35,11 @@ def handle_from_json(handle: Mapping[str, Any]) -> StateHandle:
         "key_groups": None if groups is None else KeyGroupRange(**groups),
     }
     return StateHandle(**{**handle, **known})
+
+
+def handle_for_readers(handle: StateHandle) -> dict[str, Any]:
+    """As `_metadata` and the command line show it, to other programs and to people: the same by names that explain
+    themselves. Nothing here reads it back, but it is in every `_metadata` that was ever written."""
+    groups = handle.key_groups
+    shown = handle_to_json(handle) | {"key_groups": None if groups is None else [groups.first, groups.last]}
+    return {_FOR_READERS.get(name, name): value for name, value in shown.items()}

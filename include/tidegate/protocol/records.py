@@ -12,6 +12,7 @@ from typing import Any
 
 from tidegate.protocol.keygroups import KeyGroupRange
 from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.names import Target
 from tidegate.protocol.reasons import FailureReason
 
 
@@ -197,14 +198,14 @@ class CheckpointRecord:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the validator found about one target (`sink:NAME`, `state:NAME` or `check:NAME`).
+    """What the validator found about one target.
 
     `success` None means that the judgement itself failed; `error` then says how. `results` is one JSON object per
     expectation, with `type`, `kwargs`, `success`, `observed`, `element_count`, `unexpected_count`,
     `unexpected_percent`, `unexpected_samples`, `unexpected_rows` (their keys), `details` and `error`.
     """
 
-    target: str
+    target: Target
     suite: str
     success: bool | None
     evaluated: int
@@ -225,7 +226,8 @@ class CompactedRun:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """A file nothing refers to any more. `owner` is `storage`, or `sink:NAME` for a path below that sink's root."""
+    """A file nothing refers to any more. `owner` is `names.STORAGE`, or `names.staged_by` a sink for a path below that
+    sink's root."""
 
     owner: str
     path: str

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tidegate.protocol.errors import PipelineFailedError, PipelineStatusError, SupersededAttemptError
+from tidegate.protocol.names import STORAGE
+from tidegate.protocol.paths import ByRegion, shared_directory, writer_of
 from tidegate.protocol.pipelines import ACTIVE, PipelineRecord, PipelineStatus
 from tidegate.protocol.records import Deletion, Snapshot, SubtaskId
 
@@ -106,16 +108,6 @@ def require_startable(pipeline: PipelineRecord) -> None:
     )
 
 
-def shared_root(pipeline_id: str) -> str:
-    """The directory below which regions write, relative to the checkpoint storage."""
-    return f"{pipeline_id}/shared"
-
-
-def shared_directory(pipeline_id: str, attempt: int) -> str:
-    """Where one attempt of a region writes, relative to the checkpoint storage."""
-    return f"{shared_root(pipeline_id)}/{attempt}"
-
-
 def directory_in_use(pipeline_id: str, region: RegionRecord) -> str | None:
     """Where the running region may have files that no checkpoint refers to yet. Performs no I/O."""
     return None if region.seen_at is None else shared_directory(pipeline_id, region.attempt)
@@ -137,10 +129,10 @@ def left_since(region: RegionRecord) -> datetime | None:
 
 def choose_left_behind(pipeline_id: str, paths: Iterable[str], up_to: int) -> list[Deletion]:
     """Of files below `shared_root`, those in the directories of attempts up to this one. Performs no I/O."""
-    return [Deletion("storage", path) for path in paths if 0 < _attempt_of(pipeline_id, path) <= up_to]
+    return [Deletion(STORAGE, path) for path in paths if 0 < _attempt_of(pipeline_id, path) <= up_to]
 
 
 def _attempt_of(pipeline_id: str, path: str) -> int:
-    """0 for a file that lies in no attempt's directory."""
-    name = path.removeprefix(f"{shared_root(pipeline_id)}/").partition("/")[0]
-    return int(name) if name.isdecimal() else 0
+    """0 for a file that lies in no attempt's directory. One that has the directory's own name counts as in it."""
+    writer = writer_of(pipeline_id, f"{path}/")
+    return writer.attempt if isinstance(writer, ByRegion) else 0

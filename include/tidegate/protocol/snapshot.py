@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidegate.protocol.barriers import StopMode
+from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.errors import (
     CheckpointExpiredError,
     CheckpointNotInProgressError,

@@ -7,7 +7,7 @@ have committed has the pipeline finished. If the savepoint fails, the pipeline g
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidegate.protocol.barriers import StopMode
+from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.errors import IllegalRequestError, PipelineStatusError
 from tidegate.protocol.pipelines import PIPELINE_TRANSITIONS, PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason

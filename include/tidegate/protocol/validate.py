@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tidegate.protocol.errors import ValidationFailedError
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
+from tidegate.protocol.names import Target
 from tidegate.protocol.records import CheckpointRecord, Verdict
 from tidegate.protocol.snapshot import ended_error
 
@@ -42,7 +43,7 @@ def needs_validation(record: CheckpointRecord) -> bool:
     return record.status is Status.IN_PROGRESS and record.phase is Phase.ACKNOWLEDGED
 
 
-def decide_rejection(record: CheckpointRecord, targets: Sequence[str], verdicts: Sequence[Verdict]) -> str | None:
+def decide_rejection(record: CheckpointRecord, targets: Sequence[Target], verdicts: Sequence[Verdict]) -> str | None:
     """Why the checkpoint must be aborted, or None. A failed verdict, an error and a missing verdict all reject it.
     Performs no I/O.
     """
@@ -57,7 +58,7 @@ def decide_rejection(record: CheckpointRecord, targets: Sequence[str], verdicts:
     )
 
 
-def _complaint(target: str, verdict: Verdict | None) -> str | None:
+def _complaint(target: Target, verdict: Verdict | None) -> str | None:
     if verdict is None:
         return f"{target}: no verdict was given."
     if verdict.success is None:

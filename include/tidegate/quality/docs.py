@@ -4,19 +4,18 @@
 """
 
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tidegate.protocol.paths import checkpoint_id_of, checkpoint_name
 from tidegate.protocol.records import CheckpointRecord
 from tidegate.quality.page import Section, render
 
 PAGE = "index.html"
 # Reports kept for each pipeline, those of failed checkpoints included.
 KEPT = 200
-_DIRECTORY = re.compile(r"chk-(\d+)")
 
 
 def build_docs(docs: Path, checkpoint: CheckpointRecord, sections: Sequence[Section]) -> str:
@@ -24,7 +23,7 @@ def build_docs(docs: Path, checkpoint: CheckpointRecord, sections: Sequence[Sect
 
     Also removes the pipeline's reports beyond the `KEPT` newest. Raises `OSError`.
     """
-    path = Path(checkpoint.pipeline_id) / f"chk-{checkpoint.checkpoint_id}" / PAGE
+    path = Path(checkpoint.pipeline_id) / checkpoint_name(checkpoint.checkpoint_id) / PAGE
     _replace(docs / path, render(checkpoint, sections))
     remove_old_docs(docs, checkpoint.pipeline_id, KEPT)
     return path.as_posix()
@@ -32,10 +31,10 @@ def build_docs(docs: Path, checkpoint: CheckpointRecord, sections: Sequence[Sect
 
 def remove_old_docs(docs: Path, pipeline_id: str, keep: int) -> list[int]:
     """Remove a pipeline's reports except those of its `keep` newest checkpoints; returns the ids removed."""
-    found = [_DIRECTORY.fullmatch(path.name) for path in (docs / pipeline_id).iterdir()]
-    ids = sorted((int(match[1]) for match in found if match), reverse=True)[keep:]
+    found = [checkpoint_id_of(path.name) for path in (docs / pipeline_id).iterdir()]
+    ids = sorted((id_ for id_ in found if id_ is not None), reverse=True)[keep:]
     for checkpoint_id in ids:
-        shutil.rmtree(docs / pipeline_id / f"chk-{checkpoint_id}", ignore_errors=True)
+        shutil.rmtree(docs / pipeline_id / checkpoint_name(checkpoint_id), ignore_errors=True)
     return ids
 
 

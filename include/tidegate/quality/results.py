@@ -8,13 +8,16 @@ table), `element_count` (rows examined; None if unknown), `unexpected_count`, `u
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from tidegate.protocol.names import Target
 from tidegate.quality.json_values import json_object, json_value
 from tidegate.quality.judgement import Finding
 
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list")
 
 
-def result_object(finding: Finding, target: str, columns: Collection[str], moments: Collection[str]) -> dict[str, Any]:
+def result_object(
+    finding: Finding, target: Target, columns: Collection[str], moments: Collection[str]
+) -> dict[str, Any]:
     """`moments` are the columns whose values Spark collects as local time. They are shown in UTC."""
     found, kwargs = finding.found, dict(finding.expectation.kwargs)
     local = bool(moments) and any(column in moments for column in named_columns(kwargs))
@@ -33,7 +36,7 @@ def result_object(finding: Finding, target: str, columns: Collection[str], momen
     }
 
 
-def why_not_judged(finding: Finding, target: str, columns: Collection[str]) -> str:
+def why_not_judged(finding: Finding, target: Target, columns: Collection[str]) -> str:
     """A sentence that names target, expectation and column. If the column is missing, it lists the existing ones."""
     kwargs = dict(finding.expectation.kwargs)
     named = list(named_columns(kwargs))

@@ -17,6 +17,7 @@ from typing import Any
 
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.graph import Graph
+from tidegate.protocol.names import Target, TargetKind
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.quality.docs import build_docs
 from tidegate.quality.judgement import ExpectationError, Finding, build, headline, judge
@@ -25,7 +26,7 @@ from tidegate.quality.results import result_object
 
 log = logging.getLogger(__name__)
 
-Frames = Callable[[str, Mapping[SubtaskId, SubtaskRecord]], Any]
+Frames = Callable[[Target, Mapping[SubtaskId, SubtaskRecord]], Any]
 
 # How many columns identify a failing row if there is no key.
 _SHOWN_COLUMNS = 8
@@ -59,14 +60,14 @@ class GreatExpectationsValidator:
             log.warning("The report of checkpoint %d could not be written.", checkpoint.checkpoint_id, exc_info=True)
             return None
 
-    def _judge(self, target: str, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Section:
+    def _judge(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Section:
         suite = self._suite(target)
         try:
             frame = self._frames(target, subtasks)
             if frame is None:
                 return Section(Verdict(target, suite.name, success=True, evaluated=0, failed=0))
             built = build(suite)
-            with nullcontext() if target.startswith("sink:") else _persisted(frame):
+            with nullcontext() if target.kind is TargetKind.SINK else _persisted(frame):
                 rows = frame.count()
                 findings = judge(frame, suite, built, rows, self._identifying(target, frame))
             return _section(target, suite, findings, frame, rows)
@@ -79,28 +80,26 @@ class GreatExpectationsValidator:
             cause = f"{type(error).__name__}: {headline(str(error))}"
             return _not_judged(target, suite, f"{target} could not be judged by suite {suite.name!r}: {cause}.")
 
-    def _suite(self, target: str) -> ExpectationSuite:
-        kind, name = target.split(":", 1)
-        vertices: Mapping[str, Sequence[Any]] = {
-            "sink": self._graph.sinks,
-            "state": self._graph.keyed,
-            "check": self._graph.checks,
+    def _suite(self, target: Target) -> ExpectationSuite:
+        vertices: Mapping[TargetKind, Sequence[Any]] = {
+            TargetKind.SINK: self._graph.sinks,
+            TargetKind.STATE: self._graph.keyed,
+            TargetKind.CHECK: self._graph.checks,
         }
-        suite: ExpectationSuite = next(vertex.expect for vertex in vertices[kind] if vertex.name == name)
+        suite: ExpectationSuite = next(v.expect for v in vertices[target.kind] if v.name == target.name)
         return suite
 
-    def _identifying(self, target: str, frame: Any) -> list[str]:
+    def _identifying(self, target: Target, frame: Any) -> list[str]:
         """The columns that tell which row failed: the operator's key if there is one, else the first simple columns."""
-        kind, name = target.split(":", 1)
-        operator = self._graph.sink(name).input.origin if kind == "sink" else name
-        keys = {vertex.name: vertex.key for vertex in self._graph.keyed} if kind != "check" else {}
+        operator = self._graph.sink(target.name).input.origin if target.kind is TargetKind.SINK else target.name
+        keys = {} if target.kind is TargetKind.CHECK else {vertex.name: vertex.key for vertex in self._graph.keyed}
         if present := [column for column in keys.get(operator, ()) if column in frame.columns]:
             return present
         simple = [field.name for field in frame.schema.fields if field.dataType.typeName() not in _NESTED]
         return simple[:_SHOWN_COLUMNS]
 
 
-def _section(target: str, suite: ExpectationSuite, findings: Sequence[Finding], frame: Any, rows: int) -> Section:
+def _section(target: Target, suite: ExpectationSuite, findings: Sequence[Finding], frame: Any, rows: int) -> Section:
     moments = [field.name for field in frame.schema.fields if field.dataType.typeName() == "timestamp"]
     results = tuple(result_object(finding, target, frame.columns, moments) for finding in findings)
     errors = [result["error"] for result in results if result["error"]]
@@ -117,7 +116,7 @@ def _section(target: str, suite: ExpectationSuite, findings: Sequence[Finding], 
     return Section(verdict, rows, tuple(findings))
 
 
-def _not_judged(target: str, suite: ExpectationSuite, error: str) -> Section:
+def _not_judged(target: Target, suite: ExpectationSuite, error: str) -> Section:
     return Section(Verdict(target, suite.name, success=None, evaluated=0, failed=0, error=error))
 
 

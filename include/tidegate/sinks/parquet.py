@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from tidegate.ports import CommitAttempt, DeliveryGuarantee, SinkInput, StageContext
 from tidegate.protocol.errors import PipelineDefinitionError, SinkError, StorageError
+from tidegate.protocol.paths import attempt_prefix
 from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.settings import absolute, spark_path
 from tidegate.sinks import publish
@@ -126,7 +127,7 @@ class ParquetSinkWriter:
 
         from tidegate.state.storage import open_storage
 
-        name = f"{context.subtask_index}-{context.attempt}-{context.unique}.parquet"
+        name = f"{attempt_prefix(context.subtask_index, context.attempt)}-{context.unique}.parquet"
         path = str(PurePosixPath(publish.staging_of(context.checkpoint_id), name))
         try:
             content = _encode(rows)

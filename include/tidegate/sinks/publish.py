@@ -16,14 +16,13 @@ be repeated: each looks at what is there, and the last rename decides. The coord
 
 import errno
 import os
-import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import PurePosixPath
 from typing import NoReturn
 
 from tidegate.ports import CommitAttempt
 from tidegate.protocol.errors import SinkError
+from tidegate.protocol.paths import checkpoint_id_of, checkpoint_name
 from tidegate.protocol.records import StateHandle
 from tidegate.sinks.fencing import COMMITTING, PrivateDirectory, committing
 
@@ -34,7 +33,7 @@ _COPIED_AT_ONCE = 64 << 20  # bytes between two signs of life
 
 
 def staging_of(checkpoint_id: int) -> str:
-    return f"{_STAGING}/chk-{checkpoint_id}"
+    return f"{_STAGING}/{checkpoint_name(checkpoint_id)}"
 
 
 def staged_path(handle: StateHandle) -> str:
@@ -89,7 +88,7 @@ def current_checkpoint(root: str) -> int | None:
             f"{link} is not a link that Tidegate made, so it was left alone and nothing was committed. Move it away, or "
             "give the sink a directory of its own; the checkpoint is complete and will be committed then."
         ) from error
-    return _version_id(os.path.basename(target))
+    return checkpoint_id_of(os.path.basename(target))
 
 
 def staged_paths(root: str, checkpoint_id: int) -> list[str]:
@@ -127,7 +126,7 @@ def sync(directory: str) -> None:
 
 def _moved_by_older_version(checkpoint_id: int) -> str:
     """Where releases without fenced commits moved staged files, before they became visible."""
-    return f"{COMMITTING}/chk-{checkpoint_id}"
+    return f"{COMMITTING}/{checkpoint_name(checkpoint_id)}"
 
 
 def _gather(
@@ -177,7 +176,7 @@ def _point_to(root: str, private: PrivateDirectory, version: str) -> None:
 def _remove_versions(root: str, private: PrivateDirectory, checkpoint_id: int, before: int | None) -> None:
     """Keep the version before this one, so that its readers can finish. Never remove a newer one, of any attempt."""
     directory = os.path.join(root, _VERSIONS)
-    versions = {name: _version_id(name) for name in os.listdir(directory)}
+    versions = {name: checkpoint_id_of(name) for name in os.listdir(directory)}
     if before in (None, checkpoint_id):
         before = max((found for found in versions.values() if found is not None and found < checkpoint_id), default=0)
     for name, found in versions.items():
@@ -186,16 +185,14 @@ def _remove_versions(root: str, private: PrivateDirectory, checkpoint_id: int, b
 
 
 def _version(checkpoint_id: int) -> str:
-    return f"{_VERSIONS}/chk-{checkpoint_id}"
-
-
-def _version_id(name: str) -> int | None:
-    match = re.fullmatch(r"chk-(\d+)", name)
-    return int(match[1]) if match else None
+    return f"{_VERSIONS}/{checkpoint_name(checkpoint_id)}"
 
 
 def _confined(path: str) -> str:
-    if not re.fullmatch(rf"{_STAGING}/chk-\d+/[^/\0]+", path) or PurePosixPath(path).name in (".", ".."):
+    first, _, rest = path.partition("/")
+    checkpoint, _, name = rest.partition("/")
+    staged = first == _STAGING and checkpoint_id_of(checkpoint) is not None
+    if not staged or name in ("", ".", "..") or "/" in name or "\0" in name:
         raise SinkError(
             f"{path!r} is not a path in a sink's staging ({_STAGING}/chk-<id>/<file>), so it was not touched. The "
             "checkpoint's record is damaged, or was written by another version."

@@ -17,7 +17,8 @@ from tidegate.dataflow.scheduled_driver import ScheduledDriver
 from tidegate.pipeline.definition import StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import Acknowledge, CheckpointStorage, Clock
-from tidegate.protocol.finalize import directory
+from tidegate.protocol.names import Target
+from tidegate.protocol.paths import directory
 from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId, SubtaskRecord
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.settings import Settings
@@ -61,8 +62,8 @@ class SparkRegion:
         chk = directory(self.graph.pipeline.name, checkpoint_id)
         return self.parts.jobs.compact(checkpoint_id, snapshots, chk)
 
-    def frame(self, target: str, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
-        """See `ports.Region`: `sink:NAME`, `state:NAME` or `check:NAME`."""
+    def frame(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
+        """See `ports.Region`. Raises `PipelineDefinitionError` if the pipeline has no such target."""
         return Frames(self.graph, self._streams, self._location, subtasks).of(target)
 
 

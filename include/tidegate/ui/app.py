@@ -10,11 +10,11 @@ from pathlib import Path
 from fastapi import APIRouter, FastAPI, HTTPException, Request
 from fastapi.responses import Response
 
+from tidegate.protocol.paths import checkpoint_id_of
 from tidegate.settings import Settings
 from tidegate.ui.auth import may_read_pipeline
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-_CHECKPOINT = re.compile(r"chk-[0-9]+")
 _TYPES = {
     ".html": "text/html",
     ".css": "text/css",
@@ -46,7 +46,7 @@ def report_file(request: Request, dag_id: str, checkpoint: str, name: str) -> Re
     """A file of a checkpoint's report. 404 for anything else, without saying why."""
     kind = _TYPES.get(Path(name).suffix)
     content = read_confined(request.app.state.docs, dag_id, checkpoint, name) if kind else None
-    if content is None or not _CHECKPOINT.fullmatch(checkpoint):
+    if content is None or checkpoint_id_of(checkpoint) is None:
         raise HTTPException(404, "There is no such report. Reports of old checkpoints are removed.")
     return Response(content, media_type=kind, headers=_HEADERS)
 

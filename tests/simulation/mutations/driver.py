@@ -4,9 +4,10 @@ from dataclasses import replace
 
 from mutations.planting import mutation
 from tidegate.dataflow import scheduled_driver, subtask_snapshots
+from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.driver_base import DriverBase
 from tidegate.dataflow.execution_plan import ExecutionPlan
-from tidegate.dataflow.operator_chains import Execution, channel_of
+from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.scheduled_driver import ScheduledDriver
 from tidegate.protocol.records import HandleKind
 
@@ -48,7 +49,7 @@ def _(original):
         names = {vertex.operator_id: vertex.name for vertex in self._graph.sources}
         for subtask, segment in sources.segments.items():
             if segment is not None:
-                self._base.channels.feed(channel_of(names[subtask.operator_id], subtask.subtask_index), segment)
+                self._base.channels.feed(ChannelName(names[subtask.operator_id], subtask.subtask_index), segment)
 
     return feed
 

@@ -2,9 +2,9 @@
 
 from mutations.planting import mutation
 from tidegate.dataflow.input_gate import InputGate
-from tidegate.protocol.aligned_barriers import AlignedBarrierHandler
-from tidegate.protocol.alignment import Alignment
-from tidegate.protocol.barriers import Unblock
+from tidegate.protocol.barriers.aligned import AlignedBarrierHandler
+from tidegate.protocol.barriers.alignment import Alignment
+from tidegate.protocol.barriers.messages import Unblock
 
 
 @mutation("a channel goes on before the snapshot is taken", (Alignment, "block"))

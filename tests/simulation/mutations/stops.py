@@ -7,7 +7,7 @@ from tidegate.coordination.pipeline_status import PipelineControl
 from tidegate.dataflow.input_gate import InputGate
 from tidegate.protocol import finished
 from tidegate.protocol import snapshot as snapshots
-from tidegate.protocol.barriers import StopMode
+from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.stopping import Restart
 
 

@@ -15,11 +15,12 @@ from typing import Any
 from worlds import ManualClock
 
 from simulator.scheduler import require
+from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.elements import Aborted, Released, SnapshotDue
 from tidegate.dataflow.input_gate import InputGate
 from tidegate.ports import Segment
-from tidegate.protocol.barrier_options import GateOptions, make_handler
-from tidegate.protocol.barriers import Barrier, Cancel, EndOfPartition
+from tidegate.protocol.barriers.messages import Barrier, Cancel, EndOfPartition
+from tidegate.protocol.barriers.options import GateOptions, make_handler
 
 Row = tuple[int, int]  # source, position
 TIMEOUT = 500  # steps
@@ -132,7 +133,7 @@ class Dataflow:
         self.operators = [Operator(number, inputs) for number, inputs in enumerate(self.inputs)]
         for operator in self.operators:
             handler = make_handler(GateOptions(exactly_once=self.exactly_once), len(operator.inputs))
-            operator.gate = InputGate(operator.inputs, handler, ManualClock())
+            operator.gate = InputGate([ChannelName.parse(name) for name in operator.inputs], handler, ManualClock())
             if latest is not None:
                 seen, pending = latest.operators[operator.name]
                 operator.seen, operator.pending = seen.copy(), dict(pending)

@@ -39,10 +39,11 @@ from tidegate.pipeline.graph import compile_graph
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import CheckpointError, StateIntegrityError, StorageError
 from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.paths import shared_directory
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, HandleKind, Snapshot, SubtaskId
-from tidegate.protocol.regions import RegionStart, shared_directory
+from tidegate.protocol.regions import RegionStart
 
 
 class Process:

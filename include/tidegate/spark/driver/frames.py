@@ -8,6 +8,7 @@ from typing import Any
 
 from tidegate.pipeline.graph import Graph
 from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.names import Target, TargetKind
 from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId, SubtaskRecord
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams, ddl
@@ -25,17 +26,17 @@ class Frames:
         self._location = location
         self._subtasks = subtasks
 
-    def of(self, target: str) -> Any:
-        """The frame of `sink:NAME`, `state:NAME` or `check:NAME`. Raises `PipelineDefinitionError` on anything else."""
-        kind, _, name = target.partition(":")
-        if kind == "sink" and any(sink.name == name for sink in self._graph.sinks):
+    def of(self, target: Target) -> Any:
+        """Raises `PipelineDefinitionError` if the pipeline has no such target."""
+        name = target.name
+        if target.kind is TargetKind.SINK and any(sink.name == name for sink in self._graph.sinks):
             return self._staged(name)
-        if kind == "state" and any(vertex.name == name for vertex in self._graph.keyed):
+        if target.kind is TargetKind.STATE and any(vertex.name == name for vertex in self._graph.keyed):
             return self._state(name)
-        if kind == "check" and any(check.name == name for check in self._graph.checks):
+        if target.kind is TargetKind.CHECK and any(check.name == name for check in self._graph.checks):
             return self._checked(name)
         raise PipelineDefinitionError(
-            f"Pipeline {self._graph.pipeline.name!r} has no {target!r}. There is sink:NAME for "
+            f"Pipeline {self._graph.pipeline.name!r} has no {str(target)!r}. There is sink:NAME for "
             f"{', '.join(v.name for v in self._graph.sinks) or 'no sink'}, state:NAME for "
             f"{', '.join(v.name for v in self._graph.keyed) or 'no operator'}, and check:NAME for "
             f"{', '.join(v.name for v in self._graph.checks) or 'no check'}."

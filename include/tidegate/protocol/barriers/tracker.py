@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from tidegate.protocol.barriers import (
+from tidegate.protocol.barriers.messages import (
     AbortSnapshot,
     Action,
     Announcement,

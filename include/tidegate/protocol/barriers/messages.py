@@ -3,7 +3,7 @@ the actions.
 
 A handler sees the control events of the operator's channels, in the order the gate takes them, and answers with what
 the gate must do. It holds no data and no channel, and reads no clock: the gate blocks, captures and keeps the timers.
-`barrier_options` decides which handler a pipeline gets.
+`options` decides which handler a pipeline gets.
 
 Times are milliseconds since the epoch, on the wall clock that also dates the trigger.
 """

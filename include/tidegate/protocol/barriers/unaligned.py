@@ -11,8 +11,8 @@ in it is announced and prioritized there.
 
 from typing import assert_never
 
-from tidegate.protocol.alignment import Alignment
-from tidegate.protocol.barriers import (
+from tidegate.protocol.barriers.alignment import Alignment
+from tidegate.protocol.barriers.messages import (
     AbortSnapshot,
     Action,
     Announcement,

@@ -5,11 +5,11 @@ Both follow from the same few settings, so that a handler never meets a barrier 
 
 from dataclasses import dataclass
 
-from tidegate.protocol.aligned_barriers import AlignedBarrierHandler
-from tidegate.protocol.barrier_tracker import BarrierTracker
-from tidegate.protocol.barriers import ALIGNED, UNALIGNED, AlignmentType, BarrierHandler, BarrierOptions
+from tidegate.protocol.barriers.aligned import AlignedBarrierHandler
+from tidegate.protocol.barriers.messages import ALIGNED, UNALIGNED, AlignmentType, BarrierHandler, BarrierOptions
+from tidegate.protocol.barriers.tracker import BarrierTracker
+from tidegate.protocol.barriers.unaligned import UnalignedBarrierHandler
 from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.protocol.unaligned_barriers import UnalignedBarrierHandler
 
 
 @dataclass(frozen=True, slots=True)

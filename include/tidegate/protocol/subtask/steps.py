@@ -12,9 +12,9 @@ from collections import deque
 from enum import Enum, auto
 from typing import assert_never
 
-from tidegate.protocol.barriers import BarrierOptions
+from tidegate.protocol.barriers.messages import BarrierOptions
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.subtask_messages import (
+from tidegate.protocol.subtask.messages import (
     AbortCapture,
     Acknowledge,
     AlignmentAborted,

@@ -6,8 +6,8 @@ data may be bounded: a checkpoint that holds back more is aborted.
 
 from typing import assert_never
 
-from tidegate.protocol.alignment import Alignment
-from tidegate.protocol.barriers import (
+from tidegate.protocol.barriers.alignment import Alignment
+from tidegate.protocol.barriers.messages import (
     AbortSnapshot,
     Action,
     Announcement,

@@ -4,7 +4,7 @@ Shared by the handlers of protocol.md sections 11.1, 11.4 and 11.5. They agree o
 finished, and differ in what follows.
 """
 
-from tidegate.protocol.barriers import Action, Barrier, Block, Unblock
+from tidegate.protocol.barriers.messages import Action, Barrier, Block, Unblock
 
 
 class Alignment:

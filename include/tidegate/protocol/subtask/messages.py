@@ -1,8 +1,8 @@
-"""The events that reach a subtask about checkpoints, and the effects that follow: the vocabulary of `subtask_steps`."""
+"""The events that reach a subtask about checkpoints, and the effects that follow: the vocabulary of `steps`."""
 
 from dataclasses import dataclass
 
-from tidegate.protocol.barriers import BarrierOptions
+from tidegate.protocol.barriers.messages import BarrierOptions
 from tidegate.protocol.reasons import FailureReason
 
 

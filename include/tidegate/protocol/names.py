@@ -1,0 +1,61 @@
+"""Names that are joined from parts: each has its text here and nowhere else, as it is stored and shown.
+
+Where such a text is read back, a small type takes it apart; where it never is, a function composes it. The names of
+files and directories are in `paths`; a subtask's is in `records`.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class TargetKind(StrEnum):
+    SINK = "sink"  # the rows that it staged
+    STATE = "state"  # of a keyed operator, whole
+    CHECK = "check"  # a query across the staged rows of several sinks
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a verdict is about: `sink:NAME`, `state:NAME` or `check:NAME`."""
+
+    kind: TargetKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Target":
+        """Raises `ValueError`."""
+        kind, _, name = text.partition(":")
+        return cls(TargetKind(kind), name)
+
+
+_SINK_OPERATOR = "-sink"
+
+
+def operator_of_sink(sink: str) -> str:
+    """The operator id of a sink. It is no legal name of a vertex, so that a sink may carry the name of the operator it
+    delivers."""
+    return f"{sink}{_SINK_OPERATOR}"
+
+
+def sink_of_operator(operator_id: str) -> str:
+    """The name of the sink that has this operator id."""
+    return operator_id.removesuffix(_SINK_OPERATOR)
+
+
+#: Who can delete a file: the checkpoint storage, or the sink below whose root it was staged. The database makes the same
+#: text from the columns of a handle.
+STORAGE = "storage"
+STAGED_BY = "sink:"
+
+
+def staged_by(operator_id: str) -> str:
+    """The owner of what the sink with this operator id has staged."""
+    return f"{STAGED_BY}{operator_id}"
+
+
+def requests_of_run(dag_id: str, run_id: str) -> str:
+    """What the ids of all requests of one DAG run begin with."""
+    return f"{dag_id}/{run_id}/"
