@@ -7,6 +7,8 @@ attempt is recognised by its path.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import assert_never
 
 from tidegate.protocol.errors import ForeignPathError
 from tidegate.protocol.finalize import directory
@@ -60,35 +62,56 @@ def _is_own(
         return False
     if handle.kind is HandleKind.STAGED:
         return _is_own_staged(checkpoint_id, report, handle)
-    below = _writer_of(pipeline_id, region, handle)
-    if below is None:
-        return False
-    where, attempt = below
+    index = report.subtask.subtask_index
+    match writer := _writer_of(pipeline_id, region, handle):
+        case _Checkpoint():
+            own: tuple[str, ...] = (f"{index}-{report.attempt}-",)
+        case _Region():
+            own = (f"{index}-{writer.attempt}-", f"{index}-compacted-")
+        case _Nobody():
+            return False
+        case _:
+            assert_never(writer)
     if handle.kind is HandleKind.CHANNEL:  # rows on their way to this operator, as the upstream operator wrote them
         return True
-    of_operator = f"{where}/{report.subtask.operator_id}/"
+    of_operator = f"{writer.directory}/{report.subtask.operator_id}/"
     name = handle.path.removeprefix(of_operator)
     if not handle.path.startswith(of_operator) or not _is_plain(name):
         return False
-    if handle.created_by < checkpoint_id:  # carried over; after a rescale, perhaps from a subtask of another index
-        return True
-    own = {f"{report.subtask.subtask_index}-{report.attempt if attempt is None else attempt}-"}
-    if attempt is not None:
-        own.add(f"{report.subtask.subtask_index}-compacted-")
-    return name.startswith(tuple(own))
+    # What is carried over may, after a rescale, come from a subtask of another index.
+    return handle.created_by < checkpoint_id or name.startswith(own)
 
 
-def _writer_of(pipeline_id: str, region: RegionRecord, handle: StateHandle) -> tuple[str, int | None] | None:
-    """The directory of the checkpoint or region's attempt that wrote a file, and the attempt's number (None for a
-    checkpoint). None if neither wrote it."""
+@dataclass(frozen=True, slots=True)
+class _Checkpoint:
+    """A scheduled attempt at the checkpoint wrote the file."""
+
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """This attempt of a region wrote it."""
+
+    directory: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Nobody:
+    """Nobody who may write for this pipeline did."""
+
+
+def _writer_of(pipeline_id: str, region: RegionRecord, handle: StateHandle) -> _Checkpoint | _Region | _Nobody:
+    """Whose a file on checkpoint storage is, by its path."""
     own = directory(pipeline_id, handle.created_by)
     if handle.path.startswith(f"{own}/"):
-        return own, None
+        return _Checkpoint(own)
     attempt = handle.path.removeprefix(f"{pipeline_id}/").removeprefix("shared/").partition("/")[0]
     if not attempt.isdecimal() or not 1 <= int(attempt) <= region.attempt:
-        return None
+        return _Nobody()
     shared = shared_directory(pipeline_id, int(attempt))
-    return (shared, int(attempt)) if handle.path.startswith(f"{shared}/") else None
+    return _Region(shared, int(attempt)) if handle.path.startswith(f"{shared}/") else _Nobody()
 
 
 def _is_own_staged(checkpoint_id: int, report: Acknowledgement, handle: StateHandle) -> bool:
