@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tidegate.clock import SystemClock
 from tidegate.coordination.continuous_run import ContinuousRun
 from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.coordination.listeners import Notified
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.errors import ConfigurationError, PipelineNotFoundError
@@ -23,6 +24,9 @@ if TYPE_CHECKING:  # heavy: imported where they are used, so that DAG files can 
     from tidegate.quality.validator import GreatExpectationsValidator
     from tidegate.spark.region import SparkRegion
     from tidegate.spark.session.sessions import SparkSettings
+
+#: Of this process: a process that takes several steps notifies a listener once.
+_NOTIFIED = Notified()
 
 
 def open_store(database_url: str | None = None) -> "PostgresCheckpointStore":
@@ -46,7 +50,7 @@ def open_coordinator(
 
     settings = settings or Settings.from_environment()
     return CheckpointCoordinator(
-        pipeline, open_store(database_url), ArrowCheckpointStorage(settings.storage), SystemClock()
+        pipeline, open_store(database_url), ArrowCheckpointStorage(settings.storage), SystemClock(), _NOTIFIED
     )
 
 

@@ -56,8 +56,8 @@ def test_it_counts_as_no_failure(desk: Desk) -> None:
 
 def test_what_has_ended_otherwise_stays_as_it_ended(desk: Desk) -> None:
     desk.ask("one")
-    desk.coordinator.abort(1, FailureReason.CHECKPOINT_SUBSUMED, "It came too late.")
-    assert "CHECKPOINT_SUBSUMED. It came too late." in aborted(desk, 1)
+    desk.coordinator.abort(1, FailureReason.TASK_FAILURE, "It came too late.")
+    assert "TASK_FAILURE. It came too late." in aborted(desk, 1)
     desk.ask("two")
     desk.complete(2)
     with pytest.raises(CheckpointCompletedError, match="nothing undoes that"):

@@ -1,9 +1,9 @@
 """What listeners hear (protocol.md section 10): completions after the commit, failures of every kind, what was pushed out."""
 
 import contextlib
-import copy
 import logging
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -13,8 +13,7 @@ from store_steps import PIPELINE, completed, triggered
 from worlds import DEATHS, Crash, Judge, MortalStore, small_pipeline
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.coordination.listeners import Listeners, watch_failures
-from tidegate.pipeline.listeners import InOrder
+from tidegate.coordination.listeners import Listeners, Notified, watch_failures
 from tidegate.ports import CheckpointListener, CheckpointStore
 from tidegate.protocol.errors import CheckpointError, CheckpointExpiredError, ValidationFailedError
 from tidegate.protocol.lifecycle import COMMITTED, Status
@@ -216,13 +215,22 @@ def test_a_listener_may_leave_methods_out(desk: MakeDesk) -> None:
     assert listener.heard == (3, 2)
 
 
-def test_a_copied_pipeline_tells_the_same_listener(desk: MakeDesk) -> None:
-    world = desk()
+def open_another(world: Desk, notified: Notified) -> None:
+    """Another coordinator of the same pipeline, in a process of which this is what listeners heard."""
+    world.coordinator = CheckpointCoordinator(world.pipeline, world.store, world.storage, world.clock, notified)
+
+
+@pytest.mark.parametrize("same_process", [True, False])
+def test_all_steps_in_a_process_tell_a_listener_once(desk: MakeDesk, same_process: bool) -> None:
+    world, notified = desk(), Notified()
     ears = listening(world)
-    (copied,) = copy.deepcopy(world.pipeline.listeners)
+    open_another(world, notified)
     take(world, "a")
-    copied.completed(1)  # heard already, by the same one
-    assert ears.heard == [("complete", 1)]
+    world.ask("b")
+    open_another(world, notified if same_process else Notified())
+    world.coordinator.suspend()
+    repeated = [] if same_process else [("complete", 1)]
+    assert ears.heard == [("complete", 1), *repeated, ("aborted", 2, 1)]
 
 
 @pytest.mark.parametrize("how", DEATHS)
@@ -276,10 +284,40 @@ class Notes(CheckpointListener):
         self.heard.append(("subsumed", checkpoint_id))
 
 
+def test_each_pipeline_tells_a_listener_of_its_own_checkpoints() -> None:
+    notes, notified = Notes(), Notified()
+    first, second = (Listeners(pipeline_id, [notes], notified) for pipeline_id in ("p", "q"))
+    for listeners, checkpoint_id in ((first, 5), (second, 3), (first, 5), (second, 3)):
+        listeners.completed(checkpoint_id)
+        listeners.subsumed(checkpoint_id - 1)
+    assert notes.heard == [("complete", 5), ("subsumed", 4), ("complete", 3), ("subsumed", 2)]
+
+
+@dataclass(slots=True)
+class Slotted:
+    """Equal to another one that heard the same, and neither hashable nor fit for a weak reference."""
+
+    heard: list[int] = field(default_factory=list)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self.heard.append(checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed: int | None) -> None: ...
+    def notify_checkpoint_subsumed(self, checkpoint_id: int) -> None: ...
+
+
+def test_any_object_may_listen_and_equal_ones_are_told_apart(desk: MakeDesk) -> None:
+    world, both = desk(), [Slotted(), Slotted()]
+    for one in both:
+        world.pipeline.listen(one)
+    take(world, "a", "b")
+    assert [one.heard for one in both] == [[1, 2], [1, 2]]
+
+
 @pytest.mark.parametrize("told", [True, False])
 def test_a_failure_names_no_checkpoint_whose_sinks_have_not_committed(store: CheckpointStore, told: bool) -> None:
     notes = Notes()
-    watched = watch_failures(store, Listeners(PIPELINE, [InOrder(notes)]))
+    watched = watch_failures(store, Listeners(PIPELINE, [notes], Notified()))
     completed(store, notified=told)
     triggered(store)
     with watched.transaction(PIPELINE) as tx:

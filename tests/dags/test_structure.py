@@ -1,6 +1,8 @@
 """The DAG that a pipeline becomes: its tasks, their order and their defaults."""
 
+import copy
 from datetime import timedelta
+from threading import Lock
 from types import SimpleNamespace
 
 import pytest
@@ -20,6 +22,7 @@ from tidegate.airflow import (
     sink_asset,
 )
 from tidegate.pipeline.definition import Pipeline
+from tidegate.ports import CheckpointListener
 from tidegate.protocol.errors import PipelineDefinitionError
 
 EDGES = {
@@ -113,6 +116,22 @@ def test_the_dag_survives_serialisation(dag):
     assert {task.task_id: task.downstream_task_ids for task in restored.tasks} == EDGES
     assert restored.get_task("abort").is_teardown
     assert restored.get_task("abort").on_failure_fail_dagrun
+
+
+class Locked(CheckpointListener):
+    """Cannot be copied."""
+
+    def __init__(self):
+        self.lock = Lock()
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda dag: dag.partial_subset(list(EDGES))])
+def test_a_copied_dag_has_the_same_pipeline(copied):
+    pipeline = small_pipeline(MemorySink())
+    pipeline.listen(Locked())
+    tasks = copied(checkpoint_dag(pipeline)).tasks
+    assert {task.task_id for task in tasks} == set(EDGES)
+    assert all(task.resolve_pipeline() is pipeline for task in tasks)
 
 
 def test_a_wrong_pipeline_is_an_import_error_of_its_dag_file():

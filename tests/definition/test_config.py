@@ -1,6 +1,8 @@
 """`CheckpointConfig`: the options of protocol.md section 21, the normalisations of section 2, and what is refused."""
 
+import copy
 import json
+from dataclasses import FrozenInstanceError, fields, replace
 from datetime import timedelta
 
 import pytest
@@ -17,7 +19,9 @@ from tidegate.protocol.errors import PipelineDefinitionError
         ({"timeout": "5 ms"}, "at least 10 ms"),
         ({"timeout": "10 min or so"}, "is not a duration"),
         ({"timeout": 600}, "'600' is not a duration"),
+        ({"min_pause": timedelta(seconds=-1)}, "CheckpointConfig.min_pause must not be negative"),
         ({"max_concurrent": 2}, "must be 1"),
+        ({"tolerable_failed_checkpoints": -1}, "tolerable_failed_checkpoints must be 0 or more, or None"),
         ({"retention": "FOREVER"}, "retention is one of NO_EXTERNALIZED_CHECKPOINTS, .*, not 'FOREVER'"),
         ({"mode": "AT_MOST_ONCE"}, "mode is one of EXACTLY_ONCE, AT_LEAST_ONCE, not 'AT_MOST_ONCE'"),
         ({"interval": "9 ms"}, "interval must be at least 10 ms"),
@@ -34,6 +38,81 @@ from tidegate.protocol.errors import PipelineDefinitionError
 def test_a_wrong_option_says_what_is_accepted(options, words):
     with pytest.raises(PipelineDefinitionError, match=words):
         CheckpointConfig(**options)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("timeout", None),
+        ("timeout", 600),
+        ("timeout", "99999999999999 d"),
+        ("timeout", "9" * 5000 + " d"),
+        ("min_pause", None),
+        ("max_concurrent", None),
+        ("max_concurrent", "1"),
+        ("retained", "x"),
+        ("retained", 1.0),
+        ("retained", True),
+        ("retention", None),
+        ("tolerable_failed_checkpoints", "3"),
+        ("validation_failures_count", "no"),
+        ("allow_non_restored_state", 1),
+        ("mode", []),
+        ("interval", 10),
+        ("unaligned", "yes"),
+        ("aligned_checkpoint_timeout", None),
+        ("alignment_limit", 4096.5),
+        ("checkpoints_after_tasks_finish", None),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_named_with_its_option(option, value):
+    with pytest.raises(PipelineDefinitionError, match=rf"^CheckpointConfig\.{option}\b") as caught:
+        CheckpointConfig(**{option: value})
+    assert str(value)[:20] in str(caught.value)
+
+
+def test_an_option_that_does_not_exist_is_named_with_those_that_do():
+    with pytest.raises(PipelineDefinitionError, match=r"has no option timout \(given: '5 min'\).* timeout, min_pause,"):
+        CheckpointConfig(timout="5 min")
+
+
+def test_several_mistakes_are_named_together():
+    with pytest.raises(PipelineDefinitionError, match=r"retained: .*'x'.* CheckpointConfig.unaligned: .*'y'"):
+        CheckpointConfig(retained="x", unaligned="y")
+
+
+def test_options_are_a_value():
+    config = CheckpointConfig("1 h", mode="AT_LEAST_ONCE", interval="10 s")
+    same = CheckpointConfig(timeout=timedelta(hours=1), mode="AT_LEAST_ONCE", interval="10 s")
+    assert config == same == copy.deepcopy(config) == replace(config)
+    assert hash(config) == hash(same)
+    assert config != CheckpointConfig()
+    assert replace(config, retained=0).retained == 1
+    with pytest.raises(PipelineDefinitionError, match="at least 10 ms"):
+        replace(config, timeout="1 ms")
+    for option in fields(config):
+        with pytest.raises(FrozenInstanceError):
+            setattr(config, option.name, None)
+
+
+def test_what_is_left_out_has_its_default():
+    assert CheckpointConfig().describe() == {
+        "timeout": 600_000,
+        "min_pause": 0,
+        "max_concurrent": 1,
+        "retained": 1,
+        "retention": "NO_EXTERNALIZED_CHECKPOINTS",
+        "tolerable_failed_checkpoints": None,
+        "validation_failures_count": True,
+        "allow_non_restored_state": False,
+        "mode": "EXACTLY_ONCE",
+        "interval": None,
+        "interval_during_backlog": None,
+        "unaligned": False,
+        "aligned_checkpoint_timeout": 0,
+        "alignment_limit": None,
+        "checkpoints_after_tasks_finish": True,
+    }
 
 
 def test_options_are_normalised_as_flink_does():

@@ -8,9 +8,8 @@ from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind
 
-#: The table of section 8: (before anybody was asked, counts). A failed validation is ours; a setting decides.
+#: The reasons of section 8 that exist here: (before anybody was asked, counts). A failed validation is ours; a setting decides.
 TABLE = {
-    "IO_EXCEPTION": (True, True),
     "CHECKPOINT_ASYNC_EXCEPTION": (False, True),
     "CHECKPOINT_DECLINED": (False, True),
     "CHECKPOINT_EXPIRED": (False, True),
@@ -21,18 +20,14 @@ TABLE = {
     "MINIMUM_TIME_BETWEEN_CHECKPOINTS": (True, False),
     "NOT_ALL_REQUIRED_TASKS_RUNNING": (True, False),
     "DECLINED_TASK_NOT_READY": (False, False),
-    "DECLINED_TASK_CLOSING": (False, False),
     "DECLINED_SUBSUMED": (False, False),
     "DECLINED_ON_CANCELLATION_BARRIER": (False, False),
     "DECLINED_INPUT_END_OF_STREAM": (False, False),
     "ALIGNMENT_LIMIT_EXCEEDED": (False, False),
-    "CHECKPOINT_SUBSUMED": (False, False),
     "COORDINATOR_SHUTDOWN": (False, False),
     "COORDINATOR_SUSPEND": (False, False),
     "JOB_FAILOVER_REGION": (False, False),
     "TASK_FAILURE": (False, False),
-    "TASK_CHECKPOINT_FAILURE": (False, False),
-    "TRIGGER_CHECKPOINT_FAILURE": (False, False),
 }
 
 

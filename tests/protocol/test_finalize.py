@@ -2,8 +2,20 @@
 
 from collections.abc import Sequence
 
-from tidegate.protocol.finalize import SAMPLE_BYTES, SAMPLE_PART, choose_sample, referred_files
-from tidegate.protocol.records import HandleKind, Snapshot, StateHandle
+import pytest
+from records import completed, record
+
+from tidegate.protocol.finalize import (
+    SAMPLE_BYTES,
+    SAMPLE_PART,
+    Landed,
+    NotLanded,
+    choose_sample,
+    decide_landing,
+    referred_files,
+)
+from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.records import CheckpointRecord, HandleKind, Snapshot, StateHandle
 
 
 def runs(number: int, size: int, created_by: int = 1) -> list[StateHandle]:
@@ -44,3 +56,17 @@ def test_of_very_many_bytes_a_part_is_read_so_that_turns_come_round() -> None:
     files = runs(1000, SAMPLE_BYTES)
     chosen = [choose_sample(checkpoint_id, files) for checkpoint_id in range(100, 100 + SAMPLE_PART)]
     assert set().union(*chosen) == {handle.path for handle in files}
+
+
+@pytest.mark.parametrize("status", [Status.COMPLETED, Status.SUBSUMED, Status.DISCARDED])
+def test_a_commit_has_landed_if_the_checkpoint_is_complete_whatever_came_after(status: Status) -> None:
+    known = completed(status=status)
+    assert decide_landing(known) == Landed(known)
+
+
+@pytest.mark.parametrize(
+    ("known", "now"),
+    [(None, "it is not there"), (record(), "IN_PROGRESS"), (record(status=Status.FAILED), "FAILED")],
+)
+def test_a_commit_that_did_not_land_says_how_the_checkpoint_is(known: CheckpointRecord | None, now: str) -> None:
+    assert decide_landing(known) == NotLanded(now)

@@ -10,13 +10,16 @@ from tidegate.protocol.records import Deletion
 from tidegate.protocol.regions import (
     REGION_LEASE,
     SIGN_EVERY,
+    DeadRegion,
+    LiveRegion,
+    NoRegion,
     RegionRecord,
     begun,
     choose_left_behind,
+    decide_presence,
     directory_in_use,
     ended,
     is_current,
-    is_live,
     last_ended,
     left_since,
     needs_sign,
@@ -31,10 +34,9 @@ SECOND = begun(FIRST, at(20))
 
 
 def test_a_region_lives_as_long_as_its_lease():
-    assert is_live(FIRST, at(0) + REGION_LEASE)
-    assert not is_live(FIRST, at(1) + REGION_LEASE)
-    assert not is_live(NEVER, at(0))
-    assert not is_live(OVER, at(0))
+    assert decide_presence(FIRST, at(0) + REGION_LEASE) == LiveRegion()
+    assert decide_presence(FIRST, at(1) + REGION_LEASE) == DeadRegion(seen_at=at(0))
+    assert decide_presence(NEVER, at(0)) == decide_presence(OVER, at(0)) == NoRegion()
 
 
 def test_a_sign_of_life_is_due_well_within_the_lease():

@@ -24,7 +24,6 @@ from tidegate.protocol.subtask.messages import (
     SnapshotOperators,
     Started,
     StepDone,
-    StepFailed,
     Stopped,
     TellAborted,
     TellComplete,
@@ -37,7 +36,7 @@ from tidegate.protocol.subtask.steps import SubtaskSteps
 NOT_READY = FailureReason.DECLINED_TASK_NOT_READY
 ASYNC = FailureReason.CHECKPOINT_ASYNC_EXCEPTION
 SUBSUMED = FailureReason.DECLINED_SUBSUMED
-STORAGE = FailureReason.IO_EXCEPTION
+DECLINED = FailureReason.CHECKPOINT_DECLINED
 FORCED = BarrierOptions(AlignmentType.FORCED_ALIGNED)
 
 
@@ -143,7 +142,7 @@ SECTION_12 = {
     ],
     "step 5: a failure declines with its own reason": [
         *written(1),
-        (WriteFailed(1, STORAGE), [DiscardSnapshot(1), Decline(1, STORAGE)]),
+        (WriteFailed(1, DECLINED), [DiscardSnapshot(1), Decline(1, DECLINED)]),
         (WriteEnded(1), []),
     ],
     "step 5: a failure without a reason": [
@@ -158,19 +157,6 @@ SECTION_12 = {
     "not running: cancel marker and decline": [
         (Stopped(), []),
         (Begin(1, ALIGNED), [BroadcastCancel(1), Decline(1, NOT_READY)]),
-    ],
-    "an error in the synchronous part fails the subtask": [
-        *written(1)[:3],
-        (StepFailed(1), [DiscardSnapshot(1), Fail(1)]),
-    ],
-    "an error before the snapshot fails the subtask as well": [
-        (Begin(1, ALIGNED), [Prepare(1)]),
-        (StepFailed(1), [Fail(1)]),
-    ],
-    "an error of what was given up in the meantime is ignored": [
-        *written(1)[:3],
-        (NotifyAborted(1), [DiscardSnapshot(1), TellAborted(1)]),
-        (StepFailed(1), []),
     ],
     "11.1 abort at the gate: decline, cancel marker, and its late barriers find nothing to start": [
         (AlignmentAborted(3, SUBSUMED), [Decline(3, SUBSUMED), BroadcastCancel(3)]),

@@ -56,9 +56,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def _make(archive: Path) -> None:
     """A JVM writes the classes it has loaded when it ends; so it takes checkpoints first, as tests do."""
-    from pyspark import SparkContext
-
     from orders import Shop, orders_pipeline
+    from pyspark import SparkContext
     from spark_checkpoints import Checkpoints
 
     from tidegate.spark.session.sessions import SparkSettings, open_session

@@ -8,7 +8,7 @@ import signal
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
@@ -32,12 +32,16 @@ TRIGGERED_ID = "{{ ti.xcom_pull(task_ids='trigger') }}"
 class CheckpointTask(BaseOperator):
     """A task that works on checkpoints of a pipeline: a `Pipeline`, or `"module:attribute"`, resolved when it runs."""
 
-    shallow_copy_attrs = ("pipeline",)
-
     def __init__(self, *, pipeline: Pipeline | str, **kwargs: Any) -> None:
         kwargs.setdefault("do_xcom_push", False)
         super().__init__(**kwargs)
         self.pipeline = pipeline
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """Airflow copies DAGs. A copied task has the same pipeline: what a user put into it (a listener, a connection)
+        need not be fit to be copied, and must stay the one that the user has."""
+        memo[id(self.pipeline)] = self.pipeline
+        return cast(Self, super().__deepcopy__(memo))
 
     def resolve_pipeline(self) -> Pipeline:
         """Raises `ConfigurationError` or `PipelineNotFoundError` if a name leads nowhere."""

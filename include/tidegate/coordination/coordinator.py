@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from tidegate.coordination.cleanup import Sweeper
 from tidegate.coordination.finalize import CommitPoint
 from tidegate.coordination.identity import Identification
-from tidegate.coordination.listeners import Listeners, watch_failures
+from tidegate.coordination.listeners import Listeners, Notified, watch_failures
 from tidegate.coordination.notify import Delivered, Delivery
 from tidegate.coordination.pipeline_status import PipelineControl
 from tidegate.coordination.region_lease import RegionControl
@@ -50,13 +50,23 @@ log = logging.getLogger("tidegate")
 
 
 class CheckpointCoordinator:
-    """Drives the checkpoints of one pipeline. Raises subclasses of `CheckpointError` only, and what the ports raise."""
+    """Drives the checkpoints of one pipeline. Raises subclasses of `CheckpointError` only, and what the ports raise.
 
-    def __init__(self, pipeline: Pipeline, store: CheckpointStore, storage: CheckpointStorage, clock: Clock) -> None:
+    `notified`: what the listeners in this process were notified of before; by default nothing.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        store: CheckpointStore,
+        storage: CheckpointStorage,
+        clock: Clock,
+        notified: Notified | None = None,
+    ) -> None:
         self.graph: Graph = compile_graph(pipeline)
         self.pipeline_id = pipeline.name
         self.config = pipeline.checkpoints
-        listeners = Listeners(pipeline.name, pipeline.listeners)
+        listeners = Listeners(pipeline.name, pipeline.listeners, notified or Notified())
         self._store = store = watch_failures(store, listeners)
         self._clock = clock
         self._unsaid = reservations(pipeline, self.graph.sinks)

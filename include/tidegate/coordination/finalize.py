@@ -6,13 +6,23 @@ A commit has one of three outcomes: landed, not landed, unknown. An unknown one 
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
 
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import guarantee_of
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
 from tidegate.protocol.errors import FinalizeError, StateIntegrityError, StorageError, UnknownOutcomeError
-from tidegate.protocol.finalize import choose_sample, metadata_document, referred_files, sizes
+from tidegate.protocol.finalize import (
+    Landed,
+    NotLanded,
+    choose_sample,
+    decide_landing,
+    metadata_document,
+    referred_files,
+    sizes,
+)
 from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.notify import committables
 from tidegate.protocol.paths import metadata_path
@@ -22,6 +32,11 @@ from tidegate.protocol.retention import choose_subsumed
 from tidegate.protocol.validate import ValidatedCheckpoint
 
 log = logging.getLogger("tidegate")
+
+
+@dataclass(frozen=True, slots=True)
+class _Verified:
+    """Every file is there, as it was written."""
 
 
 class CommitPoint:
@@ -49,28 +64,28 @@ class CommitPoint:
             return validated.record
         with self._store.transaction(self._pipeline_id) as tx:
             subtasks, verdicts = tx.subtasks(checkpoint_id), tx.verdicts(checkpoint_id)
-        if (ended := self._verified(validated.record, subtasks)) is not None:
-            return self._landed(checkpoint_id, ended)
-        path = self._write_metadata(validated.record, subtasks, verdicts)
-        record: CheckpointRecord | None
-        try:
-            record = self._complete(checkpoint_id, path)
-        except UnknownOutcomeError:
-            log.warning(
-                "Checkpoint %s of %s: the outcome of its commit is unknown; looking.", checkpoint_id, self._pipeline_id
-            )
-            with self._store.transaction(self._pipeline_id) as tx:  # waits for a commit under way: same row lock
-                record = tx.checkpoint(checkpoint_id)
-        return self._landed(checkpoint_id, record)
+        outcome = self._verify(validated.record, subtasks)
+        if isinstance(outcome, _Verified):
+            outcome = self._commit(checkpoint_id, self._write_metadata(validated.record, subtasks, verdicts))
+        match outcome:
+            case Landed():
+                return outcome.record
+            case NotLanded():
+                raise FinalizeError(
+                    f"The commit of checkpoint {checkpoint_id} of pipeline {self._pipeline_id} did not land ({outcome.now}). "
+                    "The previous checkpoint is still the latest and nothing became visible. Repeat the finalize step."
+                )
+            case _:
+                assert_never(outcome)
 
-    def _verified(
+    def _verify(
         self, record: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]
-    ) -> CheckpointRecord | None:
+    ) -> _Verified | Landed | NotLanded:
         """Verify the files that the checkpoint refers to and those its sinks will make visible. Thanks to a cache, no
         step may have read them, and once the checkpoint has completed it is too late.
 
-        Returns the checkpoint if another process has ended it meanwhile: its files may be gone. Raises
-        `StateIntegrityError` for a file that differs from what was written.
+        If another process has ended the checkpoint meanwhile, its files may be gone, and what counts is how it ended.
+        Raises `StateIntegrityError` for a file that differs from what was written.
         """
         files = referred_files(known.snapshot for known in subtasks.values())
         try:
@@ -82,22 +97,23 @@ class CommitPoint:
             with self._store.transaction(self._pipeline_id) as tx:
                 now = tx.checkpoint(record.checkpoint_id)
             if now is None or now.status is not Status.IN_PROGRESS:
-                return now or record
+                return decide_landing(now)
             raise StateIntegrityError(
                 f"Checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} was not completed, because it refers to "
                 f"a file that cannot be relied on. {error} The previous checkpoint is still the latest and nothing became "
                 "visible. Then repeat the finalize step, or run the pipeline again."
             ) from error
-        return None
+        return _Verified()
 
-    def _landed(self, checkpoint_id: int, record: CheckpointRecord | None) -> CheckpointRecord:
-        if record is None or record.status not in COMMITTED:
-            status = "it is not there" if record is None else record.status
-            raise FinalizeError(
-                f"The commit of checkpoint {checkpoint_id} of pipeline {self._pipeline_id} did not land ({status}). "
-                "The previous checkpoint is still the latest and nothing became visible. Repeat the finalize step."
+    def _commit(self, checkpoint_id: int, path: str) -> Landed | NotLanded:
+        try:
+            return self._complete(checkpoint_id, path)
+        except UnknownOutcomeError:
+            log.warning(
+                "Checkpoint %s of %s: the outcome of its commit is unknown; looking.", checkpoint_id, self._pipeline_id
             )
-        return record
+            with self._store.transaction(self._pipeline_id) as tx:  # waits for a commit under way: same row lock
+                return decide_landing(tx.checkpoint(checkpoint_id))
 
     def _write_metadata(
         self,
@@ -121,15 +137,15 @@ class CommitPoint:
             ) from error
         return path
 
-    def _complete(self, checkpoint_id: int, path: str) -> CheckpointRecord | None:
-        """The transaction. Returns the checkpoint as it is then, even if another process completed or aborted it."""
+    def _complete(self, checkpoint_id: int, path: str) -> Landed | NotLanded:
+        """The transaction. Another process may have completed or aborted the checkpoint before."""
         with self._store.transaction(self._pipeline_id) as tx:
             snapshots = {key: known.snapshot for key, known in tx.subtasks(checkpoint_id).items()}
             state_size, checkpointed_size = sizes(checkpoint_id, list(snapshots.values()))
             if not tx.complete(checkpoint_id, self._clock.now(), path, state_size, checkpointed_size):
-                return tx.checkpoint(checkpoint_id)
+                return decide_landing(tx.checkpoint(checkpoint_id))
             if obsolete := choose_obsolete(snapshots, tx.compactions()):
                 tx.remove_compactions([compaction.handle.path for compaction in obsolete])
             if subsumed := choose_subsumed(tx.retained(), self._config.retained):
                 tx.subsume(subsumed)
-            return tx.checkpoint(checkpoint_id)
+            return decide_landing(tx.checkpoint(checkpoint_id))

@@ -7,20 +7,63 @@ transaction in which a checkpoint is failed. It is watched here, and listeners a
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import RLock
 from typing import Any, cast
 
-from tidegate.pipeline.listeners import InOrder
-from tidegate.ports import CheckpointStore, StoreTransaction
+from tidegate.ports import CheckpointListener, CheckpointStore, StoreTransaction
 
 log = logging.getLogger("tidegate")
+
+
+class InOrder:
+    """One listener. It is notified of completions in the order of their ids, once each as far as this process knows.
+
+    A failure carries the latest completed checkpoint. The listener is notified of that first, if it was not yet. This
+    makes up for a completion that another process reported, or that was lost with a process.
+    """
+
+    def __init__(self, listener: CheckpointListener) -> None:
+        self.name = type(listener).__name__
+        self._listener = listener
+        self._completed = self._subsumed = 0  # the newest notified so far; ids begin at 1
+        self._lock = RLock()  # a listener may itself take a step that notifies it
+
+    def completed(self, checkpoint_id: int) -> None:
+        with self._lock:
+            if checkpoint_id > self._completed:
+                self._listener.notify_checkpoint_complete(checkpoint_id)
+                self._completed = max(self._completed, checkpoint_id)
+
+    def aborted(self, checkpoint_id: int, latest_completed: int | None) -> None:
+        with self._lock:
+            self._listener.notify_checkpoint_aborted(checkpoint_id, latest_completed)
+
+    def subsumed(self, checkpoint_id: int) -> None:
+        with self._lock:
+            if checkpoint_id > self._subsumed:
+                self._listener.notify_checkpoint_subsumed(checkpoint_id)
+                self._subsumed = max(self._subsumed, checkpoint_id)
+
+
+class Notified:
+    """What the listeners in one process were notified of. All coordinators in a process share one."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[tuple[str, int], InOrder] = {}
+
+    def of(self, pipeline_id: str, listener: CheckpointListener) -> InOrder:
+        """Every pipeline counts its own checkpoints. A listener is known by its identity, as it may be equal to another
+        one; it is kept, so that no later object gets its `id`."""
+        return self._listeners.setdefault((pipeline_id, id(listener)), InOrder(listener))
 
 
 class Listeners:
     """All listeners of a pipeline, one after the other. An error of one is logged; the others are still notified."""
 
-    def __init__(self, pipeline_id: str, listeners: Sequence[InOrder]) -> None:
+    def __init__(self, pipeline_id: str, listeners: Sequence[CheckpointListener], notified: Notified) -> None:
         self._pipeline_id = pipeline_id
         self._listeners = listeners
+        self._notified = notified
 
     def __bool__(self) -> bool:
         return bool(self._listeners)
@@ -28,18 +71,21 @@ class Listeners:
     def completed(self, checkpoint_id: int) -> None:
         """Call after the sinks have committed, and before that is recorded: after a crash, listeners are notified
         again."""
-        for listener in self._listeners:
+        for listener in self._in_order():
             self._tell(listener, checkpoint_id, "completed", lambda one: one.completed(checkpoint_id))
 
     def aborted(self, checkpoint_id: int, latest_completed: int | None) -> None:
-        for listener in self._listeners:
+        for listener in self._in_order():
             if latest_completed is not None:
                 self._tell(listener, latest_completed, "completed", lambda one: one.completed(latest_completed))
             self._tell(listener, checkpoint_id, "failed", lambda one: one.aborted(checkpoint_id, latest_completed))
 
     def subsumed(self, checkpoint_id: int) -> None:
-        for listener in self._listeners:
+        for listener in self._in_order():
             self._tell(listener, checkpoint_id, "was subsumed", lambda one: one.subsumed(checkpoint_id))
+
+    def _in_order(self) -> list[InOrder]:
+        return [self._notified.of(self._pipeline_id, listener) for listener in self._listeners]
 
     def _tell(self, listener: InOrder, checkpoint_id: int, what: str, call: Callable[[InOrder], None]) -> None:
         try:

@@ -19,9 +19,12 @@ from tidegate.protocol.pipelines import WITH_REGION, PipelineRecord, PipelineSta
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointRecord
 from tidegate.protocol.regions import (
+    DeadRegion,
+    LiveRegion,
+    NoRegion,
     RegionStart,
+    decide_presence,
     is_current,
-    is_live,
     needs_sign,
     require_startable,
     superseded_error,
@@ -129,23 +132,23 @@ class RegionControl:
 
     def is_live(self) -> bool:
         """Whether a region runs, which then takes the pipeline's snapshots."""
-        return is_live(self._store.region(self._pipeline_id), self._clock.now())
+        return isinstance(decide_presence(self._store.region(self._pipeline_id), self._clock.now()), LiveRegion)
 
-    def make_way(self, tx: StoreTransaction, checkpoint_id: int) -> bool:
-        """Whether a scheduled attempt may begin this checkpoint: not while a region lives. A dead region is ended, so
-        that it can begin nothing if it comes back. Everything else in progress is aborted with it, and this checkpoint
-        too if the region had begun it: no other process can go on with its cut.
+    def make_way(self, tx: StoreTransaction, checkpoint_id: int) -> NoRegion | LiveRegion | DeadRegion:
+        """Let a scheduled attempt begin this checkpoint, unless a region lives. A dead region is ended, so that it can
+        begin nothing if it comes back. Everything else in progress is aborted with it, and this checkpoint too if the
+        region had begun it: no other process can go on with its cut.
+
+        Returns what was there.
         """
         region, now = tx.region(), self._clock.now()
-        if region.seen_at is None:
-            return True
-        if is_live(region, now):
-            return False
-        tx.end_region(region.attempt, now)
-        for record in tx.in_progress():
-            if record.checkpoint_id != checkpoint_id or _is_begun(tx, record):
-                self._give_up(tx, record, f"The continuous region was last seen at {region.seen_at:%H:%M:%S} UTC")
-        return True
+        presence = decide_presence(region, now)
+        if isinstance(presence, DeadRegion):
+            tx.end_region(region.attempt, now)
+            for record in tx.in_progress():
+                if record.checkpoint_id != checkpoint_id or _is_begun(tx, record):
+                    self._give_up(tx, record, f"The continuous region was last seen at {presence.seen_at:%H:%M:%S} UTC")
+        return presence
 
     # -- inside
 

@@ -6,6 +6,7 @@ files that its successor does not need; calling that damage would send a person 
 
 import logging
 from collections.abc import Mapping, Sequence
+from typing import assert_never
 
 from tidegate.coordination.pipeline_status import PipelineControl
 from tidegate.coordination.region_lease import RegionControl
@@ -25,6 +26,7 @@ from tidegate.protocol.records import (
     CompactedRun,
     SubtaskId,
 )
+from tidegate.protocol.regions import DeadRegion, LiveRegion, NoRegion
 from tidegate.protocol.snapshot import (
     SnapshotTask,
     fenced_error,
@@ -89,10 +91,18 @@ class Snapshotting:
         with self._store.transaction(self._pipeline_id) as tx:
             record = self._in_time(tx, checkpoint_id)
             if record.status is not Status.FAILED:
-                if not needs_attempt(record) or not self._regions.make_way(tx, checkpoint_id):
+                if not needs_attempt(record):
                     return record
-                record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
-            if record.status is Status.IN_PROGRESS:  # it may just have been aborted with a dead region
+                match presence := self._regions.make_way(tx, checkpoint_id):
+                    case NoRegion():
+                        pass
+                    case LiveRegion():
+                        return record
+                    case DeadRegion():  # the checkpoint may have been aborted with it
+                        record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+                    case _:
+                        assert_never(presence)
+            if record.status is Status.IN_PROGRESS:
                 require_same_plan(record, self._graph.plan)
                 attempt = tx.begin_attempt(checkpoint_id)
                 latest, restored = restore_latest(tx, self._graph, self._config)

@@ -11,7 +11,6 @@ from typing import Any
 from tidegate.pipeline.aggregates import Aggregate
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.expectations import ExpectationSuite
-from tidegate.pipeline.listeners import InOrder
 from tidegate.ports import (
     BacklogSource,
     CheckpointListener,
@@ -183,7 +182,7 @@ class Pipeline:
         self.max_parallelism = max_parallelism
         self.checkpoints = checkpoints or CheckpointConfig()
         self.vertices: list[Vertex] = []
-        self.listeners: list[InOrder] = []
+        self.listeners: list[CheckpointListener] = []
 
     def add(self, vertex: Vertex) -> Stream:
         """Add a vertex and return the stream that leaves it. The other methods are more convenient."""
@@ -223,7 +222,7 @@ class Pipeline:
 
     def listen(self, listener: CheckpointListener) -> None:
         """Notify a listener when checkpoints complete (after their sinks have committed), fail and are subsumed."""
-        self.listeners.append(InOrder(listener))
+        self.listeners.append(listener)
 
     def check(
         self, name: str, *, sinks: Sequence[str], expect: ExpectationSuite

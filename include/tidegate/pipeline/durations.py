@@ -16,13 +16,16 @@ _PART = re.compile(r"\s*(\d+)\s*(ms|s|min|h|d)\b")
 
 
 def duration(text: str | timedelta) -> timedelta:
-    """Parse a duration. Raises `PipelineDefinitionError` with the accepted form."""
+    """Parse a duration. Raises `PipelineDefinitionError` with the accepted form, or for one that is too long."""
     if isinstance(text, timedelta):
         return text
     total, at = timedelta(), 0
     text = str(text)  # a bare number is no duration either, and is refused below
     while match := _PART.match(text, at):
-        total += int(match[1]) * _UNITS[match[2]]
+        try:
+            total += int(match[1]) * _UNITS[match[2]]
+        except (OverflowError, ValueError):  # ValueError: of thousands of digits
+            raise PipelineDefinitionError(f"{text[:100]!r} is longer than any duration.") from None
         at = match.end()
     if at == 0 or text[at:].strip():
         raise PipelineDefinitionError(

@@ -1,13 +1,15 @@
-"""The finalize step: which files are verified before it, the document that makes a checkpoint readable on its own, and
-the sizes in its row."""
+"""The finalize step: which files are verified before it, the document that makes a checkpoint readable on its own, the
+sizes in its row, and whether its commit landed."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
 from typing import Any
 from zlib import crc32
 
 from tidegate.protocol.handles import handle_for_readers
+from tidegate.protocol.lifecycle import COMMITTED
 from tidegate.protocol.records import (
     CheckpointRecord,
     HandleKind,
@@ -105,3 +107,24 @@ def sizes(checkpoint_id: int, snapshots: Sequence[Snapshot]) -> tuple[int, int]:
         sum(snapshot.state_size() for snapshot in snapshots),
         sum(snapshot.checkpointed_size(checkpoint_id) for snapshot in snapshots),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """The checkpoint is complete, whichever process completed it."""
+
+    record: CheckpointRecord
+
+
+@dataclass(frozen=True, slots=True)
+class NotLanded:
+    """It is not, and `now` says what it is."""
+
+    now: str
+
+
+def decide_landing(record: CheckpointRecord | None) -> Landed | NotLanded:
+    """`record` as it is once the commit is no longer under way; None if there is no such checkpoint. Performs no I/O."""
+    if record is None:
+        return NotLanded("it is not there")
+    return Landed(record) if record.status in COMMITTED else NotLanded(record.status)

@@ -1,4 +1,5 @@
-"""Why a checkpoint failed: a closed list (protocol.md section 8), each with a sentence a person can act on."""
+"""Why a checkpoint failed: a closed list, each with a sentence a person can act on. protocol.md section 8 says which of
+Flink's reasons are not among them, and why."""
 
 from enum import Enum
 
@@ -12,7 +13,6 @@ class FailureReason(Enum):
     """
 
     # Before any subtask was asked for anything.
-    IO_EXCEPTION = ("Reading or writing checkpoint storage failed before the snapshot began.", True, True)
     PERIODIC_SCHEDULER_SHUTDOWN = ("The pipeline is not running, so it takes no periodic checkpoints.", True, False)
     MINIMUM_TIME_BETWEEN_CHECKPOINTS = ("The minimum pause since the last checkpoint has not passed.", True, False)
     TOO_MANY_CHECKPOINT_REQUESTS = ("Another checkpoint or request of this pipeline has precedence.", True, False)
@@ -23,21 +23,17 @@ class FailureReason(Enum):
     CHECKPOINT_ASYNC_EXCEPTION = ("A subtask failed while it wrote its snapshot.", False, True)
     CHECKPOINT_EXPIRED = ("The checkpoint was not acknowledged before its deadline.", False, True)
     DECLINED_TASK_NOT_READY = ("A subtask was asked before it was ready.", False, False)
-    DECLINED_TASK_CLOSING = ("A subtask was asked while it was finishing.", False, False)
     DECLINED_SUBSUMED = ("A newer barrier overtook this checkpoint at an input gate.", False, False)
     DECLINED_ON_CANCELLATION_BARRIER = ("An upstream subtask cancelled the checkpoint.", False, False)
     DECLINED_INPUT_END_OF_STREAM = ("An input ended while barriers were being aligned.", False, False)
     ALIGNMENT_LIMIT_EXCEEDED = ("More data queued up behind barriers than the alignment limit allows.", False, False)
     TASK_FAILURE = ("The task that ran the snapshot failed for good.", False, False)
-    TASK_CHECKPOINT_FAILURE = ("A subtask could not be asked for its snapshot.", False, False)
-    TRIGGER_CHECKPOINT_FAILURE = ("The checkpoint could not be triggered.", False, False)
 
     # After every subtask had acknowledged.
     VALIDATION_FAILED = ("The staged data did not meet its expectations.", False, True)
     FINALIZE_CHECKPOINT_FAILURE = ("The checkpoint could not be finalized.", False, True)
 
     # From outside, at any time.
-    CHECKPOINT_SUBSUMED = ("A newer checkpoint completed first.", False, False)
     COORDINATOR_SUSPEND = ("The pipeline was suspended.", False, False)
     COORDINATOR_SHUTDOWN = ("The pipeline was cancelled.", False, False)
     JOB_FAILOVER_REGION = ("A region of the pipeline failed and was started again.", False, False)

@@ -47,9 +47,28 @@ class RegionStart:
     restored: Mapping[SubtaskId, Snapshot]
 
 
-def is_live(region: RegionRecord, now: datetime) -> bool:
-    """Whether a region runs and was seen within its lease. Performs no I/O."""
-    return region.seen_at is not None and now - region.seen_at <= REGION_LEASE
+@dataclass(frozen=True, slots=True)
+class NoRegion:
+    """None runs: scheduled attempts take the snapshots."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRegion:
+    """It takes the pipeline's snapshots, and nobody else does."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadRegion:
+    """It was not seen for longer than its lease. It must be ended before anybody else begins a snapshot."""
+
+    seen_at: datetime
+
+
+def decide_presence(region: RegionRecord, now: datetime) -> NoRegion | LiveRegion | DeadRegion:
+    """Who takes the pipeline's snapshots now. Performs no I/O."""
+    if region.seen_at is None:
+        return NoRegion()
+    return LiveRegion() if now - region.seen_at <= REGION_LEASE else DeadRegion(region.seen_at)
 
 
 def is_current(region: RegionRecord, attempt: int) -> bool:

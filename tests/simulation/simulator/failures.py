@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 #: What section 8 says counts, and a failed validation, which counts by default.
 COUNTS = {
-    "IO_EXCEPTION",
     "CHECKPOINT_ASYNC_EXCEPTION",
     "CHECKPOINT_DECLINED",
     "CHECKPOINT_EXPIRED",

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 from simulator.scheduler import require
-from tidegate.pipeline.listeners import InOrder
 from tidegate.ports import CheckpointListener
 from tidegate.protocol.lifecycle import COMMITTED, Status
 
@@ -47,6 +46,6 @@ class Hearing(CheckpointListener):
         return record is not None and record.status in statuses
 
 
-def listening(*of: Any) -> list[InOrder]:
-    """The listeners of one process."""
-    return [InOrder(Hearing(*of))]
+def listening(*of: Any) -> list[CheckpointListener]:
+    """The listeners of one process, to whose coordinator they are new."""
+    return [Hearing(*of)]

@@ -23,13 +23,6 @@ class StepDone:
 
 
 @dataclass(frozen=True, slots=True)
-class StepFailed:
-    """A synchronous step raised an error."""
-
-    checkpoint_id: int
-
-
-@dataclass(frozen=True, slots=True)
 class CaptureEnded:
     """All in-flight data of an unaligned checkpoint has been captured."""
 
@@ -89,7 +82,6 @@ class Stopped:
 Event = (
     Begin
     | StepDone
-    | StepFailed
     | CaptureEnded
     | WriteEnded
     | WriteFailed
@@ -179,7 +171,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The subtask fails: its state may have changed, or it was to stop and cannot."""
+    """The subtask fails: it was to stop with a savepoint that was aborted, and cannot go on without it."""
 
     checkpoint_id: int
 

@@ -5,7 +5,7 @@ is honoured before the next begins. Until the barrier has gone downstream an abo
 afterwards it discards the snapshot; once everything is written and captured it changes nothing any more.
 
 Section 12's steps 2b and 3 have nothing to do here: an operator's output has one queue, at the receiving gate, which
-keeps the timer and captures what is in it.
+keeps the timer and captures what is in it. An error in a synchronous step is no event: it ends the region.
 """
 
 from collections import deque
@@ -34,7 +34,6 @@ from tidegate.protocol.subtask.messages import (
     SnapshotOperators,
     Started,
     StepDone,
-    StepFailed,
     Stopped,
     TellAborted,
     TellComplete,
@@ -84,8 +83,6 @@ class SubtaskSteps:
                 return self._begin(event)
             case StepDone():
                 return self._step_done(event.checkpoint_id)
-            case StepFailed():
-                return self._step_failed(event.checkpoint_id)
             case CaptureEnded():
                 return self._capture_ended(event.checkpoint_id)
             case WriteEnded():
@@ -142,9 +139,6 @@ class SubtaskSteps:
                 raise ValueError(f"checkpoint {id_} has no synchronous step left")
             case _:
                 assert_never(running.step)
-
-    def _step_failed(self, id_: int) -> list[Effect]:
-        return [*self._discard(id_), Fail(id_)] if id_ in self._running else []
 
     def _capture_ended(self, id_: int) -> list[Effect]:
         if id_ in self._running:
