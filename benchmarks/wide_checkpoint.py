@@ -105,7 +105,7 @@ class Reporter:
     def __init__(self, parallelism: int, batch: int, ends: Callable[[str], None]) -> None:
         self._parallelism = parallelism
         self._batch = batch
-        self._ends = ends  # told what has just ended
+        self._ends = ends  # called with what has just ended
         self.sent = 0.0  # when the last batch was
         self.batches: list[float] = []  # seconds each took
 

@@ -72,7 +72,7 @@ def test_another_project_with_a_pipeline_of_the_name_is_refused(project):
     assert "`tidegate relocate flights`" in refused.stderr
     assert "Traceback" not in refused.stderr
     continuous = second.tidegate("run", "flights", "--continuous")
-    assert (continuous.returncode, "Nothing was begun" in continuous.stderr) == (ExitCode.USAGE, True)
+    assert (continuous.returncode, "Nothing was started" in continuous.stderr) == (ExitCode.USAGE, True)
 
 
 def test_places_below_the_home_are_the_same_wherever_that_is_mounted(project):

@@ -183,7 +183,7 @@ def test_stopping_suspending_and_failing_end_it_each_with_its_exit_code(command,
     code, said = unlucky.ended()
     assert code == ExitCode.PIPELINE_STOPPED, said
     assert "PipelineFailedError" in said
-    assert "`tidegate resume unlucky` lets it go on" in said
+    assert "To continue, run `tidegate resume unlucky`" in said
     assert store.region("unlucky").seen_at is None
 
     first.wait_for_checkpoints(1)

@@ -42,7 +42,7 @@ def test_a_stopped_commit_holds_nobody_up_for_longer_than_its_lease_and_changes_
         clock = HurriedClock()
         successor = Committing(str(tmp_path), mode, store, clock)
         assert seen(successor.sink.root, mode) == []
-        successor.coordinator.notify(successor.complete("next"))  # whose trigger makes up for what was not told
+        successor.coordinator.notify(successor.complete("next"))  # whose trigger makes up for what was not notified
         assert clock.waited <= COMMIT_LEASE
         expected = [1, 2] if mode == "append" else [2]
         assert seen(successor.sink.root, mode) == expected

@@ -149,7 +149,7 @@ def test_an_older_schema_asks_for_the_upgrade_and_keeps_what_it_holds(empty: str
         )
     newest = needed_version()
     with pytest.raises(
-        ConfigurationError, match=f"at version 0001, this library needs {newest}. Run `tidegate db upgrade`"
+        ConfigurationError, match=f"at version 0001, but this library needs {newest}. Run `tidegate db upgrade`"
     ):
         check(engine)
     upgrade(empty)

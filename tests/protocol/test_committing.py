@@ -10,8 +10,8 @@ from tidegate.protocol.committing import (
     LOOK_EVERY,
     SIGN_EVERY,
     CommitterRecord,
+    Notified,
     Take,
-    Told,
     Wait,
     begun,
     decide_take,
@@ -36,8 +36,8 @@ def test_attempts_grow_and_only_the_newest_that_was_not_ended_commits():
 
 
 @pytest.mark.parametrize("committer", [NEVER, FIRST, ended(FIRST)])
-def test_what_was_told_is_not_committed_again(committer):
-    assert decide_take(True, committer, None, at(0)) == Told()
+def test_what_was_notified_is_not_committed_again(committer):
+    assert decide_take(True, committer, None, at(0)) == Notified()
 
 
 @pytest.mark.parametrize("committer", [NEVER, ended(FIRST)])

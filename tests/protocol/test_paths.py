@@ -19,7 +19,7 @@ def one(path: str, created_by: int = 5, kind: HandleKind = RUN) -> StateHandle:
 
 
 def report(*handles: StateHandle) -> None:
-    """Attempt 2 at subtask 1 of `op`, for checkpoint 5 of `p`; three regions there were."""
+    """Attempt 2 of subtask 1 of `op`, for checkpoint 5 of `p`; three regions there were."""
     acknowledgement = Acknowledgement(SubtaskId("op", 1), 2, Snapshot(handles))
     require_own_files("p", 5, RegionRecord(3), [acknowledgement])
 
@@ -93,7 +93,7 @@ def test_a_report_may_name_what_its_attempt_wrote_and_what_it_carries_over(own: 
     ids=lambda handle: f"{handle.path}-{handle.created_by}",
 )
 def test_a_report_may_not_name_what_others_wrote(foreign: StateHandle) -> None:
-    with pytest.raises(ForeignPathError, match=r"Attempt 2 at subtask op/1 of checkpoint 5 of pipeline p reported"):
+    with pytest.raises(ForeignPathError, match=r"Attempt 2 of subtask op/1 of checkpoint 5 of pipeline p reported"):
         report(one("p/chk-5/op/1-2-a.parquet"), foreign)
 
 

@@ -167,7 +167,7 @@ SECTION_12 = {
         (Begin(1, ALIGNED), [Prepare(1)]),
         (StepFailed(1), [Fail(1)]),
     ],
-    "an error of what was given up in the meantime is ignored": [
+    "an error of what was aborted in the meantime is ignored": [
         *written(1)[:3],
         (NotifyAborted(1), [DiscardSnapshot(1), TellAborted(1)]),
         (StepFailed(1), []),
@@ -192,7 +192,7 @@ SECTION_12 = {
 }  # fmt: skip
 
 SECTION_10 = {
-    "complete is told once, and never backwards": [
+    "complete is notified once, and never backwards": [
         (NotifyComplete(2), [TellComplete(2)]),
         (NotifyComplete(2), []),
         (NotifyComplete(1), []),
@@ -204,7 +204,7 @@ SECTION_10 = {
         (Started(), []),
         (NotifyComplete(1), [TellComplete(1)]),
     ],
-    "subsumed is told after the completion that pushed it out": [
+    "subsumed is notified after the completion that subsumed it": [
         (NotifyComplete(3, subsumed=1), [TellComplete(3), TellSubsumed(1)]),
         (NotifyComplete(3, subsumed=1), []),
     ],

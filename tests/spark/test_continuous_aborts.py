@@ -1,4 +1,4 @@
-"""Checkpoints of a continuous region that are given up: by the coordinator, by a gate, or because a sink cannot stage."""
+"""Checkpoints of a continuous region that are aborted: by the coordinator, by a gate, or because a sink cannot stage."""
 
 import re
 from collections.abc import Callable
@@ -153,7 +153,7 @@ def test_a_sink_that_cannot_stage_declines_saying_why_and_a_later_checkpoint_com
     check_tally(source.all(), tmp_path / "tables")
 
 
-def test_a_gate_that_gives_up_does_not_repeat_what_an_earlier_checkpoint_failed_of(
+def test_a_gate_that_aborts_does_not_repeat_what_an_earlier_checkpoint_failed_of(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     source = payments(step=2)

@@ -100,7 +100,7 @@ class Running:
         self.running.completed(self.checkpoint_id)
 
     def abort(self) -> None:
-        """The checkpoint is given up, and what it staged is deleted at once."""
+        """The checkpoint is aborted, and what it staged is deleted at once."""
         self.running.aborted(self.checkpoint_id, self.latest)
         for sink in self.graph.sinks:
             sink.sink.discard(sink.sink.staged_paths(self.checkpoint_id))

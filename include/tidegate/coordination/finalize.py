@@ -56,7 +56,7 @@ class CommitPoint:
             record = self._complete(checkpoint_id, path)
         except UnknownOutcomeError:
             log.warning(
-                "Checkpoint %s of %s: the outcome of its commit is unknown; looking.", checkpoint_id, self._pipeline_id
+                "Checkpoint %s of %s: the outcome of its commit is unknown; checking.", checkpoint_id, self._pipeline_id
             )
             with self._store.transaction(self._pipeline_id) as tx:  # waits for a commit under way: same row lock
                 record = tx.checkpoint(checkpoint_id)
@@ -83,18 +83,19 @@ class CommitPoint:
             if now is None or now.status is not Status.IN_PROGRESS:
                 return now or record
             raise StateIntegrityError(
-                f"Checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} was not completed, because it refers to "
-                f"a file that cannot be relied on. {error} The previous checkpoint is still the latest and nothing became "
-                "visible. Then repeat the finalize step, or run the pipeline again."
+                f"Checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} was not completed, because it "
+                f"refers to a file that is missing or damaged. {error} The previous checkpoint is still the latest and "
+                "nothing became visible. After that, repeat the finalize step, or run the pipeline again."
             ) from error
         return None
 
     def _landed(self, checkpoint_id: int, record: CheckpointRecord | None) -> CheckpointRecord:
         if record is None or record.status not in COMMITTED:
-            status = "it is not there" if record is None else record.status
+            status = "not recorded" if record is None else record.status
             raise FinalizeError(
-                f"The commit of checkpoint {checkpoint_id} of pipeline {self._pipeline_id} did not land ({status}). "
-                "The previous checkpoint is still the latest and nothing became visible. Repeat the finalize step."
+                f"The commit of checkpoint {checkpoint_id} of pipeline {self._pipeline_id} did not take effect "
+                f"(status: {status}). The previous checkpoint is still the latest and nothing became visible. Repeat "
+                "the finalize step."
             )
         return record
 

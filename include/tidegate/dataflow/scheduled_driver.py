@@ -107,8 +107,8 @@ class ScheduledDriver:
                 self._take_snapshot(execution, jobs)
             case Aborted():
                 raise CheckpointDeclinedError(
-                    f"{execution.chain.name} gave checkpoint {output.abort.checkpoint_id} of pipeline "
-                    f"{self._graph.pipeline.name} up: {output.abort.reason.sentence}"
+                    f"{execution.chain.name} aborted checkpoint {output.abort.checkpoint_id} of pipeline "
+                    f"{self._graph.pipeline.name}: {output.abort.reason.sentence}"
                 )
 
     def _arrive(self, execution: Execution, output: Released) -> None:

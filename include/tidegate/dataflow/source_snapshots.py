@@ -70,7 +70,7 @@ def confirm(
         raise SupersededAttemptError(
             f"Checkpoint {task.checkpoint_id} of pipeline {graph.pipeline.name} has ended or a later attempt has taken "
             f"over: the snapshot of {lost[0]} was answered {answers[lost[0]].value}. What this attempt wrote does not "
-            "count and will be deleted. There is nothing to do here."
+            "count and will be deleted. No action is needed."
         )
 
 

@@ -79,7 +79,7 @@ class Graph:
 
     @cached_property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """The sources and sinks that tell the pipeline from another one of its name."""
+        """The sources and sinks that distinguish the pipeline from another one of its name."""
         home = str(Settings.from_environment().home)
         sources = [_endpoint(Role.SOURCE, v.name, v.source.describe(), home) for v in self.sources]
         return (*sources, *(_endpoint(Role.SINK, v.name, v.sink.describe(), home) for v in self.sinks))
@@ -127,8 +127,8 @@ def _check_names(pipeline: Pipeline) -> None:
         place = (isinstance(vertex, SinkVertex | CheckVertex), vertex.name)
         if place in seen:
             raise PipelineDefinitionError(
-                f"Pipeline {pipeline.name!r} has two vertices named {vertex.name!r}. Sources, steps and operators need names of "
-                "their own, and so do sinks and checks, because their state and files are found by it."
+                f"Pipeline {pipeline.name!r} has two vertices named {vertex.name!r}. Sources, steps and operators need "
+                "distinct names, and so do sinks and checks, because their state and files are found by name."
             )
         seen.add(place)
     if not any(isinstance(vertex, SourceVertex) for vertex in pipeline.vertices):
@@ -218,8 +218,8 @@ def _check_effect(pipeline: Pipeline) -> None:
     once."""
     if not any(isinstance(vertex, KeyedVertex | SinkVertex) for vertex in pipeline.vertices):
         raise PipelineDefinitionError(
-            f"Pipeline {pipeline.name!r} leaves nothing behind: it has neither a sink nor an operator with state, so what its "
-            "sources read would be gone. Add a sink with stream.sink(…)."
+            f"Pipeline {pipeline.name!r} has no effect: it has neither a sink nor an operator with state, so what its "
+            "sources read would be lost. Add a sink with stream.sink(…)."
         )
 
 

@@ -145,7 +145,7 @@ def _texts(values: Sequence[str]) -> str:
         return "{}"
     joined = "\0".join(values)
     if joined.count("\0") != len(values) - 1:
-        raise ValueError("an operator, path, checksum or JSON of an acknowledgement holds a NUL character")
+        raise ValueError("an operator, path, checksum or JSON of an acknowledgement contains a NUL character")
     escaped = joined.replace("\\", "\\\\").replace('"', '\\"').replace("\0", '","')
     return f'{{"{escaped}"}}'
 

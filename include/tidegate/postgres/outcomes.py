@@ -61,8 +61,8 @@ def explain(error: DBAPIError | PoolTimeoutError, what: str) -> CheckpointError:
     if state == _TOO_MANY_CONNECTIONS or is_disconnect(error):
         return unreachable(str(error.orig), what)
     return StoreUnavailableError(
-        f"The metadata database could not carry out {what} ({_first_line(str(error.orig))}). Nothing was changed. "
-        "Repair the cause on the database's side, then run the step again."
+        f"The metadata database could not carry out {what} ({_first_line(str(error.orig))}). Nothing was changed. Fix "
+        "the cause in the database, then run the step again."
     )
 
 
@@ -71,8 +71,9 @@ def unreachable(answer: str, what: str) -> StoreUnavailableError:
     said = _first_line(answer)
     if any(words in answer for words in _FULL):
         return StoreUnavailableError(
-            f"The metadata database takes no more connections ({said}). Nothing was changed by {what}. Run the step again when "
-            "others have ended; if it persists, look in pg_stat_activity for who holds them, or raise max_connections."
+            f"The metadata database accepts no more connections ({said}). Nothing was changed by {what}. Run the step "
+            "again when others have ended; if it persists, look in pg_stat_activity for who holds them, or raise "
+            "max_connections."
         )
     if any(words in answer for words in _IN_BETWEEN):
         return StoreUnavailableError(
@@ -90,9 +91,9 @@ def explain_commit(error: DBAPIError, what: str) -> CheckpointError:
     if not is_disconnect(error):
         return explain(error, what)
     return UnknownOutcomeError(
-        f"The connection to the metadata database was lost while {what} committed ({_first_line(str(error.orig))}): it may or "
-        "may not have landed. Nothing was deleted, and nothing may be until this is known. Run the step again: it "
-        "reads what was recorded and goes on from there."
+        f"The connection to the metadata database was lost while {what} committed ({_first_line(str(error.orig))}). "
+        "The commit may or may not have taken effect. Nothing was deleted, and nothing may be until this is known. Run "
+        "the step again: it reads what was recorded and continues from there."
     )
 
 

@@ -32,11 +32,12 @@ def require_own_files(
         for handle in acknowledgement.snapshot.handles:
             if not _is_own(pipeline_id, checkpoint_id, region, acknowledgement, handle):
                 raise ForeignPathError(
-                    f"Attempt {acknowledgement.attempt} at subtask {acknowledgement.subtask} of checkpoint {checkpoint_id} of "
-                    f"pipeline {pipeline_id} reported {handle.path!r} ({handle.kind}, of checkpoint {handle.created_by}), "
-                    "which is not a file of its own. The report was refused: nothing was recorded and nothing is deleted. "
-                    "Committed data and the latest completed checkpoint are untouched. A connector or region of this pipeline "
-                    "makes up paths, or two run under one name: correct that, then take the next checkpoint."
+                    f"Attempt {acknowledgement.attempt} of subtask {acknowledgement.subtask} of checkpoint "
+                    f"{checkpoint_id} of pipeline {pipeline_id} reported {handle.path!r} ({handle.kind}, of checkpoint "
+                    f"{handle.created_by}), which is not one of its files. The report was refused: nothing was "
+                    "recorded and nothing is deleted. Committed data and the latest completed checkpoint are "
+                    "untouched. A connector or region of this pipeline invents paths, or two pipelines run under one "
+                    "name: correct that, then take the next checkpoint."
                 )
 
 

@@ -71,8 +71,8 @@ def _require_all_matched(
         raise StateSchemaError(
             f"Checkpoint {latest.checkpoint_id} of pipeline {latest.pipeline_id} holds state or positions of "
             f"{', '.join(lost)}, which the pipeline no longer has: it was renamed or removed. Under another name an "
-            "operator would begin empty, and a source would read everything once more. Nothing was changed. Give it its "
-            "old name back, or set CheckpointConfig(allow_non_restored_state=True) to give that up for good."
+            "operator would start empty, and a source would read everything again. Nothing was changed. Restore the "
+            "old name, or set CheckpointConfig(allow_non_restored_state=True) to discard them for good."
         )
 
 

@@ -44,13 +44,14 @@ def require_legal(request_id: str, kind: CheckpointKind, drain: bool) -> None:
     if not request_id.isprintable() or not 1 <= len(request_id) <= LONGEST_REQUEST_ID:
         shown = ascii(request_id if len(request_id) <= 100 else f"{request_id[:100]}…")
         raise IllegalRequestError(
-            f"{shown} cannot name a request: an id has 1 to {LONGEST_REQUEST_ID} printable characters. Nothing was triggered. "
-            "Ask again under another id."
+            f"{shown} cannot name a request: an id has 1 to {LONGEST_REQUEST_ID} printable characters. Nothing was "
+            "triggered. Use another id."
         )
     if drain and kind is not CheckpointKind.SYNC_SAVEPOINT:
         raise IllegalRequestError(
-            f"A {kind} cannot drain the pipeline: after it nothing may follow, so only a {CheckpointKind.SYNC_SAVEPOINT} "
-            "may, with which the pipeline stops. Nothing was triggered. Ask for that kind, or leave drain out."
+            f"A {kind} cannot drain the pipeline: nothing may follow a drain, so only a "
+            f"{CheckpointKind.SYNC_SAVEPOINT}, which stops the pipeline, may drain it. Nothing was triggered. Request "
+            "that kind, or leave drain out."
         )
 
 
@@ -65,8 +66,8 @@ def stopping_message(record: CheckpointRecord) -> str:
     """The pipeline's message while it stops."""
     again = "`tidegate stop" + (" --drain`" if record.drain else "`")
     return (
-        f"It stops with savepoint {record.checkpoint_id}, requested by {record.request_id}: {again} goes on with it, "
-        "`tidegate suspend` gives it up."
+        f"It stops with savepoint {record.checkpoint_id}, requested by {record.request_id}: {again} continues with it, "
+        "`tidegate suspend` aborts it."
     )
 
 
@@ -87,8 +88,9 @@ def decide_stop_failure(record: CheckpointRecord, reason: FailureReason, message
     if reason not in _OF_SUBTASKS:
         return Restart()
     return StopFailed(
-        f"Pipeline {record.pipeline_id} has failed: a subtask could not take savepoint {record.checkpoint_id}, with which it "
-        f"was to stop, and cannot go on without it. {reason.name}, {reassured(message[:300])} Mend the cause first."
+        f"Pipeline {record.pipeline_id} has failed: a subtask could not take savepoint {record.checkpoint_id}, with "
+        f"which it was to stop, and cannot continue without it. {reason.name}, {reassured(message[:300])} Fix the "
+        "cause first."
     )
 
 
@@ -111,8 +113,8 @@ def decide_end(
         return Finish(_end_of(latest))
     if pipeline.status is PipelineStatus.STOPPING and latest.kind is CheckpointKind.SYNC_SAVEPOINT:
         return Finish(
-            f"It was stopped with savepoint {latest.checkpoint_id} ({latest.metadata_path}); "
-            f"`tidegate resume {latest.pipeline_id}` goes on from it."
+            f"It was stopped with savepoint {latest.checkpoint_id} ({latest.metadata_path}); `tidegate resume "
+            f"{latest.pipeline_id}` continues from it."
         )
     return None
 

@@ -90,7 +90,7 @@ class GreatExpectationsValidator:
         return suite
 
     def _identifying(self, target: str, frame: Any) -> list[str]:
-        """The columns that tell which row failed: the operator's key if there is one, else the first simple columns."""
+        """The columns that show which row failed: the operator's key if there is one, else the first simple columns."""
         kind, name = target.split(":", 1)
         operator = self._graph.sink(name).input.origin if kind == "sink" else name
         keys = {vertex.name: vertex.key for vertex in self._graph.keyed} if kind != "check" else {}

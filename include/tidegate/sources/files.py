@@ -75,7 +75,7 @@ class FileSource:
         if (self.malformed == "quarantine") != (self.quarantine is not None):
             raise self._wrong('malformed="quarantine" and quarantine=ParquetSink(…) belong together')
         if self.quarantine is not None and self.format == "parquet":
-            raise self._wrong("Parquet files are typed and have no malformed rows; take away the quarantine")
+            raise self._wrong("Parquet files are typed and have no malformed rows; remove the quarantine")
         if self.quarantine is not None and self.quarantine.input is not SinkInput.CHANGES:
             raise self._wrong("the quarantine must append: malformed rows have no key")
 
@@ -196,9 +196,9 @@ class FileSource:
             if row is not None and row.file != file:
                 raise SourceChangedError(
                     f"{self.location}/{file.path} has changed since checkpoint {row.checkpoint} read it: "
-                    f"{_difference(row.file, file)}. Its rows of then are in the state and tables, so nothing more was "
-                    "read; all of that is safe. Put the file back as it was, with its modification time, or move it "
-                    "away; a corrected or longer copy belongs under a new name, where it is read as new rows."
+                    f"{_difference(row.file, file)}. The rows it had then are in the state and tables, which are safe, "
+                    "so nothing more was read. Put the file back as it was, with its modification time, or move it "
+                    "away. Deliver a corrected or longer copy under a new name: its rows are read as new."
                 )
 
     def _check_still_there(self, location: str, files: Sequence[FileVersion]) -> None:
@@ -206,9 +206,9 @@ class FileSource:
             if now != file:
                 what = "is gone" if now is None else f"has changed: {_difference(file, now)}"
                 raise SourceChangedError(
-                    f"{location}/{file.path} {what} since this checkpoint listed it, before its rows were read. Nothing "
-                    "of this checkpoint counts. If it is still being written, let it be written under a name that "
-                    "begins with a dot and renamed when complete; if it was moved away, put it back. Then run again."
+                    f"{location}/{file.path} {what} since this checkpoint listed it, before its rows were read. This "
+                    "checkpoint has no effect. If it is still being written, write it under a name that begins with a "
+                    "dot, and rename it when it is complete; if it was moved away, put it back. Then run again."
                 )
 
 

@@ -141,8 +141,8 @@ class _Reading:
             if len(rest) > _LONGEST:
                 raise MalformedRowsError(
                     f"{self._name} has a record that begins on line {self._line} and has not ended after {len(rest)} "
-                    f"bytes: a quote that nothing closes, or no line ends at all. {AS_BEFORE}Correct the file, or read "
-                    'each line as a record with options={"multiLine": "false"}, then run again.'
+                    f"bytes: a quote is never closed, or the file has no line ends. {AS_BEFORE}Correct the file, or "
+                    'read each line as a record with options={"multiLine": "false"}, then run again.'
                 )
 
     def _begin(self, stream: Any) -> int:
@@ -271,9 +271,9 @@ class _Reading:
             return f"{shown} at byte {broken.offset} is {what}"
         line += self._lines_before()
         raise MalformedRowsError(
-            f"{self._name} has bytes that are no text: {shown} at byte {broken.offset}, line {line}, is {what}. "
+            f"{self._name} has bytes that are not text: {shown} at byte {broken.offset}, line {line}, is {what}. "
             f"{AS_BEFORE}{hint(broken, self._form.encoding)}Otherwise correct the file"
-            + ("" if self._form.quarantine else ', or let the source keep such rows apart with malformed="quarantine"')
+            + ("" if self._form.quarantine else ', or let the source quarantine such rows with malformed="quarantine"')
             + ", then run again."
         )
 

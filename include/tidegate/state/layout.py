@@ -90,8 +90,8 @@ class StateLayout:
         wrong = sorted({name for name in names if name in RESERVED or names.count(name) > 1})
         if wrong:
             raise PipelineDefinitionError(
-                f"State columns cannot be called {', '.join(wrong)}: each name once, and {', '.join(RESERVED)} are "
-                "Tidegate's own."
+                f"State columns cannot be called {', '.join(wrong)}: names must be distinct, and {', '.join(RESERVED)} "
+                "are reserved."
             )
         return self
 

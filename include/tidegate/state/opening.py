@@ -102,9 +102,9 @@ def _downloaded(spec: SubtaskSpec, run: StateHandle) -> list[Any]:
             return _converted(spec, run, path)
     except OSError as error:
         raise StorageError(
-            f"The local state cache {spec.cache_dir or 'of this user'} cannot take a copy of {run.path}: {error}. Met by "
-            f"{spec.where()}. Nothing was changed. Make room there, or choose another directory by TIDEGATE_CACHE, then "
-            "retry."
+            f"The local state cache {spec.cache_dir or 'of this user'} cannot take a copy of {run.path}: {error}. "
+            f"Affected: {spec.where()}. Nothing was changed. Make room there, or choose another directory with "
+            "TIDEGATE_CACHE, then retry."
         ) from error
 
 
@@ -117,7 +117,7 @@ def _verified_blocks(spec: SubtaskSpec, run: StateHandle) -> Iterator[bytes]:
             size += len(block)
             yield block
     except StateIntegrityError as error:
-        raise StateIntegrityError(f"{error} It is state of {spec.where()}.") from error
+        raise StateIntegrityError(f"{error} It belongs to the state of {spec.where()}.") from error
     if size != run.bytes:
         raise _damaged(spec, run, f"it has {size:,} bytes where {run.bytes:,} were written")
     if sha.hexdigest() != run.checksum:
@@ -152,9 +152,9 @@ def _batches(spec: SubtaskSpec, run: StateHandle, source: Any) -> Generator[Any,
 
 def _damaged(spec: SubtaskSpec, run: StateHandle, how: str) -> StateIntegrityError:
     return StateIntegrityError(
-        f"The state file {run.path}, written by checkpoint {run.created_by}, is damaged: {how}. Met by {spec.where()}. "
-        "Nothing was changed. Restore the file from a copy of the storage, or go back to a checkpoint that does not "
-        "refer to it."
+        f"The state file {run.path}, written by checkpoint {run.created_by}, is damaged: {how}. Affected: "
+        f"{spec.where()}. Nothing was changed. Restore the file from a copy of the storage, or go back to a checkpoint "
+        "that does not refer to it."
     )
 
 
@@ -173,7 +173,9 @@ def _check_layout(spec: SubtaskSpec, run: StateHandle) -> None:
 
 def _check_stored(spec: SubtaskSpec, run: StateHandle, metadata: Any) -> None:
     if METADATA not in metadata:
-        raise StateSchemaError(f"{run.path} is not a run of keyed state. Met by {spec.where()}. Nothing was changed.")
+        raise StateSchemaError(
+            f"{run.path} is not a run of keyed state. Affected: {spec.where()}. Nothing was changed."
+        )
     stored = json.loads(metadata[METADATA])
     if stored["format"] != FORMAT:
         problems = [f"its format is {stored['format']}, and this version of Tidegate reads {FORMAT}"]

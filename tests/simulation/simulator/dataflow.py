@@ -37,7 +37,7 @@ class Operator:
     seen: Counter[Row] = field(default_factory=Counter)
     passed: list[Row] = field(default_factory=list)
     pending: dict[int, list[Row]] = field(default_factory=dict)
-    decided: int = 0  # newest checkpoint that its gate has let through or given up
+    decided: int = 0  # newest checkpoint that its gate has let through or aborted
 
     def snapshot(self, checkpoint_id: int) -> tuple[Counter[Row], dict[int, list[Row]]]:
         self.pending = {**self.pending, checkpoint_id: self.passed}
@@ -207,7 +207,7 @@ class Dataflow:
             self.messages.append(lambda source=source: self._inject(source, checkpoint_id))
 
     def _inject(self, source: int, checkpoint_id: int) -> None:
-        """A source is asked for a barrier; it puts one at its position, unless the checkpoint was given up meanwhile."""
+        """A source is asked for a barrier; it puts one at its position, unless the checkpoint was aborted meanwhile."""
         if checkpoint_id in self.aborted or checkpoint_id not in self.waiting:
             self._broadcast(f"source/{source}", Cancel, checkpoint_id)
             return

@@ -1,5 +1,5 @@
 """One simulated continuous pipeline: the real run, region, gates, coordinator and rules around plain operators, and a seed
-that decides what fails, who else asks, looks or gives up, and which process goes on although another took its place.
+that decides what fails, who else asks, looks or aborts, and which process goes on although another took its place.
 
 First trouble, then peace: what readers see, the state and the files must be exactly what a plain execution gives.
 """
@@ -231,7 +231,7 @@ class Running:
         ]
         if self.trouble:
             deeds += [
-                ("aborts", lambda: coordinator.abort(newest, FailureReason.TASK_FAILURE, "somebody gave it up")),
+                ("aborts", lambda: coordinator.abort(newest, FailureReason.TASK_FAILURE, "somebody aborted it")),
                 ("takes it as a scheduled run would", lambda: coordinator.snapshot(newest, Absent())),
                 ("suspends", coordinator.suspend),
                 ("resumes", coordinator.resume),
