@@ -85,7 +85,8 @@ class TimedStorage:
 
 
 class TimedRegion:
-    """Takes from the acknowledgements what subtasks say about themselves; the slowest one counts as the state's time."""
+    """Takes from the acknowledgements what subtasks say about themselves;
+    the slowest one counts as the state's time."""
 
     def __init__(self, region: Region, watch: Stopwatch) -> None:
         self._region = region

@@ -267,7 +267,8 @@ def report_one_by_one(
     begin: Barrier,
     answer: Connection,
 ) -> None:
-    """A process of one thread a share, each on a connection of its own; answers the seconds of every acknowledgement."""
+    """A process of one thread a share, each on a connection of its own;
+    answers the seconds of every acknowledgement."""
     pipeline = pipeline_of("at_once", subtasks)
     store = PostgresCheckpointStore(connect(url))
     coordinator = CheckpointCoordinator(pipeline, store, NOT_ASKED, SystemClock())

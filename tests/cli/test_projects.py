@@ -1,4 +1,5 @@
-"""Several projects with one database: what is the same pipeline, what is another one of its name, and what was moved."""
+"""Several projects with one database: what is the same pipeline, what is another one of its name,
+and what was moved."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""`tidegate run --continuous` in a process of its own, with other commands beside it, and every way in which it ends."""
+"""`tidegate run --continuous` in a process of its own, with other commands beside it,
+and every way in which it ends."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""Who commits the sinks of a checkpoint: one at a time, the newest if two believe they are it, and nobody waits for ever."""
+"""Who commits the sinks of a checkpoint: one at a time, the newest if two believe they are it,
+and nobody waits for ever."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,5 @@
-"""What follows when a step of completing a checkpoint fails: the table of protocol.md section 6, row by row, on every store."""
+"""What follows when a step of completing a checkpoint fails: the table of protocol.md section 6, row by row,
+on every store."""
 
 from typing import Any
 

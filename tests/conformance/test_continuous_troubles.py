@@ -1,4 +1,5 @@
-"""A continuous run when something goes wrong: what the region is notified of, what the run does, and what is committed."""
+"""A continuous run when something goes wrong: what the region is notified of, what the run does,
+and what is committed."""
 
 from collections.abc import Callable
 

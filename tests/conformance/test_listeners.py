@@ -1,4 +1,5 @@
-"""What listeners hear (protocol.md section 10): completions after the commit, failures of every kind, what was pushed out."""
+"""What listeners hear (protocol.md section 10): completions after the commit, failures of every kind,
+what was pushed out."""
 
 import contextlib
 import copy
@@ -290,7 +291,8 @@ def test_a_failure_names_no_checkpoint_whose_sinks_have_not_committed(store: Che
 
 
 def test_what_was_subsumed_is_not_notified_after_an_older_completion(desk: MakeDesk) -> None:
-    """While one process commits the sinks of checkpoint 1, another does all of it and of checkpoint 2, which pushes 1 out."""
+    """While one process commits the sinks of checkpoint 1, another does all of it and of checkpoint 2,
+    which pushes 1 out."""
     world = desk(retained=1)
     notes = Notes()
     world.pipeline.listen(notes)

@@ -1,4 +1,5 @@
-"""Thousands of subtasks and files through the coordinator: each report counts once, one decides, nothing is repeated."""
+"""Thousands of subtasks and files through the coordinator: each report counts once, one decides,
+nothing is repeated."""
 
 import random
 import threading

@@ -365,7 +365,8 @@ def test_a_number_that_is_there_already_is_no_older_attempt_and_the_next_one_goe
 
 @contextmanager
 def file_size_limit(size: int) -> Iterator[None]:
-    """The kernel's own refusal to write on, as it comes when a disk or quota is full. For this process, its log included."""
+    """The kernel's own refusal to write on, as it comes when a disk or quota is full. For this process,
+    its log included."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

@@ -1,4 +1,5 @@
-"""What each step's outcome means to Airflow: success, skip, retry or failure. The coordinator and the database are real."""
+"""What each step's outcome means to Airflow: success, skip, retry or failure.
+The coordinator and the database are real."""
 
 import os
 import signal

@@ -176,7 +176,8 @@ def test_a_damaged_run_is_named_and_nothing_is_built_on_it(tmp_path, checkpoints
 def test_damage_that_nobody_reads_is_noticed_before_a_checkpoint_refers_to_it_again(
     damage, tmp_path, checkpoints, store
 ):
-    """Nothing arrives for the state, or the state is read from a copy: what lies on storage is looked at all the same."""
+    """Nothing arrives for the state, or the state is read from a copy:
+    what lies on storage is looked at all the same."""
     Shop(tmp_path).deliver(rows=40)
     checkpoints(counting(tmp_path))
     run = max((tmp_path / "checkpoints/orders/chk-1/totals").glob("*.parquet"))

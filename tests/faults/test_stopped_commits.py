@@ -1,4 +1,5 @@
-"""A process that is stopped (SIGSTOP) in the middle of a commit: its successor goes on, and it changes nothing when it comes back."""
+"""A process that is stopped (SIGSTOP) in the middle of a commit: its successor goes on,
+and it changes nothing when it comes back."""
 
 import contextlib
 import os

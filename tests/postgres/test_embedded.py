@@ -115,7 +115,8 @@ def test_another_port_is_taken_if_somebody_took_the_last_one(directory: Path) ->
 
 def test_a_server_whose_starter_was_killed_is_found_again(directory: Path) -> None:
     program = (
-        "import os, signal, sys; from pathlib import Path; from tidegate.embedded_postgres.server import EmbeddedPostgres;"
+        "import os, signal, sys; from pathlib import Path;"
+        "from tidegate.embedded_postgres.server import EmbeddedPostgres;"
         "EmbeddedPostgres(Path(sys.argv[1]), fsync=False).start(); os.killpg(os.getpid(), signal.SIGKILL)"
     )
     starter = subprocess.run([sys.executable, "-c", program, directory / "postgres"], start_new_session=True)

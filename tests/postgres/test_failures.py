@@ -19,7 +19,8 @@ from tidegate.protocol.reasons import FailureReason
 
 
 class Severed:
-    """A network between a client and the server that fails at the end of a transaction: before `end` arrives, or before its answer."""
+    """A network between a client and the server that fails at the end of a transaction: before `end` arrives,
+    or before its answer."""
 
     def __init__(self, port: int, delivers: bool, end: bytes = b"COMMIT") -> None:
         self._port = port

@@ -28,8 +28,8 @@ CATALOGUE = {
         FROM information_schema.columns WHERE table_schema = 'tidegate' AND table_name <> 'schema_version'""",
     "constraints": """
         SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid)
-        FROM pg_constraint WHERE connamespace = 'tidegate'::regnamespace AND conrelid::regclass::text NOT LIKE '%version'
-            AND contype <> 'n'""",
+        FROM pg_constraint WHERE connamespace = 'tidegate'::regnamespace
+            AND conrelid::regclass::text NOT LIKE '%version' AND contype <> 'n'""",
     "indexes": """
         SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'tidegate' AND tablename <> 'schema_version'""",
     "triggers": """

@@ -1,4 +1,5 @@
-"""protocol.md section 13: who is triggered, waited for and notified when a part of the pipeline has finished; what may not."""
+"""protocol.md section 13: who is triggered, waited for and notified when a part of the pipeline has finished;
+what may not."""
 
 import re
 

@@ -1,4 +1,5 @@
-"""From which snapshots a checkpoint goes on: carried handles, compactions, changed parallelism (protocol.md section 14)."""
+"""From which snapshots a checkpoint goes on: carried handles, compactions,
+changed parallelism (protocol.md section 14)."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,5 @@
-"""protocol.md section 18, with what sections 3 and 8 say about savepoints to stop with; and when a pipeline is at its end."""
+"""protocol.md section 18, with what sections 3 and 8 say about savepoints to stop with;
+and when a pipeline is at its end."""
 
 import pytest
 from records import at, completed, record

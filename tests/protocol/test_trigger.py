@@ -1,4 +1,5 @@
-"""What a repeated request leads to, who takes checkpoints at all, and the row that makes one durable (sections 2 and 4)."""
+"""What a repeated request leads to, who takes checkpoints at all,
+and the row that makes one durable (sections 2 and 4)."""
 
 from datetime import timedelta
 

@@ -241,8 +241,9 @@ class CheckpointMachine(RuleBasedStateMachine):
 
     @rule(who=WHO, request=st.integers(0, 6), zombie=st.booleans(), overtaken=st.booleans(), verdict=VERDICTS)
     def a_whole_run(self, who: int, request: int, zombie: bool, overtaken: bool, verdict: Any) -> None:
-        """All steps in order, so that histories get long enough for retention to matter. Perhaps by a second attempt, the
-        first one's reports coming in before its own; perhaps completed by the other one while its region compacts."""
+        """All steps in order, so that histories get long enough for retention to matter. Perhaps by a second attempt,
+        the first one's reports coming in before its own; perhaps completed by the other one while its region
+        compacts."""
         done, outcome = self.do(who, lambda c: c.trigger(f"r{request}"), *STOPS)
         if not done or isinstance(outcome, Dropped):
             return

@@ -1,4 +1,5 @@
-"""Plays the coordinator to a continuous region: keeps in memory what a store would keep, and can kill and restart it."""
+"""Plays the coordinator to a continuous region: keeps in memory what a store would keep,
+and can kill and restart it."""
 
 import json
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """A continuous run of a small pipeline in one process and one thread: a region that counts up, and a clock that is set.
 
-The region reads the numbers 0, 1, 2, … one a round, and its sink shows them. Whoever looks at the sink sees which numbers
-are committed, so a lost or doubled one shows, whatever happened on the way.
+The region reads the numbers 0, 1, 2, … one a round, and its sink shows them. Whoever looks at the sink sees which
+numbers are committed, so a lost or doubled one shows, whatever happened on the way.
 """
 
 from collections.abc import Callable, Sequence

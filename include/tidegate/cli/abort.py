@@ -34,4 +34,7 @@ def abort(coordinator: CheckpointCoordinator, store: CheckpointStore, checkpoint
             "was changed."
         )
     assert record.failure_reason is not None  # what was in progress is no longer
-    return f"Checkpoint {checkpoint_id} of pipeline {name} is FAILED: {record.failure_reason.name}. {record.failure_message}"
+    return (
+        f"Checkpoint {checkpoint_id} of pipeline {name} is FAILED: {record.failure_reason.name}. "
+        f"{record.failure_message}"
+    )

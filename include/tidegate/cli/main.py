@@ -90,7 +90,8 @@ def checkpoints(
 
 @app.command(epilog=EPILOG)
 def stats(pipeline: PipelineArgument, output: OutputOption = Output.TABLE) -> None:
-    """Show statistics of a pipeline's checkpoints: counts, durations and sizes with percentiles, and the latest ones."""
+    """Show statistics of a pipeline's checkpoints: counts, durations and sizes with percentiles,
+    and the latest ones."""
     store, name = _known(pipeline)
     document = documents.statistics_document(store.pipeline(name), store.statistics(name))
     _show(document, output, views.statistics_tables)
@@ -138,8 +139,8 @@ def abort(
     pipeline: PipelineArgument,
     checkpoint_id: Annotated[int | None, typer.Argument(metavar="[ID]")] = None,
 ) -> None:
-    """Abort one checkpoint: the one with this ID, or else the one in progress. The pipeline keeps running, and committed
-    data stays. A completed checkpoint cannot be aborted."""
+    """Abort one checkpoint: the one with this ID, or else the one in progress. The pipeline keeps running, and
+    committed data stays. A completed checkpoint cannot be aborted."""
     coordinator = assembly.open_coordinator(assembly.load_pipeline(pipeline))
     outcome = aborting.abort(coordinator, assembly.open_store(), checkpoint_id)
     _stderr().print(outcome, highlight=False, soft_wrap=True, markup=False)
@@ -182,7 +183,8 @@ def cancel(
     pipeline: PipelineArgument,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Cancel the pipeline for good. Its tables stay; its state is deleted unless CheckpointConfig.retention keeps it."""
+    """Cancel the pipeline for good. Its tables stay; its state is deleted
+    unless CheckpointConfig.retention keeps it."""
     defined = assembly.load_pipeline(pipeline)
     if not yes:
         typer.confirm(f"Cancel {defined.name} for good (retention: {defined.checkpoints.retention})?", abort=True)
@@ -194,8 +196,8 @@ def relocate(
     pipeline: PipelineArgument,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Confirm that sources or sinks were moved on purpose. Until then, a checkpoint of a pipeline whose sources or sinks
-    are not where they were is refused: it may be another pipeline of the same name."""
+    """Confirm that sources or sinks were moved on purpose. Until then, a checkpoint of a pipeline whose sources or
+    sinks are not where they were is refused: it may be another pipeline of the same name."""
     defined = assembly.load_pipeline(pipeline)
     coordinator = assembly.open_coordinator(defined)
     for moved in coordinator.moved():

@@ -51,7 +51,8 @@ class Committer:
 
 
 def take_turn(record: CheckpointRecord, store: CheckpointStore, clock: Clock) -> Committer | Notified:
-    """Wait until the current committer is done or its lease ends, and take over. `Notified` if the sinks have committed."""
+    """Wait until the current committer is done or its lease ends, and take over.
+    `Notified` if the sinks have committed."""
     waited: Wait | None = None
     while True:
         with store.transaction(record.pipeline_id) as tx:
@@ -75,8 +76,8 @@ def take_turn(record: CheckpointRecord, store: CheckpointStore, clock: Clock) ->
 
 def _say_who_is_waited_for(record: CheckpointRecord, attempt: int) -> None:
     log.info(
-        "Attempt %s at committing the sinks of pipeline %s is at work. Checkpoint %s waits for it, and takes over %g s after "
-        "its last sign of life.",
+        "Attempt %s at committing the sinks of pipeline %s is at work. Checkpoint %s waits for it, and takes over %g s "
+        "after its last sign of life.",
         attempt,
         record.pipeline_id,
         record.checkpoint_id,

@@ -116,8 +116,9 @@ class CommitPoint:
             self._storage.write(path, json.dumps(document).encode())
         except StorageError as error:
             raise FinalizeError(
-                f"The metadata of checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} could not be written: "
-                f"{error} The previous checkpoint is still the latest and nothing became visible. Repeat the finalize step."
+                f"The metadata of checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} could not be "
+                f"written: {error} The previous checkpoint is still the latest and nothing became visible. Repeat the "
+                "finalize step."
             ) from error
         return path
 

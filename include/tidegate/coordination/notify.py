@@ -137,6 +137,6 @@ class Delivery:
             elif staged:
                 raise SinkError(
                     f"Checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} completed with rows staged for "
-                    f"sink {plan.operator_id.removesuffix('-sink')!r}, which the pipeline no longer has. They are safe in "
-                    "its staging area. Put the sink back, run the notify step, then remove it."
+                    f"sink {plan.operator_id.removesuffix('-sink')!r}, which the pipeline no longer has. They are safe "
+                    "in its staging area. Put the sink back, run the notify step, then remove it."
                 )

@@ -209,7 +209,8 @@ def _topological(pipeline: Pipeline) -> list[Vertex]:
     except CycleError as error:
         names = " -> ".join(name for _, name in error.args[1])
         raise PipelineDefinitionError(
-            f"Pipeline {pipeline.name!r} has a cycle: {names}. An operator cannot read what follows from its own output."
+            f"Pipeline {pipeline.name!r} has a cycle: {names}. An operator cannot read what follows from its own "
+            "output."
         ) from error
 
 
@@ -232,13 +233,13 @@ def _check_feedback(pipeline: Pipeline) -> None:
             for read, source in sources.items():
                 if read and (place == read or place.startswith(read + "/")):
                     raise PipelineDefinitionError(
-                        f"Pipeline {pipeline.name!r} has a cycle: sink {vertex.name!r} writes to {place!r}, where source "
-                        f"{source!r} reads. Give the sink a directory of its own."
+                        f"Pipeline {pipeline.name!r} has a cycle: sink {vertex.name!r} writes to {place!r}, where "
+                        f"source {source!r} reads. Give the sink a directory of its own."
                     )
             if place in sinks:
                 raise PipelineDefinitionError(
-                    f"Sinks {sinks[place]!r} and {vertex.name!r} of pipeline {pipeline.name!r} both write to {place!r}. "
-                    "Each commits as a whole, so give each a directory of its own."
+                    f"Sinks {sinks[place]!r} and {vertex.name!r} of pipeline {pipeline.name!r} both write to "
+                    f"{place!r}. Each commits as a whole, so give each a directory of its own."
                 )
             sinks[place] = vertex.name
 

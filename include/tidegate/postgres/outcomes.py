@@ -48,8 +48,9 @@ def explain(error: DBAPIError | PoolTimeoutError, what: str) -> CheckpointError:
         )
     if state == _INSUFFICIENT_PRIVILEGE:
         return ConfigurationError(
-            f"The metadata database does not let this role do what {what} needs ({_first_line(str(error.orig))}). Nothing was "
-            "changed. Run `tidegate db upgrade` as the owner of the schema: it gives the running role its rights."
+            f"The metadata database does not let this role do what {what} needs ({_first_line(str(error.orig))}). "
+            "Nothing was changed. Run `tidegate db upgrade` as the owner of the schema: it gives the running role its "
+            "rights."
         )
     if state[:2] in _REFUSAL_CLASSES:
         rule = getattr(getattr(error.orig, "diag", None), "constraint_name", None)
@@ -77,8 +78,8 @@ def unreachable(answer: str, what: str) -> StoreUnavailableError:
         )
     if any(words in answer for words in _IN_BETWEEN):
         return StoreUnavailableError(
-            f"The metadata database is starting, stopping or recovering ({said}). Nothing was changed by {what}. Run the step "
-            "again in a moment."
+            f"The metadata database is starting, stopping or recovering ({said}). Nothing was changed by {what}. Run "
+            "the step again in a moment."
         )
     return StoreUnavailableError(
         f"The metadata database cannot be reached ({said}). Nothing was changed by {what}. "

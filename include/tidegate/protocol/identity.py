@@ -97,7 +97,7 @@ def require_at_rest(
         )
     if unnotified := choose_unnotified(retained):
         raise PipelineStatusError(
-            f"Pipeline {pipeline_id} cannot be relocated: checkpoint {unnotified[0].checkpoint_id} has completed, and its "
-            "rows are staged where its sinks were. Nothing was changed. Run the notify step with the old definition, "
-            "then repeat."
+            f"Pipeline {pipeline_id} cannot be relocated: checkpoint {unnotified[0].checkpoint_id} has completed, and "
+            "its rows are staged where its sinks were. Nothing was changed. Run the notify step with the old "
+            "definition, then repeat."
         )

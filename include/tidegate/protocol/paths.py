@@ -49,8 +49,9 @@ def require_own_runs(pipeline_id: str, checkpoint_id: int, compactions: Sequence
         begins = handle.path.startswith(f"{prefix}-") and _is_plain(handle.path.removeprefix(prefix))
         if not begins or (handle.kind, handle.created_by) != (HandleKind.RUN, checkpoint_id):
             raise ForeignPathError(
-                f"The merged run {handle.path!r} of {run.subtask} of pipeline {pipeline_id} does not lie where checkpoint "
-                f"{checkpoint_id} merges ({prefix}-…). It was not recorded, and nothing is deleted. State is as it was."
+                f"The merged run {handle.path!r} of {run.subtask} of pipeline {pipeline_id} does not lie where "
+                f"checkpoint {checkpoint_id} merges ({prefix}-…). It was not recorded, and nothing is deleted. State "
+                "is as it was."
             )
 
 

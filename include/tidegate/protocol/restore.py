@@ -47,8 +47,9 @@ def restore_snapshots(
         if before.max_parallelism != plan.max_parallelism:
             raise StateSchemaError(
                 f"Operator {plan.operator_id} of pipeline {latest.pipeline_id} was checkpointed with max_parallelism "
-                f"{before.max_parallelism} and is now defined with {plan.max_parallelism}. Key groups depend on it, so it "
-                f"cannot change while the state is kept. Nothing was changed; set max_parallelism={before.max_parallelism}."
+                f"{before.max_parallelism} and is now defined with {plan.max_parallelism}. Key groups depend on it, so "
+                "it cannot change while the state is kept. Nothing was changed; set "
+                f"max_parallelism={before.max_parallelism}."
             )
         restored |= _same(before, compacted) if before == plan else _rescaled(before, plan, compacted)
     return restored

@@ -109,8 +109,8 @@ def ended_error(record: CheckpointRecord) -> CheckpointNotInProgressError:
     reason = record.failure_reason.name if record.failure_reason else record.status
     return CheckpointNotInProgressError(
         f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} has ended: {reason}. "
-        f"{reassured(record.failure_message or '')} Run the pipeline again (in Airflow: clear the whole DAG run) to take a "
-        "new checkpoint."
+        f"{reassured(record.failure_message or '')} Run the pipeline again (in Airflow: clear the whole DAG run) to "
+        "take a new checkpoint."
     )
 
 

@@ -129,12 +129,13 @@ def require_resumable(pipeline: PipelineRecord, latest: CheckpointRecord | None)
     Performs no I/O."""
     if pipeline.status is PipelineStatus.STOPPING:
         raise PipelineStatusError(
-            f"Pipeline {pipeline.pipeline_id} is STOPPING and cannot be resumed. {pipeline.message} Nothing was changed."
+            f"Pipeline {pipeline.pipeline_id} is STOPPING and cannot be resumed. {pipeline.message} Nothing was "
+            "changed."
         )
     if pipeline.status is PipelineStatus.FINISHED and latest is not None and is_at_end(latest):
         raise PipelineStatusError(
-            f"Pipeline {pipeline.pipeline_id} is FINISHED and cannot be resumed. {_end_of(latest)} Nothing was changed; its "
-            "state and tables are safe. Give a new pipeline another name."
+            f"Pipeline {pipeline.pipeline_id} is FINISHED and cannot be resumed. {_end_of(latest)} Nothing was "
+            "changed; its state and tables are safe. Give a new pipeline another name."
         )
 
 

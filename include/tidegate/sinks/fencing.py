@@ -112,6 +112,7 @@ def _explanation(root: str, checkpoint_id: int, private: PrivateDirectory, error
             "repeat the notify step: the next attempt removes that directory."
         )
     return (
-        f"Checkpoint {checkpoint_id} could not be committed to {root}: {error}. The checkpoint is complete and its rows are "
-        "safe; readers see all of it or none. Remove the cause (disk space, permissions, mount) and repeat the notify step."
+        f"Checkpoint {checkpoint_id} could not be committed to {root}: {error}. The checkpoint is complete and its "
+        "rows are safe; readers see all of it or none. Remove the cause (disk space, permissions, mount) and repeat "
+        "the notify step."
     )

@@ -86,8 +86,8 @@ def current_checkpoint(root: str) -> int | None:
         return None
     except OSError as error:
         raise SinkError(
-            f"{link} is not a link that Tidegate made, so it was left alone and nothing was committed. Move it away, or "
-            "give the sink a directory of its own; the checkpoint is complete and will be committed then."
+            f"{link} is not a link that Tidegate made, so it was left alone and nothing was committed. Move it away, "
+            "or give the sink a directory of its own; the checkpoint is complete and will be committed then."
         ) from error
     return _version_id(os.path.basename(target))
 

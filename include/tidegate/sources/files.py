@@ -169,10 +169,10 @@ class FileSource:
         late = [] if marker is None else [file for file in self._listing if file.mtime_ns > marker.mtime_ns]
         if marker is not None and late:
             raise SourceChangedError(
-                f"{self.location}/{late[0].path} was modified {_time(late[0].mtime_ns)}, after the end marker {marker.path} "
-                f"({_time(marker.mtime_ns)}), which says that nothing follows ({len(late)} such files). Nothing was read. If "
-                "the file belongs to the source, write the marker again, after all files; otherwise move the file away. "
-                "Then run again."
+                f"{self.location}/{late[0].path} was modified {_time(late[0].mtime_ns)}, after the end marker "
+                f"{marker.path} ({_time(marker.mtime_ns)}), which says that nothing follows ({len(late)} such files). "
+                "Nothing was read. If the file belongs to the source, write the marker again, after all files; "
+                "otherwise move the file away. Then run again."
             )
 
     def _limit(self, split: int) -> int | None:
@@ -186,8 +186,8 @@ class FileSource:
         if position.get("splits", self.splits) != self.splits:
             raise StateSchemaError(
                 f"The source of {self.location!r} has {self.splits} splits, but what it has read (split {split}: "
-                f"{position['files']} files) was recorded with {position['splits']}. Files would move between splits and "
-                f"be read twice, so nothing was read. Set splits={position['splits']} again."
+                f"{position['files']} files) was recorded with {position['splits']}. Files would move between splits "
+                f"and be read twice, so nothing was read. Set splits={position['splits']} again."
             )
 
     def _check_unchanged(self, found: Iterable[FileVersion], known: Mapping[str, manifests.ReadFile]) -> None:

@@ -287,9 +287,9 @@ class _Reading:
         found = header_fields(record.decode(), self._form.rules, self._form.strip_header)
         if [name.lower() for name in found] != [name.lower() for name in expected]:
             raise MalformedRowsError(
-                f"The columns of {self._name} are not those of the source's schema. The header has {len(found)} columns:"
-                f" {', '.join(found)[:_SHOWN]}; the schema has {len(expected)}: {', '.join(expected)[:_SHOWN]}. "
-                f"{AS_BEFORE}Correct the file or the schema, then run again."
+                f"The columns of {self._name} are not those of the source's schema. The header has {len(found)} "
+                f"columns: {', '.join(found)[:_SHOWN]}; the schema has {len(expected)}: "
+                f"{', '.join(expected)[:_SHOWN]}. {AS_BEFORE}Correct the file or the schema, then run again."
             )
 
     def _encoded(self, lines: Any, records: Any, problems: Any) -> Any:

@@ -235,8 +235,8 @@ def _sum_type(name: str, aggregate: Aggregate, column: Any, exact: bool) -> Any:
     if pa.types.is_floating(column):
         return pa.float64()
     raise PipelineDefinitionError(
-        f"Aggregate {name!r} is {_sql(aggregate)}, but {aggregate.column!r} is {type_name(column)}. Sum and average need "
-        "a number."
+        f"Aggregate {name!r} is {_sql(aggregate)}, but {aggregate.column!r} is {type_name(column)}. Sum and average "
+        "need a number."
     )
 
 

@@ -185,7 +185,7 @@ def _check_stored(spec: SubtaskSpec, run: StateHandle, metadata: Any) -> None:
             problems.append(f"max_parallelism is stored as {stored['max_parallelism']}, now {spec.max_parallelism}")
     if problems:
         raise StateSchemaError(
-            f"The state of {spec.where()}, does not fit its definition: {'; '.join(problems)} (in {run.path}, written by "
-            f"checkpoint {run.created_by}). Nothing was changed. Put the definition back, or give the operator a new "
-            "name to start with empty state."
+            f"The state of {spec.where()}, does not fit its definition: {'; '.join(problems)} (in {run.path}, written "
+            f"by checkpoint {run.created_by}). Nothing was changed. Put the definition back, or give the operator a "
+            "new name to start with empty state."
         )

@@ -117,8 +117,8 @@ class ArrowCheckpointStorage:
 
     def _differs(self, handle: StateHandle, how: str) -> StateIntegrityError:
         return StateIntegrityError(
-            f"The file {handle.path} on checkpoint storage {self._shown}, written by checkpoint {handle.created_by}, is "
-            f"damaged: {how}. Nothing was changed. Restore the file from a copy of the storage, or go back to a "
+            f"The file {handle.path} on checkpoint storage {self._shown}, written by checkpoint {handle.created_by}, "
+            f"is damaged: {how}. Nothing was changed. Restore the file from a copy of the storage, or go back to a "
             "checkpoint that does not refer to it."
         )
 

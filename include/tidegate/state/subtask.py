@@ -208,8 +208,8 @@ def _check_types(table: Any, schema: Any, spec: SubtaskSpec) -> None:
     ]
     if wrong:
         raise StateSchemaError(
-            f"The rows that reached {spec.where()}, do not fit its state: {'; '.join(wrong)}. Nothing was written. Cast "
-            "them to the declared types."
+            f"The rows that reached {spec.where()}, do not fit its state: {'; '.join(wrong)}. Nothing was written. "
+            "Cast them to the declared types."
         )
 
 

@@ -1,9 +1,9 @@
 """A continuous pipeline around the real input gates: rows flow one by one, several checkpoints are in flight, and every
 message between sources, operators and whoever collects snapshots is late, lost or out of order as the seed says.
 
-A checkpoint that completes must hold, in every operator, exactly what lies before its barriers; after a crash everything
-goes on from the latest; and what sinks show in the end is what a plain execution gives (protocol.md sections 11 to 16). At
-least once, it may hold and show more, never less (section 17).
+A checkpoint that completes must hold, in every operator, exactly what lies before its barriers; after a crash
+everything goes on from the latest; and what sinks show in the end is what a plain execution gives (protocol.md sections
+11 to 16). At least once, it may hold and show more, never less (section 17).
 """
 
 from collections import Counter, deque
@@ -85,7 +85,8 @@ class Dataflow:
     def describe(self) -> list[str]:
         """This run for somebody who looks for a mistake."""
         return [
-            f"Continuous; sources of {self.lengths} rows, of which {sorted(self.ending)} end; operators read {self.inputs}",
+            f"Continuous; sources of {self.lengths} rows, of which {sorted(self.ending)} end; operators read "
+            f"{self.inputs}",
             f"Trouble: {self.drawn}; {self.concurrent} checkpoints at once, each row "
             f"{'exactly' if self.exactly_once else 'at least'} once",
             f"The last of {self.steps} steps:",

@@ -168,7 +168,8 @@ def command_run(world: "World", request: Request) -> DagRun:
 
 
 def dag_run(world: "World", request: Request) -> DagRun:
-    """A DAG run of `tidegate.airflow.dag`, advanced by the scheduler now and then; each `yield` is a look at its tasks."""
+    """A DAG run of `tidegate.airflow.dag`, advanced by the scheduler now and then;
+    each `yield` is a look at its tasks."""
     tries, name = world.random.randint(1, 4), request.request_id
 
     def ask() -> TriggerOutcome:

@@ -1,7 +1,8 @@
-"""The end of a simulated run: the rest of the input is read in peace, and everything is compared with a plain execution.
+"""The end of a simulated run: the rest of the input is read in peace,
+and everything is compared with a plain execution.
 
-What readers see and the state are exactly that; on storage and in staging is what retained checkpoints refer to, and
-nothing else.
+What readers see and the state are exactly that; on storage and in staging is what retained checkpoints refer to,
+and nothing else.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,5 @@
-"""Listeners of a simulated pipeline, each with its process: what they hear must be so, in order, and neither early nor wrong."""
+"""Listeners of a simulated pipeline, each with its process: what they hear must be so, in order,
+and neither early nor wrong."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +11,8 @@ from tidegate.protocol.lifecycle import COMMITTED, Status
 
 
 class Hearing(CheckpointListener):
-    """`state` is what is committed; `effect` lets others go first, or this process die; `missed` names the sinks that were
-    not notified of a checkpoint."""
+    """`state` is what is committed; `effect` lets others go first, or this process die; `missed` names the sinks that
+    were not notified of a checkpoint."""
 
     def __init__(
         self, state: Callable[[], Any], effect: Callable[[str], None], missed: Callable[[int], list[str]]

@@ -61,8 +61,8 @@ class SparkSettings:
     def __post_init__(self) -> None:
         if (self.master is None) == (self.remote is None):
             raise ConfigurationError(
-                f"Spark needs either a master or a remote, and was given {self.master!r} and {self.remote!r}. Set one of "
-                "TIDEGATE_SPARK_MASTER and TIDEGATE_SPARK_REMOTE, or correct the Airflow connection."
+                f"Spark needs either a master or a remote, and was given {self.master!r} and {self.remote!r}. Set one "
+                "of TIDEGATE_SPARK_MASTER and TIDEGATE_SPARK_REMOTE, or correct the Airflow connection."
             )
         if self.remote is not None and not self.remote.startswith("sc://"):
             raise ConfigurationError(f"A Spark Connect address looks like sc://host:15002, not {self.remote!r}.")
