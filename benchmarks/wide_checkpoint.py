@@ -24,7 +24,7 @@ from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.aggregates import count
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import Pipeline
-from tidegate.ports import Acknowledge
+from tidegate.ports import Acknowledger
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.protocol.keygroups import MAX_PARALLELISM_LIMIT, key_groups_of
@@ -109,7 +109,7 @@ class Reporter:
         self.sent = 0.0  # when the last batch was
         self.batches: list[float] = []  # seconds each took
 
-    def snapshot(self, task: SnapshotTask, acknowledge: Acknowledge) -> None:
+    def snapshot(self, task: SnapshotTask, acknowledge: Acknowledger) -> None:
         self._ends("begin of the snapshot")
         attempts = list(task.attempts.items())
         for first in range(0, len(attempts), self._batch):

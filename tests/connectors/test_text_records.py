@@ -20,7 +20,7 @@ from tidegate.sources.dialect import text_format
 from tidegate.sources.files import FileSource
 from tidegate.sources.listing import FileVersion
 from tidegate.sources.reading import Part, ReadPlan, packed
-from tidegate.sources.records import UNCLOSED, UNDOUBLED
+from tidegate.sources.text_records import UNCLOSED, UNDOUBLED
 
 Row = tuple[int, str, str | None]
 

@@ -12,7 +12,7 @@ from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind
 from tidegate.protocol.retention import choose_subsumed, choose_subsumed_on_cancellation
 from tidegate.protocol.stopping import (
-    Finish,
+    PipelineEnd,
     Restart,
     StopFailed,
     decide_end,
@@ -113,7 +113,7 @@ MAY_END = {PipelineStatus.RUNNING, PipelineStatus.STOPPING, PipelineStatus.SUSPE
 def test_a_pipeline_has_finished_when_the_sinks_were_notified_of_its_last_checkpoint(
     status, latest, in_progress, ends_when
 ):
-    assert isinstance(decide_end(pipeline(status), latest, in_progress), Finish) is (status in ends_when)
+    assert isinstance(decide_end(pipeline(status), latest, in_progress), PipelineEnd) is (status in ends_when)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_pipeline_has_finished_when_the_sinks_were_notified_of_its_last_checkp
     ],
 )
 def test_a_finished_pipeline_says_how_it_ended_and_where_its_savepoint_is(latest, words):
-    assert decide_end(pipeline(PipelineStatus.STOPPING), latest, []) == Finish(words)
+    assert decide_end(pipeline(PipelineStatus.STOPPING), latest, []) == PipelineEnd(words)
 
 
 @pytest.mark.parametrize(

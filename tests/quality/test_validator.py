@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from tidegate.pipeline.expectations import Expectation, expect, suite
 from tidegate.pipeline.graph import Graph
 from tidegate.protocol.records import CheckpointRecord, Verdict
-from tidegate.quality.report import report
 from tidegate.quality.validator import GreatExpectationsValidator
+from tidegate.quality.verdict_text import report
 
 pytestmark = pytest.mark.spark
 

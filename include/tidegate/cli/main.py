@@ -26,7 +26,7 @@ EPILOG = (
 )
 
 
-class Output(StrEnum):
+class OutputFormat(StrEnum):
     TABLE = "table"
     JSON = "json"
 
@@ -42,7 +42,7 @@ database = typer.Typer(help="The metadata database.", no_args_is_help=True)
 app.add_typer(database, name="db")
 
 PipelineArgument = Annotated[str, typer.Argument(help=r"module:attribute, or a name from \[tool.tidegate.pipelines].")]
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table or json")]
+OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="table or json")]
 
 
 @app.command(epilog=EPILOG)
@@ -52,7 +52,7 @@ def run(
         bool,
         typer.Option("--continuous", help="Keep running, and take a checkpoint whenever one is due or requested."),
     ] = False,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Take one checkpoint without Airflow: trigger, snapshot, validate, finalize, notify. If an earlier run of this
     command was cut short, its checkpoint is resumed."""
@@ -65,7 +65,7 @@ def run(
 
 
 def _take(
-    defined: Pipeline, request_id: str, kind: CheckpointKind, wait: bool, output: Output, drain: bool = False
+    defined: Pipeline, request_id: str, kind: CheckpointKind, wait: bool, output: OutputFormat, drain: bool = False
 ) -> None:
     coordinator = assembly.open_coordinator(defined)
     outcome = running.run_checkpoint(
@@ -80,7 +80,7 @@ def _take(
 def checkpoints(
     pipeline: PipelineArgument,
     limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 10,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show the history of a pipeline's checkpoints."""
     store, name = _known(pipeline)
@@ -89,7 +89,7 @@ def checkpoints(
 
 
 @app.command(epilog=EPILOG)
-def stats(pipeline: PipelineArgument, output: OutputOption = Output.TABLE) -> None:
+def stats(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
     """Show statistics of a pipeline's checkpoints: counts, durations and sizes with percentiles,
     and the latest ones."""
     store, name = _known(pipeline)
@@ -111,7 +111,7 @@ def checkpoint(
             help="Take a savepoint: it comes before other requests and is kept; no later checkpoint replaces it."
         ),
     ] = False,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """With an ID, show a checkpoint: its operators and subtasks, its verdicts, and why it failed if it did. Without an
     ID, take a checkpoint, after the requests that have precedence."""
@@ -164,7 +164,7 @@ def stop(
     drain: Annotated[
         bool, typer.Option(help="Stop for good: all inputs count as ended, and the pipeline cannot be resumed.")
     ] = False,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Take a savepoint and stop with it; a checkpoint in progress is aborted. `resume` continues from the savepoint. If
     an earlier run of this command was cut short, its savepoint is resumed."""
@@ -239,8 +239,8 @@ def _name(pipeline: str) -> str:
     return assembly.load_pipeline(pipeline).name if ":" in pipeline else pipeline
 
 
-def _show(document: Any, output: Output, table: Any) -> None:
-    if output is Output.JSON:
+def _show(document: Any, output: OutputFormat, table: Any) -> None:
+    if output is OutputFormat.JSON:
         typer.echo(documents.to_json(document))
     else:
         PlainConsole().print(table(document))

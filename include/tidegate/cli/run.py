@@ -12,7 +12,7 @@ from tidegate import assembly
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.notify import Delivered
 from tidegate.pipeline.definition import Pipeline
-from tidegate.ports import Acknowledge, CheckpointStore, Region
+from tidegate.ports import Acknowledger, CheckpointStore, Region
 from tidegate.protocol.errors import (
     CheckpointError,
     StoreUnavailableError,
@@ -178,7 +178,7 @@ class _Watched:
         self._advance = advance
         self.frame = region.frame
 
-    def snapshot(self, task: SnapshotTask, acknowledge: Acknowledge) -> None:
+    def snapshot(self, task: SnapshotTask, acknowledge: Acknowledger) -> None:
         self._advance(len(task.acknowledged))
 
         def counted(acks: Sequence[Acknowledgement]) -> Mapping[SubtaskId, AcknowledgeResult]:

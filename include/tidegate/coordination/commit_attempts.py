@@ -4,7 +4,15 @@ import logging
 from typing import assert_never
 
 from tidegate.ports import CheckpointStore, Clock
-from tidegate.protocol.committing import COMMIT_LEASE, Notified, Take, Wait, decide_take, is_committing, needs_sign
+from tidegate.protocol.committing import (
+    COMMIT_LEASE,
+    Notified,
+    Take,
+    WaitForCommitter,
+    decide_take,
+    is_committing,
+    needs_sign,
+)
 from tidegate.protocol.errors import SupersededAttemptError
 from tidegate.protocol.records import CheckpointRecord
 
@@ -53,7 +61,7 @@ class Committer:
 def take_turn(record: CheckpointRecord, store: CheckpointStore, clock: Clock) -> Committer | Notified:
     """Wait until the current committer is done or its lease ends, and take over.
     `Notified` if the sinks have committed."""
-    waited: Wait | None = None
+    waited: WaitForCommitter | None = None
     while True:
         with store.transaction(record.pipeline_id) as tx:
             known, now = tx.checkpoint(record.checkpoint_id), clock.now()
@@ -64,7 +72,7 @@ def take_turn(record: CheckpointRecord, store: CheckpointStore, clock: Clock) ->
                 case Take():
                     number = tx.begin_commit(now)
                     break
-                case Wait():
+                case WaitForCommitter():
                     if waited is None or waited.committer.attempt != decision.committer.attempt:
                         _say_who_is_waited_for(record, decision.committer.attempt)
                     waited = decision

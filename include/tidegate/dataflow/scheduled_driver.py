@@ -15,7 +15,7 @@ from tidegate.dataflow.operator_chains import Execution, channel_of
 from tidegate.dataflow.source_snapshots import SourceSnapshots, confirm, milliseconds_between, snapshot_sources
 from tidegate.dataflow.subtask_snapshots import acknowledgements, exchange_of
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex
-from tidegate.ports import Acknowledge
+from tidegate.ports import Acknowledger
 from tidegate.protocol.barrier_options import choose_barrier_options
 from tidegate.protocol.barriers import EndOfData, StopMode
 from tidegate.protocol.errors import CheckpointDeclinedError
@@ -27,7 +27,7 @@ from tidegate.protocol.snapshot import SnapshotTask
 class ScheduledDriver:
     """Made for one call of `ports.Region.snapshot` and used once."""
 
-    def __init__(self, parts: Parts, task: SnapshotTask, acknowledge: Acknowledge) -> None:
+    def __init__(self, parts: Parts, task: SnapshotTask, acknowledge: Acknowledger) -> None:
         self._parts = parts
         self._graph = graph = parts.graph
         self._task = task

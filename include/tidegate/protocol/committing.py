@@ -34,7 +34,7 @@ class Notified:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitForCommitter:
     """Another committer is at work; its current record was first seen at `since`. Look again after `pause`."""
 
     pause: timedelta
@@ -43,8 +43,8 @@ class Wait:
 
 
 def decide_take(
-    notified: bool, committer: CommitterRecord, waited: Wait | None, now: datetime
-) -> Take | Wait | Notified:
+    notified: bool, committer: CommitterRecord, waited: WaitForCommitter | None, now: datetime
+) -> Take | WaitForCommitter | Notified:
     """Whether a checkpoint's sinks are to be committed now; `waited` is the answer of the look before.
 
     A lease ends `COMMIT_LEASE` after the last sign, which the committer's clock has dated. If that clock is far ahead,
@@ -58,7 +58,7 @@ def decide_take(
     rest = min(committer.seen_at, since) + COMMIT_LEASE - now
     if rest <= timedelta(0):
         return Take()
-    return Wait(min(rest, LOOK_EVERY), committer, since)
+    return WaitForCommitter(min(rest, LOOK_EVERY), committer, since)
 
 
 def is_committing(committer: CommitterRecord, attempt: int) -> bool:

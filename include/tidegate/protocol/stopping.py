@@ -95,7 +95,7 @@ def decide_stop_failure(record: CheckpointRecord, reason: FailureReason, message
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class PipelineEnd:
     """The pipeline has ended; `message` says how."""
 
     message: str
@@ -103,16 +103,16 @@ class Finish:
 
 def decide_end(
     pipeline: PipelineRecord, latest: CheckpointRecord | None, in_progress: Sequence[CheckpointRecord]
-) -> Finish | None:
+) -> PipelineEnd | None:
     """Whether the latest completed checkpoint was the last one. Its sinks must have committed. Performs no I/O."""
     if latest is None or latest.notified_at is None or in_progress:
         return None
     if PipelineStatus.FINISHED not in PIPELINE_TRANSITIONS[pipeline.status]:
         return None
     if is_at_end(latest):
-        return Finish(_end_of(latest))
+        return PipelineEnd(_end_of(latest))
     if pipeline.status is PipelineStatus.STOPPING and latest.kind is CheckpointKind.SYNC_SAVEPOINT:
-        return Finish(
+        return PipelineEnd(
             f"It was stopped with savepoint {latest.checkpoint_id} ({latest.metadata_path}); `tidegate resume "
             f"{latest.pipeline_id}` continues from it."
         )

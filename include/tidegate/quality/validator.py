@@ -25,7 +25,7 @@ from tidegate.quality.results import result_object
 
 log = logging.getLogger(__name__)
 
-Frames = Callable[[str, Mapping[SubtaskId, SubtaskRecord]], Any]
+FrameReader = Callable[[str, Mapping[SubtaskId, SubtaskRecord]], Any]
 
 # How many columns identify a failing row if there is no key.
 _SHOWN_COLUMNS = 8
@@ -38,7 +38,7 @@ class GreatExpectationsValidator:
     Reports are built below `docs`, and a verdict's `docs_path` is relative to it.
     """
 
-    def __init__(self, graph: Graph, frames: Frames, docs: Path) -> None:
+    def __init__(self, graph: Graph, frames: FrameReader, docs: Path) -> None:
         self._graph = graph
         self._frames = frames
         self._docs = docs

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.sources.decoding import canonical
 from tidegate.sources.reading import TextFormat
-from tidegate.sources.records import Rules
+from tidegate.sources.text_records import Rules
 
 FORMATS = ("csv", "json", "parquet")
 

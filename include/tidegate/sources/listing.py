@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tidegate.protocol.errors import ConfigurationError, StorageError
 from tidegate.sources.line_numbers import lines_before
-from tidegate.sources.records import Rules
+from tidegate.sources.text_records import Rules
 
 # Not finished by their writer: dot and underscore names are hidden from Spark and Hive readers too.
 _HIDDEN = (".", "_")

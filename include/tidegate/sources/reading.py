@@ -18,7 +18,7 @@ from tidegate.sources.decoding import PIECE, Decoder, hint, is_splittable, open_
 from tidegate.sources.line_numbers import count_lines, lines_before
 from tidegate.sources.listing import FileVersion
 from tidegate.sources.read_errors import AS_BEFORE, carried, damaged, vanished
-from tidegate.sources.records import Rules, Split, line_ends, split
+from tidegate.sources.text_records import Rules, Split, line_ends, split
 
 COLUMNS = "file STRING, part BIGINT, line BIGINT, record STRING, problem STRING"
 

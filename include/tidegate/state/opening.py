@@ -38,7 +38,7 @@ _recent: OrderedDict[tuple[str, str, str], list[Any]] = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class RunPart:
     """A part of a run that lies in memory (or looks like it) as one piece: `rows` is a `pyarrow.RecordBatch`."""
 
     hashes: Hashes
@@ -49,8 +49,8 @@ class Segment:
         return self.rows.column(TOMBSTONE) if TOMBSTONE in self.rows.schema.names else None
 
 
-def open_run(spec: SubtaskSpec, run: StateHandle) -> list[Segment]:
-    """The segments of a run in the order of their hashes, cut to the subtask's range.
+def open_run(spec: SubtaskSpec, run: StateHandle) -> list[RunPart]:
+    """The parts of a run in the order of their hashes, cut to the subtask's range.
 
     Raises `StateSchemaError` if the stored layout differs, `StateIntegrityError` if the file does.
     """
@@ -59,17 +59,17 @@ def open_run(spec: SubtaskSpec, run: StateHandle) -> list[Segment]:
     if low > high or run.rows == 0:
         return []
     batches = cache.find(spec.cache_dir, run.checksum, run.rows) or _read(spec, run)
-    segments = (_cut(batch, low, high) for batch in batches)
-    return [segment for segment in segments if len(segment.hashes)]
+    parts = (_cut(batch, low, high) for batch in batches)
+    return [part for part in parts if len(part.hashes)]
 
 
-def _cut(batch: Any, low: int, high: int) -> Segment:
+def _cut(batch: Any, low: int, high: int) -> RunPart:
     hashes = hashes_of_column(batch.column(HASH))
     start, stop = 0, len(hashes)
     if stop and (int(hashes[0]) < low or int(hashes[-1]) > high):
         start = int(np.searchsorted(hashes, np.uint64(low), side="left"))
         stop = int(np.searchsorted(hashes, np.uint64(high), side="right"))
-    return Segment(hashes[start:stop], batch.slice(start, stop - start))
+    return RunPart(hashes[start:stop], batch.slice(start, stop - start))
 
 
 def _read(spec: SubtaskSpec, run: StateHandle) -> list[Any]:

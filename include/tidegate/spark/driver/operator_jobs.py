@@ -27,7 +27,7 @@ from tidegate.spark.executor.report_rows import REPORT_TYPE
 from tidegate.state.layout import DELETE, StateLayout, plain_type, type_name
 
 
-class Operators:
+class OperatorJobs:
     """Executes chains as one plan says. Its methods may run in several threads at once."""
 
     def __init__(self, graph: Graph, streams: Streams, location: StateLocation, plan: ExecutionPlan) -> None:
