@@ -1,6 +1,6 @@
 """What both engines' processes have in common: the work they are given, the marks they leave, and what they wrote.
 
-An engine runs in a process of its own, does the epochs it is told to, and appends one JSON line for each.
+An engine runs in a process of its own, does the epochs it is asked for, and appends one JSON line for each.
 """
 
 import json

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tidegate.ports import Acknowledge, CheckpointStorage, CheckpointStore, Region
+from tidegate.ports import Acknowledger, CheckpointStorage, CheckpointStore, Region
 from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, CompactedRun, Snapshot, StateHandle, SubtaskId
 from tidegate.protocol.snapshot import SnapshotTask
 
@@ -85,13 +85,14 @@ class TimedStorage:
 
 
 class TimedRegion:
-    """Takes from the acknowledgements what subtasks say about themselves; the slowest one counts as the state's time."""
+    """Takes from the acknowledgements what subtasks say about themselves;
+    the slowest one counts as the state's time."""
 
     def __init__(self, region: Region, watch: Stopwatch) -> None:
         self._region = region
         self._watch = watch
 
-    def snapshot(self, task: SnapshotTask, acknowledge: Acknowledge) -> None:
+    def snapshot(self, task: SnapshotTask, acknowledge: Acknowledger) -> None:
         watch = self._watch
 
         def timed(acknowledgements: Sequence[Acknowledgement]) -> Mapping[SubtaskId, AcknowledgeResult]:

@@ -24,7 +24,7 @@ from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.aggregates import count
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import Pipeline
-from tidegate.ports import Acknowledge
+from tidegate.ports import Acknowledger
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.protocol.keygroups import MAX_PARALLELISM_LIMIT, key_groups_of
@@ -105,11 +105,11 @@ class Reporter:
     def __init__(self, parallelism: int, batch: int, ends: Callable[[str], None]) -> None:
         self._parallelism = parallelism
         self._batch = batch
-        self._ends = ends  # told what has just ended
+        self._ends = ends  # called with what has just ended
         self.sent = 0.0  # when the last batch was
         self.batches: list[float] = []  # seconds each took
 
-    def snapshot(self, task: SnapshotTask, acknowledge: Acknowledge) -> None:
+    def snapshot(self, task: SnapshotTask, acknowledge: Acknowledger) -> None:
         self._ends("begin of the snapshot")
         attempts = list(task.attempts.items())
         for first in range(0, len(attempts), self._batch):
@@ -267,7 +267,8 @@ def report_one_by_one(
     begin: Barrier,
     answer: Connection,
 ) -> None:
-    """A process of one thread a share, each on a connection of its own; answers the seconds of every acknowledgement."""
+    """A process of one thread a share, each on a connection of its own;
+    answers the seconds of every acknowledgement."""
     pipeline = pipeline_of("at_once", subtasks)
     store = PostgresCheckpointStore(connect(url))
     coordinator = CheckpointCoordinator(pipeline, store, NOT_ASKED, SystemClock())

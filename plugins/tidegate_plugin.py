@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
 
-from tidegate.ui.links import PREFIX
+from tidegate.ui.urls import PREFIX
 
 Message = MutableMapping[str, Any]
 

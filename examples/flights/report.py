@@ -51,9 +51,9 @@ def completed(console: Console, record: CheckpointRecord, seen: Observation, att
     assert record.completed_at is not None
     seconds = (record.completed_at - record.triggered_at).total_seconds()
     console.print(
-        f"Checkpoint {record.checkpoint_id} [green]{record.status}[/]: {record.num_acknowledged} of {record.num_subtasks} "
-        f"subtasks acknowledged{f' in {attempts} attempts' if attempts > 1 else ''}, {decimal(record.checkpointed_size)} "
-        f"written, {decimal(record.state_size)} referred to, {seconds:.1f} s."
+        f"Checkpoint {record.checkpoint_id} [green]{record.status}[/]: {record.num_acknowledged} of "
+        f"{record.num_subtasks} subtasks acknowledged{f' in {attempts} attempts' if attempts > 1 else ''}, "
+        f"{decimal(record.checkpointed_size)} written, {decimal(record.state_size)} referred to, {seconds:.1f} s."
     )
     table = Table("What readers see", "Rows", "What the next run starts from", "")
     kept = [(f"source {name}", f"{content.amount:,} files read") for name, content in seen.positions.items()]
@@ -125,8 +125,8 @@ def _content(content: Content | None) -> str:
 
 def killed(console: Console, pid: int, seen: CheckpointRecord) -> None:
     console.print(
-        f"[magenta]SIGKILL[/] to Spark (process {pid}) while checkpoint {seen.checkpoint_id} had {seen.num_acknowledged} of "
-        f"{seen.num_subtasks} subtasks acknowledged. Airflow retries the task."
+        f"[magenta]SIGKILL[/] to Spark (process {pid}) while checkpoint {seen.checkpoint_id} had "
+        f"{seen.num_acknowledged} of {seen.num_subtasks} subtasks acknowledged. Airflow retries the task."
     )
 
 

@@ -104,8 +104,8 @@ def load_pipeline(name: str) -> Pipeline:
     if target is None:
         known = ", ".join(sorted(registered_pipelines())) or "none"
         raise PipelineNotFoundError(
-            f"No pipeline named {name!r} is listed under [tool.tidegate.pipelines] in {_project_file()} (listed: {known}). "
-            "List it there, or give it as module:attribute."
+            f"No pipeline named {name!r} is listed under [tool.tidegate.pipelines] in {_project_file()} (listed: "
+            f"{known}). List it there, or give it as module:attribute."
         )
     module_name, _, attribute = target.partition(":")
     if os.getcwd() not in sys.path:

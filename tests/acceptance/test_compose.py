@@ -19,8 +19,8 @@ from tidegate.spark.session.java import find_java
 
 AIRFLOW = ("init", "api-server", "scheduler", "dag-processor", "triggerer")
 VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?P<rest>[^}]*)\}")
-#: Asks Airflow and Tidegate themselves, in the containers' environment: fails on a command line or a setting that Airflow
-#: does not know, and answers where the connections lead.
+#: Asks Airflow and Tidegate themselves, in the containers' environment: fails on a command line or a setting that
+#: Airflow does not know, and answers where the connections lead.
 ASK = """
 import json, os, sys
 from airflow.cli.cli_parser import get_parser

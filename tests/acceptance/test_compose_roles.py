@@ -1,4 +1,5 @@
-"""The roles of docker-compose.yaml: its own script, `make env`'s own passwords and `tidegate db upgrade` on a real Postgres."""
+"""The roles of docker-compose.yaml: its own script, `make env`'s own passwords and `tidegate db upgrade`
+on a real Postgres."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""The local stack after SIGKILLs: every part of it in turn, while a checkpoint is under way. Nothing but signals is used.
+"""The local stack after SIGKILLs: every part of it in turn, while a checkpoint is under way.
+Nothing but signals is used.
 
 One stack for all. A DAG run is held in its snapshot by its own Spark job, and in its finalize and notify steps by a
 trigger in the database that waits for a lock of the test's.

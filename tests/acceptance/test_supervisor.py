@@ -1,4 +1,5 @@
-"""The supervisor with its real Postgres, real processes and real signals, and sleepers in the place of Airflow's components."""
+"""The supervisor with its real Postgres, real processes and real signals,
+and sleepers in the place of Airflow's components."""
 
 import os
 import time
@@ -11,7 +12,8 @@ from tidegate.local_stack.processes import belonging, is_alive
 from tidegate.local_stack.stack import COMPONENTS, SUPERVISOR, LocalStack, StackError
 from tidegate.protocol.errors import StoreUnavailableError
 
-#: `python -m airflow scheduler` has two workers that do not listen to SIGTERM, each with a child in a session of its own.
+#: `python -m airflow scheduler` has two workers that do not listen to SIGTERM,
+#: each with a child in a session of its own.
 AIRFLOW = """
 import subprocess, sys, time
 if sys.argv[1] == "scheduler":

@@ -1,4 +1,5 @@
-"""A checkpoint asked for on the command line while a continuous region lives: the region takes it, the command waits."""
+"""A checkpoint asked for on the command line while a continuous region lives: the region takes it,
+the command waits."""
 
 import pytest
 from desks import Desk

@@ -79,7 +79,7 @@ def test_a_run_its_history_and_its_details(command, tmp_path):
     assert "End to End Duration" in command("stats", "orders").stdout
     assert "COMPLETED" in command("checkpoints", "orders").stdout
     too_late = command("abort", "orders", "1")
-    assert (too_late.returncode, "nothing undoes that" in too_late.stderr) == (ExitCode.PIPELINE_STOPPED, True)
+    assert (too_late.returncode, "can no longer be aborted" in too_late.stderr) == (ExitCode.PIPELINE_STOPPED, True)
 
     details = json.loads(command("checkpoint", "orders", "1", "-o", "json").stdout)
     assert sum(len(operator["subtasks"]) for operator in details["operators"]) == details["num_subtasks"]
@@ -110,8 +110,8 @@ def test_a_pipeline_is_suspended_resumed_and_cancelled(command):
     def status():
         return json.loads(command("stats", "orders", "-o", "json").stdout)["pipeline"]["status"]
 
-    told = command("suspend", "orders")
-    assert (told.returncode, told.stderr) == (ExitCode.OK, "Pipeline orders is SUSPENDED.\n")
+    shown = command("suspend", "orders")
+    assert (shown.returncode, shown.stderr) == (ExitCode.OK, "Pipeline orders is SUSPENDED.\n")
     assert status() == "SUSPENDED"
     dropped = command("run", "orders", "-o", "json")
     assert dropped.returncode == ExitCode.DROPPED
@@ -125,15 +125,15 @@ def test_a_pipeline_is_suspended_resumed_and_cancelled(command):
     assert "Pipeline orders is CANCELLED and cannot become RUNNING" in refused.stderr
 
 
-def test_a_checkpoint_is_given_up_by_hand(command, store):
+def test_a_checkpoint_is_aborted_by_hand(command, store):
     assert "no checkpoint in progress" in command("abort", "orders").stderr
     assert command("abort", "orders", "1").returncode == ExitCode.NOT_FOUND
     triggered(store, pipeline_id="orders")
     for arguments in ((), ("1",)):
-        told = command("abort", "orders", *arguments)
-        assert told.returncode == ExitCode.OK, told.stderr
+        shown = command("abort", "orders", *arguments)
+        assert shown.returncode == ExitCode.OK, shown.stderr
         if not arguments:
-            assert told.stderr.startswith("Checkpoint 1 of pipeline orders is FAILED: COORDINATOR_SUSPEND.")
+            assert shown.stderr.startswith("Checkpoint 1 of pipeline orders is FAILED: COORDINATOR_SUSPEND.")
     assert command("abort", "orders").returncode == ExitCode.OK
 
 
@@ -147,12 +147,12 @@ def test_a_pipeline_is_stopped_with_a_savepoint_resumed_and_drained(command, tmp
     assert (savepoint["id"], savepoint["status"], savepoint["checkpoint_type"]) == (1, "COMPLETED", "SYNC_SAVEPOINT")
     assert (savepoint["drain"], savepoint["num_finished_subtasks"]) == (False, 0)
     assert savepoint["external_path"] == "orders/chk-1/_metadata"
-    told = "Pipeline orders is FINISHED. It was stopped with savepoint 1 (orders/chk-1/_metadata)"
-    assert told in stopped.stderr
+    shown = "Pipeline orders is FINISHED. It was stopped with savepoint 1 (orders/chk-1/_metadata)"
+    assert shown in stopped.stderr
     check_tables(shop)
     dropped = command("run", "orders", "-o", "json")
     assert dropped.returncode == ExitCode.DROPPED
-    assert "`tidegate resume orders` goes on from it" in json.loads(dropped.stdout)["message"]
+    assert "`tidegate resume orders` continues from it" in json.loads(dropped.stdout)["message"]
     assert command("resume", "orders").returncode == ExitCode.OK
 
     shop.deliver(files=1)
@@ -180,7 +180,7 @@ def test_a_stop_that_was_cut_short_is_gone_on_with_and_never_as_another_kind(com
     assert begun.returncode == 0
     other = command("stop", "orders", "--drain")
     assert other.returncode == ExitCode.DROPPED
-    assert "`tidegate stop` goes on with it" in " ".join(other.stdout.split())
+    assert "`tidegate stop` continues with it" in " ".join(other.stdout.split())
     assert command("resume", "orders").returncode == ExitCode.PIPELINE_STOPPED
     again = command("stop", "orders", "-o", "json")
     assert again.returncode == ExitCode.OK, again.stderr
@@ -222,7 +222,7 @@ def test_a_mistake_is_one_paragraph_and_an_exit_code(command, arguments, changes
     assert "geheim" not in result.stderr + result.stdout
 
 
-def test_the_schema_is_created_and_an_old_one_is_told_what_to_do(command, postgres_server):
+def test_the_schema_is_created_and_an_old_one_gets_the_command_to_run(command, postgres_server):
     postgres_server.create_database("unmigrated")
     url = {"TIDEGATE_DATABASE_URL": postgres_server.url("unmigrated")}
     refused = command("checkpoints", "orders", **url)

@@ -52,5 +52,5 @@ def test_styles_are_still_styles():
 
 def test_a_pipeline_without_a_sink_is_not_shown_as_an_empty_table():
     shown = printed(views.run_table({"id": 1, "status": "COMPLETED", "sinks": []}))
-    assert "no sink: nothing is delivered" in shown
+    assert "no sink, so nothing is delivered" in shown
     assert "Guarantee" not in shown

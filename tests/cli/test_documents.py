@@ -1,4 +1,5 @@
-"""What `-o json` prints carries the names of Flink's REST API (protocol.md section 20), but for those that the docs name."""
+"""What `-o json` prints carries the names of Flink's REST API (protocol.md section 20),
+but for those that the docs name."""
 
 import re
 from dataclasses import replace
@@ -26,7 +27,8 @@ from tidegate.protocol.statistics import Statistics
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 RECORD = CheckpointRecord(
     "orders", 7, "asked", False, Status.COMPLETED, Phase.VALIDATED, AT, AT + timedelta(minutes=10), 2, 2,
-    (OperatorPlan("totals", 2, 128),), acknowledged_at=AT + timedelta(seconds=3), completed_at=AT + timedelta(seconds=4),
+    (OperatorPlan("totals", 2, 128),),
+    acknowledged_at=AT + timedelta(seconds=3), completed_at=AT + timedelta(seconds=4),
 )  # fmt: skip
 OLD = StateHandle("orders/chk-3/totals/0", HandleKind.RUN, 10, 100, "aa", 3)
 NEW = StateHandle("orders/chk-7/totals/0", HandleKind.RUN, 2, 20, "bb", 7)
@@ -44,8 +46,9 @@ DETAILS = """id status is_savepoint savepointFormat checkpoint_type trigger_time
     external_path discarded failure_timestamp failure_message"""
 TASK = """id status latest_ack_timestamp state_size checkpointed_size end_to_end_duration processed_data persisted_data
     num_subtasks num_acknowledged_subtasks"""
-SUBTASK = """index status ack_timestamp end_to_end_duration checkpointed_size state_size checkpoint.sync checkpoint.async
-    alignment.processed alignment.persisted alignment.duration start_delay unaligned_checkpoint aborted"""
+SUBTASK = """index status ack_timestamp end_to_end_duration checkpointed_size state_size checkpoint.sync
+    checkpoint.async alignment.processed alignment.persisted alignment.duration start_delay unaligned_checkpoint
+    aborted"""
 OVERVIEW = "counts summary latest history"
 
 

@@ -1,4 +1,5 @@
-"""Several projects with one database: what is the same pipeline, what is another one of its name, and what was moved."""
+"""Several projects with one database: what is the same pipeline, what is another one of its name,
+and what was moved."""
 
 import json
 import os
@@ -72,7 +73,7 @@ def test_another_project_with_a_pipeline_of_the_name_is_refused(project):
     assert "`tidegate relocate flights`" in refused.stderr
     assert "Traceback" not in refused.stderr
     continuous = second.tidegate("run", "flights", "--continuous")
-    assert (continuous.returncode, "Nothing was begun" in continuous.stderr) == (ExitCode.USAGE, True)
+    assert (continuous.returncode, "Nothing was started" in continuous.stderr) == (ExitCode.USAGE, True)
 
 
 def test_places_below_the_home_are_the_same_wherever_that_is_mounted(project):

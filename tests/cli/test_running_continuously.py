@@ -1,4 +1,5 @@
-"""`tidegate run --continuous` in a process of its own, with other commands beside it, and every way in which it ends."""
+"""`tidegate run --continuous` in a process of its own, with other commands beside it,
+and every way in which it ends."""
 
 import json
 import os
@@ -183,7 +184,7 @@ def test_stopping_suspending_and_failing_end_it_each_with_its_exit_code(command,
     code, said = unlucky.ended()
     assert code == ExitCode.PIPELINE_STOPPED, said
     assert "PipelineFailedError" in said
-    assert "`tidegate resume unlucky` lets it go on" in said
+    assert "To continue, run `tidegate resume unlucky`" in said
     assert store.region("unlucky").seen_at is None
 
     first.wait_for_checkpoints(1)

@@ -1,4 +1,4 @@
-"""What is given up from outside: a checkpoint with `tidegate abort`, a whole request by the end of its DAG run."""
+"""What is aborted from outside: a checkpoint with `tidegate abort`, a whole request by the end of its DAG run."""
 
 from collections.abc import Callable
 
@@ -34,11 +34,11 @@ def ended(desk: Desk, checkpoint_id: int) -> tuple[Status, FailureReason | None]
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_checkpoint_is_given_up_once_and_the_next_in_line_may_start(desk: Desk, named: bool) -> None:
+def test_a_checkpoint_is_aborted_once_and_the_next_in_line_may_start(desk: Desk, named: bool) -> None:
     assert desk.ask("one") == Triggered(1)
     assert isinstance(desk.ask("two"), Queued)
     said = aborted(desk, 1 if named else None)
-    assert said.startswith("Checkpoint 1 of pipeline p is FAILED: COORDINATOR_SUSPEND. It was given up by hand")
+    assert said.startswith("Checkpoint 1 of pipeline p is FAILED: COORDINATOR_SUSPEND. It was aborted by hand")
     assert ended(desk, 1) == (Status.FAILED, SUSPEND)
     assert aborted(desk, 1) == said
     assert aborted(desk) == "Pipeline p has no checkpoint in progress. Nothing was changed."
@@ -60,14 +60,14 @@ def test_what_has_ended_otherwise_stays_as_it_ended(desk: Desk) -> None:
     assert "TASK_FAILURE. It came too late." in aborted(desk, 1)
     desk.ask("two")
     desk.complete(2)
-    with pytest.raises(CheckpointCompletedError, match="nothing undoes that"):
+    with pytest.raises(CheckpointCompletedError, match="can no longer be aborted"):
         aborted(desk, 2)
     assert ended(desk, 2) == (Status.COMPLETED, None)
     with pytest.raises(CheckpointNotFoundError, match="no checkpoint 3"):
         aborted(desk, 3)
 
 
-def test_a_pipeline_whose_savepoint_to_stop_with_is_given_up_runs_on(desk: Desk) -> None:
+def test_a_pipeline_whose_savepoint_to_stop_with_is_aborted_runs_on(desk: Desk) -> None:
     desk.stop("stop")
     aborted(desk)
     pipeline = desk.store.pipeline("p")
@@ -76,16 +76,16 @@ def test_a_pipeline_whose_savepoint_to_stop_with_is_given_up_runs_on(desk: Desk)
     assert desk.ask("next") == Triggered(2)
 
 
-def test_a_request_is_given_up_wherever_it_has_got_to(desk: Desk) -> None:
+def test_a_request_is_aborted_wherever_it_has_got_to(desk: Desk) -> None:
     assert desk.coordinator.abort_request("one", SUSPEND, "by hand") is None
     desk.ask("one")
     desk.ask("two")
     desk.ask("three")
     assert desk.coordinator.abort_request("two", SUSPEND, "by hand") is None
     assert isinstance(desk.ask("three", wait=False), Dropped), "the first is in progress still"
-    given_up = desk.coordinator.abort_request("one", SUSPEND, "by hand")
-    assert given_up is not None
-    assert (given_up.checkpoint_id, given_up.status, given_up.failure_reason) == (1, Status.FAILED, SUSPEND)
+    aborted = desk.coordinator.abort_request("one", SUSPEND, "by hand")
+    assert aborted is not None
+    assert (aborted.checkpoint_id, aborted.status, aborted.failure_reason) == (1, Status.FAILED, SUSPEND)
     assert desk.ask("four", wait=False) == Triggered(2), "nobody stands in line"
     desk.acknowledge(2)
     desk.coordinator.validate(2, Judge(True))
@@ -93,7 +93,7 @@ def test_a_request_is_given_up_wherever_it_has_got_to(desk: Desk) -> None:
     completed = desk.coordinator.abort_request("four", SUSPEND, "by hand")
     assert completed is not None
     assert completed.status is Status.COMPLETED
-    assert desk.coordinator.abort_request("one", SUSPEND, "again") == given_up
+    assert desk.coordinator.abort_request("one", SUSPEND, "again") == aborted
 
 
 def test_a_continuous_run_hears_of_it_and_the_next_checkpoint_takes_the_rows(live: Callable[..., Live]) -> None:
@@ -102,6 +102,6 @@ def test_a_continuous_run_hears_of_it_and_the_next_checkpoint_takes_the_rows(liv
     one.at(25, lambda: abort(one.world.coordinator, one.world.store, None))
     one.run(until=45)
     assert one.history()[1][2] == "COORDINATOR_SUSPEND"
-    assert one.told.count("aborted 2, latest 1") == 1
-    assert one.told.count("completed 3") == 1
+    assert one.notified.count("aborted 2, latest 1") == 1
+    assert one.notified.count("completed 3") == 1
     one.check()

@@ -1,4 +1,5 @@
-"""Who commits the sinks of a checkpoint: one at a time, the newest if two believe they are it, and nobody waits for ever."""
+"""Who commits the sinks of a checkpoint: one at a time, the newest if two believe they are it,
+and nobody waits for ever."""
 
 from datetime import timedelta
 from typing import Any
@@ -42,7 +43,7 @@ def test_attempts_grow_and_only_the_newest_may_do_anything(store: CheckpointStor
 
 
 class World:
-    """A checkpoint that has completed and whose sinks were not told, and processes that tell them."""
+    """A checkpoint that has completed and whose sinks were not notified, and processes that notify them."""
 
     def __init__(self, store: CheckpointStore) -> None:
         self.store, self.clock, self.sink = store, ManualClock(), MemorySink()
@@ -219,7 +220,7 @@ def test_one_that_is_overtaken_again_and_again_says_so_and_blames_no_disk(world:
 
 
 def test_what_was_committed_and_overtaken_before_it_was_recorded_is_looked_at_again(world: World) -> None:
-    """Its rows are visible; the one that took over is told so by the sink, and records it."""
+    """Its rows are visible; the one that took over learns so from the sink, and records it."""
     committed = world.sink.commit
 
     def commit(checkpoint_id: int, staged: Any, attempt: CommitAttempt) -> None:

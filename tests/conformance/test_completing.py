@@ -1,4 +1,5 @@
-"""What follows when a step of completing a checkpoint fails: the table of protocol.md section 6, row by row, on every store."""
+"""What follows when a step of completing a checkpoint fails: the table of protocol.md section 6, row by row,
+on every store."""
 
 from typing import Any
 
@@ -13,7 +14,7 @@ from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 
 
-class Told:
+class Notified:
     def __init__(self) -> None:
         self.heard: list[str] = []
 
@@ -32,8 +33,8 @@ class World(Desk):
 
     def __init__(self, store: CheckpointStore) -> None:
         super().__init__(store, tolerable_failed_checkpoints=0)
-        self.told = Told()
-        self.pipeline.listen(self.told)
+        self.notified = Notified()
+        self.pipeline.listen(self.notified)
         self.mortal = MortalStore(store)
         self.reopen(self.mortal)
         self.ask("first")
@@ -41,7 +42,7 @@ class World(Desk):
         self.ask("second")
         self.acknowledge(2)
         self.coordinator.validate(2, Judge(True))
-        self.told.heard.clear()
+        self.notified.heard.clear()
 
     def finalize(self, transaction: int = 0, how: str | None = None) -> CheckpointError | None:
         """With trouble in that transaction of the step; what it raises."""
@@ -54,7 +55,7 @@ class World(Desk):
             self.mortal.plan = None
         return None
 
-    def give_up(self, error: CheckpointError) -> None:
+    def abort(self, error: CheckpointError) -> None:
         self.coordinator.abort(2, error.reason, str(error))
 
     @property
@@ -84,10 +85,10 @@ def test_row_2_metadata_that_cannot_be_written_abort_with_a_reason_that_counts(w
     assert isinstance(error, FinalizeError)
     assert error.reason is FailureReason.FINALIZE_CHECKPOINT_FAILURE
     assert world.status is Status.IN_PROGRESS
-    world.give_up(error)
+    world.abort(error)
     assert world.status is Status.FAILED
     assert world.visible == {1}
-    assert world.told.heard == ["aborted 2"]
+    assert world.notified.heard == ["aborted 2"]
     assert world.store.pipeline("p").status is PipelineStatus.FAILED
 
 
@@ -97,11 +98,11 @@ def test_row_4_an_entry_that_is_known_not_to_have_landed_is_discarded_and_counts
     error = world.finalize(commit, "connection lost before commit")
     assert isinstance(error, FinalizeError)
     assert world.status is Status.IN_PROGRESS
-    assert any("chk-2" in path for path in world.storage.files), "nothing may be deleted before somebody gives it up"
-    world.give_up(error)
+    assert any("chk-2" in path for path in world.storage.files), "nothing may be deleted before somebody aborts it"
+    world.abort(error)
     assert world.status is Status.FAILED
     assert not any("chk-2" in path for path in world.storage.files)
-    assert world.told.heard == ["aborted 2"]
+    assert world.notified.heard == ["aborted 2"]
     assert world.visible == {1}
 
 
@@ -113,7 +114,7 @@ def test_row_4_an_entry_of_which_nobody_knows_is_looked_for_and_nothing_is_delet
     assert world.status is Status.COMPLETED
     world.coordinator.notify(2)
     assert world.visible == {1, 2}
-    assert world.told.heard[0] == "complete 2"
+    assert world.notified.heard[0] == "complete 2"
 
 
 def test_rows_5_to_9_what_fails_after_the_commit_point_undoes_nothing_and_is_repeated(world: World) -> None:
@@ -128,15 +129,15 @@ def test_rows_5_to_9_what_fails_after_the_commit_point_undoes_nothing_and_is_rep
     world.coordinator.abort(2, FailureReason.TASK_FAILURE, "the task failed for good")
     assert world.status is Status.COMPLETED
     assert world.visible == {1}
-    assert world.told.heard == []
+    assert world.notified.heard == []
     world.sink.before_commit = lambda checkpoint_id: None
     world.ask("third")  # whoever comes next makes up for it first
     assert world.visible == {1, 2}
-    assert world.told.heard[0] == "complete 2"
+    assert world.notified.heard[0] == "complete 2"
 
 
 def test_a_listener_that_raises_fails_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Told, "notify_checkpoint_complete", refuse)
+    monkeypatch.setattr(Notified, "notify_checkpoint_complete", refuse)
     assert world.finalize() is None
     world.coordinator.notify(2)
     record = world.store.checkpoint("p", 2)
@@ -147,7 +148,7 @@ def test_a_listener_that_raises_fails_nothing(world: World, monkeypatch: pytest.
 
 @pytest.mark.parametrize("how", ["connection lost before commit", "connection lost after commit"])
 @pytest.mark.parametrize("transaction", range(4))
-def test_a_connection_lost_anywhere_in_the_step_is_mended_by_repeating_it(
+def test_a_connection_lost_anywhere_in_the_step_is_recovered_by_repeating_it(
     world: World, transaction: int, how: str
 ) -> None:
     world.finalize(transaction, how)

@@ -87,7 +87,7 @@ def one_process(one: Live, fragile: Fragile, dies_at: int | None, before: bool) 
 
 
 def stop(one: Live) -> None:
-    """In the end every number is there once, and what was given up is deleted."""
+    """In the end every number is there once, and what was aborted is deleted."""
     one.at(one.second + 2, lambda: one.world.stop("stop"))
     assert one.run(until=one.second + 60).status is PipelineStatus.FINISHED
     one.check()
@@ -135,7 +135,7 @@ def test_a_crash_at_any_moment_of_the_end_still_finishes_the_pipeline(monkeypatc
                 survived += 1
             except Crash:
                 fragile.begin()
-                with suppress(PipelineStatusError):  # the new attempt tells the sinks first, and that may be the end
+                with suppress(PipelineStatusError):  # the new attempt notifies the sinks first, and that may be the end
                     one.run()
             fragile.begin()
             pipeline = one.world.store.pipeline("p")

@@ -22,7 +22,7 @@ def test_periodic_checkpoints_keep_to_their_grid(live: Callable[..., Live]) -> N
     one = live(interval="10 s")
     assert one.run(until=45).status is PipelineStatus.RUNNING
     assert one.triggered() == [10, 20, 30, 40]
-    assert one.told == [f"{what} {n}" for n in (1, 2, 3, 4) for what in ("begin", "completed")]
+    assert one.notified == [f"{what} {n}" for n in (1, 2, 3, 4) for what in ("begin", "completed")]
     assert all(record.periodic for record in one.world.store.history("p", 10))
     assert not one.world.coordinator.has_live_region()
     one.check()
@@ -41,7 +41,7 @@ def test_one_that_comes_within_the_minimum_pause_is_asked_for_again_when_it_ends
     assert one.triggered() == [10, 16, 23, 33, 43], "the one by hand completed at 17"
 
 
-def test_a_pause_that_somebody_else_was_told_of_is_asked_for_again(live: Callable[..., Live]) -> None:
+def test_a_pause_that_another_request_was_answered_with_is_asked_for_again(live: Callable[..., Live]) -> None:
     """The region's request waits. When the pause has begun, a scheduled one asks first, and drops it."""
     one = live(interval="10 s", min_pause="6 s")
     outcomes: list[object] = []
@@ -179,7 +179,7 @@ def test_whoever_asked_may_complete_it_too_and_there_is_one_result(live: Callabl
     one.at(3, lambda: one.world.ask("by hand"))
     one.run(until=10, validator=Beside())
     assert one.history() == [(1, "by hand", "COMPLETED")]
-    assert one.told == ["begin 1", "completed 1"]
+    assert one.notified == ["begin 1", "completed 1"]
     assert one.world.store.verdicts("p", 1)[0].success
     one.check()
 
@@ -201,8 +201,8 @@ def test_somebody_else_may_be_slower_at_each_step(live: Callable[..., Live]) -> 
 
 def test_a_thread_of_its_own_completes_while_rows_flow(store: CheckpointStore) -> None:
     one = Live(store, interval="10 s")
-    one.run(until=lambda: len(one.told) >= 10)
-    assert one.told[:10] == [f"{what} {n}" for n in range(1, 6) for what in ("begin", "completed")]
+    one.run(until=lambda: len(one.notified) >= 10)
+    assert one.notified[:10] == [f"{what} {n}" for n in range(1, 6) for what in ("begin", "completed")]
     one.check()
 
 

@@ -1,4 +1,5 @@
-"""A continuous run when something goes wrong: what the region is told, what the run does, and what is committed."""
+"""A continuous run when something goes wrong: what the region is notified of, what the run does,
+and what is committed."""
 
 from collections.abc import Callable
 
@@ -26,7 +27,7 @@ from tidegate.protocol.reasons import FailureReason
 def check_one_failure(one: Live, reason: str) -> None:
     """Checkpoint 2 of some failed; the region heard of it once, nothing is lost and nothing acknowledged twice."""
     assert one.history()[1][2] == reason
-    assert one.told.count("aborted 2, latest 1") == 1
+    assert one.notified.count("aborted 2, latest 1") == 1
     assert {what for id_, _, what in one.history() if id_ != 2} <= {"COMPLETED", "SUBSUMED", "DISCARDED"}
     assert len(one.acknowledged) == len(set(one.acknowledged))
     assert len(one.history()) > 2
@@ -43,7 +44,7 @@ def test_a_declined_snapshot_fails_its_checkpoint_only(live: Callable[..., Live]
     assert found.failure_message == "the disk is full"
 
 
-def test_a_rejected_checkpoint_is_given_up_and_the_next_one_takes_its_rows(live: Callable[..., Live]) -> None:
+def test_a_rejected_checkpoint_is_aborted_and_the_next_one_takes_its_rows(live: Callable[..., Live]) -> None:
     one = live(interval="10 s")
     one.at(19, lambda: setattr(one.judge, "verdict", False))
     one.at(29, lambda: setattr(one.judge, "verdict", True))
@@ -71,7 +72,7 @@ def test_a_late_answer_counts_for_nothing(live: Callable[..., Live]) -> None:
     assert one.acknowledged.count(2) == 1
 
 
-def test_one_that_somebody_else_gives_up_is_no_more_than_that(live: Callable[..., Live]) -> None:
+def test_one_that_somebody_else_aborts_is_no_more_than_that(live: Callable[..., Live]) -> None:
     one = live(interval="10 s")
     one.orders[2] = "silent"
     one.at(24, lambda: one.world.coordinator.abort(2, FailureReason.TASK_FAILURE, "a DAG run was stopped"))
@@ -79,7 +80,7 @@ def test_one_that_somebody_else_gives_up_is_no_more_than_that(live: Callable[...
     check_one_failure(one, "TASK_FAILURE")
 
 
-def test_one_that_somebody_else_gives_up_in_the_moment_it_expires_ends_no_run(live: Callable[..., Live]) -> None:
+def test_one_that_somebody_else_aborts_in_the_moment_it_expires_ends_no_run(live: Callable[..., Live]) -> None:
     one = live(interval="10 s", timeout="15 s")
     one.orders[2] = "silent"
     acknowledge = one.world.coordinator.acknowledge
@@ -176,7 +177,7 @@ def test_a_sink_that_cannot_commit_ends_the_run_and_the_next_one_makes_up_for_it
             one.run(until=100)
     assert one.second < 30, "it did not wait for the next checkpoint to find out"
     assert one.history()[-1] == (2, "region:1:2", "COMPLETED"), "past the commit point nothing is undone"
-    assert "completed 2" not in one.told
+    assert "completed 2" not in one.notified
     one.world.sink.before_commit = lambda checkpoint_id: None
     one.run(until=55)
     one.check()
@@ -252,7 +253,7 @@ def test_a_store_that_is_away_while_a_checkpoint_is_completed_is_tried_again(
     one.at(3, lambda: one.world.ask("by hand"))
     one.run(until=15)
     assert one.history() == [(1, "by hand", "COMPLETED")]
-    assert one.told == ["begin 1", "completed 1"]
+    assert one.notified == ["begin 1", "completed 1"]
     assert shown(one.world.sink)
     one.check()
 
@@ -293,8 +294,8 @@ def test_a_connection_lost_at_the_commit_gives_one_result(live: Callable[..., Li
     assert mortal.plan is None, "the loss was not met"
     if not landed:
         return check_one_failure(one, "FINALIZE_CHECKPOINT_FAILURE")
-    assert "completed 2" in one.told
-    assert not any(told.startswith("aborted") for told in one.told)
+    assert "completed 2" in one.notified
+    assert not any(what.startswith("aborted") for what in one.notified)
     one.check()
 
 

@@ -134,7 +134,7 @@ def take(world: Desk, checkpoint_id: int, finished: bool = False, but: str = "")
     world.coordinator.finalize(checkpoint_id)
 
 
-def test_the_last_checkpoint_keeps_the_state_and_makes_the_pipeline_finished_once_its_sinks_were_told(
+def test_the_last_checkpoint_keeps_the_state_and_makes_the_pipeline_finished_once_its_sinks_were_notified(
     desk: Callable[..., Desk],
 ) -> None:
     world = desk()
@@ -143,7 +143,7 @@ def test_the_last_checkpoint_keeps_the_state_and_makes_the_pipeline_finished_onc
     world.coordinator.notify(1)
     world.ask("r2")
     take(world, 2, finished=True)
-    assert status_of(world) is PipelineStatus.RUNNING, "its sinks were not told yet"
+    assert status_of(world) is PipelineStatus.RUNNING, "its sinks were not notified yet"
     world.coordinator.notify(2)
     assert status_of(world) is PipelineStatus.FINISHED
     assert world.sink.visible[2] == ("_staging/chk-2/out-sink/0-1-file", "_staging/chk-2/out-sink/1-1-file")
@@ -160,7 +160,7 @@ def test_a_finished_pipeline_drops_requests_and_says_why(desk: Callable[..., Des
     world.complete(1, ALL)
     dropped = world.ask("r2", periodic=periodic)
     assert isinstance(dropped, Dropped)
-    assert "Pipeline p is FINISHED since" in dropped.message
+    assert "Pipeline p is FINISHED (since" in dropped.message
     assert "Checkpoint 1 has read every source to its end." in dropped.message
     assert isinstance(world.stop("r3"), Dropped)
     assert world.ask("r1") == AlreadyCompleted(1)
@@ -189,7 +189,7 @@ def test_a_notification_that_a_crash_cut_short_is_made_up_for_and_ends_the_pipel
     assert 1 in world.sink.visible
 
 
-def test_a_pipeline_whose_last_checkpoint_was_told_while_it_could_not_finish_finishes_when_asked_next(
+def test_a_pipeline_whose_last_checkpoint_was_notified_while_it_could_not_finish_finishes_when_asked_next(
     store: CheckpointStore,
 ) -> None:
     world = Desk(store)
@@ -201,7 +201,7 @@ def test_a_pipeline_whose_last_checkpoint_was_told_while_it_could_not_finish_fin
     assert status_of(world) is PipelineStatus.FINISHED
 
 
-def test_a_sink_that_had_finished_is_not_told_again_and_its_rows_are_not_committed_twice(
+def test_a_sink_that_had_finished_is_not_notified_again_and_its_rows_are_not_committed_twice(
     desk: Callable[..., Desk],
 ) -> None:
     """A second branch, of a source that goes on, beside the one that has finished."""
@@ -212,12 +212,12 @@ def test_a_sink_that_had_finished_is_not_told_again_and_its_rows_are_not_committ
     take(world, 1, finished=True, but="live")
     world.coordinator.notify(1)
     assert status_of(world) is PipelineStatus.RUNNING
-    told: list[str] = []
-    world.sink.before_commit = lambda checkpoint_id: told.append(f"out {checkpoint_id}")
-    live.before_commit = lambda checkpoint_id: told.append(f"live {checkpoint_id}")
+    notified: list[str] = []
+    world.sink.before_commit = lambda checkpoint_id: notified.append(f"out {checkpoint_id}")
+    live.before_commit = lambda checkpoint_id: notified.append(f"live {checkpoint_id}")
     world.ask("r2")
     world.complete(2)
-    assert told == ["live 2"]
+    assert notified == ["live 2"]
     carried = world.store.subtasks("p", 2)
     assert carried[SubtaskId("out-sink", 0)].snapshot == Snapshot(finished=True)
     assert [run.path for run in carried[SubtaskId("op", 0)].snapshot.handles] == ["p/chk-1/op/0-1-file"]

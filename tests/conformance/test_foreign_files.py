@@ -1,4 +1,5 @@
-"""A report that names a file of somebody else is refused, whatever it would have led to, and takes nothing from anybody."""
+"""A report that names a file of somebody else is refused, whatever it would have led to,
+and takes nothing from anybody."""
 
 from collections.abc import Callable
 

@@ -101,7 +101,7 @@ def test_another_pipelines_files_are_not_looked_at(store: CheckpointStore) -> No
         assert transaction.pending_deletions(10) == []
 
 
-def test_committed_rows_that_no_sink_was_told_of_are_kept(store: CheckpointStore) -> None:
+def test_committed_rows_that_no_sink_was_notified_of_are_kept(store: CheckpointStore) -> None:
     completed(store, {SINK: [staged(1)]}, notified=False)
     completed(store, subsume=[1])
     assert pending(store) == on_storage(metadata(1))

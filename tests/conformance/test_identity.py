@@ -1,4 +1,5 @@
-"""Two pipelines of one name do not merge: the second is refused before anything is done, until a person says it is meant."""
+"""Two pipelines of one name do not merge: the second is refused before anything is done,
+until a person says it is meant."""
 
 import pytest
 from worlds import Judge, ManualClock, MemorySink, MemoryStorage, SplitSource, small_pipeline

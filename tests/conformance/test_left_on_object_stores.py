@@ -1,4 +1,5 @@
-"""What is left in a bucket, empty objects that mark directories included, while a pipeline runs and when it is given up."""
+"""What is left in a bucket, empty objects that mark directories included,
+while a pipeline runs and when it is cancelled."""
 
 from dataclasses import replace
 from hashlib import sha256

@@ -1,4 +1,5 @@
-"""What listeners hear (protocol.md section 10): completions after the commit, failures of every kind, what was pushed out."""
+"""What listeners hear (protocol.md section 10): completions after the commit, failures of every kind,
+what was pushed out."""
 
 import contextlib
 import logging
@@ -35,9 +36,9 @@ class Ears(CheckpointListener):
         self._world = world
         self._raises = raises
 
-    def _hear(self, told: Collection[Status], *what: Any) -> None:
+    def _hear(self, notified: Collection[Status], *what: Any) -> None:
         record = self._world.store.checkpoint("p", what[1])
-        if record is None or record.status not in told:
+        if record is None or record.status not in notified:
             raise Untrue(f"{what}: {record}")
         self.heard.append(what)
         if self._raises:
@@ -80,7 +81,7 @@ def test_the_newest_that_was_subsumed_is_found(store: CheckpointStore) -> None:
         assert tx.latest_subsumed() == 2
 
 
-def test_a_completion_is_told_after_the_sinks_and_then_what_it_pushed_out(desk: MakeDesk) -> None:
+def test_a_completion_is_notified_after_the_sinks_and_then_what_it_subsumed(desk: MakeDesk) -> None:
     world = desk(retained=2)
     ears = listening(world)
     take(world, "a", "b", "c", "d")
@@ -88,7 +89,7 @@ def test_a_completion_is_told_after_the_sinks_and_then_what_it_pushed_out(desk: 
     assert ears.heard == [*complete[:3], ("subsumed", 1), complete[3], ("subsumed", 2)]
 
 
-def test_nothing_is_told_before_the_notify_step(desk: MakeDesk) -> None:
+def test_no_listener_is_notified_before_the_notify_step(desk: MakeDesk) -> None:
     world = desk()
     ears = listening(world)
     world.ask("a")
@@ -102,7 +103,7 @@ def test_nothing_is_told_before_the_notify_step(desk: MakeDesk) -> None:
     assert ears.heard == [("complete", 1)]
 
 
-def give_up(world: Desk) -> None:
+def abort(world: Desk) -> None:
     world.coordinator.abort(2, FailureReason.TASK_FAILURE, "gone")
 
 
@@ -129,7 +130,7 @@ def fail_validation(world: Desk) -> None:
 
 
 WAYS_TO_FAIL: list[Callable[[Desk], object]] = [
-    give_up,
+    abort,
     expire_while_looking,
     expire_while_reporting,
     expire_for_the_next,
@@ -141,7 +142,9 @@ NAMES = ["abort", "expired", "expired at a report", "expired at a request", "val
 
 
 @pytest.mark.parametrize("fail", WAYS_TO_FAIL, ids=NAMES)
-def test_every_failure_is_told_once_with_the_latest_completed(desk: MakeDesk, fail: Callable[[Desk], object]) -> None:
+def test_every_failure_is_notified_once_with_the_latest_completed(
+    desk: MakeDesk, fail: Callable[[Desk], object]
+) -> None:
     world = desk(retention="RETAIN_ON_CANCELLATION")
     ears = listening(world)
     take(world, "a")
@@ -159,7 +162,7 @@ def test_a_failure_before_anything_completed_has_no_latest(desk: MakeDesk) -> No
     assert ears.heard == [("aborted", 1, None)]
 
 
-def test_a_failure_makes_up_for_a_completion_that_was_told_elsewhere(desk: MakeDesk) -> None:
+def test_a_failure_makes_up_for_a_completion_that_was_notified_elsewhere(desk: MakeDesk) -> None:
     world = desk()
     take(world, "a", "b")
     ears = listening(world)
@@ -170,7 +173,7 @@ def test_a_failure_makes_up_for_a_completion_that_was_told_elsewhere(desk: MakeD
     assert ears.heard == [("complete", 2), ("aborted", 3, 2), ("aborted", 4, 2)]
 
 
-def test_a_failure_that_is_rolled_back_is_not_told(desk: MakeDesk, store: CheckpointStore) -> None:
+def test_a_failure_that_is_rolled_back_is_not_notified(desk: MakeDesk, store: CheckpointStore) -> None:
     world = desk()
     ears = listening(world)
     world.ask("a")
@@ -193,8 +196,8 @@ def test_a_listener_that_raises_harms_nobody(desk: MakeDesk, caplog: pytest.LogC
         world.coordinator.abort(3, FailureReason.TASK_FAILURE, "gone")
     assert polite.heard == [("complete", 1), ("complete", 2), ("subsumed", 1), ("aborted", 3, 2)]
     assert [what for what in rude.heard if what != ("complete", 2)] == [x for x in polite.heard if x != ("complete", 2)]
-    assert rude.heard.count(("complete", 2)) == 2, "what it did not take in is told again"
-    assert "Listener Ears of pipeline p raised when it was told that checkpoint 2 completed" in caplog.text
+    assert rude.heard.count(("complete", 2)) == 2, "what it did not take in is notified again"
+    assert "Listener Ears of pipeline p raised when it was notified that checkpoint 2 completed" in caplog.text
     record = world.store.checkpoint("p", 2)
     assert record is not None
     assert (record.status, record.notified_at) == (Status.COMPLETED, at(0))
@@ -221,7 +224,7 @@ def open_another(world: Desk, notified: Notified) -> None:
 
 
 @pytest.mark.parametrize("same_process", [True, False])
-def test_all_steps_in_a_process_tell_a_listener_once(desk: MakeDesk, same_process: bool) -> None:
+def test_all_steps_in_a_process_notify_a_listener_once(desk: MakeDesk, same_process: bool) -> None:
     world, notified = desk(), Notified()
     ears = listening(world)
     open_another(world, notified)
@@ -234,7 +237,7 @@ def test_all_steps_in_a_process_tell_a_listener_once(desk: MakeDesk, same_proces
 
 
 @pytest.mark.parametrize("how", DEATHS)
-def test_a_crash_at_any_commit_never_tells_too_early_and_never_forgets(
+def test_a_crash_at_any_commit_never_notifies_too_early_and_never_forgets(
     desk: MakeDesk, store: CheckpointStore, how: str
 ) -> None:
     """A process dies at each of its transactions in turn; the next one, with listeners of its own, goes on."""
@@ -325,8 +328,9 @@ def test_a_failure_names_no_checkpoint_whose_sinks_have_not_committed(store: Che
     assert notes.heard == ([("complete", 1), ("aborted", 2, 1)] if told else [("aborted", 2, None)])
 
 
-def test_what_was_pushed_out_is_not_told_after_an_older_completion(desk: MakeDesk) -> None:
-    """While one process commits the sinks of checkpoint 1, another does all of it and of checkpoint 2, which pushes 1 out."""
+def test_what_was_subsumed_is_not_notified_after_an_older_completion(desk: MakeDesk) -> None:
+    """While one process commits the sinks of checkpoint 1, another does all of it and of checkpoint 2,
+    which pushes 1 out."""
     world = desk(retained=1)
     notes = Notes()
     world.pipeline.listen(notes)

@@ -1,4 +1,5 @@
-"""Thousands of subtasks and files through the coordinator: each report counts once, one decides, nothing is repeated."""
+"""Thousands of subtasks and files through the coordinator: each report counts once, one decides,
+nothing is repeated."""
 
 import random
 import threading
@@ -98,7 +99,7 @@ def test_threads_that_report_the_same_subtasks_count_each_once_and_decide_once(s
 
 
 def test_a_later_attempt_among_them_makes_the_older_reports_garbage_and_loses_none(store: CheckpointStore) -> None:
-    """Half of the threads report for an attempt that is given up in the middle, the others for the one after it."""
+    """Half of the threads report for an attempt that is superseded in the middle, the others for the one after it."""
     watched = Watched(store)
     coordinator = CheckpointCoordinator(_wide(), watched, MemoryStorage(), ManualClock())
     subtasks = coordinator.graph.subtasks

@@ -21,7 +21,7 @@ from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.trigger import Dropped, Queued, Triggered
 
 
-def test_a_pipeline_is_unknown_then_created_and_keeps_what_it_is_told(store: CheckpointStore) -> None:
+def test_a_pipeline_is_unknown_then_created_and_keeps_what_is_recorded(store: CheckpointStore) -> None:
     assert store.pipeline(PIPELINE) is None
     triggered(store)
     assert store.pipeline(PIPELINE) == PipelineRecord(PIPELINE)
@@ -32,7 +32,7 @@ def test_a_pipeline_is_unknown_then_created_and_keeps_what_it_is_told(store: Che
     assert store.pipeline(PIPELINE) == PipelineRecord(PIPELINE, PipelineStatus.FAILED, at(2), "why", 1)
 
 
-def test_pipelines_that_had_a_checkpoint_or_were_told_what_to_do_are_listed(store: CheckpointStore) -> None:
+def test_pipelines_that_had_a_checkpoint_or_a_command_are_listed(store: CheckpointStore) -> None:
     with store.transaction("looked at"):
         pass
     with store.transaction("told") as tx:
@@ -64,7 +64,7 @@ def status_of(world: Desk) -> PipelineStatus:
     return known.status
 
 
-def test_a_suspended_pipeline_gives_up_what_it_has_and_takes_nothing(desk: Callable[..., Desk]) -> None:
+def test_a_suspended_pipeline_aborts_what_it_has_and_takes_nothing(desk: Callable[..., Desk]) -> None:
     world = desk()
     world.ask("first")
     world.ask("second")

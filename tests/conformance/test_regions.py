@@ -138,7 +138,7 @@ def test_a_region_takes_checkpoints_and_the_next_one_starts_from_them(desk: Call
     assert (restored.restores, restored.latest_restore.checkpoint.checkpoint_id) == (1, 1)
 
 
-def test_a_region_is_told_what_its_own_earlier_attempt_has_acknowledged(desk: Callable[..., Desk]) -> None:
+def test_a_region_is_given_what_its_own_earlier_attempt_has_acknowledged(desk: Callable[..., Desk]) -> None:
     world = desk()
     world.coordinator.start_region()
     world.ask("first")
@@ -152,7 +152,7 @@ def test_a_region_is_told_what_its_own_earlier_attempt_has_acknowledged(desk: Ca
     assert again.restored == {}
 
 
-def test_a_new_region_overtakes_one_that_lives_and_gives_up_what_is_in_progress(desk: Callable[..., Desk]) -> None:
+def test_a_new_region_overtakes_one_that_lives_and_aborts_what_is_in_progress(desk: Callable[..., Desk]) -> None:
     world = desk()
     world.coordinator.start_region()
     world.ask("first", savepoint=True)
@@ -201,11 +201,11 @@ def test_a_failed_pipeline_says_how_to_go_on(desk: Callable[..., Desk]) -> None:
     world = desk(tolerable_failed_checkpoints=0)
     world.ask("first")
     world.coordinator.abort(1, FailureReason.CHECKPOINT_DECLINED, "it declined")
-    with pytest.raises(PipelineFailedError, match="`tidegate resume p` lets it go on"):
+    with pytest.raises(PipelineFailedError, match="To continue, run `tidegate resume p`"):
         world.coordinator.start_region()
 
 
-def test_giving_up_for_a_new_region_is_no_failure_that_counts(desk: Callable[..., Desk]) -> None:
+def test_an_abort_for_a_new_region_is_no_failure_that_counts(desk: Callable[..., Desk]) -> None:
     world = desk(tolerable_failed_checkpoints=0)
     for request in ("first", "second"):
         world.ask(request)
@@ -256,7 +256,7 @@ def test_a_region_hears_that_its_pipeline_was_stopped(
     assert not world.coordinator.has_live_region()
 
 
-def test_a_region_that_ends_gives_up_what_waits_for_its_snapshots(desk: Callable[..., Desk]) -> None:
+def test_a_region_that_ends_aborts_what_waits_for_its_snapshots(desk: Callable[..., Desk]) -> None:
     world = desk()
     world.coordinator.start_region()
     world.ask("first")
@@ -308,7 +308,7 @@ def test_a_scheduled_snapshot_takes_over_from_a_dead_region_and_fences_it(desk: 
         world.coordinator.keep_region(1)
 
 
-def test_what_a_dead_region_has_begun_is_given_up(desk: Callable[..., Desk]) -> None:
+def test_what_a_dead_region_has_begun_is_aborted(desk: Callable[..., Desk]) -> None:
     world = desk()
     world.coordinator.start_region()
     world.ask("first")

@@ -191,7 +191,7 @@ def test_a_periodic_request_is_dropped_for_the_pause_and_those_behind_it_go_on(d
     assert world.ask("periodic", periodic=True) == Triggered(2)
 
 
-def test_whoever_was_dropped_behind_his_back_is_told_when_he_asks_next(desk: Callable[..., Desk]) -> None:
+def test_a_request_that_was_dropped_meanwhile_gets_that_answer_when_repeated(desk: Callable[..., Desk]) -> None:
     world = desk(min_pause="1 h")
     world.ask("first")
     world.ask("a periodic one", periodic=True)

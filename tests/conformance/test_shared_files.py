@@ -153,7 +153,8 @@ def test_what_is_live_below_a_directory(store: CheckpointStore) -> None:
 
 
 class SharingRegion:
-    """A region that writes one file between checkpoints, keeps the newest two, and carries them into each checkpoint."""
+    """A region that writes one file between checkpoints, keeps the newest two,
+    and carries them into each checkpoint."""
 
     def __init__(self, world: Desk, coordinator: CheckpointCoordinator | None = None, storage: object = None) -> None:
         self.world, self.coordinator = world, coordinator or world.coordinator

@@ -85,7 +85,7 @@ def test_only_a_savepoint_to_stop_with_may_drain(desk: Callable[..., Desk], kind
 # -- first nothing else may complete any more
 
 
-def test_stopping_gives_up_what_is_in_progress_and_what_waits(desk: Callable[..., Desk]) -> None:
+def test_stopping_aborts_what_is_in_progress_and_drops_what_waits(desk: Callable[..., Desk]) -> None:
     world = desk()
     world.ask("busy", savepoint=True)
     world.acknowledge(1)
@@ -108,7 +108,7 @@ def test_stopping_gives_up_what_is_in_progress_and_what_waits(desk: Callable[...
     assert dropped.message.startswith("The pipeline stops with savepoint 2, requested by stop. Committed data")
     fresh = world.ask("new")
     assert isinstance(fresh, Dropped)
-    assert "Pipeline p is STOPPING since" in fresh.message
+    assert "Pipeline p is STOPPING (since" in fresh.message
     assert "It stops with savepoint 2, requested by stop" in fresh.message
     assert isinstance(world.ask("new", periodic=True), Dropped)
     assert isinstance(world.stop("another"), Dropped)
@@ -138,7 +138,7 @@ def test_a_failed_pipeline_cannot_stop_until_it_is_resumed(desk: Callable[..., D
 
 
 @pytest.mark.parametrize(("drain", "mode"), [(False, StopMode.SUSPEND), (True, StopMode.DRAIN)])
-def test_only_the_region_of_the_stopping_request_is_told_that_data_ends(
+def test_only_the_region_of_the_stopping_request_is_notified_that_data_ends(
     desk: Callable[..., Desk], drain: bool, mode: StopMode
 ) -> None:
     world = desk()
@@ -157,7 +157,7 @@ def test_only_the_region_of_the_stopping_request_is_told_that_data_ends(
 # -- then the savepoint, and only then the end
 
 
-def test_the_savepoint_is_kept_and_the_pipeline_has_finished_once_its_sinks_were_told(
+def test_the_savepoint_is_kept_and_the_pipeline_has_finished_once_its_sinks_were_notified(
     desk: Callable[..., Desk],
 ) -> None:
     world = desk()
@@ -174,7 +174,7 @@ def test_the_savepoint_is_kept_and_the_pipeline_has_finished_once_its_sinks_were
     assert found(world, 2).kind is CheckpointKind.SYNC_SAVEPOINT
     dropped = world.ask("r3")
     assert isinstance(dropped, Dropped)
-    assert "stopped with savepoint 2 (p/chk-2/_metadata); `tidegate resume p` goes on from it." in dropped.message
+    assert "stopped with savepoint 2 (p/chk-2/_metadata); `tidegate resume p` continues from it." in dropped.message
     assert world.stop("stop") == AlreadyCompleted(2)
 
 

@@ -52,8 +52,8 @@ def test_a_snapshot_that_was_overtaken_names_its_successor_and_not_the_file(desk
     with pytest.raises(SupersededAttemptError) as caught:
         world.coordinator.snapshot(1, meeting(lambda: overtake(world)))
     assert str(caught.value) == (
-        "Attempt 1 at checkpoint 1 of pipeline p was superseded by attempt 2. Nothing it did counts, and what it wrote will "
-        "be deleted. There is nothing to do here: the later attempt goes on with the checkpoint."
+        "Attempt 1 at checkpoint 1 of pipeline p was superseded by attempt 2. Nothing it did counts, and what it wrote "
+        "will be deleted. No action is needed: the later attempt continues the checkpoint."
     )
     assert isinstance(caught.value.__cause__, StateIntegrityError)
 
@@ -117,7 +117,7 @@ def test_a_merge_that_comes_too_late_is_no_news(desk: MakeDesk, caplog: pytest.L
     with caplog.at_level(logging.INFO, "tidegate"):
         world.acknowledge(1, region=Late)
     assert "Restore the file" not in caplog.text
-    assert "checkpoint 1 has ended meanwhile" in caplog.text
+    assert "checkpoint 1 has ended in the meantime" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -176,8 +176,8 @@ def test_a_region_that_was_overtaken_says_so(live: MakeLive, monkeypatch: pytest
     with pytest.raises(SupersededAttemptError) as caught:
         one.run(until=60)
     assert str(caught.value) == (
-        "Region attempt 1 of pipeline p was superseded by attempt 2. Nothing it does counts any more; the later attempt goes "
-        "on from the latest completed checkpoint. There is nothing to do here, and this process may end."
+        "Region attempt 1 of pipeline p was superseded by attempt 2. Nothing it does counts any more; the later "
+        "attempt continues from the latest completed checkpoint. No action is needed, and this process may end."
     )
     assert one.world.store.region("p").attempt == 2
     assert one.world.store.region("p").seen_at is not None
@@ -186,7 +186,9 @@ def test_a_region_that_was_overtaken_says_so(live: MakeLive, monkeypatch: pytest
 def test_a_region_that_was_ended_says_so(live: MakeLive, monkeypatch: pytest.MonkeyPatch) -> None:
     one = live()
     breaks(one, monkeypatch, lambda: one.world.coordinator.end_region(1))
-    with pytest.raises(SupersededAttemptError, match="was ended by another process: it was not seen for too long"):
+    with pytest.raises(
+        SupersededAttemptError, match="was ended by another process: it gave no sign of life for too long"
+    ):
         one.run(until=60)
 
 

@@ -1,4 +1,5 @@
-"""A `FileSource` with an end marker: when it has been read to its end, and what comes too late (section 13). No Spark."""
+"""A `FileSource` with an end marker: when it has been read to its end, and what comes too late (section 13).
+No Spark."""
 
 import os
 from pathlib import Path

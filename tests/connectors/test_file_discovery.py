@@ -195,7 +195,7 @@ def test_a_file_that_changed_after_it_was_read_is_named(landing: Path, context: 
     assert f"{landing}/a.csv has changed since checkpoint 12 read it" in message
     assert "8 bytes then, 12 now; modified 1970-01-01 00:00:01.000000000 UTC then" in message
     assert "1970-01-01 00:01:01.000000007 UTC now" in message
-    assert "a corrected or longer copy belongs under a new name" in message
+    assert "Deliver a corrected or longer copy under a new name" in message
 
 
 def test_the_same_size_at_another_time_is_a_change(landing: Path, context: Any) -> None:
@@ -348,8 +348,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"quarantine": ParquetSink("q")}, "belong together"),
     ({"malformed": "quarantine", "quarantine": ParquetSink("q"), "format": "parquet"}, "have no malformed rows"),
     ({"malformed": "quarantine", "quarantine": ParquetSink("q", "latest")}, "the quarantine must append"),
-    ({"options": {"mode": "DROPMALFORMED"}}, "the option 'mode' is not the user's to set"),
-    ({"options": {"recursiveFileLookup": "true"}}, "the option 'recursiveFileLookup' is not the user's"),
+    ({"options": {"mode": "DROPMALFORMED"}}, "the option 'mode' cannot be set"),
+    ({"options": {"recursiveFileLookup": "true"}}, "the option 'recursiveFileLookup' cannot be set"),
 ]
 
 

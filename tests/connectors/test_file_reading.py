@@ -174,7 +174,7 @@ def test_an_unreadable_file_is_named_with_the_reason(
     error = explained(FileSource("landing", kind, schema=SCHEMA), spark, context, lambda frame: frame.collect())
     assert isinstance(error, MalformedRowsError)
     assert re.search(message, str(error)), error
-    assert "Nothing of this checkpoint counts" in str(error)
+    assert "This checkpoint has no effect" in str(error)
 
 
 def test_a_file_that_vanishes_before_spark_opens_it_is_named(landing: Path, context: Any, spark: Any) -> None:
@@ -186,7 +186,7 @@ def test_a_file_that_vanishes_before_spark_opens_it_is_named(landing: Path, cont
 
     error = explained(FileSource("landing", schema=SCHEMA), spark, context, use)
     assert isinstance(error, SourceChangedError)
-    assert f"{landing}/a b.csv was there when this checkpoint listed it and is gone" in str(error)
+    assert f"{landing}/a b.csv was there when this checkpoint listed it and was gone" in str(error)
 
 
 def test_an_error_about_other_files_is_not_explained(landing: Path, context: Any, spark: Any, home: Path) -> None:

@@ -223,7 +223,7 @@ def test_a_checkpoint_of_another_pipeline_in_the_same_place_is_refused(mode: Any
     commit(sink, 1, [stage(sink, 1, 1)])
     other = stage(sink, 1, 2)
     with pytest.raises(
-        SinkError, match=r"holds other files than checkpoint 1 wrote: another pipeline writes there, or"
+        SinkError, match=r"does not hold the files that checkpoint 1 wrote: another pipeline writes there, or"
     ):
         commit(sink, 1, [other])
     assert visible(sink) == [1]
@@ -235,9 +235,7 @@ def test_an_older_history_that_latest_shows_is_not_taken_for_a_late_repeat(lates
     anew = [stage(latest, 1, 1)]
     future = os.lstat(os.path.join(latest.root, "current")).st_mtime_ns + 1
     os.utime(os.path.join(latest.root, anew[0].path), ns=(future, future))
-    with pytest.raises(
-        SinkError, match=r"shows checkpoint 40, which is older than .*started anew with an empty database"
-    ):
+    with pytest.raises(SinkError, match=r"shows checkpoint 40, which is older than .*restarted with an empty database"):
         commit(latest, 1, anew)
     assert visible(latest) == [40]
 
@@ -357,7 +355,7 @@ def test_an_attempt_that_was_overtaken_says_so_and_nothing_else(mode: Any) -> No
 def test_a_number_that_is_there_already_is_no_older_attempt_and_the_next_one_goes_on(append: ParquetSink) -> None:
     handle, attempt = stage(append, 1, 1), Attempt()
     Path(append.root, "_committing", str(attempt.number), "gathered").mkdir(parents=True)
-    with pytest.raises(SinkError, match=r"is there already, although attempt \d+ has just begun: another pipeline"):
+    with pytest.raises(SinkError, match=r"already exists, although attempt \d+ has just begun: another pipeline"):
         append.commit(1, [handle], attempt)
     assert visible(append) == []
     commit(append, 1, [handle])
@@ -367,7 +365,8 @@ def test_a_number_that_is_there_already_is_no_older_attempt_and_the_next_one_goe
 
 @contextmanager
 def file_size_limit(size: int) -> Iterator[None]:
-    """The kernel's own refusal to write on, as it comes when a disk or quota is full. For this process, its log included."""
+    """The kernel's own refusal to write on, as it comes when a disk or quota is full. For this process,
+    its log included."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

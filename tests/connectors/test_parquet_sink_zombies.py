@@ -1,4 +1,5 @@
-"""A commit that is stopped anywhere, overtaken, and goes on: it changes nothing, and what readers see never goes back."""
+"""A commit that is stopped anywhere, overtaken, and goes on: it changes nothing,
+and what readers see never goes back."""
 
 import itertools
 import os
@@ -25,7 +26,8 @@ def files(sink: ParquetSink) -> dict[str, object]:
 
 
 class Zombies:
-    """Commits of checkpoint 3, each in a new place, stopped before one step after the other until one comes to its end."""
+    """Commits of checkpoint 3, each in a new place, stopped before one step after the other until one comes
+    to its end."""
 
     def __init__(self, mode: str, patch: pytest.MonkeyPatch) -> None:
         self.mode, self._patch = mode, patch

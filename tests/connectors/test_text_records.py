@@ -20,7 +20,7 @@ from tidegate.sources.dialect import text_format
 from tidegate.sources.files import FileSource
 from tidegate.sources.listing import FileVersion
 from tidegate.sources.reading import Part, ReadPlan, packed
-from tidegate.sources.records import UNCLOSED, UNDOUBLED
+from tidegate.sources.text_records import UNCLOSED, UNDOUBLED
 
 Row = tuple[int, str, str | None]
 
@@ -177,7 +177,7 @@ def test_bytes_that_are_no_text_are_found_exactly(
 @pytest.mark.parametrize(
     ("encoding", "content", "message"),
     [
-        ("utf-8", b"a,1\n\nr\xe9,2\n", r"a.csv has bytes that are no text: 0xE9 at byte 6, line 3, is not utf-8"),
+        ("utf-8", b"a,1\n\nr\xe9,2\n", r"a.csv has bytes that are not text: 0xE9 at byte 6, line 3, is not utf-8"),
         ("utf-8", b'a,1\n"\n\xe9",2\n', r"0xE9 at byte 6, line 3, is not utf-8.*encoding=.windows-1252.*quarantine"),
         ("utf-8", "a,1\n".encode("utf-16"), r"0xFF at byte 0, line 1, .*begins like UTF-16: declare encoding=.utf-16"),
         ("utf-16", b"a,1\n", r"does not begin with a byte order mark.*utf-16-le.*utf-16-be"),
@@ -244,7 +244,7 @@ def test_a_compression_that_is_not_read_is_refused(landing: Path) -> None:
     path.write_bytes(b"x")
     with pytest.raises(RuntimeError) as raised:
         read(path)
-    assert_translated(raised.value, path, r"ends in .xz, a compression that is not read")
+    assert_translated(raised.value, path, r"ends in .xz, a compression that is not supported")
 
 
 def test_a_record_without_an_end_is_an_error_before_memory_is_full(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,8 +360,8 @@ def test_half_a_character_is_a_problem(text: str, half: str | None, landing: Pat
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"encoding": "latin-9000"}, "'latin-9000', which is no encoding that is known"),
-    ({"encoding": "rot13"}, "no encoding that is known"),
+    ({"encoding": "latin-9000"}, "'latin-9000', which is not a known encoding"),
+    ({"encoding": "rot13"}, "which is not a known encoding"),
     ({"options": {"encoding": "UTF-16"}}, "the option 'encoding' is an argument of the source: encoding='UTF-16'"),
     ({"options": {"charset": "latin1"}}, "the option 'charset' is an argument of the source"),
     ({"format": "parquet", "encoding": "latin-1"}, "Parquet files have no encoding"),

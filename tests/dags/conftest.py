@@ -22,8 +22,8 @@ from worlds import MemorySink, small_pipeline
 from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, StateHandle
 
-# Before a test imports Airflow (nothing above does): it creates its home, and must not take the user's. Beside the temporary
-# directory of the run, with which it goes.
+# Before a test imports Airflow (nothing above does): it creates its home, and must not take the user's. Beside the
+# temporary directory of the run, with which it goes.
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-", dir=Path(tempfile.gettempdir()).parent)
 
 
@@ -195,8 +195,8 @@ def run(supervisor) -> Callable[..., Ran]:
         now = datetime.now(UTC)
         dag_run = DagRun(
             dag_id=task.dag_id, run_id=run_id, logical_date=now, data_interval_start=now, data_interval_end=now,
-            run_after=run_after, start_date=now, end_date=None, run_type=run_type, state="running", consumed_asset_events=[],
-            partition_key=None, conf=conf, triggering_user_name=user,
+            run_after=run_after, start_date=now, end_date=None, run_type=run_type, state="running",
+            consumed_asset_events=[], partition_key=None, conf=conf, triggering_user_name=user,
         )  # fmt: skip
         context = TIRunContext(
             dag_run=dag_run, max_tries=retries, should_retry=try_number <= retries, next_method=next_method,

@@ -83,6 +83,6 @@ def test_the_runs_of_a_backfill_wait_in_line_and_repeating_them_after_they_were_
     assert backfills.run_ids() == run_ids
     assert backfills.ended() == ["failed"] * 3
     for run_id in run_ids:
-        assert "was taken for a DAG run of the same id and date" in backfills.log(run_id)
+        assert "was already taken for a deleted DAG run with the same id and date" in backfills.log(run_id)
     assert [checkpoint.checkpoint_id for checkpoint in world.checkpoints("yearly")] == [3, 2, 1]
     assert (world.rows("yearly"), world.totals("yearly")) == (rows, totals)

@@ -99,7 +99,7 @@ def test_a_dag_run_leaves_the_snapshot_to_the_region_and_completes_with_it(
                 assert ran.state == "success", (name, ran.error)
             assert [event["extra"]["checkpoint_id"] for event in ran.message.outlet_events] == [number]
     assert not any(region.attempts for region in regions.opened), "a task took the snapshot"
-    assert script.told[:2] == ["begin 1", "completed 1"]
+    assert script.notified[:2] == ["begin 1", "completed 1"]
     assert [(r.request_id.split("/")[:2], r.status) for r in reversed(open_store().history("p", 9))] == [
         (["p", "r1"], Status.COMPLETED),
         (["p", "r2"], Status.COMPLETED),

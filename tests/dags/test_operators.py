@@ -1,4 +1,5 @@
-"""What each step's outcome means to Airflow: success, skip, retry or failure. The coordinator and the database are real."""
+"""What each step's outcome means to Airflow: success, skip, retry or failure.
+The coordinator and the database are real."""
 
 import os
 import signal
@@ -290,7 +291,7 @@ def test_spark_is_stopped_once_the_checkpoint_has_ended(dag, run, regions, pipel
 def test_an_id_that_is_none_says_where_ids_come_from(dag, run):
     ran = run(dag.get_task("finalize"), try_number=1)
     assert ran.state == "up_for_retry"
-    assert "call that task 'trigger', or pass checkpoint_id=<task>.output" in str(ran.error)
+    assert "name that task 'trigger', or pass checkpoint_id=<task>.output" in str(ran.error)
 
 
 def test_a_step_of_an_unknown_checkpoint_fails_at_once(dag, run, supervisor):
@@ -359,7 +360,7 @@ def test_a_dag_run_that_has_the_id_of_a_deleted_one_is_another_request(dag, run,
     complete(dag, run)
     refused = run(dag.get_task("trigger"))  # as a backfill that is repeated: same id, same date, first try
     assert (refused.state, type(refused.error)) == ("failed", AirflowFailException)
-    assert "which was deleted" in str(refused.error)
+    assert "for a deleted DAG run" in str(refused.error)
     complete(dag, run, run_after=datetime.now(UTC))  # as one started by hand
     assert checkpoint(2).status is Status.COMPLETED
 

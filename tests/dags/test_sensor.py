@@ -1,4 +1,5 @@
-"""The wait for all acknowledgements, deferred or not, and the deadline it enforces. Coordinator and database are real."""
+"""The wait for all acknowledgements, deferred or not, and the deadline it enforces.
+Coordinator and database are real."""
 
 import pytest
 from airflow.sdk import DAG

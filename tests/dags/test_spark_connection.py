@@ -64,6 +64,6 @@ def test_a_connection_that_cannot_be_used_says_why(settings_of, connection, comp
         settings_of(**connection)
 
 
-def test_a_missing_connection_is_an_error_with_the_line_that_mends_it():
+def test_a_missing_connection_is_an_error_with_the_line_that_fixes_it():
     with pytest.raises(ConfigurationError, match=r"AIRFLOW_CONN_NO_SPARK='\{\"conn_type\": \"spark\""):
         spark_settings("no_spark")

@@ -77,7 +77,7 @@ def test_a_step_comes_before_those_it_follows_where_slots_are_scarce(dag):
     tasks = DagSerialization.from_dict(DagSerialization.to_dict(dag)).task_dict
     weights = [tasks[name].weight_rule.get_weight(SimpleNamespace(task=tasks[name])) for name in EDGES]
     assert weights[:6] == sorted(set(weights[:6])), "or DAG runs that wait keep the one they wait for from ending"
-    assert weights[6] >= weights[4], "what is given up holds the pipeline until then"
+    assert weights[6] >= weights[4], "what is to be aborted holds the pipeline until then"
 
 
 def test_only_trigger_hands_something_on(dag):
@@ -149,8 +149,8 @@ def test_the_steps_can_be_placed_in_a_dag_of_ones_own():
         judge = ValidateCheckpointOperator(task_id="judge", **steps)
         commit = FinalizeCheckpointOperator(task_id="commit", **steps)
         tell = NotifyCheckpointOperator(task_id="tell", outlets=[sink_asset("p", "out")], **steps)
-        give_up = AbortCheckpointOperator(task_id="give_up", pipeline=name)
+        end = AbortCheckpointOperator(task_id="end", pipeline=name)
         [take, wait] >> judge >> commit >> tell
-        [take, wait, judge, commit] >> give_up
+        [take, wait, judge, commit] >> end
     assert dag.get_task("take").upstream_task_ids == {"begin"}  # by the id it is given
     assert (wait.mode, wait.deferrable) == ("reschedule", False)

@@ -159,7 +159,7 @@ def test_those_that_wait_in_line_rest_while_the_checkpoint_in_front_of_them_goes
         asyncio.run(asyncio.wait_for(fire(trigger, lambda: acknowledge_all(coordinator)), 3))
 
 
-def test_a_request_that_was_dropped_is_told(coordinator, wait_in_line):
+def test_a_request_that_was_dropped_is_reported(coordinator, wait_in_line):
     triggers = [wait_in_line("r2"), wait_in_line("r3")]
     assert asyncio.run(fired_first(triggers, coordinator.suspend)) == ["r2", "r3"]
 

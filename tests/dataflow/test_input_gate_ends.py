@@ -1,4 +1,5 @@
-"""How an input gate says that data has ended: for ever, or for as long as the pipeline is stopped (sections 13 and 18)."""
+"""How an input gate says that data has ended: for ever, or
+for as long as the pipeline is stopped (sections 13 and 18)."""
 
 import pytest
 from gates import AT_LEAST_ONCE, EXACTLY_ONCE, MAY_BE_UNALIGNED, SettableClock, open_gate, segment

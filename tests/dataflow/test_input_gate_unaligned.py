@@ -93,7 +93,7 @@ def test_a_priority_barrier_waits_behind_what_blocks_its_channel() -> None:
     assert gate.drain() == []
     gate.offer(0, segment(1))
     gate.signal(Barrier(2, 0, UNALIGNED))
-    assert gate.drain() == []  # the savepoint is not given up for a checkpoint
+    assert gate.drain() == []  # the savepoint is not aborted for a checkpoint
     gate.signal(Barrier(1, 1))
     assert shown(gate.drain()) == [("snapshot", 1), ("snapshot", 2), 1]
 

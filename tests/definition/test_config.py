@@ -163,7 +163,7 @@ def test_the_gates_go_by_the_options(options, gate):
     assert CheckpointConfig(**options).gate_options() == gate
 
 
-def test_the_options_are_told_as_they_hold():
+def test_the_options_are_described_as_they_hold():
     told = CheckpointConfig(interval="10 s", min_pause="1 min", mode="AT_LEAST_ONCE").describe()
     assert json.loads(json.dumps(told)) == told
     assert told["interval"] == told["interval_during_backlog"] == told["min_pause"] == 60_000

@@ -53,7 +53,7 @@ def test_what_is_accepted_and_what_the_sink_gives_there(sink, mode, declared, gi
         (Mailer, EXACTLY, None, "sink 'alerts' of pipeline 'orders' is a Mailer, which can give AT_LEAST_ONCE only"),
         (Mailer, EXACTLY, None, "guarantee='AT_LEAST_ONCE'.*CheckpointConfig\\(mode='AT_LEAST_ONCE'\\)"),
         (Mailer, EXACTLY, "EXACTLY_ONCE", "can give AT_LEAST_ONCE only"),
-        (MemorySink, AT_LEAST, "EXACTLY_ONCE", "is declared guarantee='EXACTLY_ONCE', but the pipeline is"),
+        (MemorySink, AT_LEAST, "EXACTLY_ONCE", "is declared guarantee='EXACTLY_ONCE', but the pipeline has"),
         (MemorySink, EXACTLY, "AT_MOST_ONCE", "is one of EXACTLY_ONCE, AT_LEAST_ONCE, not 'AT_MOST_ONCE'"),
     ],
 )
@@ -65,12 +65,12 @@ def test_what_is_refused_and_what_to_do(sink, mode, declared, words):
 def test_reservations_name_the_sinks_that_are_meant():
     pipeline = pipeline_with(Mailer(), EXACTLY, AT_LEAST)
     pipeline.source("more", SplitSource()).sink("table", MemorySink())
-    assert [text[:46] for text in reservations(pipeline, compile_graph(pipeline).sinks)] == [
-        "Sink alerts of pipeline orders gives AT_LEAST_"
+    assert [text[:50] for text in reservations(pipeline, compile_graph(pipeline).sinks)] == [
+        "Sink alerts of pipeline orders is declared AT_LEAS"
     ]
     pipeline = pipeline_with(MemorySink(), AT_LEAST, None)
     (text,) = reservations(pipeline, compile_graph(pipeline).sinks)
-    assert "may show twice in its sinks (alerts)" in text
+    assert "may appear twice in its sinks (alerts)" in text
 
 
 def test_reservations_are_said_when_a_checkpoint_starts_and_only_once(caplog):
@@ -83,7 +83,7 @@ def test_reservations_are_said_when_a_checkpoint_starts_and_only_once(caplog):
     assert caplog.text.count("Pipeline p is AT_LEAST_ONCE") == 1
 
 
-def test_what_holds_is_in_the_metadata_and_told_with_what_was_delivered():
+def test_what_holds_is_in_the_metadata_and_reported_with_what_was_delivered():
     world = Desk(MemoryCheckpointStore(), mode="AT_LEAST_ONCE")
     world.ask("first")
     world.complete(1)

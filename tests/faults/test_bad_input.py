@@ -134,10 +134,10 @@ def test_a_renamed_source_is_refused_before_it_reads_everything_once_more(tmp_pa
     shop = Shop(tmp_path)
     shop.deliver()
     checkpoints(counting(tmp_path))
-    with pytest.raises(StateSchemaError, match=r"state or positions of orders, which .* Give it its old name back"):
+    with pytest.raises(StateSchemaError, match=r"state or positions of orders, which .* Restore the old name"):
         checkpoints(counting(tmp_path, source="purchases"))
-    given_up = CheckpointConfig(allow_non_restored_state=True)
-    checkpoints(counting(tmp_path, source="purchases", checkpoints=given_up))
+    discarding = CheckpointConfig(allow_non_restored_state=True)
+    checkpoints(counting(tmp_path, source="purchases", checkpoints=discarding))
     counted = {row["customer"]: row["n"] for row in rows_of(tmp_path / "tables/totals") if row["checkpoint"] == 3}
     assert sum(counted.values()) == 2 * len(shop.rows)
 
@@ -176,7 +176,8 @@ def test_a_damaged_run_is_named_and_nothing_is_built_on_it(tmp_path, checkpoints
 def test_damage_that_nobody_reads_is_noticed_before_a_checkpoint_refers_to_it_again(
     damage, tmp_path, checkpoints, store
 ):
-    """Nothing arrives for the state, or the state is read from a copy: what lies on storage is looked at all the same."""
+    """Nothing arrives for the state, or the state is read from a copy:
+    what lies on storage is looked at all the same."""
     Shop(tmp_path).deliver(rows=40)
     checkpoints(counting(tmp_path))
     run = max((tmp_path / "checkpoints/orders/chk-1/totals").glob("*.parquet"))

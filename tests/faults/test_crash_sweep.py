@@ -88,7 +88,7 @@ def test_a_crash_before_or_after_any_effect_costs_nothing(step, tmp_path, store,
 @sizes("step", sample=6, whole=2)
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 def test_a_crash_and_then_another_request_costs_nothing_either(step, tmp_path, store, spark, before):
-    """The run that died is given up; the next one must take its data, all of it, once."""
+    """The run that died is aborted; the next one must take its data, all of it, once."""
     shop, runner = Shop(tmp_path, seed=2), Runner(tmp_path, store, spark)
     for number in range(0, 30, step):
         shop.deliver(files=1)

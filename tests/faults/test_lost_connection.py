@@ -49,7 +49,7 @@ def test_whatever_happens_at_the_commit_repeating_finalize_completes_it_once(wor
     if how == "connection lost after commit":
         assert coordinator.finalize(1).status is Status.COMPLETED  # it looked, and found that it had landed
     elif how == "connection lost before commit":
-        with pytest.raises(FinalizeError, match=r"did not land .* Repeat the finalize step"):
+        with pytest.raises(FinalizeError, match=r"did not take effect .* Repeat the finalize step"):
             coordinator.finalize(1)
     else:
         with pytest.raises(Crash):

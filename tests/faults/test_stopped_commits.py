@@ -1,4 +1,5 @@
-"""A process that is stopped (SIGSTOP) in the middle of a commit: its successor goes on, and it changes nothing when it comes back."""
+"""A process that is stopped (SIGSTOP) in the middle of a commit: its successor goes on,
+and it changes nothing when it comes back."""
 
 import contextlib
 import os
@@ -42,7 +43,7 @@ def test_a_stopped_commit_holds_nobody_up_for_longer_than_its_lease_and_changes_
         clock = HurriedClock()
         successor = Committing(str(tmp_path), mode, store, clock)
         assert seen(successor.sink.root, mode) == []
-        successor.coordinator.notify(successor.complete("next"))  # whose trigger makes up for what was not told
+        successor.coordinator.notify(successor.complete("next"))  # whose trigger makes up for what was not notified
         assert clock.waited <= COMMIT_LEASE
         expected = [1, 2] if mode == "append" else [2]
         assert seen(successor.sink.root, mode) == expected

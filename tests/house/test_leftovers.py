@@ -1,4 +1,5 @@
-"""A run of tests leaves nothing behind: what a test forgot is an error of the run, and what was killed is cleared up."""
+"""A run of tests leaves nothing behind: what a test forgot is an error of the run,
+and what was killed is cleared up."""
 
 import os
 import signal

@@ -21,8 +21,8 @@ COMPACTION = (
     " (pipeline_id, operator_id, subtask_index, path, kind, rows, bytes, checksum, created_by, replaces)"
 )
 ORPHAN = """
-    INSERT INTO tidegate.handles (pipeline_id, checkpoint_id, operator_id, subtask_index, ordinal, path, kind, rows, bytes,
-        checksum, created_by)
+    INSERT INTO tidegate.handles (pipeline_id, checkpoint_id, operator_id, subtask_index, ordinal, path, kind, rows,
+        bytes, checksum, created_by)
     SELECT pipeline_id, checkpoint_id, operator_id, 9, 0, path, kind, 1, 1, '', 1 FROM tidegate.handles LIMIT 1"""
 
 

@@ -96,7 +96,7 @@ def test_it_keeps_its_data_and_its_port_over_a_restart(directory: Path) -> None:
     url = server.url("kept")
     server.stop()
     server.stop()
-    with pytest.raises(StoreUnavailableError, match="does not run"):
+    with pytest.raises(StoreUnavailableError, match="is not running"):
         server.url()
     server.start()
     assert server.url("kept") == url
@@ -115,7 +115,8 @@ def test_another_port_is_taken_if_somebody_took_the_last_one(directory: Path) ->
 
 def test_a_server_whose_starter_was_killed_is_found_again(directory: Path) -> None:
     program = (
-        "import os, signal, sys; from pathlib import Path; from tidegate.embedded_postgres.server import EmbeddedPostgres;"
+        "import os, signal, sys; from pathlib import Path;"
+        "from tidegate.embedded_postgres.server import EmbeddedPostgres;"
         "EmbeddedPostgres(Path(sys.argv[1]), fsync=False).start(); os.killpg(os.getpid(), signal.SIGKILL)"
     )
     starter = subprocess.run([sys.executable, "-c", program, directory / "postgres"], start_new_session=True)
@@ -188,7 +189,7 @@ def test_a_server_that_does_not_start_shows_its_log(directory: Path) -> None:
     server.stop()
     configuration = server.data_dir / "server" / "pgdata" / "postgresql.conf"
     configuration.write_text("no_such_setting = 1\n")
-    with pytest.raises(StoreUnavailableError, match=r"(?s)did not start: .*no_such_setting.* Its data are untouched"):
+    with pytest.raises(StoreUnavailableError, match=r"(?s)did not start: .*no_such_setting.* Its data is untouched"):
         server.start()
 
 
@@ -336,7 +337,7 @@ def test_root_runs_an_ordinary_users_server_as_that_user(directory: Path) -> Non
 
 
 @AS_ROOT
-def test_an_ordinary_user_is_told_whose_server_it_is(directory: Path) -> None:
+def test_the_error_names_whose_server_it_is_to_an_ordinary_user(directory: Path) -> None:
     server = EmbeddedPostgres(directory / "postgres", fsync=False)
     server.start()
 
@@ -345,7 +346,7 @@ def test_an_ordinary_user_is_told_whose_server_it_is(directory: Path) -> None:
             EmbeddedPostgres(directory / "postgres").start()
         with pytest.raises(ConfigurationError, match="belongs to"):
             account_for(Path("/root"))
-        with pytest.raises(ConfigurationError, match="cannot be looked at"):
+        with pytest.raises(ConfigurationError, match="cannot be inspected"):
             EmbeddedPostgres(directory / "postgres").url()
 
     as_nobody(work)

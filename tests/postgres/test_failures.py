@@ -19,7 +19,8 @@ from tidegate.protocol.reasons import FailureReason
 
 
 class Severed:
-    """A network between a client and the server that fails at the end of a transaction: before `end` arrives, or before its answer."""
+    """A network between a client and the server that fails at the end of a transaction: before `end` arrives,
+    or before its answer."""
 
     def __init__(self, port: int, delivers: bool, end: bytes = b"COMMIT") -> None:
         self._port = port
@@ -166,7 +167,7 @@ def test_a_connection_lost_during_the_commit_leaves_the_outcome_unknown(
 
     with (
         store_behind(network, postgres_url) as far,
-        pytest.raises(UnknownOutcomeError, match=r"may or may not have landed. Nothing was deleted"),
+        pytest.raises(UnknownOutcomeError, match=r"may or may not have taken effect. Nothing was deleted"),
         far.transaction(PIPELINE) as transaction,
     ):
         complete(transaction)
@@ -193,7 +194,7 @@ def test_a_connection_lost_while_ending_a_transaction_that_only_read_is_no_riddl
         read(transaction)
 
 
-def test_who_waits_too_long_for_the_pipeline_is_told_so(store: PostgresCheckpointStore, postgres_url: str) -> None:
+def test_who_waits_too_long_for_the_pipeline_gets_an_error(store: PostgresCheckpointStore, postgres_url: str) -> None:
     impatient = PostgresCheckpointStore(
         connect(make_url(postgres_url).update_query_dict({"options": "-c lock_timeout=200"}))
     )
@@ -261,7 +262,7 @@ def test_a_waiting_thread_wakes_in_well_under_a_second(store: PostgresCheckpoint
     assert woke - committed[0] < 0.8
 
 
-def test_a_waiting_thread_that_loses_its_connection_is_told_and_may_wait_again(
+def test_a_waiting_thread_that_loses_its_connection_gets_an_error_and_may_wait_again(
     store: PostgresCheckpointStore, postgres_url: str
 ) -> None:
     assert not store.wait_for_change(PIPELINE, 0)

@@ -48,13 +48,13 @@ def test_out_of_connections_is_said_and_passes(server, home):
         for _ in range(CONNECTIONS):
             held.enter_context(closing(psycopg2.connect(server.url().replace("+psycopg2", ""))))
         for use in (lambda: store.pipelines(), lambda: store.wait_for_change("p", 0), lambda: upgrade(server.url())):
-            with pytest.raises(StoreUnavailableError, match=r"takes no more connections.*Nothing was changed"):
+            with pytest.raises(StoreUnavailableError, match=r"accepts no more connections.*Nothing was changed"):
                 use()
-        with pytest.raises(StoreUnavailableError, match="takes no more connections"), store.transaction("p"):
+        with pytest.raises(StoreUnavailableError, match="accepts no more connections"), store.transaction("p"):
             pass
         refused = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=home, timeout=120)
     assert refused.returncode == ExitCode.STORE_UNAVAILABLE, refused.stderr
-    assert "takes no more connections" in " ".join(refused.stderr.split())
+    assert "accepts no more connections" in " ".join(refused.stderr.split())
     assert "Traceback" not in refused.stderr
     assert store.pipelines() == []
     store.close()

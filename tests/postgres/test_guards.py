@@ -1,4 +1,5 @@
-"""What completed stays, and nothing goes back in time, whatever statement is tried: by SQL, past every rule in Python."""
+"""What completed stays, and nothing goes back in time, whatever statement is tried: by SQL,
+past every rule in Python."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -19,11 +20,15 @@ CHECKPOINT, PIPELINES = "UPDATE tidegate.checkpoints SET ", "UPDATE tidegate.pip
 SUBTASK, HANDLE = "UPDATE tidegate.subtasks SET ", "UPDATE tidegate.handles SET "
 VERDICT = "UPDATE tidegate.verdicts SET "
 A_HANDLE = """
-    INSERT INTO tidegate.handles (pipeline_id, checkpoint_id, operator_id, subtask_index, ordinal, path, kind, rows, bytes,
-        checksum, created_by)
-    SELECT pipeline_id, checkpoint_id, operator_id, subtask_index, 9, path, kind, 1, 1, '', 1 FROM tidegate.handles LIMIT 1"""
+    INSERT INTO tidegate.handles (pipeline_id, checkpoint_id, operator_id, subtask_index, ordinal, path, kind, rows,
+        bytes, checksum, created_by)
+    SELECT pipeline_id, checkpoint_id, operator_id, subtask_index, 9, path, kind, 1, 1, '', 1
+    FROM tidegate.handles LIMIT 1"""
 A_VERDICT = "INSERT INTO tidegate.verdicts VALUES ('flights', 1, 9, 't', 's', true, 1, 0)"
-A_SUBTASK = "INSERT INTO tidegate.subtasks (pipeline_id, checkpoint_id, operator_id, subtask_index) VALUES ('flights', 1, 'x', 0)"
+A_SUBTASK = (
+    "INSERT INTO tidegate.subtasks (pipeline_id, checkpoint_id, operator_id, subtask_index) "
+    "VALUES ('flights', 1, 'x', 0)"
+)
 
 
 @pytest.fixture

@@ -28,8 +28,8 @@ CATALOGUE = {
         FROM information_schema.columns WHERE table_schema = 'tidegate' AND table_name <> 'schema_version'""",
     "constraints": """
         SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid)
-        FROM pg_constraint WHERE connamespace = 'tidegate'::regnamespace AND conrelid::regclass::text NOT LIKE '%version'
-            AND contype <> 'n'""",
+        FROM pg_constraint WHERE connamespace = 'tidegate'::regnamespace
+            AND conrelid::regclass::text NOT LIKE '%version' AND contype <> 'n'""",
     "indexes": """
         SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'tidegate' AND tablename <> 'schema_version'""",
     "triggers": """
@@ -149,7 +149,7 @@ def test_an_older_schema_asks_for_the_upgrade_and_keeps_what_it_holds(empty: str
         )
     newest = needed_version()
     with pytest.raises(
-        ConfigurationError, match=f"at version 0001, this library needs {newest}. Run `tidegate db upgrade`"
+        ConfigurationError, match=f"at version 0001, but this library needs {newest}. Run `tidegate db upgrade`"
     ):
         check(engine)
     upgrade(empty)

@@ -44,14 +44,14 @@ def holder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator["subproce
             process.kill()
 
 
-def test_whoever_waits_too_long_is_told_for_whom(holder, request, tmp_path, monkeypatch) -> None:
+def test_whoever_waits_too_long_gets_an_error_that_names_the_holder(holder, request, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(turns, "PATIENCE", 0.5)
     server, pid = EmbeddedPostgres(tmp_path / "postgres"), holder.pid
     is_stopped = request.node.callspec.params["holder"] == "stopped"
     who = f"by process {pid}, which is stopped" if is_stopped else f"by process {pid}\\."
     what = f"`kill -CONT {pid}`.*`kill -KILL {pid}`" if is_stopped else f"`kill {pid}`"
     for act in (server.start, server.stop):
-        with pytest.raises(StoreUnavailableError, match=f"kept for more than 0 seconds {who}.*{what}; then repeat"):
+        with pytest.raises(StoreUnavailableError, match=f"held for more than 0 seconds {who}.*{what}; then repeat"):
             act()
     if is_stopped:
         os.kill(pid, signal.SIGCONT)

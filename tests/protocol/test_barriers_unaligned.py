@@ -251,7 +251,7 @@ SECTION_11_5 = {
         (switched(1, 1), [StopCapture(1, 1), EndAlignment(1)]),
         (timed(2, 1), [SetTimer(2, 1100), StartAlignment(2), Block(1)]),
     ]),
-    "cancel of what is only announced: given up": (2, [
+    "cancel of what is only announced: aborted": (2, [
         (Announcement(timed(1, 0)), [SetTimer(1, 1100)]),
         (Cancel(1, 1), [CancelTimer(1), AbortSnapshot(1, CANCELLED)]),
         (timed(1, 0), []),

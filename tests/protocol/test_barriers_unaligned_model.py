@@ -95,7 +95,8 @@ class Model:
         )
 
     def taken(self):
-        """How the snapshot was taken, if it was: at the first barrier of an unaligned one, at the last of an aligned."""
+        """How the snapshot was taken, if it was: at the first barrier of an unaligned one,
+        at the last of an aligned."""
         if self.is_unaligned() and self.heard_from():
             return "unaligned"
         return "aligned" if self.waited_for <= self.heard_from() else None
@@ -125,7 +126,8 @@ KINDS = st.sampled_from([ALIGNED, UNALIGNED, TIMED])
 
 @st.composite
 def streams(draw):
-    """Events as channels can really bring them: ids and time only grow, what was announced comes, nothing after the end."""
+    """Events as channels can really bring them: ids and time only grow, what was announced comes,
+    nothing after the end."""
     channels = draw(st.integers(1, 4))
     kinds = [draw(KINDS) for _ in range(6)]
     oldest, announced, closed, events, now = dict.fromkeys(range(channels), 0), {}, set(), [], 0

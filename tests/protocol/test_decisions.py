@@ -27,7 +27,8 @@ FAILED = record(
 )
 ACKNOWLEDGED = record(phase=Phase.ACKNOWLEDGED, acknowledged_at=at(1), num_acknowledged=2)
 VALIDATED = record(phase=Phase.VALIDATED, acknowledged_at=at(1), validated_at=at(2), num_acknowledged=2)
-GOOD = Verdict(Target.parse("sink:out"), "s", True, 3, 0)
+OUT = Target.parse("sink:out")
+GOOD = Verdict(OUT, "s", True, 3, 0)
 
 
 @pytest.mark.parametrize(
@@ -74,8 +75,8 @@ def test_only_the_definition_a_checkpoint_was_triggered_for_goes_on_with_it(plan
     ("verdicts", "words"),
     [
         ([], "sink:out: no verdict was given"),
-        ([Verdict(Target.parse("sink:out"), "s", None, 0, 0, error="no column x")], "the judgement itself failed: no column x"),
-        ([Verdict(Target.parse("sink:out"), "s", False, 2, 1, ({"type": "t", "kwargs": {"column": "c"}, "success": False,
+        ([Verdict(OUT, "s", None, 0, 0, error="no column x")], "the judgement itself failed: no column x"),
+        ([Verdict(OUT, "s", False, 2, 1, ({"type": "t", "kwargs": {"column": "c"}, "success": False,
           "unexpected_count": 4, "unexpected_samples": [1, 2, 3, 4]},))],
          "t on c, 4 unexpected, such as \\[1, 2, 3\\]"),
         ([Verdict(Target.parse("sink:other"), "s", True, 1, 0)], "sink:out: no verdict"),
@@ -83,14 +84,14 @@ def test_only_the_definition_a_checkpoint_was_triggered_for_goes_on_with_it(plan
     ids=["missing", "raised", "failed", "of something else"],
 )  # fmt: skip
 def test_a_failed_raised_or_missing_verdict_rejects(verdicts, words):
-    rejection = decide_rejection(ACKNOWLEDGED, [Target.parse("sink:out")], verdicts)
+    rejection = decide_rejection(ACKNOWLEDGED, [OUT], verdicts)
     assert rejection is not None
     assert re.search(words, rejection)
     assert "Nothing became visible" in rejection
 
 
 def test_good_verdicts_of_every_target_do_not_reject():
-    assert decide_rejection(ACKNOWLEDGED, [Target.parse("sink:out")], [GOOD]) is None
+    assert decide_rejection(ACKNOWLEDGED, [OUT], [GOOD]) is None
     assert decide_rejection(ACKNOWLEDGED, [], []) is None
 
 

@@ -8,7 +8,8 @@ from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind
 
-#: The reasons of section 8 that exist here: (before anybody was asked, counts). A failed validation is ours; a setting decides.
+#: The reasons of section 8 that exist here: (before anybody was asked, counts). For a failed validation a setting
+#: decides; it is ours.
 TABLE = {
     "CHECKPOINT_ASYNC_EXCEPTION": (False, True),
     "CHECKPOINT_DECLINED": (False, True),
@@ -61,9 +62,9 @@ def test_the_message_lists_what_happened():
     uncounted = failed(4, FailureReason.TASK_FAILURE)
     decision = decide_pipeline_failure([failed(3, DECLINED), uncounted, failed(5, EXPIRED)], 1, True)
     assert decision.message == (
-        "Pipeline p has failed: 2 checkpoints failed in a row, and 1 are tolerated. Checkpoint 3: CHECKPOINT_DECLINED, m3 "
-        "Checkpoint 5: CHECKPOINT_EXPIRED, m5. Committed data and the latest completed checkpoint are untouched. Mend "
-        "the cause first."
+        "Pipeline p has failed: 2 checkpoints failed in a row, and 1 are tolerated. Checkpoint 3: CHECKPOINT_DECLINED, "
+        "m3 Checkpoint 5: CHECKPOINT_EXPIRED, m5. Committed data and the latest completed checkpoint are untouched. "
+        "Fix the cause first."
     )
 
 

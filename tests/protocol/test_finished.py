@@ -1,4 +1,5 @@
-"""protocol.md section 13: who is triggered, waited for and told when a part of the pipeline has finished; what may not."""
+"""protocol.md section 13: who is triggered, waited for and notified when a part of the pipeline has finished;
+what may not."""
 
 import re
 
@@ -8,7 +9,7 @@ from records import at, completed, record, run_handle
 from tidegate.protocol.errors import StateSchemaError
 from tidegate.protocol.finished import (
     CheckpointPlan,
-    choose_told,
+    choose_notified,
     choose_triggered,
     decide_trigger,
     finished_operators,
@@ -83,12 +84,12 @@ def test_a_sink_of_current_rows_is_asked_to_the_end():
     assert choose_triggered(["both-sink"], done, UPSTREAMS) == ["both-sink"]
 
 
-def test_only_who_was_asked_is_told():
+def test_only_who_was_asked_is_notified():
     known = {
         SubtaskId("bounded-sink", 0): SubtaskRecord(SubtaskId("bounded-sink", 0), 0, at(1), Snapshot(finished=True)),
         SubtaskId("live-sink", 0): SubtaskRecord(SubtaskId("live-sink", 0), 2, at(1)),
     }
-    assert choose_told(known) == {"live-sink"}
+    assert choose_notified(known) == {"live-sink"}
 
 
 WAITING = CheckpointPlan({}, [SubtaskId("live", 0)])
@@ -101,7 +102,7 @@ WAITING = CheckpointPlan({}, [SubtaskId("live", 0)])
         (completed(), WAITING, False, None),
         (completed(num_finished=1), WAITING, True, None),
         (completed(7, num_finished=1), WAITING, False, "1 of 2 subtasks .* finished with checkpoint 7"),
-        (completed(7, num_finished=1), CheckpointPlan({}, []), True, "there is nobody to take a checkpoint"),
+        (completed(7, num_finished=1), CheckpointPlan({}, []), True, "no subtask is left to take a checkpoint"),
     ],
 )
 def test_no_checkpoint_begins_after_a_split_has_finished_if_that_is_switched_off_or_if_nobody_is_left(
@@ -153,7 +154,7 @@ def test_the_number_of_splits_cannot_change_once_one_has_finished(before, after,
     latest = completed(operators=(old,))
     taken = {SubtaskId("bounded", i): Snapshot((), {"n": 1}, i in finished) for i in range(before)}
     restored = restore_snapshots(latest, taken, [new], [], False)
-    with pytest.raises(StateSchemaError, match=f"it had {before} of them, and now it has {after}"):
+    with pytest.raises(StateSchemaError, match=f"it had {before} splits. Now it has {after}"):
         require_legal_restore(latest, [new], restored, {})
 
 

@@ -55,7 +55,7 @@ def test_only_what_was_never_recorded_is_new():
             sink("out", "tables/other"),
             "sink 'out' is ParquetSink at tables/out, and here it is ParquetSink at tables/other",
         ),
-        (source("flights", ""), "and here it is FileSource. Nothing was begun"),
+        (source("flights", ""), "and here it is FileSource. Nothing was started"),
     ],
 )
 def test_what_lies_elsewhere_is_refused_with_what_differs_and_what_to_do(defined, words):
@@ -63,7 +63,7 @@ def test_what_lies_elsewhere_is_refused_with_what_differs_and_what_to_do(defined
         require_same("p", RECORDED, [defined])
     assert words in str(refused.value)
     assert "`tidegate relocate p`" in str(refused.value)
-    assert "Nothing was begun" in str(refused.value)
+    assert "Nothing was started" in str(refused.value)
 
 
 def test_all_that_differs_is_named():

@@ -94,7 +94,7 @@ def test_a_report_may_name_what_its_attempt_wrote_and_what_it_carries_over(own: 
     ids=lambda handle: f"{handle.path}-{handle.created_by}",
 )
 def test_a_report_may_not_name_what_others_wrote(foreign: StateHandle) -> None:
-    with pytest.raises(ForeignPathError, match=r"Attempt 2 at subtask op/1 of checkpoint 5 of pipeline p reported"):
+    with pytest.raises(ForeignPathError, match=r"Attempt 2 of subtask op/1 of checkpoint 5 of pipeline p reported"):
         report(one("p/chk-5/op/1-2-a.parquet"), foreign)
 
 

@@ -58,11 +58,11 @@ def test_a_pipeline_that_takes_checkpoints_may_have_a_region(status):
 
 
 def test_another_one_says_how_to_go_on_where_it_can():
-    with pytest.raises(PipelineStatusError, match=r"is SUSPENDED since 2026-01-01 12:00:00 UTC.*tidegate resume p"):
+    with pytest.raises(PipelineStatusError, match=r"is SUSPENDED \(since 2026-01-01 12:00:00 UTC\).*tidegate resume p"):
         require_startable(PipelineRecord("p", PipelineStatus.SUSPENDED, at(0)))
     with pytest.raises(PipelineStatusError, match=r"is CANCELLED, .*Nothing was changed\.$"):
         require_startable(PipelineRecord("p", PipelineStatus.CANCELLED))
-    with pytest.raises(PipelineFailedError, match=r"^It broke\. `tidegate resume p`"):
+    with pytest.raises(PipelineFailedError, match=r"^It broke\. To continue, run `tidegate resume p`"):
         require_startable(PipelineRecord("p", PipelineStatus.FAILED, at(0), "It broke."))
 
 
@@ -84,7 +84,7 @@ def test_what_was_swept_stays_so():
     assert swept(swept(SECOND, 2), 1).swept == 2
 
 
-def test_files_are_told_apart_by_the_attempt_they_lie_below():
+def test_files_are_distinguished_by_the_attempt_they_lie_below():
     paths = ["p/shared/1/a", "p/shared/2/b", "p/shared/10/c", "p/shared/x", "p/shared/1", "p/chk-1/d", "p/shared/0/e"]
     assert choose_left_behind("p", paths, 1) == [Deletion("storage", path) for path in ("p/shared/1/a", "p/shared/1")]
     assert len(choose_left_behind("p", paths, 10)) == 4

@@ -1,4 +1,5 @@
-"""From which snapshots a checkpoint goes on: carried handles, compactions, changed parallelism (protocol.md section 14)."""
+"""From which snapshots a checkpoint goes on: carried handles, compactions,
+changed parallelism (protocol.md section 14)."""
 
 from collections.abc import Mapping
 
@@ -35,7 +36,7 @@ POSITION = run_handle("p", 1, kind=HandleKind.POSITION)
 )
 def test_an_operator_that_is_gone_is_an_error_if_it_has_state_or_a_position(snapshot):
     renamed = (OperatorPlan("renamed", 2, 128),)
-    with pytest.raises(StateSchemaError, match=r"state or positions of op, .* Give it its old name back"):
+    with pytest.raises(StateSchemaError, match=r"state or positions of op, .* Restore the old name"):
         restore_snapshots(completed(), {OP0: Snapshot(), OP1: snapshot}, renamed, [], False)
     assert restore_snapshots(completed(), {OP0: Snapshot(), OP1: snapshot}, renamed, [], True) == {}
 

@@ -1,4 +1,5 @@
-"""protocol.md section 18, with what sections 3 and 8 say about savepoints to stop with; and when a pipeline is at its end."""
+"""protocol.md section 18, with what sections 3 and 8 say about savepoints to stop with;
+and when a pipeline is at its end."""
 
 import pytest
 from records import at, completed, record
@@ -9,9 +10,9 @@ from tidegate.protocol.failures import Tolerated, decide_pipeline_failure
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.retention import choose_given_up, choose_subsumed
+from tidegate.protocol.retention import choose_subsumed, choose_subsumed_on_cancellation
 from tidegate.protocol.stopping import (
-    Finish,
+    PipelineEnd,
     Restart,
     StopFailed,
     decide_end,
@@ -64,8 +65,8 @@ def test_a_failed_savepoint_lets_the_pipeline_go_on_unless_a_subtask_failed(reas
     else:
         assert isinstance(decision, StopFailed)
         assert (
-            f"could not take savepoint 4, with which it was to stop, and cannot go on without it. {reason.name}, the"
-            in (decision.message)
+            f"could not take savepoint 4, with which it was to stop, and cannot continue without it. {reason.name}, "
+            "the" in (decision.message)
         )
 
 
@@ -75,10 +76,10 @@ def test_no_failed_savepoint_is_counted(kind):
     assert decide_pipeline_failure([failed], 0, True) == Tolerated(0)
 
 
-def test_a_savepoint_to_stop_with_is_never_subsumed_nor_given_up():
+def test_a_savepoint_to_stop_with_is_never_subsumed_not_even_on_cancellation():
     retained = [completed(1, kind=SYNC), completed(2), completed(3)]
     assert choose_subsumed(retained, 1) == [2]
-    assert choose_given_up(retained, keep=False) == [2, 3]
+    assert choose_subsumed_on_cancellation(retained, keep=False) == [2, 3]
 
 
 def pipeline(status, message=None):
@@ -108,10 +109,10 @@ MAY_END = {PipelineStatus.RUNNING, PipelineStatus.STOPPING, PipelineStatus.SUSPE
         (completed(5, kind=CheckpointKind.SAVEPOINT), [], set()),
     ],
 )
-def test_a_pipeline_has_finished_when_the_sinks_were_told_of_its_last_checkpoint(
+def test_a_pipeline_has_finished_when_the_sinks_were_notified_of_its_last_checkpoint(
     status, latest, in_progress, ends_when
 ):
-    assert isinstance(decide_end(pipeline(status), latest, in_progress), Finish) is (status in ends_when)
+    assert isinstance(decide_end(pipeline(status), latest, in_progress), PipelineEnd) is (status in ends_when)
 
 
 @pytest.mark.parametrize(
@@ -119,11 +120,11 @@ def test_a_pipeline_has_finished_when_the_sinks_were_told_of_its_last_checkpoint
     [
         (AT_END, "Checkpoint 5 has read every source to its end."),
         (DRAINED, "It was drained by savepoint 5 (p/chk-5/_metadata): nothing follows it."),
-        (STOPPED, "It was stopped with savepoint 5 (p/chk-5/_metadata); `tidegate resume p` goes on from it."),
+        (STOPPED, "It was stopped with savepoint 5 (p/chk-5/_metadata); `tidegate resume p` continues from it."),
     ],
 )
 def test_a_finished_pipeline_says_how_it_ended_and_where_its_savepoint_is(latest, words):
-    assert decide_end(pipeline(PipelineStatus.STOPPING), latest, []) == Finish(words)
+    assert decide_end(pipeline(PipelineStatus.STOPPING), latest, []) == PipelineEnd(words)
 
 
 @pytest.mark.parametrize(
@@ -147,10 +148,10 @@ def test_who_can_be_resumed(status, latest, words):
 
 
 @pytest.mark.parametrize(
-    ("drain", "command"), [(False, "`tidegate stop` goes"), (True, "`tidegate stop --drain` goes")]
+    ("drain", "command"), [(False, "`tidegate stop` continues"), (True, "`tidegate stop --drain` continues")]
 )
-def test_while_it_stops_it_says_with_what_and_how_to_go_on_or_give_it_up(drain, command):
+def test_while_it_stops_it_says_with_what_and_how_to_continue_or_abort_it(drain, command):
     message = stopping_message(record(5, kind=SYNC, drain=drain))
     assert message.startswith("It stops with savepoint 5, requested by r5: ")
     assert command in message
-    assert "`tidegate suspend` gives it up" in message
+    assert "`tidegate suspend` aborts it" in message

@@ -178,7 +178,7 @@ SECTION_12 = {
 }  # fmt: skip
 
 SECTION_10 = {
-    "complete is told once, and never backwards": [
+    "complete is notified once, and never backwards": [
         (NotifyComplete(2), [TellComplete(2)]),
         (NotifyComplete(2), []),
         (NotifyComplete(1), []),
@@ -190,7 +190,7 @@ SECTION_10 = {
         (Started(), []),
         (NotifyComplete(1), [TellComplete(1)]),
     ],
-    "subsumed is told after the completion that pushed it out": [
+    "subsumed is notified after the completion that subsumed it": [
         (NotifyComplete(3, subsumed=1), [TellComplete(3), TellSubsumed(1)]),
         (NotifyComplete(3, subsumed=1), []),
     ],

@@ -1,4 +1,5 @@
-"""What a repeated request leads to, who takes checkpoints at all, and the row that makes one durable (sections 2 and 4)."""
+"""What a repeated request leads to, who takes checkpoints at all,
+and the row that makes one durable (sections 2 and 4)."""
 
 from datetime import timedelta
 
@@ -54,13 +55,15 @@ def test_a_pipeline_that_runs_takes_checkpoints(status, periodic):
 def test_a_pipeline_that_does_not_run_takes_none(status, periodic, reason):
     dropped = decide_standing(PipelineRecord("p", status, at(60)), periodic)
     assert dropped.reason is reason
-    assert f"Pipeline p is {status} since 2026-01-01 12:01:00 UTC" in dropped.message
+    assert f"Pipeline p is {status} (since 2026-01-01 12:01:00 UTC)" in dropped.message
     assert ("tidegate resume p" in dropped.message) is (status is PipelineStatus.SUSPENDED)
 
 
 def test_a_failed_pipeline_says_so_aloud():
     failed = PipelineRecord("p", PipelineStatus.FAILED, at(0), "2 checkpoints failed in a row.")
-    with pytest.raises(PipelineFailedError, match=r"2 checkpoints failed in a row\. `tidegate resume p` lets it go on"):
+    with pytest.raises(
+        PipelineFailedError, match=r"2 checkpoints failed in a row\. To continue, run `tidegate resume p`"
+    ):
         decide_standing(failed, True)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from tidegate.protocol.names import Target
 from tidegate.protocol.records import Verdict
-from tidegate.quality.report import report
+from tidegate.quality.verdict_text import report
 
 
 def result(**changes: Any) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from tidegate.pipeline.expectations import Expectation, expect, suite
 from tidegate.pipeline.graph import Graph
 from tidegate.protocol.names import Target
 from tidegate.protocol.records import CheckpointRecord, Verdict
-from tidegate.quality.report import report
 from tidegate.quality.validator import GreatExpectationsValidator
+from tidegate.quality.verdict_text import report
 
 pytestmark = pytest.mark.spark
 

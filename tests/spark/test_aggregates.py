@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from spark_checkpoints import Checkpoints, Landing, in_order
 
 from tidegate import FileSource, ParquetSink, Pipeline, avg, count, max_, max_by, min_, sum_
-from tidegate.spark.driver import operators
+from tidegate.spark.driver import operator_jobs
 
 pytestmark = pytest.mark.spark
 
@@ -47,7 +47,7 @@ def test_state_after_two_checkpoints_equals_one_batch_over_all_input(
     monkeypatch: pytest.MonkeyPatch,
     small: int,
 ) -> None:
-    monkeypatch.setattr(operators, "_SMALL", small)
+    monkeypatch.setattr(operator_jobs, "_SMALL", small)
     flights = landing("flights")
     checkpoints = open_checkpoints(carriers(flights.path, tmp_path))
     flights.put(carrier=["UA", "AA", None, "UA"], delay=[5, None, 7, -3])
@@ -64,9 +64,9 @@ def test_a_small_batch_as_it_came_from_its_source_needs_no_exchange(
     flights = landing("flights")
     checkpoints = open_checkpoints(carriers(flights.path, tmp_path, parallelism=4))
     exchanged: list[object] = []
-    by_subtask = operators.Operators._by_subtask
+    by_subtask = operator_jobs.OperatorJobs._by_subtask
     monkeypatch.setattr(
-        operators.Operators, "_by_subtask", lambda self, rows: exchanged.append(rows) or by_subtask(self, rows)
+        operator_jobs.OperatorJobs, "_by_subtask", lambda self, rows: exchanged.append(rows) or by_subtask(self, rows)
     )
     flights.put(carrier=[f"{n % 500}" for n in range(400_000)], delay=list(range(400_000)))
     checkpoints.take()

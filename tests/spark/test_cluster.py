@@ -1,4 +1,5 @@
-"""A standalone cluster whose executors are processes of their own, with checkpoints on S3: exact, also when one is killed."""
+"""A standalone cluster whose executors are processes of their own, with checkpoints on S3: exact,
+also when one is killed."""
 
 import contextlib
 import os

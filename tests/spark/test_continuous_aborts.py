@@ -1,4 +1,5 @@
-"""Checkpoints of a continuous region that are given up: by the coordinator, by a gate, or because a sink cannot stage."""
+"""Checkpoints of a continuous region that are aborted: by the coordinator, by a gate,
+or because a sink cannot stage."""
 
 import re
 from collections.abc import Callable
@@ -37,7 +38,8 @@ def acknowledged(running: Running) -> None:
 def test_an_aborted_checkpoint_loses_nothing_and_doubles_nothing(
     until: Callable[[Running], None], checkpoints: CheckpointConfig, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """In a run that was restored before: the abort names the checkpoint it was restored from, and repeats its completion."""
+    """In a run that was restored before: the abort names the checkpoint it was restored from,
+    and repeats its completion."""
     source = payments()
     running = Running(tally(source, tmp_path / "tables", checkpoints), spark, tmp_path, max_batch_bytes=3)
     source.put(0, ("ann", 1), ("bob", 2))
@@ -100,7 +102,8 @@ def test_barriers_of_several_aborted_checkpoints_in_one_channel_are_all_swallowe
 
 
 def overrun(running: Running, source: Listed) -> None:
-    """A checkpoint during which more arrives behind the barrier of one split than was allowed, while the other is behind."""
+    """A checkpoint during which more arrives behind the barrier of one split than was allowed,
+    while the other is behind."""
     source.put(0, *(("ann", number) for number in range(8)))
     for _ in range(4):
         running.poll()
@@ -153,7 +156,7 @@ def test_a_sink_that_cannot_stage_declines_saying_why_and_a_later_checkpoint_com
     check_tally(source.all(), tmp_path / "tables")
 
 
-def test_a_gate_that_gives_up_does_not_repeat_what_an_earlier_checkpoint_failed_of(
+def test_a_gate_that_aborts_does_not_repeat_what_an_earlier_checkpoint_failed_of(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     source = payments(step=2)

@@ -38,10 +38,10 @@ class Life:
         self.running = Running(pipeline, spark, root, max_batch_bytes=4)
 
     def live(self) -> None:
-        """Rows arrive, a checkpoint is begun somewhere in between, and completes, is given up, or is cut short."""
+        """Rows arrive, a checkpoint is begun somewhere in between, and completes, is aborted, or is cut short."""
         random, running = self.random, self.running
         begun_after, rounds = random.randint(0, 2), random.randint(1, 4)
-        fate = random.choice(["completes", "completes", "is given up", "is cut short"])
+        fate = random.choice(["completes", "completes", "is aborted", "is cut short"])
         for number in range(rounds):
             self._deliver()
             if number == begun_after:
@@ -52,7 +52,7 @@ class Life:
         if fate == "completes":
             running.until_acknowledged()
             running.complete()
-        elif fate == "is given up":
+        elif fate == "is aborted":
             running.abort()
             self._deliver()
             running.take()

@@ -1,4 +1,5 @@
-"""What reaches tables and functions when a key changes several times between two checkpoints, however Spark partitions it."""
+"""What reaches tables and functions when a key changes several times between two checkpoints,
+however Spark partitions it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -69,7 +70,8 @@ Reshape = Callable[[DataFrame], DataFrame]
 
 
 def reshaped(source: Listed, tables: Path, reshape: Reshape) -> Pipeline:
-    """Everything that reaches an operator, a sink or a function from an operator's state or stream goes through `reshape`."""
+    """Everything that reaches an operator, a sink or a function from an operator's state
+    or stream goes through `reshape`."""
     pipeline = Pipeline("reshaped", parallelism=2)
     totals = pipeline.source("rows", source).key_by("carrier").aggregate("totals", n=count(), newest=max_("at"))
     shaped = totals.transform(reshape)

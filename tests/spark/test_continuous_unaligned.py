@@ -220,7 +220,7 @@ def test_an_input_whose_channel_holds_data_in_flight_cannot_be_removed(spark: Sp
     notes.put(0, ("ann", "late"))
     flooded(running, rounds=1)
     running.take()
-    with pytest.raises(StateSchemaError, match=r"holds data on its way from notes/0 to known.*take a savepoint"):
+    with pytest.raises(StateSchemaError, match=r"holds in-flight data from notes/0 to known.*take a savepoint"):
         running.change(remembering(rows, notes, tmp_path, False))
     running.change(remembering(rows, notes, tmp_path, True))
     running.take(savepoint=True)

@@ -165,8 +165,9 @@ def test_consumers_that_would_see_different_rows_are_refused(
     rows.put(k=list(range(100)))
     checkpoints = open_checkpoints(numbers(rows, lambda df: df.where("rand() < 0.5"), tmp_path))
     refused = (
-        r"What sink '[abc]' of pipeline 'drawn' reads of 'rows' is not deterministic, because of rand\(\): every consumer "
-        r'and every retry would compute other rows\. .* stream\.transform\(function, deterministic=False, name="…"\)'
+        r"What sink '[abc]' of pipeline 'drawn' reads of 'rows' is not deterministic, because of rand\(\): every "
+        r"consumer and every retry would compute different rows\. .* stream\.transform\(function, "
+        r'deterministic=False, name="…"\)'
     )
     with pytest.raises(PipelineDefinitionError, match=refused):
         checkpoints.take()

@@ -1,4 +1,5 @@
-"""Bounded sources, stopping and draining, through the coordinator and Spark to what readers see (sections 13 and 18)."""
+"""Bounded sources, stopping and draining, through the coordinator and Spark to what readers see
+(sections 13 and 18)."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -73,5 +73,5 @@ def test_no_program_is_started_from_a_cache_that_others_can_write(tmp_path: Path
 
 def test_no_java_anywhere_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "find_spec", lambda name: None)
-    with pytest.raises(ConfigurationError, match="Spark needs Java 17 or later and there is none on PATH"):
+    with pytest.raises(ConfigurationError, match="Spark needs Java 17 or later, but there is none on PATH"):
         find_java({"PATH": ""}, tmp_path)

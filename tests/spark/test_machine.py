@@ -49,7 +49,7 @@ def run(tmp_path: Path) -> Callable[..., str]:
 
 def test_too_few_open_files_are_named_before_anything_is_started(run: Callable[..., str]) -> None:
     said = run(OPEN, "ulimit -n 256")
-    assert said.startswith("This process may open 256 files (`ulimit -n`), and Spark's JVM needs")
+    assert said.startswith("This process may open 256 files (`ulimit -n`), but Spark's JVM needs")
     assert "Nothing was run" in said
     assert "`ulimit -n 1024`" in said
 
@@ -79,5 +79,5 @@ def test_too_little_address_space_is_named_when_the_jvm_does_not_start(run: Call
 def test_a_jvm_that_was_killed_is_said_to_have_been(run: Callable[..., str]) -> None:
     said = run(KILLED)
     assert "Spark was lost while it ran operator sum" in said
-    assert "Its JVM was killed (signal 9), which the system also does where memory runs out." in said
+    assert "Its JVM was killed (signal 9), which the system also does when memory runs out." in said
     assert "repeating the snapshot step resumes" in said

@@ -1,4 +1,5 @@
-"""Rows of a step that is not deterministic: computed once, durable before anybody reads them, the same for all and for retries."""
+"""Rows of a step that is not deterministic: computed once, durable before anybody reads them,
+the same for all and for retries."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -118,8 +119,9 @@ def report_until(checkpoints: Checkpoints, number: int, before: bool) -> None:
 def test_rows_keep_their_types(landing: Land, open_checkpoints: Open, tmp_path: Path) -> None:
     columns = (
         "k as `a column`, uuid() is null as flag, cast(k as decimal(20, 3)) as d, timestamp'2026-01-02 03:04:05' as t, "
-        "timestamp_ntz'2026-01-02 03:04:05' as n, date'2026-01-02' as day, cast('x' as binary) as b, cast(null as double) "
-        "as nothing, array(named_struct('x', 1, 'y y', map('a', 1L))) as nested, cast(1 as tinyint) as tiny, 'é' as s"
+        "timestamp_ntz'2026-01-02 03:04:05' as n, date'2026-01-02' as day, cast('x' as binary) as b, cast(null as "
+        "double) as nothing, array(named_struct('x', 1, 'y y', map('a', 1L))) as nested, cast(1 as tinyint) as tiny, "
+        "'é' as s"
     )
     rows, pipeline = landing("rows"), Pipeline("typed")
     source = pipeline.source("rows", FileSource(str(rows.path), format="parquet", schema="k bigint"))

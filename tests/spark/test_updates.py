@@ -148,7 +148,7 @@ def failing_udf(batch: Any, state: Any) -> Any:
     [
         (wrong_columns, PipelineDefinitionError, r"returned the columns k, total.* missing n, not in the state total"),
         (wrong_type, PipelineDefinitionError, "n is string, not bigint"),
-        (no_frame, PipelineDefinitionError, "returned a list, no DataFrame"),
+        (no_frame, PipelineDefinitionError, "returned a list, not a DataFrame"),
         (raising, PipelineDefinitionError, "function of operator 'counter' of pipeline 'counting' raised"),
         (doubled, CheckpointDeclinedError, "counter"),
         (failing_udf, CheckpointError, "no number like 7"),

@@ -49,8 +49,8 @@ def test_a_missing_run_names_the_file_the_storage_and_the_operator(workshop, wri
         list(scan(spec))
     assert str(raised.value) == (
         f"The file {changed.handle.path} is missing from checkpoint storage {workshop.storage}. Nothing was changed. "
-        "Restore the file from a copy of the storage, or go back to a checkpoint that does not refer to it. It is state "
-        "of operator carrier_delays of pipeline flight_delays, checkpoint 8."
+        "Restore the file from a copy of the storage, or go back to a checkpoint that does not refer to it. It belongs "
+        "to the state of operator carrier_delays of pipeline flight_delays, checkpoint 8."
     )
 
 
@@ -186,7 +186,7 @@ def test_a_full_disk_says_so_and_leaves_nothing_behind(room, workshop, written, 
         upsert(rows(hashed, *(f"carrier {number}" for number in range(2000))), spec)
     text = str(raised.value)
     assert f"The storage at {workshop.storage} is full: {spec.prefix}.parquet could not be written (" in text
-    assert "bytes free). The unfinished file was removed and counts for nothing" in text
+    assert "bytes free). The unfinished file was removed and does not count" in text
     assert "Free some space, then retry." in text
     assert workshop.written() == [workshop.file(changed.handle)]
     assert not [path for path in workshop.cache.rglob("*") if path.name.startswith(".")]

@@ -215,11 +215,14 @@ from tidegate.state.columns import from_fixed
 from tidegate.state.layout import StateLayout
 from tidegate.state.subtask import SubtaskSpec, aggregate, lookup, scan, upsert
 keys = integers(np.arange(1000))
-rows = pa.Table.from_arrays([spark_hash([keys]), keys, keys, booleans(np.arange(1000) % 2 == 0)], ["_hash", "k", "v", "_delete"])
+deleted = booleans(np.arange(1000) % 2 == 0)
+rows = pa.Table.from_arrays([spark_hash([keys]), keys, keys, deleted], ["_hash", "k", "v", "_delete"])
 schema = rows.schema.remove(0).remove(2)
 def spec(layout, prefix, *runs):
-    return SubtaskSpec({str(tmp_path)!r}, {str(tmp_path / "cache")!r}, "o", "p", 1, prefix, key_groups_of(0, 1, 8), 8, layout, runs)
-summed = StateLayout.of_aggregates(schema, ["k"], [("n", count()), ("a", avg("v")), ("m", max_("v")), ("b", min_by("k", "v"))])
+    cache, groups = {str(tmp_path / "cache")!r}, key_groups_of(0, 1, 8)
+    return SubtaskSpec({str(tmp_path)!r}, cache, "o", "p", 1, prefix, groups, 8, layout, runs)
+declared = [("n", count()), ("a", avg("v")), ("m", max_("v")), ("b", min_by("k", "v"))]
+summed = StateLayout.of_aggregates(schema, ["k"], declared)
 first = aggregate(rows.to_batches(), spec(summed, "a1"))
 second = aggregate(rows.to_batches(), spec(summed, "a2", first.handle))
 runs = (first.handle, second.handle)

@@ -105,7 +105,7 @@ class WorkingRegion:
 
 
 class ListeningMachine(CheckpointListener):
-    """A listener that looks what is so when it is told."""
+    """A listener that looks what is so when it is notified."""
 
     def __init__(self, machine: "CheckpointMachine") -> None:
         self._machine = machine
@@ -119,10 +119,10 @@ class ListeningMachine(CheckpointListener):
     def notify_checkpoint_subsumed(self, checkpoint_id: int) -> None:
         self._hear(checkpoint_id, {Status.SUBSUMED, Status.DISCARDED})
 
-    def _hear(self, checkpoint_id: int, told: Collection[Status]) -> None:
+    def _hear(self, checkpoint_id: int, notified: Collection[Status]) -> None:
         record = self._machine.store.checkpoint(self._machine.name, checkpoint_id)
-        if record is None or record.status not in told:
-            self._machine.untrue.append((checkpoint_id, told, record))
+        if record is None or record.status not in notified:
+            self._machine.untrue.append((checkpoint_id, notified, record))
 
 
 class CheckpointMachine(RuleBasedStateMachine):
@@ -138,7 +138,7 @@ class CheckpointMachine(RuleBasedStateMachine):
         self.name = f"p{next(self.pipeline_numbers)}"
         self.store = self.new_store()
         self.clock, self.storage, self.sink = ManualClock(), MemoryStorage(), MemorySink()
-        self.sink.before_commit = self.check_told_after_commit
+        self.sink.before_commit = self.check_notified_after_commit
         self.mortals = [MortalStore(self.store) for _ in range(2)]
         pipeline = small_pipeline(self.sink, self.name)
         pipeline.listen(ListeningMachine(self))
@@ -147,7 +147,7 @@ class CheckpointMachine(RuleBasedStateMachine):
         ]
         self.tasks: list[SnapshotTask] = []
         self.files = itertools.count()
-        self.untrue: list[Any] = []  # what listeners were told too early
+        self.untrue: list[Any] = []  # what listeners were notified of too early
         self.stages: dict[int, Stage] = {}
         self.acknowledged: dict[tuple[int, SubtaskId], Snapshot] = {}
 
@@ -241,8 +241,9 @@ class CheckpointMachine(RuleBasedStateMachine):
 
     @rule(who=WHO, request=st.integers(0, 6), zombie=st.booleans(), overtaken=st.booleans(), verdict=VERDICTS)
     def a_whole_run(self, who: int, request: int, zombie: bool, overtaken: bool, verdict: Any) -> None:
-        """All steps in order, so that histories get long enough for retention to matter. Perhaps by a second attempt, the
-        first one's reports coming in before its own; perhaps completed by the other one while its region compacts."""
+        """All steps in order, so that histories get long enough for retention to matter. Perhaps by a second attempt,
+        the first one's reports coming in before its own; perhaps completed by the other one while its region
+        compacts."""
         done, outcome = self.do(who, lambda c: c.trigger(f"r{request}"), *STOPS)
         if not done or isinstance(outcome, Dropped):
             return
@@ -292,11 +293,13 @@ class CheckpointMachine(RuleBasedStateMachine):
             assert all(record.status is not Status.IN_PROGRESS for record in self.history())
 
     @invariant()
-    def listeners_are_told_what_is_committed(self) -> None:
+    def listeners_are_notified_of_what_is_committed(self) -> None:
         assert not self.untrue
 
     @invariant()
-    def a_pipeline_that_stops_has_nothing_but_its_last_savepoint_and_one_that_finished_has_told_its_sinks(self) -> None:
+    def a_pipeline_that_stops_has_nothing_but_its_last_savepoint_and_one_that_finished_has_notified_its_sinks(
+        self,
+    ) -> None:
         known, history = self.store.pipeline(self.name), self.history()
         going = [record for record in history if record.status is Status.IN_PROGRESS]
         if known is not None and known.status is PipelineStatus.STOPPING:
@@ -416,7 +419,7 @@ class CheckpointMachine(RuleBasedStateMachine):
             {key: subtask.snapshot for key, subtask in latest.items()}, compactions
         )
 
-    def check_told_after_commit(self, checkpoint_id: int) -> None:
+    def check_notified_after_commit(self, checkpoint_id: int) -> None:
         record = self.store.checkpoint(self.name, checkpoint_id)
         assert record is not None
         assert record.status in COMMITTED

@@ -1,4 +1,5 @@
-"""Attempts at committing a sink, as the store gives them out: each has the next number, and only the newest is confirmed."""
+"""Attempts at committing a sink, as the store gives them out: each has the next number,
+and only the newest is confirmed."""
 
 import threading
 from collections.abc import Sequence

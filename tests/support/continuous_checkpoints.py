@@ -1,4 +1,5 @@
-"""Plays the coordinator to a continuous region: keeps in memory what a store would keep, and can kill and restart it."""
+"""Plays the coordinator to a continuous region: keeps in memory what a store would keep,
+and can kill and restart it."""
 
 import json
 from collections.abc import Mapping
@@ -101,7 +102,7 @@ class Running:
         self.running.completed(self.checkpoint_id)
 
     def abort(self) -> None:
-        """The checkpoint is given up, and what it staged is deleted at once."""
+        """The checkpoint is aborted, and what it staged is deleted at once."""
         self.running.aborted(self.checkpoint_id, self.latest)
         for sink in self.graph.sinks:
             sink.sink.discard(sink.sink.staged_paths(self.checkpoint_id))

@@ -58,7 +58,8 @@ def name_of(held: Released | InFlight) -> Any:
 
 
 def shown(outputs: list[Output]) -> list[object]:
-    """Segments by name, snapshots as `("snapshot", id)`, what was captured as `("captured", id, channel and name of each)`."""
+    """Segments by name, snapshots as `("snapshot", id)`, what was captured
+    as `("captured", id, channel and name of each)`."""
     result: list[object] = []
     for output in outputs:
         match output:

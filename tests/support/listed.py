@@ -1,4 +1,5 @@
-"""A replayable source of rows that a test lists, in as many splits as it likes; a split that is closed comes to its end."""
+"""A replayable source of rows that a test lists, in as many splits as it likes;
+a split that is closed comes to its end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

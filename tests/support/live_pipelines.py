@@ -1,7 +1,7 @@
 """A continuous run of a small pipeline in one process and one thread: a region that counts up, and a clock that is set.
 
-The region reads the numbers 0, 1, 2, … one a round, and its sink shows them. Whoever looks at the sink sees which numbers
-are committed, so a lost or doubled one shows, whatever happened on the way.
+The region reads the numbers 0, 1, 2, … one a round, and its sink shows them. Whoever looks at the sink sees which
+numbers are committed, so a lost or doubled one shows, whatever happened on the way.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ class Script:
         self.orders: dict[int, str | FailureReason] = {}  # by checkpoint: "silent", or why it is declined
         self.end: int | None = None  # how many numbers there are to read
         self.is_behind = False
-        self.told: list[str] = []
+        self.notified: list[str] = []
         self.acknowledged: list[int] = []
 
 
@@ -60,18 +60,18 @@ class CountingRegion:
         return Round(acks, declined, True, self._script.is_behind, ended)
 
     def begin(self, task: SnapshotTask) -> None:
-        self._script.told.append(f"begin {task.checkpoint_id}")
+        self._script.notified.append(f"begin {task.checkpoint_id}")
         self._task, self._at_barrier, self._answered = task, self.read, False
         self._stopped = task.stop is not None
 
     def completed(self, checkpoint_id: int) -> None:
-        self._script.told.append(f"completed {checkpoint_id}")
+        self._script.notified.append(f"completed {checkpoint_id}")
         assert self._task is not None
         assert self._task.checkpoint_id == checkpoint_id
         self._shown, self._finished, self._task = self._at_barrier, self._is_last(self._task), None
 
     def aborted(self, checkpoint_id: int, latest_completed: int) -> None:
-        self._script.told.append(f"aborted {checkpoint_id}, latest {latest_completed}")
+        self._script.notified.append(f"aborted {checkpoint_id}, latest {latest_completed}")
         self._task = None
         if self._stopped:
             raise CheckpointDeclinedError("It has stopped reading and cannot go on.")

@@ -33,7 +33,7 @@ class PipelineState:
     subtasks: dict[int, dict[SubtaskId, SubtaskRecord]] = field(default_factory=dict)
     verdicts: dict[int, list[Verdict]] = field(default_factory=dict)
     compactions: dict[str, CompactedRun] = field(default_factory=dict)
-    deletions: dict[Deletion, int | None] = field(default_factory=dict)  # and the checkpoint that gave it up
+    deletions: dict[Deletion, int | None] = field(default_factory=dict)  # and the checkpoint that discarded it
     swept: frozenset[int] = frozenset()
     pipeline: PipelineRecord | None = None
     requests: dict[str, CheckpointRequest] = field(default_factory=dict)

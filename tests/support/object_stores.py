@@ -41,7 +41,8 @@ class Bucket:
         }
 
     def objects(self) -> dict[str, int]:
-        """Every object's key, below the storage's root, and its bytes. Not by way of a file system, which hides some."""
+        """Every object's key, below the storage's root, and its bytes. Not by way of a file system,
+        which hides some."""
         with urllib.request.urlopen(f"{self.endpoint}/{self.name}?list-type=2&max-keys=1000", timeout=60) as answer:
             found = ElementTree.fromstring(answer.read())
         assert found.findtext(f"{S3}IsTruncated") == "false"

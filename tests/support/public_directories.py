@@ -1,4 +1,5 @@
-"""Directories that everybody can enter, which pytest's own are not: as root, an embedded Postgres runs as another user."""
+"""Directories that everybody can enter, which pytest's own are not: as root,
+an embedded Postgres runs as another user."""
 
 import shutil
 import tempfile

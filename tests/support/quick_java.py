@@ -1,4 +1,4 @@
-"""Pytest plugin: the JVMs of a run start quickly. They live for seconds, and loading and compiling classes is most of that.
+"""Pytest plugin: the JVMs of a run start quickly. They live for seconds, most of which load and compile classes.
 
 They compile in one tier only, and share a class archive, which the first lane makes beside the first tests. A JVM that
 finds no archive, or one of other classes, does without. What users get is measured by `make bench`, not here.

@@ -1,8 +1,9 @@
-"""The machine of `checkpoint_machine` with continuous regions among the steps: started, overtaken, dead and back as zombies.
+"""The machine of `checkpoint_machine` with continuous regions among the steps: started, overtaken,
+dead and back as zombies.
 
-A region goes on from what it has in memory, also after a checkpoint of its own was aborted, and writes below a directory
-of its attempt before it knows of any checkpoint. So a zombie that could make something count would lose or double a
-step, and a file deleted too early would be missed.
+A region goes on from what it has in memory, also after a checkpoint of its own was aborted, and writes below a
+directory of its attempt before it knows of any checkpoint. So a zombie that could make something count would lose or
+double a step, and a file deleted too early would be missed.
 """
 
 from dataclasses import dataclass, field, replace
@@ -101,7 +102,8 @@ class RegionMachine(CheckpointMachine):
                 assert all(known[ack.subtask].snapshot == ack.snapshot for ack in acks)
 
     def taken(self, region: LivingRegion, task: SnapshotTask, key: SubtaskId) -> Acknowledgement:
-        """One more step than the latest checkpoint that completed with this region's snapshot, or that it began with."""
+        """One more step than the latest checkpoint that completed with this region's snapshot,
+        or that it began with."""
         for checkpoint_id in sorted(region.asked):
             record = self.store.checkpoint(self.name, checkpoint_id)
             if record is not None and record.status in COMMITTED:

@@ -1,8 +1,9 @@
-"""Runs a document as its reader would, from the first block to the last: `run_document.py FILE`, in the reader's directory.
+"""Runs a document as its reader would, from the first block to the last: `run_document.py FILE`,
+in the reader's directory.
 
-`python` blocks run one after the other in one namespace, and `save(FILE)`, from a block that is not shown, writes those so far
-as a module. `console` blocks are typed into one shell: what a command prints must be what stands below it, where `…` stands
-for anything. `sh` blocks are targets of make, which are looked up and not run: they run this.
+`python` blocks run one after the other in one namespace, and `save(FILE)`, from a block that is not shown, writes those
+so far as a module. `console` blocks are typed into one shell: what a command prints must be what stands below it, where
+`…` stands for anything. `sh` blocks are targets of make, which are looked up and not run: they run this.
 """
 
 import doctest

@@ -1,4 +1,5 @@
-"""Pytest plugin: whatever a run starts or writes aside goes with it, however the run ends, and is reported if a test left it.
+"""Pytest plugin: whatever a run starts or writes aside goes with it, however the run ends,
+and is reported if a test left it.
 
 A run has one temporary directory, and everything below it is found by it: processes have it in their environment, in
 their command line or as their directory. A process beside the run waits for its end and clears up what is there then.
@@ -20,7 +21,8 @@ from typing import Any
 import psutil
 import pytest
 
-#: Seconds that processes have, at the end of the run, to end by themselves: helpers that notice that their parent is gone.
+#: Seconds that processes have, at the end of the run, to end by themselves:
+#: helpers that notice that their parent is gone.
 _GRACE = 30.0
 _SIGNAL_WHEN_PARENT_DIES = 1  # PR_SET_PDEATHSIG of prctl(2)
 
@@ -61,7 +63,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _is_of_a_test(name: str) -> bool:
-    """Not what Spark leaves where a test has killed it, nor a killed driver's scratch directory, which the next start removes."""
+    """Not what Spark leaves where a test has killed it, nor a killed driver's scratch directory,
+    which the next start removes."""
     return name.startswith("tidegate-") and not name.startswith("tidegate-scratch-")
 
 

@@ -165,7 +165,8 @@ class Judge:
 
 
 class MortalStore:
-    """A store whose transactions can end in a crash or a lost connection, at a chosen one, before or after the commit."""
+    """A store whose transactions can end in a crash or a lost connection, at a chosen one,
+    before or after the commit."""
 
     def __init__(self, store: CheckpointStore) -> None:
         self._store = store

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from tidegate.ui.links import docs_url
+from tidegate.ui.urls import docs_url
 
 Get = Callable[..., httpx.Response]
 Token = Callable[[str | None], str]

@@ -66,17 +66,17 @@ def _cause(run_id: str, failed: list[str], by_hand: bool) -> tuple[FailureReason
             "completed checkpoint are untouched; the next checkpoint takes the same data."
         )
     return FailureReason.TASK_FAILURE, (
-        f"Task {', '.join(failed)} failed for good without leaving a cause; the log of the task has it."
+        f"Task {', '.join(failed)} failed for good and recorded no cause; see the log of the task."
     )
 
 
 def _outcome(record: CheckpointRecord | None) -> str:
     if record is None:
-        return "It had no checkpoint yet, and asks for none any more."
+        return "It had no checkpoint yet, and its request is withdrawn."
     if record.status in COMMITTED:
         return (
-            f"Checkpoint {record.checkpoint_id} had passed its commit point before: it stands. The next run makes its "
-            "rows visible, or clear this one."
+            f"Checkpoint {record.checkpoint_id} had already passed its commit point, so it stands. The next run makes "
+            "its rows visible; so does this one if it is cleared."
         )
     assert record.failure_reason is not None  # it was in progress, and is no longer
     return f"Checkpoint {record.checkpoint_id} was aborted: {record.failure_reason.name}. {record.failure_message}"

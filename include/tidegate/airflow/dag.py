@@ -29,7 +29,7 @@ from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.records import CheckpointKind
 
-#: Every step may be repeated, and errors that a repetition cannot mend fail at once (`outcome`). If slots are scarce,
+#: Every step may be repeated, and errors that a repetition cannot fix fail at once (`outcome`). If slots are scarce,
 #: checkpoints in progress come before new requests, because they hold the pipeline.
 TASK_DEFAULTS: dict[str, Any] = {
     "retries": 3,
@@ -40,10 +40,10 @@ TASK_DEFAULTS: dict[str, Any] = {
 }
 
 _KINDS = (
-    "A SAVEPOINT comes before other requests, and is kept. A SYNC_SAVEPOINT gives up what is in "
-    "progress, is kept likewise, and stops the pipeline: `tidegate resume` goes on from it."
+    "A SAVEPOINT comes before other requests and is kept. A SYNC_SAVEPOINT aborts the checkpoint in progress, is kept "
+    "too, and stops the pipeline: `tidegate resume` continues from it."
 )
-_DRAIN = "With a SYNC_SAVEPOINT: all inputs count as ended, and the pipeline stops for ever."
+_DRAIN = "Only with a SYNC_SAVEPOINT: all inputs count as ended, and the pipeline stops for good."
 
 
 def checkpoint_dag(

@@ -21,7 +21,7 @@ class ValidationReportLink(BaseOperatorLink):
     def get_link(self, operator: "BaseOperator", *, ti_key: "TaskInstanceKey") -> str:
         """Computed by the task itself when it ends, also when it failed; empty, so no button, if there is no report."""
         from tidegate.assembly import open_store
-        from tidegate.ui.links import docs_url
+        from tidegate.ui.urls import docs_url
 
         assert isinstance(operator, CheckpointStep)
         verdicts = open_store().verdicts(operator.resolve_pipeline().name, operator.rendered_id())

@@ -67,16 +67,17 @@ class TriggerCheckpointOperator(CheckpointTask):
             case Triggered():
                 self.log.info("Triggered checkpoint %s.", outcome.checkpoint_id)
             case Resumed():
-                self.log.info("This DAG run's checkpoint %s is in progress; going on with it.", outcome.checkpoint_id)
+                self.log.info("This DAG run's checkpoint %s is in progress; continuing with it.", outcome.checkpoint_id)
             case AlreadyCompleted():
-                self.log.info("Checkpoint %s completed before; the steps change nothing.", outcome.checkpoint_id)
+                self.log.info("Checkpoint %s has already completed; the steps change nothing.", outcome.checkpoint_id)
         return outcome.checkpoint_id
 
     def _taken_before(self, context: Context, checkpoint_id: int) -> IllegalRequestError:
         return IllegalRequestError(
-            f"DAG run {context['run_id']} asks for the first time, but checkpoint {checkpoint_id} of pipeline "
-            f"{self.resolve_pipeline().name} was taken for a DAG run of the same id and date, which was deleted. That "
-            "checkpoint stands, and nothing was triggered. Start a DAG run by hand: it takes whatever has arrived since."
+            f"DAG run {context['run_id']} asks for its first checkpoint, but checkpoint {checkpoint_id} of pipeline "
+            f"{self.resolve_pipeline().name} was already taken for a deleted DAG run with the same id and date. That "
+            "checkpoint stands, and nothing was triggered. Start a DAG run by hand: it takes whatever has arrived "
+            "since."
         )
 
 
@@ -97,7 +98,8 @@ def _kind(context: Context) -> CheckpointKind:
         return CheckpointKind(given)
     except ValueError as error:
         raise ConfigurationError(
-            f"The DAG run's parameter kind is {given!r}; it is one of {', '.join(CheckpointKind)}. Nothing was triggered."
+            f"The DAG run's parameter kind is {given!r}, but must be one of {', '.join(CheckpointKind)}. Nothing was "
+            "triggered."
         ) from error
 
 
@@ -133,11 +135,11 @@ class SnapshotOperator(SparkStep):
 
     def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> None:
         if coordinator.acknowledge(checkpoint_id).phase is not Phase.TRIGGERED:
-            self.log.info("Every subtask has acknowledged checkpoint %s; no need for Spark.", checkpoint_id)
+            self.log.info("Every subtask has acknowledged checkpoint %s; Spark is not needed.", checkpoint_id)
             return
         if coordinator.has_live_region():
             self.log.info(
-                "The continuous region takes its snapshot of checkpoint %s; no need for Spark.", checkpoint_id
+                "The continuous region takes its snapshot of checkpoint %s; Spark is not needed.", checkpoint_id
             )
             return
         with self.region() as region, only_while_wanted(coordinator, checkpoint_id, region.session):
@@ -176,7 +178,7 @@ class FinalizeCheckpointOperator(CheckpointStep):
 
     def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> None:
         record = coordinator.finalize(checkpoint_id)
-        self.log.info("Checkpoint %s is %s since %s.", checkpoint_id, record.status, record.completed_at)
+        self.log.info("Checkpoint %s is %s (completed at %s).", checkpoint_id, record.status, record.completed_at)
 
 
 class NotifyCheckpointOperator(CheckpointStep):

@@ -61,7 +61,7 @@ def _stop(spark: Any) -> None:
             spark.sparkContext.cancelAllJobs()
         spark.stop()
     except Exception as error:  # it may be gone already, which is what was wanted
-        log.warning("Spark did not stop in order: %s", error)
+        log.warning("Spark did not stop cleanly: %s", error)
 
 
 @contextmanager

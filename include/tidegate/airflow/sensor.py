@@ -57,8 +57,9 @@ class AcknowledgeCheckpointSensor(CheckpointStep, BaseSensorOperator):
         if record.phase is Phase.TRIGGERED and self._follows_snapshot() and not coordinator.has_live_region():
             message = (
                 f"Only {record.num_acknowledged} of {record.num_subtasks} subtasks have acknowledged checkpoint "
-                f"{checkpoint_id}, and nobody is left to take the other snapshots: the snapshot task has ended (was it "
-                "marked by hand?), and no continuous region runs. Committed data is untouched. Clear the DAG run."
+                f"{checkpoint_id}, and nothing is left to take the other snapshots: the snapshot task has ended (was "
+                "it marked by hand?), and no continuous region is running. Committed data is untouched. Clear the DAG "
+                "run."
             )
             coordinator.abort(checkpoint_id, FailureReason.COORDINATOR_SUSPEND, message)
             record = coordinator.acknowledge(checkpoint_id)

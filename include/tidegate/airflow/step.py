@@ -92,7 +92,7 @@ class CheckpointStep(CheckpointTask):
                 return self.take_step(coordinator, checkpoint_id, context)
             except Exception as error:
                 if is_deterministic(error) or (_is_last_try(context) and not self._stopped):
-                    self._give_up(coordinator, checkpoint_id, error)
+                    self._abort(coordinator, checkpoint_id, error)
                 raise
 
     def rendered_id(self) -> int:
@@ -101,12 +101,13 @@ class CheckpointStep(CheckpointTask):
             return int(self.checkpoint_id)
         except ValueError as error:
             raise ConfigurationError(
-                f"Task {self.task_id} was given {self.checkpoint_id!r} as its checkpoint. It takes the id that a "
-                "TriggerCheckpointOperator returns: call that task 'trigger', or pass checkpoint_id=<task>.output. Was that "
-                "task marked by hand, or its XCom deleted? Clear it: it hands on the id of the same checkpoint."
+                f"Task {self.task_id} was given {self.checkpoint_id!r} as its checkpoint, but needs the id that a "
+                "TriggerCheckpointOperator returns: name that task 'trigger', or pass checkpoint_id=<task>.output. If "
+                "that task was marked by hand, or its XCom was deleted, clear it: it returns the id of the same "
+                "checkpoint."
             ) from error
 
-    def _give_up(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, error: Exception) -> None:
+    def _abort(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, error: Exception) -> None:
         """Does nothing to a checkpoint that has ended, whichever way. If the cause cannot be recorded, the task `abort`
         tries again. A checkpoint that a later attempt has taken over is left to that attempt."""
         if isinstance(error, StoreUnavailableError | SupersededAttemptError):
@@ -129,7 +130,7 @@ def airflow_outcome(context: Context) -> Iterator[None]:
     except KeyboardInterrupt as error:
         if not _is_test(context):
             raise
-        raise AirflowFailException("Interrupted. What is in progress is aborted.") from error
+        raise AirflowFailException("Interrupted. The checkpoint in progress is aborted.") from error
     except CheckpointError as error:
         if is_deterministic(error):
             raise AirflowFailException(str(error)) from error

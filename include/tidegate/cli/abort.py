@@ -10,8 +10,8 @@ from tidegate.protocol.reasons import FailureReason
 #: with this savepoint runs on.
 REASON = FailureReason.COORDINATOR_SUSPEND
 MESSAGE = (
-    "It was given up by hand, with `tidegate abort`. Committed data and the latest completed checkpoint are untouched; the "
-    "next checkpoint takes the same data."
+    "It was aborted by hand, with `tidegate abort`. Committed data and the latest completed checkpoint are untouched; "
+    "the next checkpoint takes the same data."
 )
 
 
@@ -29,8 +29,12 @@ def abort(coordinator: CheckpointCoordinator, store: CheckpointStore, checkpoint
     record = coordinator.abort(checkpoint_id, REASON, MESSAGE)
     if record.status in COMMITTED:
         raise CheckpointCompletedError(
-            f"Checkpoint {checkpoint_id} of pipeline {name} completed at {record.completed_at:%Y-%m-%d %H:%M:%S} UTC, and "
-            "nothing undoes that: its rows are visible, or become so with the next checkpoint. Nothing was changed."
+            f"Checkpoint {checkpoint_id} of pipeline {name} completed at {record.completed_at:%Y-%m-%d %H:%M:%S} UTC "
+            "and can no longer be aborted: its rows are visible, or become visible with the next checkpoint. Nothing "
+            "was changed."
         )
     assert record.failure_reason is not None  # what was in progress is no longer
-    return f"Checkpoint {checkpoint_id} of pipeline {name} is FAILED: {record.failure_reason.name}. {record.failure_message}"
+    return (
+        f"Checkpoint {checkpoint_id} of pipeline {name} is FAILED: {record.failure_reason.name}. "
+        f"{record.failure_message}"
+    )

@@ -24,11 +24,12 @@ def run_continuously(defined: Pipeline, console: Console) -> PipelineRecord:
     run = assembly.open_continuous(defined)
     with _signals() as stopping:
         console.print(
-            f"Pipeline {defined.name} runs. Ctrl-C ends the run; a new one goes on from the latest checkpoint."
+            f"Pipeline {defined.name} is running. Ctrl-C ends the run; the next run continues from the latest "
+            "checkpoint."
         )
         record = run.run(stopping.is_set)
     if record.status is PipelineStatus.FAILED:
-        raise PipelineFailedError(f"{record.message} `tidegate resume {record.pipeline_id}` lets it go on.")
+        raise PipelineFailedError(f"{record.message} To continue, run `tidegate resume {record.pipeline_id}`.")
     return record
 
 

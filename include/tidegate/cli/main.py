@@ -26,7 +26,7 @@ EPILOG = (
 )
 
 
-class Output(StrEnum):
+class OutputFormat(StrEnum):
     TABLE = "table"
     JSON = "json"
 
@@ -42,7 +42,7 @@ database = typer.Typer(help="The metadata database.", no_args_is_help=True)
 app.add_typer(database, name="db")
 
 PipelineArgument = Annotated[str, typer.Argument(help=r"module:attribute, or a name from \[tool.tidegate.pipelines].")]
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="table or json")]
+OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="table or json")]
 
 
 @app.command(epilog=EPILOG)
@@ -50,22 +50,22 @@ def run(
     pipeline: PipelineArgument,
     continuous: Annotated[
         bool,
-        typer.Option("--continuous", help="Go on and on, and take checkpoints whenever they are due or asked for."),
+        typer.Option("--continuous", help="Keep running, and take a checkpoint whenever one is due or requested."),
     ] = False,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Take one checkpoint, without Airflow: trigger, snapshot, validate, finalize, notify. An earlier run of this
-    command that was cut short is resumed."""
+    """Take one checkpoint without Airflow: trigger, snapshot, validate, finalize, notify. If an earlier run of this
+    command was cut short, its checkpoint is resumed."""
     defined = assembly.load_pipeline(pipeline)
     if continuous:
-        _tell(run_continuously(defined, _stderr()))
+        _show_status(run_continuously(defined, _stderr()))
         return
     request_id = running.unfinished_request(assembly.open_store(), defined.name) or running.new_request()
     _take(defined, request_id, CheckpointKind.CHECKPOINT, False, output)
 
 
 def _take(
-    defined: Pipeline, request_id: str, kind: CheckpointKind, wait: bool, output: Output, drain: bool = False
+    defined: Pipeline, request_id: str, kind: CheckpointKind, wait: bool, output: OutputFormat, drain: bool = False
 ) -> None:
     coordinator = assembly.open_coordinator(defined)
     outcome = running.run_checkpoint(
@@ -79,18 +79,19 @@ def _take(
 @app.command(epilog=EPILOG)
 def checkpoints(
     pipeline: PipelineArgument,
-    limit: Annotated[int, typer.Option(min=1, help="How many, newest first.")] = 10,
-    output: OutputOption = Output.TABLE,
+    limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 10,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """The history of a pipeline's checkpoints."""
+    """Show the history of a pipeline's checkpoints."""
     store, name = _known(pipeline)
     history = store.history(name, limit)
     _show([documents.checkpoint_document(record) for record in history], output, views.history_table)
 
 
 @app.command(epilog=EPILOG)
-def stats(pipeline: PipelineArgument, output: OutputOption = Output.TABLE) -> None:
-    """What a pipeline's checkpoints have cost: counts, durations and sizes with percentiles, the latest ones."""
+def stats(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
+    """Show statistics of a pipeline's checkpoints: counts, durations and sizes with percentiles,
+    and the latest ones."""
     store, name = _known(pipeline)
     document = documents.statistics_document(store.pipeline(name), store.statistics(name))
     _show(document, output, views.statistics_tables)
@@ -100,14 +101,20 @@ def stats(pipeline: PipelineArgument, output: OutputOption = Output.TABLE) -> No
 def checkpoint(
     pipeline: PipelineArgument,
     checkpoint_id: Annotated[int | None, typer.Argument(metavar="[ID]")] = None,
-    request_id: Annotated[str | None, typer.Option(help="Names the request: repeated, it is not done twice.")] = None,
+    request_id: Annotated[
+        str | None,
+        typer.Option(help="Id of the request. A request repeated with the same id is not carried out twice."),
+    ] = None,
     savepoint: Annotated[
-        bool, typer.Option(help="Come before others, and be kept: no later checkpoint replaces it.")
+        bool,
+        typer.Option(
+            help="Take a savepoint: it comes before other requests and is kept; no later checkpoint replaces it."
+        ),
     ] = False,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """With an ID, show a checkpoint: its operators and subtasks, its verdicts, and why it failed if it did. Without,
-    take one by hand, when those that have precedence are done."""
+    """With an ID, show a checkpoint: its operators and subtasks, its verdicts, and why it failed if it did. Without an
+    ID, take a checkpoint, after the requests that have precedence."""
     if checkpoint_id is None:
         kind = CheckpointKind.SAVEPOINT if savepoint else CheckpointKind.CHECKPOINT
         _take(assembly.load_pipeline(pipeline), request_id or f"manual:{uuid.uuid4()}", kind, True, output)
@@ -132,8 +139,8 @@ def abort(
     pipeline: PipelineArgument,
     checkpoint_id: Annotated[int | None, typer.Argument(metavar="[ID]")] = None,
 ) -> None:
-    """Give up one checkpoint, the one in progress if no ID says which; the pipeline goes on, and committed data stays. One
-    that has completed cannot be given up."""
+    """Abort one checkpoint: the one with this ID, or else the one in progress. The pipeline keeps running, and
+    committed data stays. A completed checkpoint cannot be aborted."""
     coordinator = assembly.open_coordinator(assembly.load_pipeline(pipeline))
     outcome = aborting.abort(coordinator, assembly.open_store(), checkpoint_id)
     _stderr().print(outcome, highlight=False, soft_wrap=True, markup=False)
@@ -141,24 +148,26 @@ def abort(
 
 @app.command(epilog=EPILOG)
 def suspend(pipeline: PipelineArgument) -> None:
-    """No checkpoints until the pipeline is resumed; what is in progress is given up, committed data stays."""
-    _tell(assembly.open_coordinator(assembly.load_pipeline(pipeline)).suspend())
+    """Take no checkpoints until the pipeline is resumed. A checkpoint in progress is aborted; committed data stays."""
+    _show_status(assembly.open_coordinator(assembly.load_pipeline(pipeline)).suspend())
 
 
 @app.command(epilog=EPILOG)
 def resume(pipeline: PipelineArgument) -> None:
-    """Checkpoints again, from the latest completed one, after `suspend` or after too many failures."""
-    _tell(assembly.open_coordinator(assembly.load_pipeline(pipeline)).resume())
+    """Take checkpoints again, from the latest completed one, after `suspend` or after too many failures."""
+    _show_status(assembly.open_coordinator(assembly.load_pipeline(pipeline)).resume())
 
 
 @app.command(epilog=EPILOG)
 def stop(
     pipeline: PipelineArgument,
-    drain: Annotated[bool, typer.Option(help="For ever: all inputs count as ended, and it cannot be resumed.")] = False,
-    output: OutputOption = Output.TABLE,
+    drain: Annotated[
+        bool, typer.Option(help="Stop for good: all inputs count as ended, and the pipeline cannot be resumed.")
+    ] = False,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Take a savepoint and stop with it; what is in progress is given up. `resume` goes on from the savepoint. An earlier
-    run of this command that was cut short is gone on with."""
+    """Take a savepoint and stop with it; a checkpoint in progress is aborted. `resume` continues from the savepoint. If
+    an earlier run of this command was cut short, its savepoint is resumed."""
     defined = assembly.load_pipeline(pipeline)
     store = assembly.open_store()
     request_id = running.unfinished_stop(store, defined.name, drain) or f"stop:{uuid.uuid4()}"
@@ -172,34 +181,39 @@ def stop(
 @app.command(epilog=EPILOG)
 def cancel(
     pipeline: PipelineArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Give the pipeline up for ever. Its tables stay; its state is deleted unless CheckpointConfig.retention keeps it."""
+    """Cancel the pipeline for good. Its tables stay; its state is deleted
+    unless CheckpointConfig.retention keeps it."""
     defined = assembly.load_pipeline(pipeline)
     if not yes:
-        typer.confirm(f"Cancel {defined.name} for ever (retention: {defined.checkpoints.retention})?", abort=True)
-    _tell(assembly.open_coordinator(defined).cancel())
+        typer.confirm(f"Cancel {defined.name} for good (retention: {defined.checkpoints.retention})?", abort=True)
+    _show_status(assembly.open_coordinator(defined).cancel())
 
 
 @app.command(epilog=EPILOG)
 def relocate(
     pipeline: PipelineArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Say that sources or sinks were moved on purpose. Until then a checkpoint of a pipeline whose sources or sinks lie
-    elsewhere than before is refused: it may be another pipeline of the same name."""
+    """Confirm that sources or sinks were moved on purpose. Until then, a checkpoint of a pipeline whose sources or
+    sinks are not where they were is refused: it may be another pipeline of the same name."""
     defined = assembly.load_pipeline(pipeline)
     coordinator = assembly.open_coordinator(defined)
     for moved in coordinator.moved():
         _stderr().print(f"Pipeline {defined.name}: {moved}.", markup=False, highlight=False, soft_wrap=True)
     if coordinator.moved() and not yes:
-        typer.confirm("Go on with the state and positions as they are, from there?", abort=True)
+        typer.confirm("Continue from there with the existing state and positions?", abort=True)
     relocated = coordinator.relocate()
-    said = f"{len(relocated)} of its sources and sinks are recorded elsewhere" if relocated else "nothing has moved"
+    said = (
+        f"{len(relocated)} of its sources and sinks are recorded in their new place"
+        if relocated
+        else "nothing has moved"
+    )
     _stderr().print(f"Pipeline {defined.name}: {said}.", markup=False, highlight=False)
 
 
-def _tell(record: PipelineRecord) -> None:
+def _show_status(record: PipelineRecord) -> None:
     _stderr().print(f"Pipeline {record.pipeline_id} is {record.status}.", highlight=False)
 
 
@@ -225,8 +239,8 @@ def _name(pipeline: str) -> str:
     return assembly.load_pipeline(pipeline).name if ":" in pipeline else pipeline
 
 
-def _show(document: Any, output: Output, table: Any) -> None:
-    if output is Output.JSON:
+def _show(document: Any, output: OutputFormat, table: Any) -> None:
+    if output is OutputFormat.JSON:
         typer.echo(documents.to_json(document))
     else:
         PlainConsole().print(table(document))

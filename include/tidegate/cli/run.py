@@ -13,7 +13,7 @@ from tidegate import assembly
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.notify import Delivered
 from tidegate.pipeline.definition import Pipeline
-from tidegate.ports import Acknowledge, CheckpointStore, Region
+from tidegate.ports import Acknowledger, CheckpointStore, Region
 from tidegate.protocol.errors import (
     CheckpointError,
     StoreUnavailableError,
@@ -113,10 +113,10 @@ def _waited_for(
     request: Callable[[], TriggerOutcome], store: CheckpointStore, pipeline_id: str, console: Console
 ) -> Triggered | Resumed | AlreadyCompleted | Dropped:
     """Repeat a request until it need not wait any more, and say what it waits for."""
-    told = ""
+    shown = ""
     while isinstance(decision := request(), Queued):
-        if decision.message != told:
-            console.print(told := decision.message, markup=False, highlight=False)
+        if decision.message != shown:
+            console.print(shown := decision.message, markup=False, highlight=False)
         store.wait_for_change(pipeline_id, _LOOK_EVERY)
     return decision
 
@@ -144,23 +144,23 @@ class _Steps:
 
     def take(self) -> RunOutcome:
         self._snapshot()
-        self._tell("validate", self._total)
+        self._show("validate", self._total)
         validated = self._coordinator.validate(self._id, self)
-        self._tell("finalize")
+        self._show("finalize")
         record = self._coordinator.finalize_validated(validated)
-        self._tell("notify")
+        self._show("notify")
         return RunOutcome(record, self._coordinator.notify(self._id))
 
     def _snapshot(self) -> None:
         record = self._coordinator.acknowledge(self._id)
         while record.phase is Phase.TRIGGERED:
             if self._coordinator.has_live_region():
-                self._tell("waiting for the continuous region", record.num_acknowledged)
+                self._show("waiting for the continuous region", record.num_acknowledged)
                 self._store.wait_for_change(self._pipeline.name, _LOOK_EVERY)
                 record = self._coordinator.acknowledge(self._id)
             else:
                 region = self._region()
-                self._tell("snapshot", 0)
+                self._show("snapshot", 0)
                 watched = _Watched(region, lambda count: self._progress.advance(self._bar, count))
                 record = self._coordinator.snapshot(self._id, watched)
 
@@ -170,11 +170,11 @@ class _Steps:
 
     def _region(self) -> "SparkRegion":
         if self._opened is None:
-            self._tell("starting Spark")
+            self._show("starting Spark")
             self._opened = assembly.open_region(self._pipeline)
         return self._opened
 
-    def _tell(self, step: str, completed: int | None = None) -> None:
+    def _show(self, step: str, completed: int | None = None) -> None:
         self._progress.update(self._bar, description=f"checkpoint {self._id}: {step}", completed=completed)
 
 
@@ -186,7 +186,7 @@ class _Watched:
         self._advance = advance
         self.frame = region.frame
 
-    def snapshot(self, task: SnapshotTask, acknowledge: Acknowledge) -> None:
+    def snapshot(self, task: SnapshotTask, acknowledge: Acknowledger) -> None:
         self._advance(len(task.acknowledged))
 
         def counted(acks: Sequence[Acknowledgement]) -> Mapping[SubtaskId, AcknowledgeResult]:

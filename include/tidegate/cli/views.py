@@ -53,8 +53,8 @@ def run_table(document: dict[str, Any]) -> Any:
         return Text(f"{document['dropped']}: {document['message']}")
     if not document["sinks"]:
         return Text(
-            f"Checkpoint {document['id']} {document['status']}. The pipeline has no sink: nothing is delivered, and what its "
-            "operators keep is the checkpoint's state."
+            f"Checkpoint {document['id']} {document['status']}. The pipeline has no sink, so nothing is delivered; the "
+            "checkpoint holds the state of its operators."
         )
     table = Table("Sink", "Rows", "Guarantee", title=f"Checkpoint {document['id']} {document['status']}")
     for sink in document["sinks"]:

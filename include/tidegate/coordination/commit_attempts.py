@@ -4,7 +4,15 @@ import logging
 from typing import assert_never
 
 from tidegate.ports import CheckpointStore, Clock
-from tidegate.protocol.committing import COMMIT_LEASE, Take, Told, Wait, decide_take, is_committing, needs_sign
+from tidegate.protocol.committing import (
+    COMMIT_LEASE,
+    Notified,
+    Take,
+    WaitForCommitter,
+    decide_take,
+    is_committing,
+    needs_sign,
+)
 from tidegate.protocol.errors import SupersededAttemptError
 from tidegate.protocol.records import CheckpointRecord
 
@@ -44,26 +52,27 @@ class Committer:
     def superseded(self) -> SupersededAttemptError:
         return SupersededAttemptError(
             f"Attempt {self.number} at committing the sinks of checkpoint {self._record.checkpoint_id} of pipeline "
-            f"{self._record.pipeline_id} was overtaken by another process, because it was not seen for too long. Nothing "
-            "it does counts any more. The checkpoint is complete and its rows are safe: whoever took over makes them "
-            "visible. Repeat the notify step to see that they are."
+            f"{self._record.pipeline_id} was overtaken by another process, because it gave no sign of life for too "
+            "long. Nothing it does counts any more. The checkpoint is complete and its rows are safe: the process that "
+            "took over makes them visible. Repeat the notify step to confirm that."
         )
 
 
-def take_turn(record: CheckpointRecord, store: CheckpointStore, clock: Clock) -> Committer | Told:
-    """Wait until the current committer is done or its lease ends, and take over. `Told` if the sinks have committed."""
-    waited: Wait | None = None
+def take_turn(record: CheckpointRecord, store: CheckpointStore, clock: Clock) -> Committer | Notified:
+    """Wait until the current committer is done or its lease ends, and take over.
+    `Notified` if the sinks have committed."""
+    waited: WaitForCommitter | None = None
     while True:
         with store.transaction(record.pipeline_id) as tx:
             known, now = tx.checkpoint(record.checkpoint_id), clock.now()
             notified = known is not None and known.notified_at is not None
             match decision := decide_take(notified, tx.committer(), waited, now):
-                case Told():
+                case Notified():
                     return decision
                 case Take():
                     number = tx.begin_commit(now)
                     break
-                case Wait():
+                case WaitForCommitter():
                     if waited is None or waited.committer.attempt != decision.committer.attempt:
                         _say_who_is_waited_for(record, decision.committer.attempt)
                     waited = decision
@@ -75,8 +84,8 @@ def take_turn(record: CheckpointRecord, store: CheckpointStore, clock: Clock) ->
 
 def _say_who_is_waited_for(record: CheckpointRecord, attempt: int) -> None:
     log.info(
-        "Attempt %s at committing the sinks of pipeline %s is at work. Checkpoint %s waits for it, and takes over %g s after "
-        "its last sign of life.",
+        "Attempt %s at committing the sinks of pipeline %s is at work. Checkpoint %s waits for it, and takes over %g s "
+        "after its last sign of life.",
         attempt,
         record.pipeline_id,
         record.checkpoint_id,

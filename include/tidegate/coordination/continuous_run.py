@@ -104,7 +104,7 @@ class ContinuousRun:
         self._region = self._open_region(start)
         self._executor = completing
         since = "the beginning" if start.checkpoint_id is None else f"checkpoint {start.checkpoint_id}"
-        log.info("Pipeline %s: the region of attempt %s goes on from %s", self._pipeline_id, start.attempt, since)
+        log.info("Pipeline %s: region attempt %s starts from %s", self._pipeline_id, start.attempt, since)
 
     def round(self) -> bool:
         """A look at the store if one is due, then a micro-batch. Returns whether the pipeline is no longer running.
@@ -265,7 +265,7 @@ class ContinuousRun:
             if self._finalized(checkpoint_id):
                 self._coordinator.notify(checkpoint_id)
         except (StoreUnavailableError, UnknownOutcomeError) as error:
-            log.warning("Pipeline %s: checkpoint %s is tried again: %s", self._pipeline_id, checkpoint_id, error)
+            log.warning("Pipeline %s: checkpoint %s is retried: %s", self._pipeline_id, checkpoint_id, error)
 
     def _finalized(self, checkpoint_id: int) -> bool:
         """Whether the checkpoint has passed the commit point; if not, it was aborted."""

@@ -225,8 +225,8 @@ class CheckpointCoordinator:
                     ended_error(record)
                     if record.status is Status.FAILED
                     else FinalizeError(
-                        f"Checkpoint {checkpoint_id} of pipeline {self.pipeline_id} has not completed; sinks are told only "
-                        "after the commit point. Run the finalize step first."
+                        f"Checkpoint {checkpoint_id} of pipeline {self.pipeline_id} has not completed; sinks are "
+                        "notified only after the commit point. Run the finalize step first."
                     )
                 )
             unnotified = choose_unnotified(tx.retained(), checkpoint_id)
@@ -299,7 +299,9 @@ class CheckpointCoordinator:
         try:
             record = self._abort(checkpoint_id, reason, message)
         except RecordRefusedError as refused:  # whatever is wrong with the message, the checkpoint ends
-            log.warning("Why checkpoint %s failed cannot be recorded (%s): %s", checkpoint_id, refused, message)
+            log.warning(
+                "The cause of the failure of checkpoint %s cannot be recorded (%s): %s", checkpoint_id, refused, message
+            )
             unsaid = (
                 f"{reason.sentence} The full message cannot be recorded; it is in the log of the process that failed."
             )

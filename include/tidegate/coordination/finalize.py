@@ -72,7 +72,8 @@ class CommitPoint:
                 return outcome.record
             case NotLanded():
                 raise FinalizeError(
-                    f"The commit of checkpoint {checkpoint_id} of pipeline {self._pipeline_id} did not land ({outcome.now}). "
+                    f"The commit of checkpoint {checkpoint_id} of pipeline {self._pipeline_id} did not take effect "
+                    f"({outcome.now}). "
                     "The previous checkpoint is still the latest and nothing became visible. Repeat the finalize step."
                 )
             case _:
@@ -99,9 +100,9 @@ class CommitPoint:
             if now is None or now.status is not Status.IN_PROGRESS:
                 return decide_landing(now)
             raise StateIntegrityError(
-                f"Checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} was not completed, because it refers to "
-                f"a file that cannot be relied on. {error} The previous checkpoint is still the latest and nothing became "
-                "visible. Then repeat the finalize step, or run the pipeline again."
+                f"Checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} was not completed, because it "
+                f"refers to a file that is missing or damaged. {error} The previous checkpoint is still the latest and "
+                "nothing became visible. After that, repeat the finalize step, or run the pipeline again."
             ) from error
         return _Verified()
 
@@ -110,7 +111,7 @@ class CommitPoint:
             return self._complete(checkpoint_id, path)
         except UnknownOutcomeError:
             log.warning(
-                "Checkpoint %s of %s: the outcome of its commit is unknown; looking.", checkpoint_id, self._pipeline_id
+                "Checkpoint %s of %s: the outcome of its commit is unknown; checking.", checkpoint_id, self._pipeline_id
             )
             with self._store.transaction(self._pipeline_id) as tx:  # waits for a commit under way: same row lock
                 return decide_landing(tx.checkpoint(checkpoint_id))
@@ -132,8 +133,9 @@ class CommitPoint:
             self._storage.write(path, json.dumps(document).encode())
         except StorageError as error:
             raise FinalizeError(
-                f"The metadata of checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} could not be written: "
-                f"{error} The previous checkpoint is still the latest and nothing became visible. Repeat the finalize step."
+                f"The metadata of checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} could not be "
+                f"written: {error} The previous checkpoint is still the latest and nothing became visible. Repeat the "
+                "finalize step."
             ) from error
         return path
 

@@ -72,28 +72,29 @@ class Listeners:
         """Call after the sinks have committed, and before that is recorded: after a crash, listeners are notified
         again."""
         for listener in self._in_order():
-            self._tell(listener, checkpoint_id, "completed", lambda one: one.completed(checkpoint_id))
+            self._notify(listener, checkpoint_id, "completed", lambda one: one.completed(checkpoint_id))
 
     def aborted(self, checkpoint_id: int, latest_completed: int | None) -> None:
         for listener in self._in_order():
             if latest_completed is not None:
-                self._tell(listener, latest_completed, "completed", lambda one: one.completed(latest_completed))
-            self._tell(listener, checkpoint_id, "failed", lambda one: one.aborted(checkpoint_id, latest_completed))
+                self._notify(listener, latest_completed, "completed", lambda one: one.completed(latest_completed))
+            self._notify(listener, checkpoint_id, "failed", lambda one: one.aborted(checkpoint_id, latest_completed))
 
     def subsumed(self, checkpoint_id: int) -> None:
         for listener in self._in_order():
-            self._tell(listener, checkpoint_id, "was subsumed", lambda one: one.subsumed(checkpoint_id))
+            self._notify(listener, checkpoint_id, "was subsumed", lambda one: one.subsumed(checkpoint_id))
 
     def _in_order(self) -> list[InOrder]:
         return [self._notified.of(self._pipeline_id, listener) for listener in self._listeners]
 
-    def _tell(self, listener: InOrder, checkpoint_id: int, what: str, call: Callable[[InOrder], None]) -> None:
+    def _notify(self, listener: InOrder, checkpoint_id: int, what: str, call: Callable[[InOrder], None]) -> None:
         try:
             call(listener)
         except Exception:
             log.exception(
-                "Listener %s of pipeline %s raised when it was told that checkpoint %s %s. The checkpoint is as it is; "
-                "the other listeners are told.",
+                "Listener %s of pipeline %s raised when it was notified that checkpoint %s %s. "
+                "The checkpoint is as it is; "
+                "the other listeners are notified.",
                 listener.name,
                 self._pipeline_id,
                 checkpoint_id,
@@ -119,7 +120,7 @@ class _WatchedStore:
         with self._store.transaction(pipeline_id) as tx:
             watched = _WatchedTransaction(tx)
             yield cast(StoreTransaction, watched)
-            latest = _latest_told(tx) if watched.failed and self._listeners else None
+            latest = _latest_notified(tx) if watched.failed and self._listeners else None
         for checkpoint_id in watched.failed:
             self._listeners.aborted(checkpoint_id, latest)
 
@@ -139,7 +140,7 @@ class _WatchedTransaction:
         return moved
 
 
-def _latest_told(tx: StoreTransaction) -> int | None:
+def _latest_notified(tx: StoreTransaction) -> int | None:
     """The latest completed checkpoint, if its sinks have committed: listeners are not notified of it before that."""
     latest = tx.latest_completed()
     return None if latest is None or latest.notified_at is None else latest.checkpoint_id

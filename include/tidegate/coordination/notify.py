@@ -14,7 +14,7 @@ from tidegate.coordination.pipeline_status import end_if_over
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import guarantee_of
 from tidegate.ports import CheckpointStore, Clock, DeliveryGuarantee
-from tidegate.protocol.committing import Told
+from tidegate.protocol.committing import Notified
 from tidegate.protocol.errors import (
     CheckpointError,
     SinkError,
@@ -23,7 +23,7 @@ from tidegate.protocol.errors import (
     SupersededAttemptError,
     UnknownOutcomeError,
 )
-from tidegate.protocol.finished import choose_told
+from tidegate.protocol.finished import choose_notified
 from tidegate.protocol.names import sink_of_operator
 from tidegate.protocol.notify import committables
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
@@ -70,23 +70,24 @@ class Delivery:
             if (last := next((r for r in records if r.kind is CheckpointKind.SYNC_SAVEPOINT), None)) is None:
                 raise
             raise StopIncompleteError(
-                f"Savepoint {last.checkpoint_id} of pipeline {self._pipeline_id} is complete at {last.metadata_path} on the "
-                f"checkpoint storage, but the pipeline has not stopped, because not every sink was told: {error} Nothing is "
-                "lost, and nothing else completes meanwhile. Repeat the notify step, or `tidegate stop`."
+                f"Savepoint {last.checkpoint_id} of pipeline {self._pipeline_id} is complete at {last.metadata_path} "
+                "on the checkpoint storage, but the pipeline has not stopped, because not every sink was notified: "
+                f"{error} Nothing is lost, and nothing else completes in the meantime. Repeat the notify step, or "
+                "`tidegate stop`."
             ) from error
 
     def _deliver(self, record: CheckpointRecord) -> None:
         """Commit one checkpoint, or wait until another process has. When overtaken, look again."""
         for turn in range(1, TURNS + 1):
             committer = take_turn(record, self._store, self._clock)
-            if isinstance(committer, Told):
+            if isinstance(committer, Notified):
                 return
             try:
                 return self._deliver_as(committer, record)
             except SupersededAttemptError as error:
                 if turn == TURNS:
                     raise
-                log.info("%s Looking again.", error)
+                log.info("%s Checking again.", error)
             except Exception:
                 self._release(committer)
                 raise
@@ -109,7 +110,7 @@ class Delivery:
         try:
             committer.release()
         except (StoreUnavailableError, UnknownOutcomeError) as error:
-            log.warning("The next commit of pipeline %s waits for a while: %s", self._pipeline_id, error)
+            log.warning("The next commit of pipeline %s has to wait: %s", self._pipeline_id, error)
 
     def delivered(self, checkpoint_id: int) -> list[Delivered]:
         """What each sink has made visible of a checkpoint."""
@@ -126,10 +127,10 @@ class Delivery:
 
     def _commit(self, record: CheckpointRecord, committer: Committer) -> None:
         subtasks = self._store.subtasks(self._pipeline_id, record.checkpoint_id)
-        told = choose_told(subtasks)
+        notified = choose_notified(subtasks)
         for plan in record.operators:
             staged = committables(subtasks, plan.operator_id)
-            if plan.operator_id not in told:
+            if plan.operator_id not in notified:
                 continue
             committer.keep()
             if plan.operator_id in self._sinks:

@@ -15,7 +15,7 @@ from tidegate.protocol.failures import TooManyFailures, decide_pipeline_failure
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
-from tidegate.protocol.retention import choose_given_up
+from tidegate.protocol.retention import choose_subsumed_on_cancellation
 from tidegate.protocol.sentences import reassured
 from tidegate.protocol.stopping import Restart, StopFailed, decide_end, decide_stop_failure, require_resumable
 
@@ -32,7 +32,7 @@ class PipelineControl:
     def suspend(self) -> PipelineRecord:
         """No checkpoints until it is resumed. Raises `PipelineStatusError` if it failed, finished or was cancelled."""
         return self._move(
-            PipelineStatus.SUSPENDED, lambda tx, now: give_up_all(tx, FailureReason.COORDINATOR_SUSPEND, now)
+            PipelineStatus.SUSPENDED, lambda tx, now: abort_all(tx, FailureReason.COORDINATOR_SUSPEND, now)
         )
 
     def resume(self) -> PipelineRecord:
@@ -48,7 +48,7 @@ class PipelineControl:
 
     def cancel(self) -> PipelineRecord:
         """End the pipeline for ever. Its checkpoints are deleted unless `CheckpointConfig.retention` keeps them."""
-        return self._move(PipelineStatus.CANCELLED, self._give_up_state)
+        return self._move(PipelineStatus.CANCELLED, self._discard_state)
 
     def fail_checkpoint(self, tx: StoreTransaction, checkpoint_id: int, reason: FailureReason, message: str) -> bool:
         """Fail a checkpoint in progress, and the pipeline if that is one too many. False if it had ended before."""
@@ -81,9 +81,9 @@ class PipelineControl:
         """Fail a checkpoint in progress whose deadline has passed."""
         message = (
             f"Checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} did not get past {record.phase} by its "
-            f"deadline {record.deadline:%Y-%m-%d %H:%M:%S} UTC ({record.num_acknowledged} of {record.num_subtasks} subtasks "
-            "had acknowledged). "
-            "Committed data is untouched. If the work is sound but slow, raise CheckpointConfig(timeout=…)."
+            f"deadline {record.deadline:%Y-%m-%d %H:%M:%S} UTC ({record.num_acknowledged} of {record.num_subtasks} "
+            "subtasks had acknowledged). Committed data is untouched. If nothing is wrong and the work is only slow, "
+            "raise CheckpointConfig(timeout=…)."
         )
         self.fail_checkpoint(tx, record.checkpoint_id, FailureReason.CHECKPOINT_EXPIRED, message)
 
@@ -113,13 +113,13 @@ class PipelineControl:
                 meanwhile(tx, now)
             return tx.pipeline()
 
-    def _give_up_state(self, tx: StoreTransaction, now: datetime) -> None:
-        give_up_all(tx, FailureReason.COORDINATOR_SHUTDOWN, now)
+    def _discard_state(self, tx: StoreTransaction, now: datetime) -> None:
+        abort_all(tx, FailureReason.COORDINATOR_SHUTDOWN, now)
         tx.end_region(tx.region().attempt, now)  # there is no other region to come that would do it
         keep = self._config.retention is CheckpointRetention.RETAIN_ON_CANCELLATION
         if not keep and (runs := tx.compactions()):
             tx.remove_compactions([run.handle.path for run in runs])
-        if leaving := choose_given_up(tx.retained(), keep):
+        if leaving := choose_subsumed_on_cancellation(tx.retained(), keep):
             tx.subsume(leaving)
 
 
@@ -136,9 +136,7 @@ def end_if_over(tx: StoreTransaction, now: datetime) -> None:
         tx.end_region(tx.region().attempt, now)  # a dead region cannot end itself, and a live one is done
 
 
-def give_up_all(
-    tx: StoreTransaction, reason: FailureReason, now: datetime, last: CheckpointRecord | None = None
-) -> None:
+def abort_all(tx: StoreTransaction, reason: FailureReason, now: datetime, last: CheckpointRecord | None = None) -> None:
     """Abort what is in progress and drop what waits, except the `last` checkpoint, with which the pipeline stops."""
     why = reason.sentence
     if last is not None:

@@ -73,7 +73,7 @@ class RegionControl:
     def _start(self, tx: StoreTransaction) -> RegionStart:
         now = self._clock.now()
         for record in tx.in_progress():
-            self._give_up(tx, record, "A region of the pipeline was started")
+            self._abort(tx, record, "A region of the pipeline was started")
         require_startable(tx.pipeline())
         if tx.pipeline().status is PipelineStatus.CREATED:
             tx.move_pipeline(PipelineStatus.RUNNING, now)
@@ -126,7 +126,7 @@ class RegionControl:
             if tx.end_region(attempt, self._clock.now()):
                 for record in tx.in_progress():
                     if record.phase is Phase.TRIGGERED:
-                        self._give_up(tx, record, "The continuous region ended")
+                        self._abort(tx, record, "The continuous region ended")
 
     # -- the scheduled way, beside a region
 
@@ -147,12 +147,12 @@ class RegionControl:
             tx.end_region(region.attempt, now)
             for record in tx.in_progress():
                 if record.checkpoint_id != checkpoint_id or _is_begun(tx, record):
-                    self._give_up(tx, record, f"The continuous region was last seen at {presence.seen_at:%H:%M:%S} UTC")
+                    self._abort(tx, record, f"The continuous region was last seen at {presence.seen_at:%H:%M:%S} UTC")
         return presence
 
     # -- inside
 
-    def _give_up(self, tx: StoreTransaction, record: CheckpointRecord, what: str) -> None:
+    def _abort(self, tx: StoreTransaction, record: CheckpointRecord, what: str) -> None:
         """Not a failure that counts (protocol.md section 8), so it cannot fail the pipeline; a stopping one goes on."""
         message = (
             f"{what} while checkpoint {record.checkpoint_id} was in progress ({record.num_acknowledged} of "

@@ -81,7 +81,8 @@ class Snapshotting:
         if record.phase is Phase.TRIGGERED:
             raise CheckpointDeclinedError(
                 f"The region of pipeline {self._pipeline_id} returned, but only {record.num_acknowledged} of "
-                f"{record.num_subtasks} subtasks have acknowledged checkpoint {checkpoint_id}. Nothing is lost; repeat it."
+                f"{record.num_subtasks} subtasks have acknowledged checkpoint {checkpoint_id}. Nothing is lost; repeat "
+                "the snapshot step."
             )
         self._compact(task, region)
         return record
@@ -132,8 +133,8 @@ class Snapshotting:
         except CheckpointError as error:
             if self._has_ended(task.checkpoint_id):
                 log.info(
-                    "Runs of pipeline %s were not merged: checkpoint %s has ended meanwhile. Nothing is lost; a later "
-                    "checkpoint merges them.",
+                    "Runs of pipeline %s were not merged: checkpoint %s has ended in the meantime. Nothing is lost; a "
+                    "later checkpoint merges them.",
                     self._pipeline_id,
                     task.checkpoint_id,
                 )

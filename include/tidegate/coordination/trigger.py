@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from tidegate.coordination.identity import Identification
-from tidegate.coordination.pipeline_status import end_if_over, give_up_all
+from tidegate.coordination.pipeline_status import abort_all, end_if_over
 from tidegate.coordination.restore import restore_latest
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
@@ -58,7 +58,7 @@ class CheckpointRequests:
         request = request if known is None else replace(request, asked_at=known.asked_at)
         outcome: TriggerOutcome = (
             decide_repeated(tx.latest_by_request(request.request_id))
-            or _told(known)
+            or _dropped_meanwhile(known)
             or decide_standing(tx.pipeline(), request.periodic)
             or (
                 self._stop(tx, request)
@@ -134,7 +134,7 @@ class CheckpointRequests:
         if isinstance(outcome, Triggered):
             record = tx.checkpoint(outcome.checkpoint_id)
             assert record is not None
-            give_up_all(tx, FailureReason.COORDINATOR_SUSPEND, request.seen_at, last=record)
+            abort_all(tx, FailureReason.COORDINATOR_SUSPEND, request.seen_at, last=record)
             tx.move_pipeline(PipelineStatus.STOPPING, request.seen_at, stopping_message(record))
         return outcome
 
@@ -166,7 +166,7 @@ class CheckpointRequests:
         return Triggered(record.checkpoint_id)
 
 
-def _told(known: CheckpointRequest | None) -> Dropped | None:
+def _dropped_meanwhile(known: CheckpointRequest | None) -> Dropped | None:
     """The answer to a request that was dropped since it was last repeated."""
     if known is None or known.dropped is None:
         return None

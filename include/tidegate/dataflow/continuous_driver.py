@@ -21,7 +21,7 @@ from tidegate.dataflow.live_state import LiveState
 from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.polled_sources import PolledSources
 from tidegate.dataflow.reports import Report
-from tidegate.dataflow.running import Batch, RunningChain, RunningSource, RunningVertex, append, is_appending
+from tidegate.dataflow.running import MicroBatch, RunningChain, RunningSource, RunningVertex, append, is_appending
 from tidegate.dataflow.snapshot_steps import SnapshotSteps
 from tidegate.pipeline.definition import SinkVertex
 from tidegate.ports import Round
@@ -141,7 +141,7 @@ class ContinuousDriver:
 
     def _drain(self, running: RunningChain) -> bool:
         """Process what the gate releases, up to each snapshot. Returns whether anything happened."""
-        chain, batch = running.chain, Batch()
+        chain, batch = running.chain, MicroBatch()
         outputs = chain.gate.drain(self._max_batch_bytes)
         last = self._steps.task is not None and self._steps.task.stop is not None
         for output in outputs:
@@ -150,7 +150,7 @@ class ContinuousDriver:
                     append(batch, chain.origin(output.channel), [output.data])
                 case SnapshotDue():
                     self._process(running, batch)
-                    batch = Batch()
+                    batch = MicroBatch()
                     if output.checkpoint_id < self._last_begun:  # more were aborted than the steps remember
                         self._steps.step(running, steps.NotifyAborted(output.checkpoint_id))
                     self._steps.step(running, steps.Begin(output.checkpoint_id, output.options, last))
@@ -165,7 +165,7 @@ class ContinuousDriver:
         self._process(running, batch)
         return bool(outputs)
 
-    def _process(self, running: RunningChain, batch: Batch) -> None:
+    def _process(self, running: RunningChain, batch: MicroBatch) -> None:
         """Process a micro-batch. An operator changes its state and sends on the changes. A step sends on its result. A
         sink keeps the data for the barrier."""
         if not batch:

@@ -59,9 +59,10 @@ class DriverBase:
             for channel, data in in_flight_of(restored.get(SubtaskId(chain.vertex.operator_id, 0))):
                 if channel not in chain.gate.channels:
                     raise StateSchemaError(
-                        f"The latest checkpoint of pipeline {self.parts.graph.pipeline.name} holds data on its way from "
-                        f"{channel} to {chain.name}, which no longer reads that. It would be lost, so nothing was run. Put "
-                        "the input back and take a savepoint, which holds no data on its way; then change the pipeline."
+                        f"The latest checkpoint of pipeline {self.parts.graph.pipeline.name} holds in-flight data from "
+                        f"{channel} to {chain.name}, which no longer reads that input. The data would be lost, so "
+                        "nothing was run. Put the input back and take a savepoint, which holds no in-flight data; then "
+                        "change the pipeline."
                     )
                 chain.gate.offer(chain.gate.channels.index(channel), data)
 

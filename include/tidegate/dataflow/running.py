@@ -19,10 +19,10 @@ from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, Sub
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.protocol.subtask.steps import SubtaskSteps
 
-Batch = dict[str, list[Data]]  # by vertex name of the origin
+MicroBatch = dict[str, list[Data]]  # by vertex name of the origin
 
 
-def append(batch: Batch, origin: str, data: Iterable[Data]) -> None:
+def append(batch: MicroBatch, origin: str, data: Iterable[Data]) -> None:
     batch.setdefault(origin, []).extend(data)
 
 
@@ -70,8 +70,8 @@ class RunningChain:
     aligned: Aligned | None = None
     trouble: str = ""  # why the latest snapshot could not be written
     taken: list[Acknowledgement] = field(default_factory=list)
-    held: Batch = field(default_factory=dict)
-    held_since: Batch = field(default_factory=dict)
+    held: MicroBatch = field(default_factory=dict)
+    held_since: MicroBatch = field(default_factory=dict)
     stale: set[int] = field(default_factory=set)
     stale_since: set[int] = field(default_factory=set)
     rows: Counter[tuple[int, str]] = field(default_factory=Counter)
@@ -98,7 +98,7 @@ class RunningChain:
         """All data on its way to the chain, and what the chain holds."""
         return self.chain.gate.waiting() + [data for batch in self.held.values() for data in batch]
 
-    def hold(self, batch: Batch) -> None:
+    def hold(self, batch: MicroBatch) -> None:
         """Keep what reached a sink for the next checkpoint."""
         for origin, data in batch.items():
             append(self.held, origin, data)

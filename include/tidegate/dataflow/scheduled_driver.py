@@ -16,7 +16,7 @@ from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.source_snapshots import SourceSnapshots, confirm, milliseconds_between, snapshot_sources
 from tidegate.dataflow.subtask_snapshots import acknowledgements, exchange_of
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex
-from tidegate.ports import Acknowledge
+from tidegate.ports import Acknowledger
 from tidegate.protocol.barriers.messages import EndOfData, StopMode
 from tidegate.protocol.barriers.options import choose_barrier_options
 from tidegate.protocol.errors import CheckpointDeclinedError
@@ -29,7 +29,7 @@ from tidegate.protocol.snapshot import SnapshotTask
 class ScheduledDriver:
     """Made for one call of `ports.Region.snapshot` and used once."""
 
-    def __init__(self, parts: Parts, task: SnapshotTask, acknowledge: Acknowledge) -> None:
+    def __init__(self, parts: Parts, task: SnapshotTask, acknowledge: Acknowledger) -> None:
         self._parts = parts
         self._graph = graph = parts.graph
         self._task = task
@@ -109,8 +109,8 @@ class ScheduledDriver:
                 self._take_snapshot(execution, jobs)
             case Aborted():
                 raise CheckpointDeclinedError(
-                    f"{execution.chain.name} gave checkpoint {output.abort.checkpoint_id} of pipeline "
-                    f"{self._graph.pipeline.name} up: {output.abort.reason.sentence}"
+                    f"{execution.chain.name} aborted checkpoint {output.abort.checkpoint_id} of pipeline "
+                    f"{self._graph.pipeline.name}: {output.abort.reason.sentence}"
                 )
 
     def _arrive(self, execution: Execution, output: Released) -> None:

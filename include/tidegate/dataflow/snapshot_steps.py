@@ -64,14 +64,14 @@ class SnapshotSteps:
                 vertex.discard()
             case steps.TellComplete():
                 if self.task is not None and effect.checkpoint_id == self.task.checkpoint_id:
-                    self._tell_complete(vertex)  # else it is known already, and `taken` is of an aborted one
+                    self._notify_complete(vertex)  # else it is known already, and `taken` is of an aborted one
             case steps.TellAborted() | steps.TellSubsumed() | steps.Finish():
                 pass  # what was staged goes with the next checkpoint (protocol.md section 16)
             case steps.Fail():
                 raise CheckpointDeclinedError(
-                    f"{vertex.name} of pipeline {self._parts.graph.pipeline.name} was to stop with savepoint {effect.checkpoint_id}, "
-                    "which was aborted; it cannot go on without it. Committed data and the latest completed checkpoint are "
-                    "untouched; start the pipeline again."
+                    f"{vertex.name} of pipeline {self._parts.graph.pipeline.name} was to stop with savepoint "
+                    f"{effect.checkpoint_id}, which was aborted, and cannot continue without it. Committed data and "
+                    "the latest completed checkpoint are untouched; start the pipeline again."
                 )
             case _:
                 assert_never(effect)
@@ -149,7 +149,7 @@ class SnapshotSteps:
             for ack in taken
         ]
 
-    def _tell_complete(self, vertex: RunningVertex) -> None:
+    def _notify_complete(self, vertex: RunningVertex) -> None:
         self._state.completed(vertex.taken)
         if not isinstance(vertex, RunningChain) or not vertex.taken:
             return

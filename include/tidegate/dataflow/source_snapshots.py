@@ -10,7 +10,7 @@ from datetime import datetime
 from tidegate.dataflow.jobs import Parts
 from tidegate.pipeline.definition import SourceVertex
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import Acknowledge, Segment, SourceContext
+from tidegate.ports import Acknowledger, Segment, SourceContext
 from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.errors import SupersededAttemptError
 from tidegate.protocol.paths import directory, write_prefix
@@ -30,7 +30,7 @@ class SourceSnapshots:
     ends: Mapping[SubtaskId, StopMode]
 
 
-def snapshot_sources(parts: Parts, task: SnapshotTask, acknowledge: Acknowledge, now: datetime) -> SourceSnapshots:
+def snapshot_sources(parts: Parts, task: SnapshotTask, acknowledge: Acknowledger, now: datetime) -> SourceSnapshots:
     """Poll or replay every split, then acknowledge the polled ones in one call.
 
     Raises `SupersededAttemptError` when an acknowledgement does not count, and whatever the sources raise.
@@ -59,7 +59,7 @@ def snapshot_sources(parts: Parts, task: SnapshotTask, acknowledge: Acknowledge,
 
 
 def confirm(
-    graph: Graph, task: SnapshotTask, acknowledge: Acknowledge, acknowledgements: list[Acknowledgement]
+    graph: Graph, task: SnapshotTask, acknowledge: Acknowledger, acknowledgements: list[Acknowledgement]
 ) -> None:
     """Acknowledge, and stop this attempt when it no longer counts (protocol.md section 5.1)."""
     refused = {AcknowledgeResult.UNKNOWN, AcknowledgeResult.DISCARDED}
@@ -69,7 +69,7 @@ def confirm(
         raise SupersededAttemptError(
             f"Checkpoint {task.checkpoint_id} of pipeline {graph.pipeline.name} has ended or a later attempt has taken "
             f"over: the snapshot of {lost[0]} was answered {answers[lost[0]].value}. What this attempt wrote does not "
-            "count and will be deleted. There is nothing to do here."
+            "count and will be deleted. No action is needed."
         )
 
 

@@ -19,7 +19,7 @@ _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "HOME": "
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user and its group; `dropped` says that this process must give up root to become it."""
+    """A user and its group; `dropped` says that this process must drop root privileges to become it."""
 
     name: str
     uid: int
@@ -77,7 +77,7 @@ def account_for(server_directory: Path) -> Account:
             continue
     raise ConfigurationError(
         "PostgreSQL refuses to run as root, and this machine has neither a user `postgres` nor `nobody` to run it as. "
-        "Create one, run as an ordinary user, or set TIDEGATE_DATABASE_URL to a server that runs."
+        "Create one, run as an ordinary user, or set TIDEGATE_DATABASE_URL to a running server."
     )
 
 

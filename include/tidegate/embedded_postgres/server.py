@@ -94,7 +94,7 @@ class EmbeddedPostgres:
         _, port = self._postmaster() or (None, None)
         if port is None:
             raise StoreUnavailableError(
-                f"The embedded Postgres in {self.data_dir} does not run. Start it: `tidegate db upgrade` does."
+                f"The embedded Postgres in {self.data_dir} is not running. `tidegate db upgrade` starts it."
             )
         return f"postgresql+psycopg2://{user}:{self._secret(secret)}@127.0.0.1:{port}/{database}"
 
@@ -202,8 +202,8 @@ class EmbeddedPostgres:
             given.unlink(missing_ok=True)
         if made.returncode != 0:
             raise StoreUnavailableError(
-                f"The embedded Postgres could not be created in {server}: {made.stdout.strip()[-500:]}. "
-                "Nothing is lost: there were no data yet. Remove the cause and start again."
+                f"The embedded Postgres could not be created in {server}: {made.stdout.strip()[-500:]}. Nothing is "
+                "lost: there was no data yet. Remove the cause and start again."
             )
         fresh.rename(server / "pgdata")
 
@@ -218,8 +218,8 @@ class EmbeddedPostgres:
             return (self.data_dir / name).read_text()
         except OSError as error:
             raise ConfigurationError(
-                f"The password of the embedded Postgres cannot be read from {self.data_dir / name}: "
-                f"{error.strerror}. Its data are safe. Run as the user who created it, or put the file back."
+                f"The password of the embedded Postgres cannot be read from {self.data_dir / name}: {error.strerror}. "
+                "Its data is safe. Run as the user who created it, or put the file back."
             ) from error
 
     # -- the server
@@ -249,7 +249,7 @@ class EmbeddedPostgres:
             if not in_use(port):
                 break
         raise StoreUnavailableError(
-            f"The embedded Postgres in {self.data_dir} did not start: {said_since(log, said_before)}. Its data are "
+            f"The embedded Postgres in {self.data_dir} did not start: {said_since(log, said_before)}. Its data is "
             f"untouched. See {log}, remove the cause, and start again."
         )
 
@@ -285,8 +285,8 @@ class EmbeddedPostgres:
             return None
         except OSError as error:
             raise ConfigurationError(
-                f"The embedded Postgres in {self.data_dir} cannot be looked at: {error}. "
-                "Run as the user who created it, or use a home of your own (TIDEGATE_HOME)."
+                f"The embedded Postgres in {self.data_dir} cannot be inspected: {error}. Run as the user who created "
+                "it, or use a home of your own (TIDEGATE_HOME)."
             ) from error
         return (pid, lines) if is_postgres(pid) else None
 
@@ -295,7 +295,7 @@ class EmbeddedPostgres:
         while condition():
             if time.monotonic() > deadline:
                 raise StoreUnavailableError(
-                    f"The embedded Postgres in {self.data_dir} did not {what} in {_WAIT:.0f} seconds. Its data are "
+                    f"The embedded Postgres in {self.data_dir} did not {what} in {_WAIT:.0f} seconds. Its data is "
                     f"safe. See {self._log()}."
                 )
             time.sleep(_POLL)

@@ -51,15 +51,15 @@ def _take(file: int, lock: Path, what: str, patience: float) -> None:
 
 def _kept(lock: Path, what: str, patience: float, holder: str) -> str:
     if not holder.isdecimal():
-        who, then = "a process that is not known", f"Find it with `fuser {lock}` and end it"
+        who, then = "an unknown process", f"Find it with `fuser {lock}` and end it"
     elif _is_stopped(int(holder)):
         who = f"process {holder}, which is stopped"
-        then = f"Let it go on with `kill -CONT {holder}`, or end it with `kill -KILL {holder}`"
+        then = f"Resume it with `kill -CONT {holder}`, or end it with `kill -KILL {holder}`"
     else:
         who, then = f"process {holder}", f"See what it waits for, or end it with `kill {holder}`"
     return (
-        f"{what} has been kept for more than {patience:.0f} seconds by {who}. Its data are "
-        f"safe, and nothing was changed. {then}; then repeat."
+        f"{what} has been held for more than {patience:.0f} seconds by {who}. Its data is safe, and nothing was "
+        f"changed. {then}; then repeat."
     )
 
 

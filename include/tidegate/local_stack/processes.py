@@ -124,8 +124,8 @@ def end(find: Callable[[], Iterable[psutil.Process]], grace: float = 15.0) -> No
         if time.monotonic() - began > grace + _PATIENCE:
             left = ", ".join(str(process.pid) for process in remaining)
             raise UnstoppableError(
-                f"These processes do not end, although they were killed: {left}. The system holds them, often because of "
-                "a disk or a mount that does not answer. Repair that, then stop the stack again."
+                f"These processes do not end, although they were killed: {left}. The system holds them, often because "
+                "of a disk or a mount that does not answer. Repair that, then stop the stack again."
             )
         for process in remaining if late else remaining - known:
             with suppress(psutil.NoSuchProcess):

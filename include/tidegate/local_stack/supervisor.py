@@ -1,4 +1,6 @@
-"""Keeps the components of a local stack running: `python -m tidegate.local_stack.supervisor HOME`, which `LocalStack` starts.
+"""Keeps the components of a local stack running.
+
+`LocalStack` starts it: `python -m tidegate.local_stack.supervisor HOME`.
 
 Processes that a component leaves behind when it dies become children of this process, however many groups and sessions
 it has begun: Linux gives orphans to the nearest ancestor that asks for them. So orphans are ended before their

@@ -41,7 +41,7 @@ class CheckpointRetention(StrEnum):
 class CheckpointConfig:
     """The options of a pipeline's checkpoints. Durations are written `"10 min"`, or as a `timedelta`.
 
-    Raises `PipelineDefinitionError` for an option that is unknown, of a wrong type or out of range, and for options that
+    Raises `PipelineDefinitionError` for an option that is unknown, of a wrong type or out of range, and for those that
     contradict each other.
     """
 

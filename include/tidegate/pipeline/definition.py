@@ -49,9 +49,10 @@ class Stream:
             return transformed
         if deterministic or name is None:
             raise PipelineDefinitionError(
-                f"A transform after {self.origin!r} of pipeline {self.pipeline.name!r} has deterministic={deterministic} and "
-                f"name={name!r}. A transform that is not deterministic needs both, deterministic=False and a name, because "
-                "its rows are kept under that name; any other takes neither."
+                f"A transform after {self.origin!r} of pipeline {self.pipeline.name!r} has "
+                f"deterministic={deterministic} and name={name!r}. A transform that is not deterministic needs both "
+                "deterministic=False and a name, because its rows are kept under that name; any other transform takes "
+                "neither."
             )
         return self.pipeline.add(StepVertex(name, transformed))
 

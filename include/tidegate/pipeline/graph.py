@@ -80,7 +80,7 @@ class Graph:
 
     @cached_property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """The sources and sinks that tell the pipeline from another one of its name."""
+        """The sources and sinks that distinguish the pipeline from another one of its name."""
         home = str(Settings.from_environment().home)
         sources = [_endpoint(Role.SOURCE, v.name, v.source.describe(), home) for v in self.sources]
         return (*sources, *(_endpoint(Role.SINK, v.name, v.sink.describe(), home) for v in self.sinks))
@@ -128,8 +128,8 @@ def _check_names(pipeline: Pipeline) -> None:
         place = (isinstance(vertex, SinkVertex | CheckVertex), vertex.name)
         if place in seen:
             raise PipelineDefinitionError(
-                f"Pipeline {pipeline.name!r} has two vertices named {vertex.name!r}. Sources, steps and operators need names of "
-                "their own, and so do sinks and checks, because their state and files are found by it."
+                f"Pipeline {pipeline.name!r} has two vertices named {vertex.name!r}. Sources, steps and operators need "
+                "distinct names, and so do sinks and checks, because their state and files are found by name."
             )
         seen.add(place)
     if not any(isinstance(vertex, SourceVertex) for vertex in pipeline.vertices):
@@ -210,7 +210,8 @@ def _topological(pipeline: Pipeline) -> list[Vertex]:
     except CycleError as error:
         names = " -> ".join(name for _, name in error.args[1])
         raise PipelineDefinitionError(
-            f"Pipeline {pipeline.name!r} has a cycle: {names}. An operator cannot read what follows from its own output."
+            f"Pipeline {pipeline.name!r} has a cycle: {names}. An operator cannot read what follows from its own "
+            "output."
         ) from error
 
 
@@ -219,8 +220,8 @@ def _check_effect(pipeline: Pipeline) -> None:
     once."""
     if not any(isinstance(vertex, KeyedVertex | SinkVertex) for vertex in pipeline.vertices):
         raise PipelineDefinitionError(
-            f"Pipeline {pipeline.name!r} leaves nothing behind: it has neither a sink nor an operator with state, so what its "
-            "sources read would be gone. Add a sink with stream.sink(…)."
+            f"Pipeline {pipeline.name!r} has no effect: it has neither a sink nor an operator with state, so what its "
+            "sources read would be lost. Add a sink with stream.sink(…)."
         )
 
 
@@ -233,13 +234,13 @@ def _check_feedback(pipeline: Pipeline) -> None:
             for read, source in sources.items():
                 if read and (place == read or place.startswith(read + "/")):
                     raise PipelineDefinitionError(
-                        f"Pipeline {pipeline.name!r} has a cycle: sink {vertex.name!r} writes to {place!r}, where source "
-                        f"{source!r} reads. Give the sink a directory of its own."
+                        f"Pipeline {pipeline.name!r} has a cycle: sink {vertex.name!r} writes to {place!r}, where "
+                        f"source {source!r} reads. Give the sink a directory of its own."
                     )
             if place in sinks:
                 raise PipelineDefinitionError(
-                    f"Sinks {sinks[place]!r} and {vertex.name!r} of pipeline {pipeline.name!r} both write to {place!r}. "
-                    "Each commits as a whole, so give each a directory of its own."
+                    f"Sinks {sinks[place]!r} and {vertex.name!r} of pipeline {pipeline.name!r} both write to "
+                    f"{place!r}. Each commits as a whole, so give each a directory of its own."
                 )
             sinks[place] = vertex.name
 

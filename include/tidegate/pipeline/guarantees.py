@@ -24,14 +24,16 @@ def check_guarantee(pipeline: Pipeline, vertex: SinkVertex) -> None:
         return
     if pipeline.checkpoints.mode is CheckpointingMode.AT_LEAST_ONCE:
         raise PipelineDefinitionError(
-            f"The sink {vertex.name!r} of pipeline {pipeline.name!r} is declared guarantee='EXACTLY_ONCE', but the pipeline "
-            "is CheckpointConfig(mode='AT_LEAST_ONCE'): rows may reach any sink twice after a failure. Change one of the two."
+            f"The sink {vertex.name!r} of pipeline {pipeline.name!r} is declared guarantee='EXACTLY_ONCE', but the "
+            "pipeline has CheckpointConfig(mode='AT_LEAST_ONCE'): rows may reach any sink twice after a failure. "
+            "Change one of the two."
         )
     raise PipelineDefinitionError(
-        f"The sink {vertex.name!r} of pipeline {pipeline.name!r} is a {_kind(vertex)}, which can give AT_LEAST_ONCE only: "
-        "rows may show twice after a failure. The pipeline is EXACTLY_ONCE. If that will do for this sink, declare it with "
-        "stream.sink(…, guarantee='AT_LEAST_ONCE'); if it will for all, use CheckpointConfig(mode='AT_LEAST_ONCE'); "
-        "otherwise take a sink that commits with the checkpoint, such as ParquetSink."
+        f"The sink {vertex.name!r} of pipeline {pipeline.name!r} is a {_kind(vertex)}, which can give AT_LEAST_ONCE "
+        "only: rows may appear twice after a failure. The pipeline is EXACTLY_ONCE. If that is enough for this sink, "
+        "declare it with stream.sink(…, guarantee='AT_LEAST_ONCE'); if it is enough for all sinks, use "
+        "CheckpointConfig(mode='AT_LEAST_ONCE'); otherwise use a sink that commits with the checkpoint, such as "
+        "ParquetSink."
     )
 
 
@@ -40,13 +42,13 @@ def reservations(pipeline: Pipeline, sinks: Sequence[SinkVertex]) -> list[str]:
     if pipeline.checkpoints.mode is CheckpointingMode.AT_LEAST_ONCE:
         names = ", ".join(vertex.name for vertex in sinks) or "none"
         return [
-            f"Pipeline {pipeline.name} is AT_LEAST_ONCE: where it runs continuously, rows that follow a barrier may be in "
-            f"its checkpoint already. After a failure they count again in state, and may show twice in its sinks ({names}), "
-            "also in those that commit exactly once what they are given."
+            f"Pipeline {pipeline.name} is AT_LEAST_ONCE: in a continuous run, rows behind a barrier may already be in "
+            f"its checkpoint. After a failure they count again in state and may appear twice in its sinks ({names}), "
+            "even in sinks that commit exactly once."
         ]
     return [
-        f"Sink {vertex.name} of pipeline {pipeline.name} gives AT_LEAST_ONCE, as it was declared: its rows may show twice "
-        "after a failure. State and the other sinks are exactly once."
+        f"Sink {vertex.name} of pipeline {pipeline.name} is declared AT_LEAST_ONCE: its rows may appear twice after a "
+        "failure. State and the other sinks are exactly once."
         for vertex in sinks
         if guarantee_of(pipeline, vertex) is DeliveryGuarantee.AT_LEAST_ONCE
     ]

@@ -17,11 +17,19 @@ from tidegate.ports.connectors import (
     SourceContext,
     StageContext,
 )
-from tidegate.ports.regions import Acknowledge, CheckpointListener, ContinuousRegion, Declined, Region, Round, Validator
+from tidegate.ports.regions import (
+    Acknowledger,
+    CheckpointListener,
+    ContinuousRegion,
+    Declined,
+    Region,
+    Round,
+    Validator,
+)
 from tidegate.ports.store import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
 
 __all__ = [
-    "Acknowledge",
+    "Acknowledger",
     "BacklogSource",
     "CheckpointListener",
     "CheckpointStorage",

@@ -18,13 +18,13 @@ from tidegate.protocol.records import (
 )
 from tidegate.protocol.snapshot import SnapshotTask
 
-Acknowledge = Callable[[Sequence[Acknowledgement]], Mapping[SubtaskId, AcknowledgeResult]]
+Acknowledger = Callable[[Sequence[Acknowledgement]], Mapping[SubtaskId, AcknowledgeResult]]
 
 
 class Region(Protocol):
     """Executes a pipeline's operators: on Spark in production, in process for the protocol's own tests."""
 
-    def snapshot(self, task: SnapshotTask, acknowledge: Acknowledge) -> None:
+    def snapshot(self, task: SnapshotTask, acknowledge: Acknowledger) -> None:
         """Take the cut: acknowledge source splits first, in one call, then operators as they finish."""
         ...
 

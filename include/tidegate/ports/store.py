@@ -204,7 +204,7 @@ class StoreTransaction(Protocol):
     def pending_deletions(self, limit: int) -> list[Deletion]:
         """Oldest first; none that something live refers to, and none that the running region may still refer to.
 
-        The latter are files below its directory that a checkpoint has given up (by failing, or see
+        The latter are files below its directory that a checkpoint has discarded (by failing, or see
         `enqueue_deletions`), as long as no checkpoint with a higher id has completed.
         """
         ...

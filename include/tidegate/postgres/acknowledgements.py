@@ -29,8 +29,9 @@ WITH counted AS (
     FROM unnest(
         CAST(:operator_id AS text[]), CAST(:subtask_index AS integer[]), CAST(:attempt AS integer[]),
         CAST(:position AS jsonb[]), CAST(:finished AS boolean[]),
-        CAST(:start_delay AS bigint[]), CAST(:alignment_duration AS bigint[]), CAST(:sync_duration AS bigint[]), CAST(:async_duration AS bigint[]), CAST(:processed_bytes AS bigint[]),
-        CAST(:persisted_bytes AS bigint[]), CAST(:rows_in AS bigint[]), CAST(:rows_out AS bigint[])
+        CAST(:start_delay AS bigint[]), CAST(:alignment_duration AS bigint[]), CAST(:sync_duration AS bigint[]),
+        CAST(:async_duration AS bigint[]), CAST(:processed_bytes AS bigint[]), CAST(:persisted_bytes AS bigint[]),
+        CAST(:rows_in AS bigint[]), CAST(:rows_out AS bigint[])
     ) WITH ORDINALITY AS r (
         operator_id, subtask_index, attempt, position, finished, start_delay, alignment_duration, sync_duration,
         async_duration, processed_bytes, persisted_bytes, rows_in, rows_out, place)
@@ -141,7 +142,7 @@ def _texts(values: Sequence[str]) -> str:
         return "{}"
     joined = "\0".join(values)
     if joined.count("\0") != len(values) - 1:
-        raise ValueError("an operator, path, checksum or JSON of an acknowledgement holds a NUL character")
+        raise ValueError("an operator, path, checksum or JSON of an acknowledgement contains a NUL character")
     escaped = joined.replace("\\", "\\\\").replace('"', '\\"').replace("\0", '","')
     return f'{{"{escaped}"}}'
 

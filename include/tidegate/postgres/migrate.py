@@ -76,7 +76,7 @@ def check(engine: Engine) -> None:
             if version != needed_version():
                 _refuse_newer(connection)
                 raise ConfigurationError(
-                    f"The schema in the database {_name(engine)} is at version {version}, this library needs "
+                    f"The schema in the database {_name(engine)} is at version {version}, but this library needs "
                     f"{needed_version()}. Run `tidegate db upgrade`."
                 )
     except DBAPIError as error:

@@ -48,8 +48,9 @@ def explain(error: DBAPIError | PoolTimeoutError, what: str) -> CheckpointError:
         )
     if state == _INSUFFICIENT_PRIVILEGE:
         return ConfigurationError(
-            f"The metadata database does not let this role do what {what} needs ({_first_line(str(error.orig))}). Nothing was "
-            "changed. Run `tidegate db upgrade` as the owner of the schema: it gives the running role its rights."
+            f"The metadata database does not let this role do what {what} needs ({_first_line(str(error.orig))}). "
+            "Nothing was changed. Run `tidegate db upgrade` as the owner of the schema: it gives the running role its "
+            "rights."
         )
     if state[:2] in _REFUSAL_CLASSES:
         rule = getattr(getattr(error.orig, "diag", None), "constraint_name", None)
@@ -61,8 +62,8 @@ def explain(error: DBAPIError | PoolTimeoutError, what: str) -> CheckpointError:
     if state == _TOO_MANY_CONNECTIONS or is_disconnect(error):
         return unreachable(str(error.orig), what)
     return StoreUnavailableError(
-        f"The metadata database could not carry out {what} ({_first_line(str(error.orig))}). Nothing was changed. "
-        "Repair the cause on the database's side, then run the step again."
+        f"The metadata database could not carry out {what} ({_first_line(str(error.orig))}). Nothing was changed. Fix "
+        "the cause in the database, then run the step again."
     )
 
 
@@ -71,13 +72,14 @@ def unreachable(answer: str, what: str) -> StoreUnavailableError:
     said = _first_line(answer)
     if any(words in answer for words in _FULL):
         return StoreUnavailableError(
-            f"The metadata database takes no more connections ({said}). Nothing was changed by {what}. Run the step again when "
-            "others have ended; if it persists, look in pg_stat_activity for who holds them, or raise max_connections."
+            f"The metadata database accepts no more connections ({said}). Nothing was changed by {what}. Run the step "
+            "again when others have ended; if it persists, look in pg_stat_activity for who holds them, or raise "
+            "max_connections."
         )
     if any(words in answer for words in _IN_BETWEEN):
         return StoreUnavailableError(
-            f"The metadata database is starting, stopping or recovering ({said}). Nothing was changed by {what}. Run the step "
-            "again in a moment."
+            f"The metadata database is starting, stopping or recovering ({said}). Nothing was changed by {what}. Run "
+            "the step again in a moment."
         )
     return StoreUnavailableError(
         f"The metadata database cannot be reached ({said}). Nothing was changed by {what}. "
@@ -90,9 +92,9 @@ def explain_commit(error: DBAPIError, what: str) -> CheckpointError:
     if not is_disconnect(error):
         return explain(error, what)
     return UnknownOutcomeError(
-        f"The connection to the metadata database was lost while {what} committed ({_first_line(str(error.orig))}): it may or "
-        "may not have landed. Nothing was deleted, and nothing may be until this is known. Run the step again: it "
-        "reads what was recorded and goes on from there."
+        f"The connection to the metadata database was lost while {what} committed ({_first_line(str(error.orig))}). "
+        "The commit may or may not have taken effect. Nothing was deleted, and nothing may be until this is known. Run "
+        "the step again: it reads what was recorded and continues from there."
     )
 
 

@@ -69,7 +69,7 @@ def decide_place(waiting: Sequence[CheckpointRequest], request: CheckpointReques
     return Drop(
         goes,
         FailureReason.TOO_MANY_CHECKPOINT_REQUESTS,
-        f"{CAPACITY:,} requests for checkpoints are waiting, and no more fit. Nothing was changed.",
+        f"{CAPACITY:,} requests for checkpoints are waiting, and the queue is full. Nothing was changed.",
     )
 
 

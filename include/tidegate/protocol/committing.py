@@ -29,12 +29,12 @@ class Take:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Notified:
     """The sinks have committed the checkpoint, and that is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class WaitForCommitter:
     """Another committer is at work; its current record was first seen at `since`. Look again after `pause`."""
 
     pause: timedelta
@@ -42,21 +42,23 @@ class Wait:
     since: datetime
 
 
-def decide_take(notified: bool, committer: CommitterRecord, waited: Wait | None, now: datetime) -> Take | Wait | Told:
+def decide_take(
+    notified: bool, committer: CommitterRecord, waited: WaitForCommitter | None, now: datetime
+) -> Take | WaitForCommitter | Notified:
     """Whether a checkpoint's sinks are to be committed now; `waited` is the answer of the look before.
 
     A lease ends `COMMIT_LEASE` after the last sign, which the committer's clock has dated. If that clock is far ahead,
     it ends once this process has watched for that long without a new sign. Performs no I/O.
     """
     if notified:
-        return Told()
+        return Notified()
     if committer.seen_at is None:
         return Take()
     since = waited.since if waited is not None and waited.committer == committer else now
     rest = min(committer.seen_at, since) + COMMIT_LEASE - now
     if rest <= timedelta(0):
         return Take()
-    return Wait(min(rest, LOOK_EVERY), committer, since)
+    return WaitForCommitter(min(rest, LOOK_EVERY), committer, since)
 
 
 def is_committing(committer: CommitterRecord, attempt: int) -> bool:

@@ -39,8 +39,8 @@ def decide_pipeline_failure(
         return Tolerated(len(counted))
     listed = " ".join(f"Checkpoint {record.checkpoint_id}: {_cause(record)}" for record in counted)
     return TooManyFailures(
-        f"Pipeline {counted[0].pipeline_id} has failed: {len(counted)} checkpoints failed in a row, and {tolerable} are "
-        f"tolerated. {reassured(listed)} Mend the cause first."
+        f"Pipeline {counted[0].pipeline_id} has failed: {len(counted)} checkpoints failed in a row, and {tolerable} "
+        f"are tolerated. {reassured(listed)} Fix the cause first."
     )
 
 

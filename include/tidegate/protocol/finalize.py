@@ -124,7 +124,7 @@ class NotLanded:
 
 
 def decide_landing(record: CheckpointRecord | None) -> Landed | NotLanded:
-    """`record` as it is once the commit is no longer under way; None if there is no such checkpoint. Performs no I/O."""
+    """`record` as it is once no commit is under way any more; None if there is no such checkpoint. Performs no I/O."""
     if record is None:
         return NotLanded("it is not there")
     return Landed(record) if record.status in COMMITTED else NotLanded(record.status)

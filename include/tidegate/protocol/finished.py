@@ -70,15 +70,16 @@ def decide_trigger(
     if not checkpoints_after_tasks_finish:
         return Dropped(
             FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING,
-            f"{latest.num_finished} of {latest.num_subtasks} subtasks of pipeline {latest.pipeline_id} had finished with "
-            f"checkpoint {latest.checkpoint_id}, and CheckpointConfig(checkpoints_after_tasks_finish=False) allows no "
-            "checkpoint after that. Nothing was changed. Take the option away to let the others go on.",
+            f"{latest.num_finished} of {latest.num_subtasks} subtasks of pipeline {latest.pipeline_id} had finished "
+            f"with checkpoint {latest.checkpoint_id}, and CheckpointConfig(checkpoints_after_tasks_finish=False) "
+            "allows no checkpoint after that. Nothing was changed. Remove the option to let the other subtasks "
+            "continue.",
         )
     if not plan.wait:
         return Dropped(
             FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING,
-            f"All that is left of pipeline {latest.pipeline_id} had finished with checkpoint {latest.checkpoint_id}, so there "
-            "is nobody to take a checkpoint. Nothing was changed.",
+            f"Everything that is left of pipeline {latest.pipeline_id} had finished with checkpoint "
+            f"{latest.checkpoint_id}, so no subtask is left to take a checkpoint. Nothing was changed.",
         )
     return None
 
@@ -100,7 +101,7 @@ def choose_triggered(waited_for: Sequence[str], finished: Set[str], upstreams: U
     return [id_ for id_ in waited_for if set(upstreams.get(id_, ())) <= finished]
 
 
-def choose_told(subtasks: Mapping[SubtaskId, SubtaskRecord]) -> set[str]:
+def choose_notified(subtasks: Mapping[SubtaskId, SubtaskRecord]) -> set[str]:
     """The operators that took part in a checkpoint. Those that finished earlier are not notified. Performs no I/O."""
     return {id_.operator_id for id_, known in subtasks.items() if known.attempt > 0}
 
@@ -126,12 +127,13 @@ def require_legal_restore(
         )
         if running := sorted(set(upstreams.get(plan.operator_id, ())) - finished):
             raise StateSchemaError(
-                f"{what}, but now reads {', '.join(running)}, which has not: it would be sent rows after its end. Nothing was "
-                "changed. Give it back the inputs it had, or let a new operator with another name read them."
+                f"{what}, but now reads {', '.join(running)}, which has not: it would receive rows after its end. "
+                "Nothing was changed. Restore its former inputs, or let a new operator with another name read the new "
+                "ones."
             )
         if not upstreams.get(plan.operator_id) and plan.parallelism != before[plan.operator_id].parallelism:
             raise StateSchemaError(
-                f"Splits of the source {what}, when it had {before[plan.operator_id].parallelism} of them, and now it has "
-                f"{plan.parallelism}: nobody could tell what is still to be read. Nothing was changed. Set the number of "
-                "splits back."
+                f"Splits of the source {what}, when it had {before[plan.operator_id].parallelism} splits. Now it has "
+                f"{plan.parallelism}, so it is unknown what is still to be read. Nothing was changed. Set the number "
+                "of splits back."
             )

@@ -68,19 +68,20 @@ def require_same(pipeline_id: str, recorded: Sequence[Endpoint], defined: Sequen
     if moved := find_moved(recorded, defined):
         differences = "; ".join(map(str, moved))
         raise PipelineIdentityError(
-            f"This is not pipeline {pipeline_id} as this database has it: {differences}. Nothing was begun, and its state and "
-            "tables are untouched. If this is another pipeline, give it a name of its own, or a database of its own "
-            f"(TIDEGATE_DATABASE_URL). If it was moved on purpose, say so once: `tidegate relocate {pipeline_id}`."
+            f"This is not pipeline {pipeline_id} as this database knows it: {differences}. Nothing was started, and "
+            "its state and tables are untouched. If this is another pipeline, give it a name of its own, or a database "
+            "of its own (TIDEGATE_DATABASE_URL). If it was moved on purpose, confirm that once with `tidegate relocate "
+            f"{pipeline_id}`."
         )
 
 
 def stored_elsewhere(pipeline_id: str, metadata_path: str, url: str) -> PipelineIdentityError:
     """The error to raise if the latest completed checkpoint is not on this process's checkpoint storage."""
     return PipelineIdentityError(
-        f"The latest completed checkpoint of pipeline {pipeline_id} is recorded as {metadata_path}, which is not on the "
-        f"checkpoint storage of this process ({url}). Nothing was begun, and nothing was changed. If this is another "
-        "project, give its pipeline a name of its own, or a database of its own (TIDEGATE_DATABASE_URL). Otherwise set "
-        "TIDEGATE_STORAGE, or TIDEGATE_HOME, to where the pipeline's state is, or put it back."
+        f"The latest completed checkpoint of pipeline {pipeline_id} is recorded as {metadata_path}, which is not on "
+        f"the checkpoint storage of this process ({url}). Nothing was started, and nothing was changed. If this is "
+        "another project, give its pipeline a name of its own, or a database of its own (TIDEGATE_DATABASE_URL). "
+        "Otherwise set TIDEGATE_STORAGE, or TIDEGATE_HOME, to where the pipeline's state is, or put it back."
     )
 
 
@@ -90,11 +91,13 @@ def require_at_rest(
     """Nothing may be staged in a place that a sink is about to leave. Raises `PipelineStatusError`. Performs no I/O."""
     if in_progress:
         raise PipelineStatusError(
-            f"Pipeline {pipeline_id} cannot be relocated while checkpoint {in_progress[0].checkpoint_id} is in progress. "
-            f"Nothing was changed. Let it end, or give it up with `tidegate suspend {pipeline_id}`, and repeat."
+            f"Pipeline {pipeline_id} cannot be relocated while checkpoint {in_progress[0].checkpoint_id} is in "
+            f"progress. Nothing was changed. Let it end, or abort it with `tidegate suspend {pipeline_id}`, then "
+            "repeat."
         )
-    if untold := choose_unnotified(retained):
+    if unnotified := choose_unnotified(retained):
         raise PipelineStatusError(
-            f"Pipeline {pipeline_id} cannot be relocated: checkpoint {untold[0].checkpoint_id} has completed, and its rows are "
-            "staged where its sinks were. Nothing was changed. Take the notify step with the definition as it was, and repeat."
+            f"Pipeline {pipeline_id} cannot be relocated: checkpoint {unnotified[0].checkpoint_id} has completed, and "
+            "its rows are staged where its sinks were. Nothing was changed. Run the notify step with the old "
+            "definition, then repeat."
         )

@@ -45,8 +45,8 @@ def sink_of_operator(operator_id: str) -> str:
     return operator_id.removesuffix(_SINK_OPERATOR)
 
 
-#: Who can delete a file: the checkpoint storage, or the sink below whose root it was staged. The database makes the same
-#: text from the columns of a handle.
+#: Who can delete a file: the checkpoint storage, or the sink below whose root it was staged. The database makes the
+#: same text from the columns of a handle.
 STORAGE = "storage"
 STAGED_BY = "sink:"
 

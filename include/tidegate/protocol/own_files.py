@@ -31,11 +31,12 @@ def require_own_files(
         for handle in acknowledgement.snapshot.handles:
             if not _is_own(pipeline_id, checkpoint_id, region, acknowledgement, handle):
                 raise ForeignPathError(
-                    f"Attempt {acknowledgement.attempt} at subtask {acknowledgement.subtask} of checkpoint {checkpoint_id} of "
-                    f"pipeline {pipeline_id} reported {handle.path!r} ({handle.kind}, of checkpoint {handle.created_by}), "
-                    "which is not a file of its own. The report was refused: nothing was recorded and nothing is deleted. "
-                    "Committed data and the latest completed checkpoint are untouched. A connector or region of this pipeline "
-                    "makes up paths, or two run under one name: correct that, then take the next checkpoint."
+                    f"Attempt {acknowledgement.attempt} of subtask {acknowledgement.subtask} of checkpoint "
+                    f"{checkpoint_id} of pipeline {pipeline_id} reported {handle.path!r} ({handle.kind}, of checkpoint "
+                    f"{handle.created_by}), which is not one of its files. The report was refused: nothing was "
+                    "recorded and nothing is deleted. Committed data and the latest completed checkpoint are "
+                    "untouched. A connector or region of this pipeline invents paths, or two pipelines run under one "
+                    "name: correct that, then take the next checkpoint."
                 )
 
 
@@ -47,8 +48,8 @@ def require_own_runs(pipeline_id: str, checkpoint_id: int, compactions: Sequence
         begins = handle.path.startswith(f"{prefix}-") and _is_plain(handle.path.removeprefix(prefix))
         if not begins or (handle.kind, handle.created_by) != (HandleKind.RUN, checkpoint_id):
             raise ForeignPathError(
-                f"The merged run {handle.path!r} of {run.subtask} of pipeline {pipeline_id} does not lie where checkpoint "
-                f"{checkpoint_id} merges ({prefix}-…). It was not recorded, and nothing is deleted. State is as it was."
+                f"The merged run {handle.path!r} of {run.subtask} of pipeline {pipeline_id} does not lie where "
+                f"checkpoint {checkpoint_id} merges ({prefix}-…). It was not recorded, and nothing is deleted. State is as it was."
             )
 
 

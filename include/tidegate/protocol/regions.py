@@ -80,13 +80,13 @@ def superseded_error(pipeline_id: str, region: RegionRecord, attempt: int) -> Su
     """The error of an attempt that is not current; it names the successor if there is one. Performs no I/O."""
     if region.attempt > attempt:
         what = f"was superseded by attempt {region.attempt}"
-        then = "the later attempt goes on from the latest completed checkpoint"
+        then = "the later attempt continues from the latest completed checkpoint"
     else:
-        what = "was ended by another process: it was not seen for too long, or its pipeline had come to its end"
-        then = "the next region goes on from the latest completed checkpoint"
+        what = "was ended by another process: it gave no sign of life for too long, or its pipeline had ended"
+        then = "the next region continues from the latest completed checkpoint"
     return SupersededAttemptError(
-        f"Region attempt {attempt} of pipeline {pipeline_id} {what}. Nothing it does counts any more; {then}. There is "
-        "nothing to do here, and this process may end."
+        f"Region attempt {attempt} of pipeline {pipeline_id} {what}. Nothing it does counts any more; {then}. No "
+        "action is needed, and this process may end."
     )
 
 
@@ -117,10 +117,10 @@ def require_startable(pipeline: PipelineRecord) -> None:
     """
     if pipeline.status in ACTIVE:
         return
-    resume = f"`tidegate resume {pipeline.pipeline_id}` lets it go on."
+    resume = f"To continue, run `tidegate resume {pipeline.pipeline_id}`."
     if pipeline.status is PipelineStatus.FAILED:
         raise PipelineFailedError(f"{pipeline.message} {resume}")
-    since = "" if pipeline.since is None else f" since {pipeline.since:%Y-%m-%d %H:%M:%S} UTC"
+    since = "" if pipeline.since is None else f" (since {pipeline.since:%Y-%m-%d %H:%M:%S} UTC)"
     raise PipelineStatusError(
         f"Pipeline {pipeline.pipeline_id} is {pipeline.status}{since}, so no region of it was started. Nothing was "
         "changed." + (f" {resume}" if pipeline.status is PipelineStatus.SUSPENDED else "")

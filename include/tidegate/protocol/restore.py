@@ -47,8 +47,9 @@ def restore_snapshots(
         if before.max_parallelism != plan.max_parallelism:
             raise StateSchemaError(
                 f"Operator {plan.operator_id} of pipeline {latest.pipeline_id} was checkpointed with max_parallelism "
-                f"{before.max_parallelism} and is now defined with {plan.max_parallelism}. Key groups depend on it, so it "
-                f"cannot change while the state is kept. Nothing was changed; set max_parallelism={before.max_parallelism}."
+                f"{before.max_parallelism} and is now defined with {plan.max_parallelism}. Key groups depend on it, so "
+                "it cannot change while the state is kept. Nothing was changed; set "
+                f"max_parallelism={before.max_parallelism}."
             )
         restored |= _same(before, compacted) if before == plan else _rescaled(before, plan, compacted)
     return restored
@@ -71,8 +72,8 @@ def _require_all_matched(
         raise StateSchemaError(
             f"Checkpoint {latest.checkpoint_id} of pipeline {latest.pipeline_id} holds state or positions of "
             f"{', '.join(lost)}, which the pipeline no longer has: it was renamed or removed. Under another name an "
-            "operator would begin empty, and a source would read everything once more. Nothing was changed. Give it its "
-            "old name back, or set CheckpointConfig(allow_non_restored_state=True) to give that up for good."
+            "operator would start empty, and a source would read everything again. Nothing was changed. Restore the "
+            "old name, or set CheckpointConfig(allow_non_restored_state=True) to discard them for good."
         )
 
 

@@ -23,7 +23,7 @@ def choose_subsumed(retained: Sequence[CheckpointRecord], num_retained: int) -> 
     return candidates[: max(excess, 0)]
 
 
-def choose_given_up(retained: Sequence[CheckpointRecord], keep: bool) -> list[int]:
+def choose_subsumed_on_cancellation(retained: Sequence[CheckpointRecord], keep: bool) -> list[int]:
     """The ids to subsume when the pipeline is cancelled; none if the user retains them (`keep`). Performs no I/O."""
     return [] if keep else [r.checkpoint_id for r in retained if r.kind is CheckpointKind.CHECKPOINT]
 

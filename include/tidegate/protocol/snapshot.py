@@ -76,10 +76,10 @@ def require_same_plan(record: CheckpointRecord, plan: Sequence[OperatorPlan]) ->
         if before[id_] != now[id_]
     ]
     raise PipelineDefinitionError(
-        f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} was triggered for another definition of the "
-        f"pipeline: {'; '.join(changes)}. Nothing was run or judged, because rows would be lost. Committed data and the "
-        "latest completed checkpoint are untouched. The next checkpoint takes the new definition: let this one be "
-        "aborted (in Airflow: let the DAG run fail, then clear it), or put the old definition back to finish it."
+        f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} was triggered for another definition of "
+        f"the pipeline: {'; '.join(changes)}. Nothing was run or judged, because rows would be lost. Committed data "
+        "and the latest completed checkpoint are untouched. The next checkpoint uses the new definition: let this one "
+        "be aborted (in Airflow: let the DAG run fail, then clear it), or put the old definition back to finish it."
     )
 
 
@@ -109,8 +109,8 @@ def ended_error(record: CheckpointRecord) -> CheckpointNotInProgressError:
     reason = record.failure_reason.name if record.failure_reason else record.status
     return CheckpointNotInProgressError(
         f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} has ended: {reason}. "
-        f"{reassured(record.failure_message or '')} Run the pipeline again (in Airflow: clear the whole DAG run) to take a "
-        "new checkpoint."
+        f"{reassured(record.failure_message or '')} Run the pipeline again (in Airflow: clear the whole DAG run) to "
+        "take a new checkpoint."
     )
 
 
@@ -136,7 +136,7 @@ def fenced_error(
     if all(subtasks[key].attempt == attempt for key, attempt in task.attempts.items()):
         return None
     return SupersededAttemptError(
-        f"Attempt {max(task.attempts.values())} at checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} was "
-        f"superseded by attempt {newest}. Nothing it did counts, and what it wrote will be deleted. There is nothing to do "
-        "here: the later attempt goes on with the checkpoint."
+        f"Attempt {max(task.attempts.values())} at checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} "
+        f"was superseded by attempt {newest}. Nothing it did counts, and what it wrote will be deleted. No action is "
+        "needed: the later attempt continues the checkpoint."
     )

@@ -42,13 +42,14 @@ def require_legal(request_id: str, kind: CheckpointKind, drain: bool) -> None:
     if not request_id.isprintable() or not 1 <= len(request_id) <= LONGEST_REQUEST_ID:
         shown = ascii(request_id if len(request_id) <= 100 else f"{request_id[:100]}…")
         raise IllegalRequestError(
-            f"{shown} cannot name a request: an id has 1 to {LONGEST_REQUEST_ID} printable characters. Nothing was triggered. "
-            "Ask again under another id."
+            f"{shown} cannot name a request: an id has 1 to {LONGEST_REQUEST_ID} printable characters. Nothing was "
+            "triggered. Use another id."
         )
     if drain and kind is not CheckpointKind.SYNC_SAVEPOINT:
         raise IllegalRequestError(
-            f"A {kind} cannot drain the pipeline: after it nothing may follow, so only a {CheckpointKind.SYNC_SAVEPOINT} "
-            "may, with which the pipeline stops. Nothing was triggered. Ask for that kind, or leave drain out."
+            f"A {kind} cannot drain the pipeline: nothing may follow a drain, so only a "
+            f"{CheckpointKind.SYNC_SAVEPOINT}, which stops the pipeline, may drain it. Nothing was triggered. Request "
+            "that kind, or leave drain out."
         )
 
 
@@ -63,8 +64,8 @@ def stopping_message(record: CheckpointRecord) -> str:
     """The pipeline's message while it stops."""
     again = "`tidegate stop" + (" --drain`" if record.drain else "`")
     return (
-        f"It stops with savepoint {record.checkpoint_id}, requested by {record.request_id}: {again} goes on with it, "
-        "`tidegate suspend` gives it up."
+        f"It stops with savepoint {record.checkpoint_id}, requested by {record.request_id}: {again} continues with it, "
+        "`tidegate suspend` aborts it."
     )
 
 
@@ -85,13 +86,14 @@ def decide_stop_failure(record: CheckpointRecord, reason: FailureReason, message
     if reason not in _OF_SUBTASKS:
         return Restart()
     return StopFailed(
-        f"Pipeline {record.pipeline_id} has failed: a subtask could not take savepoint {record.checkpoint_id}, with which it "
-        f"was to stop, and cannot go on without it. {reason.name}, {reassured(message[:300])} Mend the cause first."
+        f"Pipeline {record.pipeline_id} has failed: a subtask could not take savepoint {record.checkpoint_id}, with "
+        f"which it was to stop, and cannot continue without it. {reason.name}, {reassured(message[:300])} Fix the "
+        "cause first."
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class PipelineEnd:
     """The pipeline has ended; `message` says how."""
 
     message: str
@@ -99,18 +101,18 @@ class Finish:
 
 def decide_end(
     pipeline: PipelineRecord, latest: CheckpointRecord | None, in_progress: Sequence[CheckpointRecord]
-) -> Finish | None:
+) -> PipelineEnd | None:
     """Whether the latest completed checkpoint was the last one. Its sinks must have committed. Performs no I/O."""
     if latest is None or latest.notified_at is None or in_progress:
         return None
     if PipelineStatus.FINISHED not in PIPELINE_TRANSITIONS[pipeline.status]:
         return None
     if is_at_end(latest):
-        return Finish(_end_of(latest))
+        return PipelineEnd(_end_of(latest))
     if pipeline.status is PipelineStatus.STOPPING and latest.kind is CheckpointKind.SYNC_SAVEPOINT:
-        return Finish(
-            f"It was stopped with savepoint {latest.checkpoint_id} ({latest.metadata_path}); "
-            f"`tidegate resume {latest.pipeline_id}` goes on from it."
+        return PipelineEnd(
+            f"It was stopped with savepoint {latest.checkpoint_id} ({latest.metadata_path}); `tidegate resume "
+            f"{latest.pipeline_id}` continues from it."
         )
     return None
 
@@ -125,12 +127,13 @@ def require_resumable(pipeline: PipelineRecord, latest: CheckpointRecord | None)
     Performs no I/O."""
     if pipeline.status is PipelineStatus.STOPPING:
         raise PipelineStatusError(
-            f"Pipeline {pipeline.pipeline_id} is STOPPING and cannot be resumed. {pipeline.message} Nothing was changed."
+            f"Pipeline {pipeline.pipeline_id} is STOPPING and cannot be resumed. {pipeline.message} Nothing was "
+            "changed."
         )
     if pipeline.status is PipelineStatus.FINISHED and latest is not None and is_at_end(latest):
         raise PipelineStatusError(
-            f"Pipeline {pipeline.pipeline_id} is FINISHED and cannot be resumed. {_end_of(latest)} Nothing was changed; its "
-            "state and tables are safe. Give a new pipeline another name."
+            f"Pipeline {pipeline.pipeline_id} is FINISHED and cannot be resumed. {_end_of(latest)} Nothing was "
+            "changed; its state and tables are safe. Give a new pipeline another name."
         )
 
 

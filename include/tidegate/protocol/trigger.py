@@ -73,13 +73,13 @@ def decide_standing(pipeline: PipelineRecord, periodic: bool) -> Dropped | None:
     if pipeline.status in ACTIVE:
         return None
     if pipeline.status is PipelineStatus.FAILED:
-        raise PipelineFailedError(f"{pipeline.message} `tidegate resume {pipeline.pipeline_id}` lets it go on.")
+        raise PipelineFailedError(f"{pipeline.message} To continue, run `tidegate resume {pipeline.pipeline_id}`.")
     reason = FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING
     if pipeline.status is PipelineStatus.CANCELLED:
         reason = FailureReason.COORDINATOR_SHUTDOWN
     elif periodic:
         reason = FailureReason.PERIODIC_SCHEDULER_SHUTDOWN
-    since = "" if pipeline.since is None else f" since {pipeline.since:%Y-%m-%d %H:%M:%S} UTC"
+    since = "" if pipeline.since is None else f" (since {pipeline.since:%Y-%m-%d %H:%M:%S} UTC)"
     hint = ""
     if pipeline.status is PipelineStatus.SUSPENDED:
         hint = f" `tidegate resume {pipeline.pipeline_id}` lets it go on."

@@ -38,7 +38,8 @@ def needs_validation(record: CheckpointRecord) -> bool:
     if record.phase is Phase.TRIGGERED:
         raise ValidationFailedError(
             f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} cannot be validated: "
-            f"{record.num_acknowledged} of {record.num_subtasks} subtasks have acknowledged. Run the snapshot step first."
+            f"{record.num_acknowledged} of {record.num_subtasks} subtasks have acknowledged. Run the snapshot step "
+            "first."
         )
     return record.status is Status.IN_PROGRESS and record.phase is Phase.ACKNOWLEDGED
 
@@ -91,8 +92,8 @@ def permit(record: CheckpointRecord) -> ValidatedCheckpoint:
     `ValidationFailedError` if it was not validated."""
     if needs_validation(record):
         raise ValidationFailedError(
-            f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} has not been validated. Run the validate "
-            "step; nothing is committed without it."
+            f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} has not been validated. Run the "
+            "validate step; nothing is committed without it."
         )
     assert record.phase is Phase.VALIDATED or record.status in COMMITTED
     return ValidatedCheckpoint(record, _SEAL)

@@ -26,7 +26,7 @@ from tidegate.quality.results import result_object
 
 log = logging.getLogger(__name__)
 
-Frames = Callable[[Target, Mapping[SubtaskId, SubtaskRecord]], Any]
+FrameReader = Callable[[Target, Mapping[SubtaskId, SubtaskRecord]], Any]
 
 # How many columns identify a failing row if there is no key.
 _SHOWN_COLUMNS = 8
@@ -39,7 +39,7 @@ class GreatExpectationsValidator:
     Reports are built below `docs`, and a verdict's `docs_path` is relative to it.
     """
 
-    def __init__(self, graph: Graph, frames: Frames, docs: Path) -> None:
+    def __init__(self, graph: Graph, frames: FrameReader, docs: Path) -> None:
         self._graph = graph
         self._frames = frames
         self._docs = docs
@@ -90,7 +90,7 @@ class GreatExpectationsValidator:
         return suite
 
     def _identifying(self, target: Target, frame: Any) -> list[str]:
-        """The columns that tell which row failed: the operator's key if there is one, else the first simple columns."""
+        """The columns that show which row failed: the operator's key if there is one, else the first simple columns."""
         operator = self._graph.sink(target.name).input.origin if target.kind is TargetKind.SINK else target.name
         keys = {} if target.kind is TargetKind.CHECK else {vertex.name: vertex.key for vertex in self._graph.keyed}
         if present := [column for column in keys.get(operator, ()) if column in frame.columns]:

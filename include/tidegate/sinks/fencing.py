@@ -91,7 +91,7 @@ def _empty(directory: str, private: PrivateDirectory) -> None:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
     raise SinkError(
-        f"An older attempt at committing goes on writing below {directory}, so nothing was committed. The checkpoint is "
+        f"An older commit attempt is still writing below {directory}, so nothing was committed. The checkpoint is "
         "complete and its rows are safe. End that process, then repeat the notify step."
     )
 
@@ -106,12 +106,13 @@ def _tidy(root: str, private: PrivateDirectory) -> None:
 def _explanation(root: str, checkpoint_id: int, private: PrivateDirectory, error: OSError) -> str:
     if isinstance(error, FileExistsError) and error.filename == private.path:
         return (
-            f"{private.path} is there already, although attempt {os.path.basename(private.path)} has just begun: another "
-            f"pipeline commits to {root}, or this one goes on with an older or an empty database. Checkpoint "
-            f"{checkpoint_id} is complete, and what readers see was not changed. If no other pipeline writes there, repeat "
-            "the notify step: the next attempt removes that directory."
+            f"{private.path} already exists, although attempt {os.path.basename(private.path)} has just begun: another "
+            f"pipeline commits to {root}, or this one continues with an older or an empty database. Checkpoint "
+            f"{checkpoint_id} is complete, and what readers see was not changed. If no other pipeline writes there, "
+            "repeat the notify step: the next attempt removes that directory."
         )
     return (
-        f"Checkpoint {checkpoint_id} could not be committed to {root}: {error}. The checkpoint is complete and its rows are "
-        "safe; readers see all of it or none. Remove the cause (disk space, permissions, mount) and repeat the notify step."
+        f"Checkpoint {checkpoint_id} could not be committed to {root}: {error}. The checkpoint is complete and its "
+        "rows are safe; readers see all of it or none. Remove the cause (disk space, permissions, mount) and repeat "
+        "the notify step."
     )

@@ -44,8 +44,8 @@ class ParquetSink:
         scheme = self.path.partition("://")[0] if "://" in self.path else "file"
         if scheme != "file":
             raise PipelineDefinitionError(
-                f"ParquetSink({self.path!r}) cannot write to {scheme}://. A checkpoint becomes visible by the atomic rename "
-                "of a directory or link: object stores copy file by file instead, so readers would see half a "
+                f"ParquetSink({self.path!r}) cannot write to {scheme}://. A checkpoint becomes visible by the atomic "
+                "rename of a directory or link: object stores copy file by file instead, so readers would see half a "
                 "checkpoint, and other filesystems are not supported. Use a local or mounted directory, or a table "
                 "format with its own commit."
             )
@@ -86,8 +86,8 @@ class ParquetSink:
             schema = from_arrow_schema(pq.read_schema(paths[0]), prefer_timestamp_ntz=True)
         except (OSError, ValueError) as error:
             raise SinkError(
-                f"The staged file {paths[0]} of checkpoint {staged[0].created_by} cannot be read: {error}. Nothing of it "
-                "is visible. Run the checkpoint again."
+                f"The staged file {paths[0]} of checkpoint {staged[0].created_by} cannot be read: {error}. Nothing of "
+                "it is visible. Run the checkpoint again."
             ) from error
         return spark.read.schema(schema).parquet(*(spark_path(path) for path in paths))
 

@@ -85,8 +85,8 @@ def current_checkpoint(root: str) -> int | None:
         return None
     except OSError as error:
         raise SinkError(
-            f"{link} is not a link that Tidegate made, so it was left alone and nothing was committed. Move it away, or "
-            "give the sink a directory of its own; the checkpoint is complete and will be committed then."
+            f"{link} is not a link that Tidegate made, so it was left alone and nothing was committed. Move it away, "
+            "or give the sink a directory of its own; the checkpoint is complete and will be committed then."
         ) from error
     return checkpoint_id_of(os.path.basename(target))
 
@@ -109,8 +109,8 @@ def discard(root: str, paths: Sequence[str]) -> None:
                 os.unlink(os.path.join(root, path))
     except OSError as error:
         raise SinkError(
-            f"A staged file below {root} that nothing needs any more could not be deleted: {error}. What readers see is "
-            "not affected; it will be tried again."
+            f"A staged file below {root} that nothing needs any more could not be deleted: {error}. Readers are not "
+            "affected, and the deletion is tried again later."
         ) from error
     _remove_if_empty(root, *{os.path.dirname(path) for path in confined})
 
@@ -215,15 +215,15 @@ def _check_complete(root: str, directory: str, staged: Sequence[StateHandle], ch
 def _lost(root: str, handle: StateHandle, checkpoint_id: int, what: str) -> NoReturn:
     raise SinkError(
         f"Checkpoint {checkpoint_id} cannot be committed to {root}: the staged file {handle.path} ({handle.rows} rows, "
-        f"SHA-256 {handle.checksum}) {what}. Nothing of the checkpoint is visible and no other file was changed. Restore "
-        "that file from a copy and repeat the notify step, or go back to the checkpoint before."
+        f"SHA-256 {handle.checksum}) {what}. Nothing of the checkpoint is visible and no other file was changed. "
+        "Restore that file from a copy and repeat the notify step, or go back to the previous checkpoint."
     )
 
 
 def _check_same(directory: str, staged: Sequence[StateHandle], checkpoint_id: int) -> None:
     """Check that the directory with this checkpoint's name holds this checkpoint."""
     if set(os.listdir(directory)) != {os.path.basename(handle.path) for handle in staged}:
-        _foreign(directory, checkpoint_id, f"{directory} holds other files than checkpoint {checkpoint_id} wrote")
+        _foreign(directory, checkpoint_id, f"{directory} does not hold the files that checkpoint {checkpoint_id} wrote")
 
 
 def _check_older(root: str, current: int, checkpoint_id: int, staged: Sequence[StateHandle]) -> None:
@@ -238,7 +238,7 @@ def _check_older(root: str, current: int, checkpoint_id: int, staged: Sequence[S
 
 def _foreign(directory: str, checkpoint_id: int, what: str) -> NoReturn:
     raise SinkError(
-        f"{what}: another pipeline writes there, or this one was started anew with an empty database. Checkpoint "
+        f"{what}: another pipeline writes there, or this one was restarted with an empty database. Checkpoint "
         f"{checkpoint_id} is complete and stays staged; what readers see was not changed. Give the sink a directory of "
         f"its own, or move {directory} away, then repeat the notify step."
     )

@@ -53,8 +53,8 @@ def open_file(filesystem: Any, path: str, name: str) -> Any:
     suffix = path[path.rfind(".") :].lower() if "." in path else ""
     if suffix in _NOT_READ:
         raise MalformedRowsError(
-            f"{name} ends in {suffix}, a compression that is not read (only .gz, .bz2 and .zst are). Nothing of this "
-            "checkpoint counts. Compress it another way and run again."
+            f"{name} ends in {suffix}, a compression that is not supported (only .gz, .bz2 and .zst are). This "
+            "checkpoint has no effect. Compress it another way and run again."
         )
     if suffix in _COMPRESSIONS:
         return filesystem.open_input_stream(path, compression=_COMPRESSIONS[suffix])
@@ -137,9 +137,9 @@ class Decoder:
         marks: tuple[bytes, ...] = _NEEDS_BOM.get(self.encoding, ())
         if raw and marks and not raw.startswith(marks):
             raise MalformedRowsError(
-                f"{self._name} does not begin with a byte order mark, so {self.encoding} does not say the order of its "
-                f'bytes. Nothing of this checkpoint counts. Declare encoding="{self.encoding}-le" or '
-                f'"{self.encoding}-be", then run again.'
+                f"{self._name} does not begin with a byte order mark, so its byte order in {self.encoding} is unknown. "
+                f'This checkpoint has no effect. Declare encoding="{self.encoding}-le" or "{self.encoding}-be", then '
+                "run again."
             )
         mark = "" if marks else "\ufeff"
         own = mark.encode(self.encoding) if self.encoding.startswith("utf-") and mark else b""

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.sources.decoding import canonical
 from tidegate.sources.reading import TextFormat
-from tidegate.sources.records import Rules
+from tidegate.sources.text_records import Rules
 
 FORMATS = ("csv", "json", "parquet")
 
@@ -56,16 +56,14 @@ def check_options(path: str, format: str, encoding: str, options: Mapping[str, s
         raise wrong(f"the option {named[0]!r} is an argument of the source: encoding={options[named[0]]!r}")
     if owned := sorted(name for name in options if name.lower() in _OWNED):
         raise wrong(
-            f"the option {owned[0]!r} is not the user's to set, because it decides which files or rows are read. Use "
-            "the source's own arguments, such as schema, malformed and splits"
+            f"the option {owned[0]!r} cannot be set, because it decides which files or rows are read. Use the source's "
+            "own arguments, such as schema, malformed and splits"
         )
     name = canonical(encoding)
     if name is None:
-        raise wrong(
-            f'encoding is {encoding!r}, which is no encoding that is known; it is a name such as "windows-1252"'
-        )
+        raise wrong(f'encoding is {encoding!r}, which is not a known encoding; use a name such as "windows-1252"')
     if format == "parquet" and name != "utf-8":
-        raise wrong("Parquet files have no encoding; take the argument away")
+        raise wrong("Parquet files have no encoding; remove the argument")
     given = canonical_options(options)
     for option in ("quote", "escape", "comment", "linesep") if format == "csv" else ("linesep",):
         value = _plain(given.get(option, ""))

@@ -75,7 +75,7 @@ class FileSource:
         if (self.malformed == "quarantine") != (self.quarantine is not None):
             raise self._wrong('malformed="quarantine" and quarantine=ParquetSink(…) belong together')
         if self.quarantine is not None and self.format == "parquet":
-            raise self._wrong("Parquet files are typed and have no malformed rows; take away the quarantine")
+            raise self._wrong("Parquet files are typed and have no malformed rows; remove the quarantine")
         if self.quarantine is not None and self.quarantine.input is not SinkInput.CHANGES:
             raise self._wrong("the quarantine must append: malformed rows have no key")
 
@@ -169,10 +169,10 @@ class FileSource:
         late = [] if marker is None else [file for file in self._listing if file.mtime_ns > marker.mtime_ns]
         if marker is not None and late:
             raise SourceChangedError(
-                f"{self.location}/{late[0].path} was modified {_time(late[0].mtime_ns)}, after the end marker {marker.path} "
-                f"({_time(marker.mtime_ns)}), which says that nothing follows ({len(late)} such files). Nothing was read. If "
-                "the file belongs to the source, write the marker again, after all files; otherwise move the file away. "
-                "Then run again."
+                f"{self.location}/{late[0].path} was modified {_time(late[0].mtime_ns)}, after the end marker "
+                f"{marker.path} ({_time(marker.mtime_ns)}), which says that nothing follows ({len(late)} such files). "
+                "Nothing was read. If the file belongs to the source, write the marker again, after all files; "
+                "otherwise move the file away. Then run again."
             )
 
     def _limit(self, split: int) -> int | None:
@@ -186,8 +186,8 @@ class FileSource:
         if position.get("splits", self.splits) != self.splits:
             raise StateSchemaError(
                 f"The source of {self.location!r} has {self.splits} splits, but what it has read (split {split}: "
-                f"{position['files']} files) was recorded with {position['splits']}. Files would move between splits and "
-                f"be read twice, so nothing was read. Set splits={position['splits']} again."
+                f"{position['files']} files) was recorded with {position['splits']}. Files would move between splits "
+                f"and be read twice, so nothing was read. Set splits={position['splits']} again."
             )
 
     def _check_unchanged(self, found: Iterable[FileVersion], known: Mapping[str, manifests.ReadFile]) -> None:
@@ -196,9 +196,9 @@ class FileSource:
             if row is not None and row.file != file:
                 raise SourceChangedError(
                     f"{self.location}/{file.path} has changed since checkpoint {row.checkpoint} read it: "
-                    f"{_difference(row.file, file)}. Its rows of then are in the state and tables, so nothing more was "
-                    "read; all of that is safe. Put the file back as it was, with its modification time, or move it "
-                    "away; a corrected or longer copy belongs under a new name, where it is read as new rows."
+                    f"{_difference(row.file, file)}. The rows it had then are in the state and tables, which are safe, "
+                    "so nothing more was read. Put the file back as it was, with its modification time, or move it "
+                    "away. Deliver a corrected or longer copy under a new name: its rows are read as new."
                 )
 
     def _check_still_there(self, location: str, files: Sequence[FileVersion]) -> None:
@@ -206,9 +206,9 @@ class FileSource:
             if now != file:
                 what = "is gone" if now is None else f"has changed: {_difference(file, now)}"
                 raise SourceChangedError(
-                    f"{location}/{file.path} {what} since this checkpoint listed it, before its rows were read. Nothing "
-                    "of this checkpoint counts. If it is still being written, let it be written under a name that "
-                    "begins with a dot and renamed when complete; if it was moved away, put it back. Then run again."
+                    f"{location}/{file.path} {what} since this checkpoint listed it, before its rows were read. This "
+                    "checkpoint has no effect. If it is still being written, write it under a name that begins with a "
+                    "dot, and rename it when it is complete; if it was moved away, put it back. Then run again."
                 )
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tidegate.sources.decoding import PIECE
-from tidegate.sources.records import Rules, line_ends
+from tidegate.sources.text_records import Rules, line_ends
 
 
 def count_lines(data: bytes, rules: Rules) -> int:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tidegate.protocol.errors import ConfigurationError, StorageError
 from tidegate.sources.line_numbers import lines_before
-from tidegate.sources.records import Rules
+from tidegate.sources.text_records import Rules
 
 # Not finished by their writer: dot and underscore names are hidden from Spark and Hive readers too.
 _HIDDEN = (".", "_")
@@ -66,7 +66,7 @@ class Directory:
         try:
             found = self._filesystem.get_file_info([f"{self._root}/{path}" for path in paths])
         except OSError as error:
-            raise StorageError(f"Files of {self.location!r} cannot be looked at: {error}. Run again.") from error
+            raise StorageError(f"Files of {self.location!r} cannot be inspected: {error}. Run again.") from error
         return [_version(path, info) if info.is_file else None for path, info in zip(paths, found, strict=True)]
 
     def lines_before(self, path: str, end: int, rules: Rules) -> int:

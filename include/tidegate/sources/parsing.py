@@ -152,6 +152,6 @@ def _spark_path(location: str, path: str) -> str:
     if ":" in path.rpartition("/")[2]:
         raise MalformedRowsError(
             f"{location}/{path} has a colon in its name, and Spark cannot open such files (Hadoop's paths forbid it). "
-            "Nothing of this checkpoint counts. Rename the file, for instance with a dash, and run again."
+            "This checkpoint has no effect. Rename the file, for instance with a dash, and run again."
         )
     return spark_path(f"{location}/{path}")

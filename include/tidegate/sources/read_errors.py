@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from tidegate.protocol.errors import CheckpointError, MalformedRowsError, SourceChangedError, StorageError
 
-AS_BEFORE = "Nothing of this checkpoint counts; positions, state and tables are as before. "
+AS_BEFORE = "This checkpoint has no effect; positions, state and tables are as before. "
 OPEN, CLOSE = "<<tidegate-read:", ":tidegate-read>>"  # hexadecimal UTF-8 of JSON in between
 
 _MARKED = re.compile(re.escape(OPEN) + "([0-9A-Fa-f]+)" + re.escape(CLOSE))
@@ -58,8 +58,8 @@ def translate_read_error(
 
 def vanished(file: str) -> SourceChangedError:
     return SourceChangedError(
-        f"{file} was there when this checkpoint listed it and is gone before its rows were read. {AS_BEFORE}"
-        "Put it back if it should be read, then run again."
+        f"{file} was there when this checkpoint listed it and was gone before its rows were read. {AS_BEFORE}Put it "
+        "back if it should be read, then run again."
     )
 
 
@@ -67,9 +67,9 @@ def _not_found(file: str) -> SourceChangedError:
     if file.isascii():
         return vanished(file)
     return SourceChangedError(
-        f"Spark does not find {file}, which was there when this checkpoint listed it. {AS_BEFORE}If the file is gone, "
-        "put it back. If it is there, Spark's Java runs with a locale that is not UTF-8 and cannot open such names: start "
-        "it with LC_ALL=C.UTF-8. Then run again."
+        f"Spark cannot find {file}, which was there when this checkpoint listed it. {AS_BEFORE}If the file is gone, "
+        "put it back. If it is there, Spark's Java runs with a locale that is not UTF-8 and cannot open such names: "
+        "start it with LC_ALL=C.UTF-8. Then run again."
     )
 
 
@@ -84,8 +84,8 @@ def _misfit(found: dict[str, Any], line_of: Callable[[str, int, int], int]) -> M
     line = line_of(found["file"], found["part"], found["line"])
     return MalformedRowsError(
         f"{found['location']}/{found['file']} has a row that does not fit the source's schema: line {line}, "
-        f"{_short(found['record'])} ({_short(found['reason'])}). {AS_BEFORE}Correct the file, or let the source keep "
-        'such rows apart with malformed="quarantine", then run again.'
+        f"{_short(found['record'])} ({_short(found['reason'])}). {AS_BEFORE}Correct the file, or let the source "
+        'quarantine such rows with malformed="quarantine", then run again.'
     )
 
 

@@ -18,7 +18,7 @@ from tidegate.sources.decoding import PIECE, Decoder, hint, is_splittable, open_
 from tidegate.sources.line_numbers import count_lines, lines_before
 from tidegate.sources.listing import FileVersion
 from tidegate.sources.read_errors import AS_BEFORE, carried, damaged, vanished
-from tidegate.sources.records import Rules, Split, line_ends, split
+from tidegate.sources.text_records import Rules, Split, line_ends, split
 
 COLUMNS = "file STRING, part BIGINT, line BIGINT, record STRING, problem STRING"
 
@@ -141,8 +141,8 @@ class _Reading:
             if len(rest) > _LONGEST:
                 raise MalformedRowsError(
                     f"{self._name} has a record that begins on line {self._line} and has not ended after {len(rest)} "
-                    f"bytes: a quote that nothing closes, or no line ends at all. {AS_BEFORE}Correct the file, or read "
-                    'each line as a record with options={"multiLine": "false"}, then run again.'
+                    f"bytes: a quote is never closed, or the file has no line ends. {AS_BEFORE}Correct the file, or "
+                    'read each line as a record with options={"multiLine": "false"}, then run again.'
                 )
 
     def _begin(self, stream: Any) -> int:
@@ -271,9 +271,9 @@ class _Reading:
             return f"{shown} at byte {broken.offset} is {what}"
         line += self._lines_before()
         raise MalformedRowsError(
-            f"{self._name} has bytes that are no text: {shown} at byte {broken.offset}, line {line}, is {what}. "
+            f"{self._name} has bytes that are not text: {shown} at byte {broken.offset}, line {line}, is {what}. "
             f"{AS_BEFORE}{hint(broken, self._form.encoding)}Otherwise correct the file"
-            + ("" if self._form.quarantine else ', or let the source keep such rows apart with malformed="quarantine"')
+            + ("" if self._form.quarantine else ', or let the source quarantine such rows with malformed="quarantine"')
             + ", then run again."
         )
 
@@ -287,9 +287,9 @@ class _Reading:
         found = header_fields(record.decode(), self._form.rules, self._form.strip_header)
         if [name.lower() for name in found] != [name.lower() for name in expected]:
             raise MalformedRowsError(
-                f"The columns of {self._name} are not those of the source's schema. The header has {len(found)} columns:"
-                f" {', '.join(found)[:_SHOWN]}; the schema has {len(expected)}: {', '.join(expected)[:_SHOWN]}. "
-                f"{AS_BEFORE}Correct the file or the schema, then run again."
+                f"The columns of {self._name} are not those of the source's schema. The header has {len(found)} "
+                f"columns: {', '.join(found)[:_SHOWN]}; the schema has {len(expected)}: "
+                f"{', '.join(expected)[:_SHOWN]}. {AS_BEFORE}Correct the file or the schema, then run again."
             )
 
     def _encoded(self, lines: Any, records: Any, problems: Any) -> Any:

@@ -16,7 +16,7 @@ from tidegate.dataflow.jobs import Parts
 from tidegate.dataflow.scheduled_driver import ScheduledDriver
 from tidegate.pipeline.definition import StepVertex
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import Acknowledge, CheckpointStorage, Clock
+from tidegate.ports import Acknowledger, CheckpointStorage, Clock
 from tidegate.protocol.names import Target
 from tidegate.protocol.paths import directory
 from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId, SubtaskRecord
@@ -53,7 +53,7 @@ class SparkRegion:
         self.parts = Parts(graph, storage, jobs, clock, lambda: uuid4().hex)
         travel_by_value(_modules_of(graph))
 
-    def snapshot(self, task: SnapshotTask, acknowledge: Acknowledge) -> None:
+    def snapshot(self, task: SnapshotTask, acknowledge: Acknowledger) -> None:
         """See `ports.Region`. Raises `CheckpointError`s only; whatever it raises, repeating the step is safe."""
         ScheduledDriver(self.parts, task, acknowledge).execute()
 

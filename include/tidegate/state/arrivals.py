@@ -122,8 +122,8 @@ def arrange(table: Any, spec: SubtaskSpec) -> Arrivals:
     if table.column(HASH).null_count or int(hashes[0]) < low or int(hashes[-1]) > high:
         raise CheckpointDeclinedError(
             f"Rows of other key groups than {spec.key_groups.first} to {spec.key_groups.last} reached {spec.where()}: "
-            "they were partitioned by something else than the key's hash. Nothing was written, because those rows would "
-            "never be found again. This is a defect; please report it."
+            "they were partitioned by something other than the key's hash. Nothing was written, because those rows "
+            "would never be found again. This is a defect; please report it."
         )
     starts, order = _starts(order, hashes, table.select(spec.layout.key_names))
     return Arrivals(table, order, hashes, Groups(starts, len(order)))

@@ -90,8 +90,8 @@ class StateLayout:
         wrong = sorted({name for name in names if name in RESERVED or names.count(name) > 1})
         if wrong:
             raise PipelineDefinitionError(
-                f"State columns cannot be called {', '.join(wrong)}: each name once, and {', '.join(RESERVED)} are "
-                "Tidegate's own."
+                f"State columns cannot be called {', '.join(wrong)}: names must be distinct, and {', '.join(RESERVED)} "
+                "are reserved."
             )
         return self
 
@@ -235,8 +235,8 @@ def _sum_type(name: str, aggregate: Aggregate, column: Any, exact: bool) -> Any:
     if pa.types.is_floating(column):
         return pa.float64()
     raise PipelineDefinitionError(
-        f"Aggregate {name!r} is {_sql(aggregate)}, but {aggregate.column!r} is {type_name(column)}. Sum and average need "
-        "a number."
+        f"Aggregate {name!r} is {_sql(aggregate)}, but {aggregate.column!r} is {type_name(column)}. Sum and average "
+        "need a number."
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.state.columns import Bools, Hashes, Ints, flags, integers, no_rows, one_chunk, same_rows
-from tidegate.state.opening import Segment, open_run
+from tidegate.state.opening import RunPart, open_run
 from tidegate.state.spec import SubtaskSpec
 
 
@@ -37,53 +37,53 @@ def find_rows(spec: SubtaskSpec, hashes: Hashes, keys: Any, columns: list[str]) 
     for run in reversed(spec.runs):
         if len(search.open) == 0:
             break
-        for segment in open_run(spec, run):
-            _search_segment(search, segment, columns)
+        for part in open_run(spec, run):
+            _search_part(search, part, columns)
     return _gathered(search, pa.schema([spec.layout.stored.field(name) for name in columns]))
 
 
-def _search_segment(search: _Search, segment: Segment, columns: list[str]) -> None:
+def _search_part(search: _Search, part: RunPart, columns: list[str]) -> None:
     """Keys found here, deleted or not, are not looked for in older runs."""
     hashes = search.hashes[search.open]
-    start = int(np.searchsorted(hashes, segment.hashes[0], side="left"))
-    stop = int(np.searchsorted(hashes, segment.hashes[-1], side="right"))
+    start = int(np.searchsorted(hashes, part.hashes[0], side="left"))
+    stop = int(np.searchsorted(hashes, part.hashes[-1], side="right"))
     wanted = hashes[start:stop]
-    rows = np.searchsorted(segment.hashes, wanted)
-    hit = np.flatnonzero(segment.hashes[rows] == wanted)
+    rows = np.searchsorted(part.hashes, wanted)
+    hit = np.flatnonzero(part.hashes[rows] == wanted)
     places, rows = start + hit, rows[hit]
-    same = _same_keys(search, segment, search.open[places], rows)
+    same = _same_keys(search, part, search.open[places], rows)
     if not same.all():
-        places, rows = _stepped(search, segment, places, rows, same)
+        places, rows = _stepped(search, part, places, rows, same)
     if len(rows) == 0:
         return
     positions = search.open[places]
     search.open = np.delete(search.open, places)
-    tombstones = segment.tombstones()
+    tombstones = part.tombstones()
     if tombstones is not None:
         alive = ~flags(tombstones.take(integers(rows)))
         positions, rows = positions[alive], rows[alive]
     search.positions.append(positions)
-    search.rows.append(segment.rows.select(columns).take(integers(rows)))
+    search.rows.append(part.rows.select(columns).take(integers(rows)))
 
 
-def _same_keys(search: _Search, segment: Segment, positions: Ints, rows: Ints) -> Bools:
+def _same_keys(search: _Search, part: RunPart, positions: Ints, rows: Ints) -> Bools:
     names = search.keys.schema.names
     wanted, found = integers(positions), integers(rows)
     mine = [one_chunk(search.keys.column(name)).take(wanted) for name in names]
-    theirs = [segment.rows.column(name).take(found) for name in names]
+    theirs = [part.rows.column(name).take(found) for name in names]
     return same_rows(mine, theirs, len(rows))
 
 
-def _stepped(search: _Search, segment: Segment, places: Ints, rows: Ints, same: Bools) -> tuple[Ints, Ints]:
+def _stepped(search: _Search, part: RunPart, places: Ints, rows: Ints, same: Bools) -> tuple[Ints, Ints]:
     """Other keys may share the hash: step from row to row until the key, or the end of its hash, is reached."""
     found_places, found_rows = [places[same]], [rows[same]]
     places, rows = places[~same], rows[~same]
     while len(rows):
         rows = rows + 1
-        inside = rows < len(segment.hashes)
-        inside[inside] = segment.hashes[rows[inside]] == search.hashes[search.open[places[inside]]]
+        inside = rows < len(part.hashes)
+        inside[inside] = part.hashes[rows[inside]] == search.hashes[search.open[places[inside]]]
         places, rows = places[inside], rows[inside]
-        same = _same_keys(search, segment, search.open[places], rows)
+        same = _same_keys(search, part, search.open[places], rows)
         found_places.append(places[same])
         found_rows.append(rows[same])
         places, rows = places[~same], rows[~same]

@@ -38,7 +38,7 @@ _recent: OrderedDict[tuple[str, str, str], list[Any]] = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class RunPart:
     """A part of a run that lies in memory (or looks like it) as one piece: `rows` is a `pyarrow.RecordBatch`."""
 
     hashes: Hashes
@@ -49,8 +49,8 @@ class Segment:
         return self.rows.column(TOMBSTONE) if TOMBSTONE in self.rows.schema.names else None
 
 
-def open_run(spec: SubtaskSpec, run: StateHandle) -> list[Segment]:
-    """The segments of a run in the order of their hashes, cut to the subtask's range.
+def open_run(spec: SubtaskSpec, run: StateHandle) -> list[RunPart]:
+    """The parts of a run in the order of their hashes, cut to the subtask's range.
 
     Raises `StateSchemaError` if the stored layout differs, `StateIntegrityError` if the file does.
     """
@@ -59,17 +59,17 @@ def open_run(spec: SubtaskSpec, run: StateHandle) -> list[Segment]:
     if low > high or run.rows == 0:
         return []
     batches = cache.find(spec.cache_dir, run.checksum, run.rows) or _read(spec, run)
-    segments = (_cut(batch, low, high) for batch in batches)
-    return [segment for segment in segments if len(segment.hashes)]
+    parts = (_cut(batch, low, high) for batch in batches)
+    return [part for part in parts if len(part.hashes)]
 
 
-def _cut(batch: Any, low: int, high: int) -> Segment:
+def _cut(batch: Any, low: int, high: int) -> RunPart:
     hashes = hashes_of_column(batch.column(HASH))
     start, stop = 0, len(hashes)
     if stop and (int(hashes[0]) < low or int(hashes[-1]) > high):
         start = int(np.searchsorted(hashes, np.uint64(low), side="left"))
         stop = int(np.searchsorted(hashes, np.uint64(high), side="right"))
-    return Segment(hashes[start:stop], batch.slice(start, stop - start))
+    return RunPart(hashes[start:stop], batch.slice(start, stop - start))
 
 
 def _read(spec: SubtaskSpec, run: StateHandle) -> list[Any]:
@@ -102,9 +102,9 @@ def _downloaded(spec: SubtaskSpec, run: StateHandle) -> list[Any]:
             return _converted(spec, run, path)
     except OSError as error:
         raise StorageError(
-            f"The local state cache {spec.cache_dir or 'of this user'} cannot take a copy of {run.path}: {error}. Met by "
-            f"{spec.where()}. Nothing was changed. Make room there, or choose another directory by TIDEGATE_CACHE, then "
-            "retry."
+            f"The local state cache {spec.cache_dir or 'of this user'} cannot take a copy of {run.path}: {error}. "
+            f"Affected: {spec.where()}. Nothing was changed. Make room there, or choose another directory with "
+            "TIDEGATE_CACHE, then retry."
         ) from error
 
 
@@ -117,7 +117,7 @@ def _verified_blocks(spec: SubtaskSpec, run: StateHandle) -> Iterator[bytes]:
             size += len(block)
             yield block
     except StateIntegrityError as error:
-        raise StateIntegrityError(f"{error} It is state of {spec.where()}.") from error
+        raise StateIntegrityError(f"{error} It belongs to the state of {spec.where()}.") from error
     if size != run.bytes:
         raise _damaged(spec, run, f"it has {size:,} bytes where {run.bytes:,} were written")
     if sha.hexdigest() != run.checksum:
@@ -152,9 +152,9 @@ def _batches(spec: SubtaskSpec, run: StateHandle, source: Any) -> Generator[Any,
 
 def _damaged(spec: SubtaskSpec, run: StateHandle, how: str) -> StateIntegrityError:
     return StateIntegrityError(
-        f"The state file {run.path}, written by checkpoint {run.created_by}, is damaged: {how}. Met by {spec.where()}. "
-        "Nothing was changed. Restore the file from a copy of the storage, or go back to a checkpoint that does not "
-        "refer to it."
+        f"The state file {run.path}, written by checkpoint {run.created_by}, is damaged: {how}. Affected: "
+        f"{spec.where()}. Nothing was changed. Restore the file from a copy of the storage, or go back to a checkpoint "
+        "that does not refer to it."
     )
 
 
@@ -173,7 +173,9 @@ def _check_layout(spec: SubtaskSpec, run: StateHandle) -> None:
 
 def _check_stored(spec: SubtaskSpec, run: StateHandle, metadata: Any) -> None:
     if METADATA not in metadata:
-        raise StateSchemaError(f"{run.path} is not a run of keyed state. Met by {spec.where()}. Nothing was changed.")
+        raise StateSchemaError(
+            f"{run.path} is not a run of keyed state. Affected: {spec.where()}. Nothing was changed."
+        )
     stored = json.loads(metadata[METADATA])
     if stored["format"] != FORMAT:
         problems = [f"its format is {stored['format']}, and this version of Tidegate reads {FORMAT}"]
@@ -183,7 +185,7 @@ def _check_stored(spec: SubtaskSpec, run: StateHandle, metadata: Any) -> None:
             problems.append(f"max_parallelism is stored as {stored['max_parallelism']}, now {spec.max_parallelism}")
     if problems:
         raise StateSchemaError(
-            f"The state of {spec.where()}, does not fit its definition: {'; '.join(problems)} (in {run.path}, written by "
-            f"checkpoint {run.created_by}). Nothing was changed. Put the definition back, or give the operator a new "
-            "name to start with empty state."
+            f"The state of {spec.where()}, does not fit its definition: {'; '.join(problems)} (in {run.path}, written "
+            f"by checkpoint {run.created_by}). Nothing was changed. Put the definition back, or give the operator a "
+            "new name to start with empty state."
         )

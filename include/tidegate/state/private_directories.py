@@ -126,6 +126,6 @@ def _require_trusted(step: Path, status: os.stat_result, path: Path) -> None:
 
 def _refused(path: Path, why: str) -> ConfigurationError:
     return ConfigurationError(
-        f"The cache directory {path} is not private: {why}. So nothing in it is believed, started or deleted. State and "
-        "checkpoints are not affected. Set TIDEGATE_CACHE to a directory of your own, or unset it."
+        f"The cache directory {path} is not private: {why}. So nothing in it is trusted, executed or deleted. State "
+        "and checkpoints are not affected. Set TIDEGATE_CACHE to a directory of your own, or unset it."
     )

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tidegate.protocol.records import StateHandle
 from tidegate.state.columns import Bools, Hashes, Ints, booleans, flags, integers, key_classes, one_chunk, same_rows
 from tidegate.state.layout import TOMBSTONE
-from tidegate.state.opening import Segment, open_run
+from tidegate.state.opening import RunPart, open_run
 from tidegate.state.spec import SubtaskSpec
 
 _SLICE_ROWS = 1 << 18
@@ -20,40 +20,40 @@ _SLICE_ROWS = 1 << 18
 
 def merged_slices(spec: SubtaskSpec, runs: Sequence[StateHandle], schema: Any, keep_tombstones: bool) -> Iterator[Any]:
     """`pyarrow.Table`s of `schema` (columns of runs), sorted by unsigned hash across all of them."""
-    opened = [_Cursor(segments) for run in runs if (segments := open_run(spec, run))]
+    opened = [_Cursor(parts) for run in runs if (parts := open_run(spec, run))]
     while opened:
         last = min(cursor.last_of_slice() for cursor in opened)
         parts = [part for cursor in opened for part in cursor.take_to(last)]
-        opened = [cursor for cursor in opened if cursor.segments]
+        opened = [cursor for cursor in opened if cursor.parts]
         yield _newest(spec, parts, schema, keep_tombstones)
 
 
 class _Cursor:
     """How far one run has been read."""
 
-    def __init__(self, segments: list[Segment]) -> None:
-        self.segments = segments
+    def __init__(self, parts: list[RunPart]) -> None:
+        self.parts = parts
 
     def last_of_slice(self) -> np.uint64:
-        hashes = self.segments[0].hashes
+        hashes = self.parts[0].hashes
         return np.uint64(hashes[min(_SLICE_ROWS, len(hashes)) - 1])
 
-    def take_to(self, last: np.uint64) -> list[Segment]:
+    def take_to(self, last: np.uint64) -> list[RunPart]:
         """The rows with hashes up to `last`. The cursor moves past them."""
         taken = []
-        while self.segments:
-            segment = self.segments[0]
-            stop = int(np.searchsorted(segment.hashes, last, side="right"))
+        while self.parts:
+            part = self.parts[0]
+            stop = int(np.searchsorted(part.hashes, last, side="right"))
             if stop:
-                taken.append(Segment(segment.hashes[:stop], segment.rows.slice(0, stop)))
-            if stop < len(segment.hashes):
-                self.segments[0] = Segment(segment.hashes[stop:], segment.rows.slice(stop))
+                taken.append(RunPart(part.hashes[:stop], part.rows.slice(0, stop)))
+            if stop < len(part.hashes):
+                self.parts[0] = RunPart(part.hashes[stop:], part.rows.slice(stop))
                 break
-            self.segments.pop(0)
+            self.parts.pop(0)
         return taken
 
 
-def _newest(spec: SubtaskSpec, parts: list[Segment], schema: Any, keep_tombstones: bool) -> Any:
+def _newest(spec: SubtaskSpec, parts: list[RunPart], schema: Any, keep_tombstones: bool) -> Any:
     """`parts` are oldest first, so a stable sort by hash puts the newest row of a key last."""
     table = _stacked(parts, schema)
     hashes = np.concatenate([part.hashes for part in parts])
@@ -66,7 +66,7 @@ def _newest(spec: SubtaskSpec, parts: list[Segment], schema: Any, keep_tombstone
     return table if last is None else table.take(integers(order[last]))
 
 
-def _stacked(parts: list[Segment], schema: Any) -> Any:
+def _stacked(parts: list[RunPart], schema: Any) -> Any:
     """All parts as one table. A tombstone column is filled in if only some of the runs have one."""
     if any(TOMBSTONE in part.rows.schema.names for part in parts) and TOMBSTONE not in schema.names:
         schema = schema.append(pa.field(TOMBSTONE, pa.bool_(), nullable=False))

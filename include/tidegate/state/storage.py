@@ -117,8 +117,8 @@ class ArrowCheckpointStorage:
 
     def _differs(self, handle: StateHandle, how: str) -> StateIntegrityError:
         return StateIntegrityError(
-            f"The file {handle.path} on checkpoint storage {self._shown}, written by checkpoint {handle.created_by}, is "
-            f"damaged: {how}. Nothing was changed. Restore the file from a copy of the storage, or go back to a "
+            f"The file {handle.path} on checkpoint storage {self._shown}, written by checkpoint {handle.created_by}, "
+            f"is damaged: {how}. Nothing was changed. Restore the file from a copy of the storage, or go back to a "
             "checkpoint that does not refer to it."
         )
 
@@ -218,7 +218,7 @@ class ArrowCheckpointStorage:
             if error.errno in _NO_SPACE or "No space left" in str(error):
                 raise StorageError(
                     f"The storage at {self._shown} is full: {path} could not be written ({_free(self._root)}). The "
-                    "unfinished file was removed and counts for nothing; the previous checkpoint is untouched. Free some "
+                    "unfinished file was removed and does not count; the previous checkpoint is untouched. Free some "
                     "space, then retry."
                 ) from error
             raise StorageError(self._cannot(doing, path, error)) from error

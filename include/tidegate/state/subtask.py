@@ -208,8 +208,8 @@ def _check_types(table: Any, schema: Any, spec: SubtaskSpec) -> None:
     ]
     if wrong:
         raise StateSchemaError(
-            f"The rows that reached {spec.where()}, do not fit its state: {'; '.join(wrong)}. Nothing was written. Cast "
-            "them to the declared types."
+            f"The rows that reached {spec.where()}, do not fit its state: {'; '.join(wrong)}. Nothing was written. "
+            "Cast them to the declared types."
         )
 
 
@@ -220,8 +220,8 @@ def _check_single(arrivals: Arrivals, spec: SubtaskSpec) -> None:
     keys = arrivals.first_rows(spec.layout.key_names)
     raise CheckpointDeclinedError(
         f"The update function of {spec.where()}, returned {arrivals.groups.sizes[group]} rows for the key "
-        f"{_shown(keys, group)}; it may return one row a key at most. Nothing was written and the previous checkpoint "
-        "stands. Aggregate or deduplicate in the function."
+        f"{_shown(keys, group)}; it may return at most one row per key. Nothing was written and the previous "
+        "checkpoint stands. Aggregate or deduplicate in the function."
     )
 
 

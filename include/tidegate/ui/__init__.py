@@ -1,4 +1,4 @@
 """What Tidegate adds to Airflow's web server: a FastAPI app under `/tidegate`, with every route behind Airflow's login.
 
-Reading order: `app` (the routes), `auth` (who may see them), `links` (where Airflow's pages point to).
+Reading order: `app` (the routes), `auth` (who may see them), `urls` (where Airflow's pages point to).
 """

@@ -1,6 +1,7 @@
 """DAGs for the tests that kill: a small pipeline whose snapshot can be held, and a task that leaves a process behind.
 
-The snapshot is held, inside its Spark job, while the file `hold` exists; `driver` then has the process that waits for it.
+The snapshot is held, inside its Spark job, while the file `hold` exists;
+`driver` then has the process that waits for it.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""DAGs for the end-to-end tests: a small pipeline, driven by two DAGs, one that is too slow, one that waits for data, some
-whose runs are marked by hand, and one for backfills.
+"""DAGs for the end-to-end tests: a small pipeline, driven by two DAGs, one that is too slow, one that waits for data,
+some whose runs are marked by hand, and one for backfills.
 
 A pipeline is held, inside its Spark job, while the file `<name>.hold` exists; `<name>.pid` then names the driver.
 """

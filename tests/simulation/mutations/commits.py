@@ -1,4 +1,4 @@
-"""Planted mistakes around the commit point: what is judged, completed, told and given up."""
+"""Planted mistakes around the commit point: what is judged, completed, notified and aborted."""
 
 from dataclasses import replace
 
@@ -40,7 +40,7 @@ def _(original):
     return complete
 
 
-@mutation("sinks are told before the checkpoint is committed", (CheckpointCoordinator, "finalize_validated"))
+@mutation("sinks are notified before the checkpoint is committed", (CheckpointCoordinator, "finalize_validated"))
 def _(original):
     def finalize(self, validated):
         self._delivery.deliver([validated.record])
@@ -54,7 +54,7 @@ def _(original):
     return lambda retained, up_to=None: [r for r in original(retained, up_to) if r.checkpoint_id == up_to]
 
 
-@mutation("sinks are told of the newest checkpoint first", (coordinators, "choose_unnotified"))
+@mutation("sinks are notified of the newest checkpoint first", (coordinators, "choose_unnotified"))
 def _(original):
     return lambda retained, up_to=None: [] if up_to is None else original(retained, up_to)[::-1]
 

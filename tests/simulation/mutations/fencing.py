@@ -14,7 +14,7 @@ def _(original):
     return lambda private, number: None
 
 
-@mutation("whoever was overtaken records that the sinks were told", (MemoryTransaction, "mark_notified"))
+@mutation("whoever was overtaken records that the sinks were notified", (MemoryTransaction, "mark_notified"))
 def _(original):
     return lambda self, checkpoint_id, attempt, at: (
         original(self, checkpoint_id, self.state.committer.attempt, at) or True

@@ -62,11 +62,11 @@ def _(original):
     return record
 
 
-@mutation("what the user retains goes when the pipeline is cancelled", (controls, "choose_given_up"))
+@mutation("what the user retains goes when the pipeline is cancelled", (controls, "choose_subsumed_on_cancellation"))
 def _(original):
     return lambda retained, keep: original(retained, False)
 
 
-@mutation("savepoints go when the pipeline is cancelled", (controls, "choose_given_up"))
+@mutation("savepoints go when the pipeline is cancelled", (controls, "choose_subsumed_on_cancellation"))
 def _(original):
     return lambda retained, keep: [] if keep else [record.checkpoint_id for record in retained]

@@ -46,7 +46,7 @@ def _(original):
     return inherit
 
 
-@mutation("a checkpoint that is given up leaves its channels blocked", (AlignedBarrierHandler, "_abort"))
+@mutation("a checkpoint that is aborted leaves its channels blocked", (AlignedBarrierHandler, "_abort"))
 def _(original):
     def abort(self, checkpoint_id, reason):
         return [action for action in original(self, checkpoint_id, reason) if not isinstance(action, Unblock)]

@@ -7,7 +7,7 @@ from tidegate.coordination import snapshot as snapshotting
 from tidegate.coordination.notify import Delivery
 
 
-@mutation("listeners are told before the sinks have committed", (Delivery, "_commit"))
+@mutation("listeners are notified before the sinks have committed", (Delivery, "_commit"))
 def _(original):
     def commit(self, record, committer):
         self._listeners.completed(record.checkpoint_id)

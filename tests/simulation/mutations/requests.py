@@ -87,7 +87,7 @@ def _(original):
     return lambda pipeline, periodic: None
 
 
-@mutation("what is in progress goes on when its pipeline is suspended", (controls, "give_up_all"))
+@mutation("what is in progress goes on when its pipeline is suspended", (controls, "abort_all"))
 def _(original):
     return lambda tx, reason, now: None
 

@@ -55,11 +55,11 @@ def _(original):
     return completed
 
 
-@mutation("an abort counts as the completion of what it gives up", (SnapshotSteps, "_carry_out"))
+@mutation("an abort counts as the completion of what it aborts", (SnapshotSteps, "_carry_out"))
 def _(original):
     def carry_out(self, vertex, effect):
         if type(effect).__name__ == "TellComplete":
-            self._tell_complete(vertex)
+            self._notify_complete(vertex)
             return []
         return original(self, vertex, effect)
 
@@ -106,7 +106,7 @@ def _(original):
     return lambda region, attempt: True
 
 
-@mutation("a new region leaves in progress what the old one began", (RegionControl, "_give_up"))
+@mutation("a new region leaves in progress what the old one began", (RegionControl, "_abort"))
 def _(original):
     return lambda self, tx, record, what: None
 

@@ -62,7 +62,7 @@ MUTATIONS["sources acknowledge after the operators that read the cut"] = (
 )
 
 
-@mutation("attempts are not told apart", (MemoryTransaction, "begin_attempt"))
+@mutation("attempts are not distinguished", (MemoryTransaction, "begin_attempt"))
 def _(original):
     def begin_attempt(self, checkpoint_id):
         fresh = all(known.attempt == 0 for known in self.state.subtasks[checkpoint_id].values())

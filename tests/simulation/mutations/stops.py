@@ -40,7 +40,7 @@ def _(original):
     return lambda record: None if original(record) is None else StopMode.DRAIN
 
 
-@mutation("what is in progress goes on beside the savepoint to stop with", (desks, "give_up_all"))
+@mutation("what is in progress goes on beside the savepoint to stop with", (desks, "abort_all"))
 def _(original):
     return lambda tx, reason, now, but: None
 

@@ -1,9 +1,9 @@
 """A continuous pipeline around the real input gates: rows flow one by one, several checkpoints are in flight, and every
 message between sources, operators and whoever collects snapshots is late, lost or out of order as the seed says.
 
-A checkpoint that completes must hold, in every operator, exactly what lies before its barriers; after a crash everything
-goes on from the latest; and what sinks show in the end is what a plain execution gives (protocol.md sections 11 to 16). At
-least once, it may hold and show more, never less (section 17).
+A checkpoint that completes must hold, in every operator, exactly what lies before its barriers; after a crash
+everything goes on from the latest; and what sinks show in the end is what a plain execution gives (protocol.md sections
+11 to 16). At least once, it may hold and show more, never less (section 17).
 """
 
 from collections import Counter, deque
@@ -38,7 +38,7 @@ class Operator:
     seen: Counter[Row] = field(default_factory=Counter)
     passed: list[Row] = field(default_factory=list)
     pending: dict[int, list[Row]] = field(default_factory=dict)
-    decided: int = 0  # newest checkpoint that its gate has let through or given up
+    decided: int = 0  # newest checkpoint that its gate has let through or aborted
 
     def snapshot(self, checkpoint_id: int) -> tuple[Counter[Row], dict[int, list[Row]]]:
         self.pending = {**self.pending, checkpoint_id: self.passed}
@@ -86,7 +86,8 @@ class Dataflow:
     def describe(self) -> list[str]:
         """This run for somebody who looks for a mistake."""
         return [
-            f"Continuous; sources of {self.lengths} rows, of which {sorted(self.ending)} end; operators read {self.inputs}",
+            f"Continuous; sources of {self.lengths} rows, of which {sorted(self.ending)} end; operators read "
+            f"{self.inputs}",
             f"Trouble: {self.drawn}; {self.concurrent} checkpoints at once, each row "
             f"{'exactly' if self.exactly_once else 'at least'} once",
             f"The last of {self.steps} steps:",
@@ -208,7 +209,7 @@ class Dataflow:
             self.messages.append(lambda source=source: self._inject(source, checkpoint_id))
 
     def _inject(self, source: int, checkpoint_id: int) -> None:
-        """A source is asked for a barrier; it puts one at its position, unless the checkpoint was given up meanwhile."""
+        """A source is asked for a barrier; it puts one at its position, unless the checkpoint was aborted meanwhile."""
         if checkpoint_id in self.aborted or checkpoint_id not in self.waiting:
             self._broadcast(f"source/{source}", Cancel, checkpoint_id)
             return

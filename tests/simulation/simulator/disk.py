@@ -1,7 +1,8 @@
 """The file system that simulated sinks publish on: `os` and `shutil` as `tidegate.sinks` uses them, in memory.
 
-Every change and every look at a directory is a step that others may come before, and at which its process may die or stop.
-What it answers is what POSIX says: renames are whole, a directory that is not empty stays, what is gone is not found.
+Every change and every look at a directory is a step that others may come before, and at which its process may die or
+stop. What it answers is what POSIX says: renames are whole, a directory that is not empty stays,
+what is gone is not found.
 """
 
 import errno

@@ -1,4 +1,4 @@
-"""Whoever drives checkpoints: DAG runs whose tasks are processes of their own, retried, given up or taken for dead; a
+"""Whoever drives checkpoints: DAG runs whose tasks are processes of their own, retried, abandoned or taken for dead; a
 command line that does all steps in one process; people who look, abort and clean at any time.
 """
 
@@ -109,7 +109,7 @@ def _take_step(world: "World", coordinator: CheckpointCoordinator, step: str, ch
             world.observer.repeats(step, checkpoint_id, coordinator.notify(checkpoint_id))
         case "abort":
             reason = world.random.choice([FailureReason.TASK_FAILURE, FailureReason.COORDINATOR_SUSPEND])
-            coordinator.abort(checkpoint_id, reason, "somebody gave it up")
+            coordinator.abort(checkpoint_id, reason, "somebody aborted it")
         case "suspend":
             coordinator.suspend()
         case "resume":
@@ -127,11 +127,11 @@ def attempt(world: "World", step: str, checkpoint_id: int, is_last: bool) -> Non
         take_step(world, coordinator, step, checkpoint_id)
     except EXPECTED as error:
         if is_deterministic(error) or is_last:
-            give_up(world, coordinator, checkpoint_id, step, error)
+            abort(world, coordinator, checkpoint_id, step, error)
         raise
 
 
-def give_up(
+def abort(
     world: "World", coordinator: CheckpointCoordinator, checkpoint_id: int, step: str, error: CheckpointError
 ) -> None:
     if isinstance(error, StoreUnavailableError | SupersededAttemptError):
@@ -153,7 +153,7 @@ def command_line(world: "World", request: Request) -> None:
             take_step(world, coordinator, step, outcome.checkpoint_id)
     except EXPECTED as error:
         if not isinstance(error, UnknownOutcomeError):
-            give_up(world, coordinator, outcome.checkpoint_id, "run", error)
+            abort(world, coordinator, outcome.checkpoint_id, "run", error)
         raise
 
 
@@ -161,14 +161,15 @@ def command_run(world: "World", request: Request) -> DagRun:
     """Somebody who starts the command again when it failed."""
     for _ in range(world.random.randint(1, 3)):
         process = world.spawn(f"{request.request_id}:run", lambda: command_line(world, request))
-        while not process.ended and not _gives_up_on(world, process):
+        while not process.ended and not _abandons(world, process):
             yield
         if process.ended and process.error is None and not process.crashed:
             return
 
 
 def dag_run(world: "World", request: Request) -> DagRun:
-    """A DAG run of `tidegate.airflow.dag`, advanced by the scheduler now and then; each `yield` is a look at its tasks."""
+    """A DAG run of `tidegate.airflow.dag`, advanced by the scheduler now and then;
+    each `yield` is a look at its tasks."""
     tries, name = world.random.randint(1, 4), request.request_id
 
     def ask() -> TriggerOutcome:
@@ -208,7 +209,7 @@ def _task(world: "World", name: str, tries: int, make: Callable[[bool], Callable
     lives on beside the next one."""
     for number in range(1, tries + 1):
         process = world.spawn(f"{name}#{number}", make(number == tries))
-        while not process.ended and not _gives_up_on(world, process):
+        while not process.ended and not _abandons(world, process):
             yield
         if not process.ended:
             world.tell(f"{process.name} is taken for dead")
@@ -220,7 +221,7 @@ def _task(world: "World", name: str, tries: int, make: Callable[[bool], Callable
     return None
 
 
-def _gives_up_on(world: "World", process: Process) -> bool:
+def _abandons(world: "World", process: Process) -> bool:
     """Whether somebody takes a process for dead: mostly one that does not move, now and then one that does."""
     return world.strikes("impatience") or (process.stalled and world.random.random() < 0.3)
 

@@ -1,7 +1,8 @@
-"""The end of a simulated run: the rest of the input is read in peace, and everything is compared with a plain execution.
+"""The end of a simulated run: the rest of the input is read in peace,
+and everything is compared with a plain execution.
 
-What readers see and the state are exactly that; on storage and in staging is what retained checkpoints refer to, and
-nothing else.
+What readers see and the state are exactly that; on storage and in staging is what retained checkpoints refer to,
+and nothing else.
 """
 
 from typing import TYPE_CHECKING
@@ -62,7 +63,7 @@ def _check_end(world: "World") -> None:
 
 
 def _cancel(world: "World") -> None:
-    """The pipeline is given up: what readers see stays, and of the state only what belongs to the user."""
+    """The pipeline is cancelled: what readers see stays, and of the state only what belongs to the user."""
     before = _retained(world)
     world.open_coordinator().cancel()
     _clean(world)
@@ -81,7 +82,7 @@ def _retained(world: "World") -> list[CheckpointRecord]:
 
 
 def _clean(world: "World") -> None:
-    """Long after, when nobody who was given up can write any more."""
+    """Long after, when nobody who was abandoned can write any more."""
     world.clock.advance(2 * 3600)
     for _ in range(2):
         world.open_coordinator().clean()

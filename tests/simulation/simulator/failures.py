@@ -1,4 +1,5 @@
-"""Whether a pipeline has failed when, and only when, more checkpoints failed in a row than it tolerates (protocol.md section 8)."""
+"""Whether a pipeline has failed when, and only when, more checkpoints failed
+in a row than it tolerates (protocol.md section 8)."""
 
 from typing import TYPE_CHECKING
 

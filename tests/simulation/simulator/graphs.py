@@ -1,5 +1,5 @@
-"""Random pipelines: chains, fan-in and fan-out of keyed operators, whose functions are plain Python over (key, value), and of
-steps that draw another key for each row.
+"""Random pipelines: chains, fan-in and fan-out of keyed operators, whose functions are plain Python over (key, value),
+and of steps that draw another key for each row.
 
 An operator's function sees all rows of a checkpoint for a key at once and must not depend on their order, as on Spark.
 """
@@ -128,8 +128,8 @@ def describe(world: "World") -> list[str]:
     """The pipeline in a few lines."""
     pipeline, config = world.pipeline, world.pipeline.checkpoints
     return [
-        f"Pipeline: parallelism {pipeline.parallelism} of {pipeline.max_parallelism} key groups, timeout {config.timeout}, "
-        f"min pause {config.min_pause}, {config.retained} retained",
+        f"Pipeline: parallelism {pipeline.parallelism} of {pipeline.max_parallelism} key groups, timeout "
+        f"{config.timeout}, min pause {config.min_pause}, {config.retained} retained",
         *(
             f"  {name}: {type(source).__name__}, {source.num_splits()} splits{', bounded' if source.bounded else ''}"
             for name, source in world.sources.items()

@@ -1,4 +1,5 @@
-"""Listeners of a simulated pipeline, each with its process: what they hear must be so, in order, and neither early nor wrong."""
+"""Listeners of a simulated pipeline, each with its process: what they hear must be so, in order,
+and neither early nor wrong."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +10,8 @@ from tidegate.protocol.lifecycle import COMMITTED, Status
 
 
 class Hearing(CheckpointListener):
-    """`state` is what is committed; `effect` lets others go first, or this process die; `missed` names the sinks that were
-    not told of a checkpoint."""
+    """`state` is what is committed; `effect` lets others go first, or this process die; `missed` names the sinks that
+    were not notified of a checkpoint."""
 
     def __init__(
         self, state: Callable[[], Any], effect: Callable[[str], None], missed: Callable[[int], list[str]]
@@ -20,26 +21,28 @@ class Hearing(CheckpointListener):
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         self._effect(f"hears that chk-{checkpoint_id} completed")
-        require(self._is(checkpoint_id, COMMITTED), f"checkpoint {checkpoint_id} was told as complete, but is not")
+        require(self._is(checkpoint_id, COMMITTED), f"checkpoint {checkpoint_id} was notified as complete, but is not")
         missed = self._missed(checkpoint_id)
-        require(not missed, f"checkpoint {checkpoint_id} was told as complete before {missed} committed it")
-        require(checkpoint_id >= self._completed, f"checkpoint {checkpoint_id} was told after {self._completed}")
+        require(not missed, f"checkpoint {checkpoint_id} was notified as complete before {missed} committed it")
+        require(checkpoint_id >= self._completed, f"checkpoint {checkpoint_id} was notified after {self._completed}")
         self._completed = checkpoint_id
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed: int | None) -> None:
         self._effect(f"hears that chk-{checkpoint_id} failed")
-        require(self._is(checkpoint_id, {Status.FAILED}), f"checkpoint {checkpoint_id} was told as failed, but is not")
+        require(
+            self._is(checkpoint_id, {Status.FAILED}), f"checkpoint {checkpoint_id} was notified as failed, but is not"
+        )
         if latest_completed is None:
             return
         committed = self._is(latest_completed, COMMITTED) and not self._missed(latest_completed)
         require(committed, f"{latest_completed} was named as the latest, but was not committed")
-        require(self._completed >= latest_completed, f"{latest_completed} was named before it was told")
+        require(self._completed >= latest_completed, f"{latest_completed} was named before it was notified")
 
     def notify_checkpoint_subsumed(self, checkpoint_id: int) -> None:
         self._effect(f"hears that chk-{checkpoint_id} was subsumed")
         gone = self._is(checkpoint_id, {Status.SUBSUMED, Status.DISCARDED})
-        require(gone, f"checkpoint {checkpoint_id} was told as subsumed, but is not")
-        require(self._completed > checkpoint_id, f"{checkpoint_id} was told as subsumed after {self._completed}")
+        require(gone, f"checkpoint {checkpoint_id} was notified as subsumed, but is not")
+        require(self._completed > checkpoint_id, f"{checkpoint_id} was notified as subsumed after {self._completed}")
 
     def _is(self, checkpoint_id: int, statuses: Any) -> bool:
         record = self._state().checkpoints.get(checkpoint_id)

@@ -70,7 +70,7 @@ class Observer:
         self.counted: set[tuple[int, SubtaskId]] = set()
         self.committables: dict[int, dict[str, list[str]]] = {}  # by checkpoint and sink, paths
         self.answered: dict[tuple[str, int], object] = {}  # the first answer of a step
-        self.knows: dict[str, set[int]] = {name: set() for name in world.sinks}  # what each sink was told of
+        self.knows: dict[str, set[int]] = {name: set() for name in world.sinks}  # what each sink was notified of
         self.attempts: dict[Process | None, int] = {}  # the attempt at committing that each process has taken last
 
     # -- commits
@@ -111,7 +111,7 @@ class Observer:
         told = [id_ for id_, record in after.checkpoints.items() if record.notified_at is not None]
         fresh = [id_ for id_ in told if before.checkpoints[id_].notified_at is None]
         mine = self.attempts.get(process) == known.attempt
-        require(mine or not fresh, f"a process that was overtaken records that the sinks were told of {fresh}")
+        require(mine or not fresh, f"a process that was overtaken records that the sinks were notified of {fresh}")
 
     def _triggered(self, record: CheckpointRecord, before: "PipelineState", after: "PipelineState") -> None:
         id_, config = record.checkpoint_id, self.graph.pipeline.checkpoints
@@ -123,7 +123,7 @@ class Observer:
         require(len(waiting) <= config.max_concurrent, f"checkpoint {id_} was one too many at once")
         status = PipelineStatus.CREATED if before.pipeline is None else before.pipeline.status
         require(status in (PipelineStatus.CREATED, PipelineStatus.RUNNING), f"checkpoint {id_} began when {status}")
-        if record.kind is not CheckpointKind.SYNC_SAVEPOINT:  # which gives up everything else
+        if record.kind is not CheckpointKind.SYNC_SAVEPOINT:  # which aborts everything else
             self._comes_first(record, before)
         if record.periodic and (completions := completions_of(before)):
             pause = record.triggered_at - completions[-1]
@@ -155,7 +155,9 @@ class Observer:
                 was_asked = any(
                     s.attempt for s in after.subtasks[id_].values() if s.subtask.operator_id == f"{name}-sink"
                 )
-                require(id_ in known or not was_asked, f"checkpoint {id_} counts as notified, but {name} was not told")
+                require(
+                    id_ in known or not was_asked, f"checkpoint {id_} counts as notified, but {name} was not notified"
+                )
 
     def _subsumed(self, record: CheckpointRecord, after: "PipelineState") -> None:
         id_ = record.checkpoint_id
@@ -312,9 +314,9 @@ class Observer:
         """A sink is told to commit."""
         record = self.world.store.state.checkpoints.get(id_)
         committed = record is not None and record.status in COMMITTED
-        require(committed, f"{sink.name} is told of checkpoint {id_}, which has not completed")
+        require(committed, f"{sink.name} is notified of checkpoint {id_}, which has not completed")
         earlier = {known for known in self.committables if known < id_} - self.knows[sink.name]
-        require(not earlier, f"{sink.name} is told of checkpoint {id_} before {sorted(earlier)}")
+        require(not earlier, f"{sink.name} is notified of checkpoint {id_} before {sorted(earlier)}")
         paths = [handle.path for handle in staged]
         require(
             paths == self.committables[id_][sink.name],
@@ -322,7 +324,7 @@ class Observer:
         )
 
     def missed(self, id_: int) -> list[str]:
-        """The sinks that have rows of a checkpoint and were not told of it."""
+        """The sinks that have rows of a checkpoint and were not notified of it."""
         subtasks = self.world.store.state.subtasks.get(id_, {}).values()
         asked = {known.subtask.operator_id for known in subtasks if known.attempt}
         return [name for name, known in self.knows.items() if f"{name}-sink" in asked and id_ not in known]
@@ -353,7 +355,7 @@ class Observer:
         return needed
 
     def misses_a_file(self, task: SnapshotTask, error: Exception) -> None:
-        """Only an attempt that was given up may find files gone."""
+        """Only an attempt that was abandoned may find files gone."""
         record = self.world.store.state.checkpoints[task.checkpoint_id]
         wanted = record.status is Status.IN_PROGRESS and self._is_current(task)
         require(not wanted, f"a file that checkpoint {task.checkpoint_id} needs is gone: {error}")

@@ -10,7 +10,7 @@ from simulator.jobs import SimulatedJobs
 from tidegate.dataflow.jobs import Parts
 from tidegate.dataflow.scheduled_driver import ScheduledDriver
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import Acknowledge
+from tidegate.ports import Acknowledger
 from tidegate.protocol.errors import StateIntegrityError, StoreUnavailableError
 from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, CompactedRun, Snapshot, SubtaskId
 from tidegate.protocol.snapshot import SnapshotTask
@@ -27,7 +27,7 @@ class SimulatedRegion:
         self.jobs = SimulatedJobs(world, graph)
         self.parts = Parts(graph, world.storage, self.jobs, world.clock, world.name)
 
-    def snapshot(self, task: SnapshotTask, acknowledge: Acknowledge) -> None:
+    def snapshot(self, task: SnapshotTask, acknowledge: Acknowledger) -> None:
         self.world.observer.asks(task)
         self._task = task
         self._acknowledge = acknowledge

@@ -1,4 +1,5 @@
-"""What a person is shown of a run that went wrong: what, in which world, who did what before, and how to see it again."""
+"""What a person is shown of a run that went wrong: what, in which world, who did what before,
+and how to see it again."""
 
 from typing import Protocol
 

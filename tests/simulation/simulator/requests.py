@@ -73,7 +73,7 @@ def _is_right(world: "World", process: Process, request: Request, outcome: Trigg
             pause, completions = world.pipeline.checkpoints.min_pause, completions_of(found)
             return request.periodic and bool(completions) and completions[-1] + pause > now
         case Dropped(reason=reason) if reason in STANDING:
-            # It may have ended in the same transaction, because the sinks were told of its last checkpoint.
+            # It may have ended in the same transaction, because the sinks were notified of its last checkpoint.
             return any(
                 state.pipeline is not None and state.pipeline.status not in TAKES for state in (found, process.left)
             )

@@ -1,5 +1,5 @@
-"""One simulated continuous pipeline: the real run, region, gates, coordinator and rules around plain operators, and a seed
-that decides what fails, who else asks, looks or gives up, and which process goes on although another took its place.
+"""One simulated continuous pipeline: the real run, region, gates, coordinator and rules around plain operators, and a
+seed that decides what fails, who else asks, looks or aborts, and which process goes on although another took its place.
 
 First trouble, then peace: what readers see, the state and the files must be exactly what a plain execution gives.
 """
@@ -82,7 +82,8 @@ class Running:
         """This run for somebody who looks for a mistake."""
         reads = {v.name: [stream.origin for stream in v.inputs] for v in self.graph.keyed}
         return [
-            f"Continuous, {self.config.mode}, unaligned {self.config.unaligned}, parallelism {self.pipeline.parallelism}",
+            f"Continuous, {self.config.mode}, unaligned {self.config.unaligned}, parallelism "
+            f"{self.pipeline.parallelism}",
             f"Logs of {[source.lengths for source in self.sources]}, operators read {reads}, sinks of "
             f"{[sink.input.origin for sink in self.graph.sinks]}; trouble {self.drawn}",
             *self.trace,
@@ -232,7 +233,7 @@ class Running:
         ]
         if self.trouble:
             deeds += [
-                ("aborts", lambda: coordinator.abort(newest, FailureReason.TASK_FAILURE, "somebody gave it up")),
+                ("aborts", lambda: coordinator.abort(newest, FailureReason.TASK_FAILURE, "somebody aborted it")),
                 ("takes it as a scheduled run would", lambda: coordinator.snapshot(newest, Absent())),
                 ("suspends", coordinator.suspend),
                 ("resumes", coordinator.resume),

@@ -1,4 +1,5 @@
-"""The end of a simulated continuous run: the rest is read in peace, and everything is compared with a plain execution."""
+"""The end of a simulated continuous run: the rest is read in peace,
+and everything is compared with a plain execution."""
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any

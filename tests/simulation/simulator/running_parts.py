@@ -1,5 +1,5 @@
-"""What a simulated continuous run is made of besides the code under test: rows, a log of them, tables, and operators in plain
-Python over files in a dictionary. Any of its effects may fail or be the last one of its process.
+"""What a simulated continuous run is made of besides the code under test: rows, a log of them, tables, and operators in
+plain Python over files in a dictionary. Any of its effects may fail or be the last one of its process.
 """
 
 import json
@@ -142,7 +142,8 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """The largest value a key: of an operator that reads operators, to which it does not matter how often they report."""
+    """The largest value a key: of an operator that reads operators,
+    to which it does not matter how often they report."""
 
     def merge(self, before: int | None, value: int) -> int:
         return max(before or 0, value)

@@ -1,4 +1,5 @@
-"""What surrounds a simulated continuous run and may fail it: a connection that breaks, a judge, a thread that is late."""
+"""What surrounds a simulated continuous run and may fail it: a connection that breaks, a judge,
+a thread that is late."""
 
 from collections import deque
 from collections.abc import Callable, Iterator

@@ -23,7 +23,8 @@ def require(condition: object, otherwise: str) -> None:
 
 
 class Process:
-    """A thread's work, begun when it first gets its turn. `result` or `error` say how it ended; a crash leaves neither."""
+    """A thread's work, begun when it first gets its turn. `result` or `error` say how it ended;
+    a crash leaves neither."""
 
     def __init__(self, name: str, body: Callable[[], Any], weight: float) -> None:
         self.name = name
@@ -69,7 +70,8 @@ class Scheduler:
         return process
 
     def point(self, what: str, dies: Callable[[], bool]) -> None:
-        """The current process is about to have, or has just had, an effect: others may go first, and it may die here."""
+        """The current process is about to have, or has just had, an effect: others may go first,
+        and it may die here."""
         me = self.current
         if me is None:  # the calm after the simulation: the test itself is the only process
             self.note(what)

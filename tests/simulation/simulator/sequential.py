@@ -1,4 +1,5 @@
-"""What the pipeline means: a plain execution, checkpoint by checkpoint, without subtasks, barriers, retries or files."""
+"""What the pipeline means: a plain execution, checkpoint by checkpoint, without subtasks, barriers,
+retries or files."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,8 +19,8 @@ class SequentialExecution:
         self.outputs: dict[str, list[Row]] = {vertex.name: [] for vertex in graph.sinks}
 
     def step(self, cut: Mapping[str, Sequence[Row]], drawn: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
-        """Process one checkpoint's rows by source name, `drawn` being what is on record of steps; returns what each sink
-        gets of it. A step keeps the values of its rows, so that none can be lost or doubled."""
+        """Process one checkpoint's rows by source name, `drawn` being what is on record of steps; returns what each
+        sink gets of it. A step keeps the values of its rows, so that none can be lost or doubled."""
         produced: dict[str, list[Row]] = {name: list(rows) for name, rows in cut.items()}
         for vertex in self._graph.producers:
             if not isinstance(vertex, KeyedVertex):

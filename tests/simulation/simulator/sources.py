@@ -1,4 +1,5 @@
-"""Replayable input in pieces that arrive over time: a log read by offset, or a directory whose files come in any order."""
+"""Replayable input in pieces that arrive over time: a log read by offset,
+or a directory whose files come in any order."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,8 +17,8 @@ Row = tuple[int, int]  # key and value
 
 
 class SimulatedSource:
-    """`ports.Source`. Each split has numbered pieces of rows; `arrived` lists the numbers in the order they came. A split of
-    a bounded one has finished when it has read all that will ever come."""
+    """`ports.Source`. Each split has numbered pieces of rows; `arrived` lists the numbers in the order they came. A
+    split of a bounded one has finished when it has read all that will ever come."""
 
     schema = "k bigint, v bigint"
 

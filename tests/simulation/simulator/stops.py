@@ -83,14 +83,14 @@ def check_stops(before: "PipelineState", after: "PipelineState") -> None:
     require(not stopping or now is PipelineStatus.STOPPING, f"savepoint {stopping} is to stop a pipeline that is {now}")
     if now is PipelineStatus.STOPPING:
         require(not others, f"checkpoints {others} go on although the pipeline is stopping")
-        untold = latest is not None and latest.kind is SYNC and latest.notified_at is None
-        require(bool(stopping) or untold, "the pipeline is stopping, but with no savepoint")
+        unnotified = latest is not None and latest.kind is SYNC and latest.notified_at is None
+        require(bool(stopping) or unnotified, "the pipeline is stopping, but with no savepoint")
         waiting = [request.request_id for request in after.requests.values() if request.dropped is None]
         require(not waiting, f"{waiting} wait although the pipeline is stopping")
     if now is PipelineStatus.FINISHED:
         require(not going, f"checkpoints {going} go on although the pipeline has finished")
-        untold = [r.checkpoint_id for r in after.checkpoints.values() if r.completed_at and r.notified_at is None]
-        require(not untold, f"the pipeline has finished, but no sink was told of {untold}")
+        unnotified = [r.checkpoint_id for r in after.checkpoints.values() if r.completed_at and r.notified_at is None]
+        require(not unnotified, f"the pipeline has finished, but no sink was notified of {unnotified}")
         if was is not PipelineStatus.FINISHED:
             stopped = was is PipelineStatus.STOPPING and latest is not None and latest.kind is SYNC
             require(stopped or is_at_its_end(after), "the pipeline has finished too early")

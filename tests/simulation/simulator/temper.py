@@ -1,4 +1,5 @@
-"""What kind of trouble a seed brings: each kind is absent in about half of all runs, so that others are met in peace."""
+"""What kind of trouble a seed brings: each kind is absent in about half of all runs,
+so that others are met in peace."""
 
 from dataclasses import dataclass, fields, replace
 from random import Random

@@ -44,8 +44,8 @@ class GateOptions:
             )
         if self.unaligned or not self.exactly_once:
             raise PipelineDefinitionError(
-                "CheckpointConfig.alignment_limit bounds what queues behind aligned barriers of mode EXACTLY_ONCE. With "
-                "unaligned or AT_LEAST_ONCE nothing queues for long: leave the limit out."
+                "CheckpointConfig.alignment_limit bounds what queues behind aligned barriers of mode EXACTLY_ONCE. "
+                "With unaligned or AT_LEAST_ONCE nothing queues for long: leave the limit out."
             )
 
 

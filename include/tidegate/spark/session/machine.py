@@ -42,9 +42,9 @@ def raise_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     if wanted < NEEDED_FILES:
         raise ConfigurationError(
-            f"This process may open {wanted} files (`ulimit -n`), and Spark's JVM needs {NEEDED_FILES} to start. Nothing was "
-            f"run. Raise the limit, also the hard one: `ulimit -n {_WANTED_FILES}` in the shell that starts it, LimitNOFILE "
-            "of a systemd unit, or --ulimit nofile of a container."
+            f"This process may open {wanted} files (`ulimit -n`), but Spark's JVM needs {NEEDED_FILES} to start. "
+            f"Nothing was run. Raise the limit, also the hard one: `ulimit -n {_WANTED_FILES}` in the shell that "
+            "starts it, LimitNOFILE of a systemd unit, or --ulimit nofile of a container."
         )
 
 
@@ -65,7 +65,7 @@ def jvm_end() -> str:
     except subprocess.TimeoutExpired:
         return ""
     if ended == -signal.SIGKILL:
-        return f"Its JVM was killed (signal 9), which the system also does where memory runs out. {shortages()}"
+        return f"Its JVM was killed (signal 9), which the system also does when memory runs out. {shortages()}"
     how = f"by signal {-ended}" if ended < 0 else f"with code {ended}"
     return f"Its JVM ended {how}. {shortages()}"
 

@@ -61,8 +61,8 @@ class SparkSettings:
     def __post_init__(self) -> None:
         if (self.master is None) == (self.remote is None):
             raise ConfigurationError(
-                f"Spark needs either a master or a remote, and was given {self.master!r} and {self.remote!r}. Set one of "
-                "TIDEGATE_SPARK_MASTER and TIDEGATE_SPARK_REMOTE, or correct the Airflow connection."
+                f"Spark needs either a master or a remote, and was given {self.master!r} and {self.remote!r}. Set one "
+                "of TIDEGATE_SPARK_MASTER and TIDEGATE_SPARK_REMOTE, or correct the Airflow connection."
             )
         if self.remote is not None and not self.remote.startswith("sc://"):
             raise ConfigurationError(f"A Spark Connect address looks like sc://host:15002, not {self.remote!r}.")
@@ -110,8 +110,8 @@ def open_session(settings: SparkSettings) -> SparkSession:
         session = builder.getOrCreate()
     except Exception as error:
         raise ConfigurationError(
-            f"Spark could not be started on {settings.master}: {str(error).rstrip('.')}. {shortages()}Nothing was run. What "
-            "the JVM says of it is in this process's error output."
+            f"Spark could not be started on {settings.master}: {str(error).rstrip('.')}. {shortages()}Nothing was run. "
+            "The JVM's own messages are in this process's error output."
         ) from error
     return adopt_session(session)
 
@@ -129,7 +129,7 @@ def adopt_session(session: SparkSession) -> SparkSession:
     Raises `ConfigurationError` naming what is wrong.
     """
     if tuple(int(part) for part in session.version.split(".")[:2]) < (4, 1):
-        raise ConfigurationError(f"Tidegate needs Spark 4.1 or later (repartitionById), and this is {session.version}.")
+        raise ConfigurationError(f"Tidegate needs Spark 4.1 or later (repartitionById), but this is {session.version}.")
     for key, value in REQUIRED.items():
         if session.conf.get(key) != value:  # a Connect server would check a default given here as if it were set
             session.conf.set(key, value)

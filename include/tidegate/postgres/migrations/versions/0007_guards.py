@@ -1,4 +1,5 @@
-"""What rows may legally become: transitions of pipelines, and what of a checkpoint stays once it is recorded or has ended.
+"""What rows may legally become: transitions of pipelines, and what of a checkpoint stays once it is recorded
+or has ended.
 
 Never edited again: what ran on somebody's database must stay what it was.
 """
@@ -35,7 +36,8 @@ WHEN (OLD.status <> NEW.status AND (OLD.status, NEW.status) NOT IN (('CREATED', 
     'CANCELLED'), ('STOPPING', 'FAILED'), ('STOPPING', 'FINISHED'), ('STOPPING', 'RUNNING'), ('STOPPING',
     'SUSPENDED'), ('SUSPENDED', 'CANCELLED'), ('SUSPENDED', 'FINISHED'), ('SUSPENDED', 'RUNNING'), ('FAILED',
     'CANCELLED'), ('FAILED', 'RUNNING'), ('FINISHED', 'CANCELLED'), ('FINISHED', 'RUNNING')))
-EXECUTE FUNCTION tidegate.refuse('pipelines_legal_transition', 'the pipeline cannot come from where it is to where it is put')
+EXECUTE FUNCTION tidegate.refuse('pipelines_legal_transition', \
+'the pipeline cannot come from where it is to where it is put')
 """,
     """
 CREATE TRIGGER pipelines_begin AFTER INSERT ON tidegate.pipelines FOR EACH ROW
@@ -44,8 +46,11 @@ EXECUTE FUNCTION tidegate.refuse('pipelines_begin', 'a pipeline begins without a
 """,
     """
 CREATE TRIGGER pipelines_only_forward AFTER UPDATE ON tidegate.pipelines FOR EACH ROW
-WHEN ((OLD.pipeline_id) IS DISTINCT FROM (NEW.pipeline_id) OR NEW.last_checkpoint_id < OLD.last_checkpoint_id OR NEW.forgiven_until < OLD.forgiven_until OR NEW.region_attempt < OLD.region_attempt OR NEW.region_swept < OLD.region_swept OR NEW.restores < OLD.restores)
-EXECUTE FUNCTION tidegate.refuse('pipelines_only_forward', 'ids and attempts only grow, or what is overtaken could count again')
+WHEN ((OLD.pipeline_id) IS DISTINCT FROM (NEW.pipeline_id) OR \
+NEW.last_checkpoint_id < OLD.last_checkpoint_id OR NEW.forgiven_until < OLD.forgiven_until OR \
+NEW.region_attempt < OLD.region_attempt OR NEW.region_swept < OLD.region_swept OR NEW.restores < OLD.restores)
+EXECUTE FUNCTION tidegate.refuse('pipelines_only_forward', \
+'ids and attempts only grow, or what is overtaken could count again')
 """,
     """
 CREATE TRIGGER pipelines_kept BEFORE DELETE OR TRUNCATE ON tidegate.pipelines FOR EACH STATEMENT
@@ -70,7 +75,8 @@ EXECUTE FUNCTION tidegate.refuse('checkpoints_ended', 'the checkpoint has ended 
 """,
     """
 CREATE TRIGGER checkpoints_only_forward AFTER UPDATE ON tidegate.checkpoints FOR EACH ROW
-WHEN (NEW.num_acknowledged < OLD.num_acknowledged OR NEW.num_finished < OLD.num_finished OR OLD.swept AND NOT NEW.swept OR OLD.notified_at IS NOT NULL AND OLD.notified_at IS DISTINCT FROM NEW.notified_at)
+WHEN (NEW.num_acknowledged < OLD.num_acknowledged OR NEW.num_finished < OLD.num_finished OR \
+OLD.swept AND NOT NEW.swept OR OLD.notified_at IS NOT NULL AND OLD.notified_at IS DISTINCT FROM NEW.notified_at)
 EXECUTE FUNCTION tidegate.refuse('checkpoints_only_forward', 'what was acknowledged, notified and swept stays so')
 """,
     """
@@ -87,7 +93,8 @@ CREATE TRIGGER subtasks_only_forward AFTER UPDATE ON tidegate.subtasks FOR EACH 
 WHEN ((OLD.pipeline_id, OLD.checkpoint_id, OLD.operator_id,
     OLD.subtask_index) IS DISTINCT FROM (NEW.pipeline_id, NEW.checkpoint_id, NEW.operator_id,
     NEW.subtask_index) OR NEW.attempt < OLD.attempt)
-EXECUTE FUNCTION tidegate.refuse('subtasks_only_forward', 'attempts only grow, or one that is overtaken could count again')
+EXECUTE FUNCTION tidegate.refuse('subtasks_only_forward', \
+'attempts only grow, or one that is overtaken could count again')
 """,
     """
 CREATE TRIGGER subtasks_kept BEFORE DELETE OR TRUNCATE ON tidegate.subtasks FOR EACH STATEMENT

@@ -1,4 +1,4 @@
-"""Failure reasons are those that something gives: five others go from what may be recorded. No row ever had one of them.
+"""Failure reasons are those that something gives: five others may no longer be recorded. No row ever had one of them.
 
 Never edited again: what ran on somebody's database must stay what it was.
 """

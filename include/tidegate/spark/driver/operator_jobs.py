@@ -27,7 +27,7 @@ from tidegate.spark.executor.report_rows import REPORT_TYPE
 from tidegate.state.layout import DELETE, StateLayout, plain_type, type_name
 
 
-class Operators:
+class OperatorJobs:
     """Executes chains as one plan says. Its methods may run in several threads at once."""
 
     def __init__(self, graph: Graph, streams: Streams, location: StateLocation, plan: ExecutionPlan) -> None:
@@ -71,8 +71,9 @@ class Operators:
         rows = self._streams.frame(vertex.input, execution.arrived)
         if len({name.lower() for name in rows.columns}) != max(len(rows.columns), 1):
             raise PipelineDefinitionError(
-                f"The {self._streams.where(vertex)} returned the columns {', '.join(rows.columns) or 'none'}. Its rows are kept "
-                "in files, so it needs at least one column, and a name of its own for each. Nothing was written."
+                f"The {self._streams.where(vertex)} returned the columns {', '.join(rows.columns) or 'none'}. Its rows "
+                "are kept in files, so it needs at least one column, and a distinct name for each. Nothing was "
+                "written."
             )
         plan = StepPlan(
             vertex.operator_id,
@@ -141,7 +142,9 @@ class Operators:
     def _checked(self, vertex: KeyedVertex, layout: StateLayout, result: Any) -> DataFrame:
         where = self._streams.where(vertex)
         if not hasattr(result, "mapInArrow"):
-            raise PipelineDefinitionError(f"The function of {where} returned a {type(result).__name__}, no DataFrame.")
+            raise PipelineDefinitionError(
+                f"The function of {where} returned a {type(result).__name__}, not a DataFrame."
+            )
         expected = [field.name for field in layout.rows]
         there = result.columns
         missing = [name for name in expected if name not in there]
