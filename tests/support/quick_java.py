@@ -18,8 +18,8 @@ ARCHIVE = "TIDEGATE_TESTS_CLASS_ARCHIVE"
 
 
 def java_options() -> str:
-    """For JVMs that get an environment of their own."""
-    return f"-XX:TieredStopAtLevel=1 -XX:SharedArchiveFile={os.environ[ARCHIVE]}"
+    """For JVMs that get an environment of their own. That they cannot use the archive is not printed."""
+    return f"-XX:TieredStopAtLevel=1 -XX:SharedArchiveFile={os.environ[ARCHIVE]} -Xlog:disable -Xlog:all=error:stderr"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -57,8 +57,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _make(archive: Path) -> None:
     """A JVM writes the classes it has loaded when it ends; so it takes checkpoints first, as tests do."""
     from orders import Shop, orders_pipeline
-    from pyspark import SparkContext
     from spark_checkpoints import Checkpoints
+    from spark_sessions import stop_with_java
 
     from tidegate.spark.session.sessions import SparkSettings, open_session
 
@@ -72,10 +72,7 @@ def _make(archive: Path) -> None:
             shop.deliver()
             checkpoints.take()
         checkpoints.rows("sink:seen")
-    java = SparkContext._gateway.proc
-    session.stop()
-    java.stdin.close()
-    java.wait()
+    stop_with_java(session)
     unfinished.replace(archive)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from quick_java import java_options
 
 from tidegate.spark.session.java import find_java
 
@@ -40,6 +41,7 @@ class Cluster:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": "2",
+            "spark.executor.extraJavaOptions": java_options(),
             **{f"spark.executorEnv.{name}": value for name, value in executors.items()},
         }
         text = "".join(f"{key} {value}\n" for key, value in settings.items())
@@ -83,6 +85,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         "JAVA_HOME": str(find_java()),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": java_options(),
         "PYSPARK_PYTHON": sys.executable,
         "HOME": "/nonexistent",
         "XDG_CACHE_HOME": str(cluster.cache_home),

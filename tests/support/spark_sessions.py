@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tidegate.spark.session.java import find_java
@@ -24,7 +25,16 @@ def spark() -> Iterator[SparkSession]:
     session = open_session(SparkSettings(master="local[2,2]", conf=conf))
     logging.getLogger("py4j").setLevel(logging.ERROR)  # it logs while the interpreter ends
     yield session
+    stop_with_java(session)
+
+
+def stop_with_java(session: SparkSession) -> None:
+    """A session's JVM would go on for as long as this process does."""
+    java = SparkContext._gateway.proc
     session.stop()
+    java.stdin.close()
+    java.wait()
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 @pytest.fixture(scope="session")

@@ -35,6 +35,7 @@ from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.embedded_postgres.turns import turn
 from tidegate.local_stack.airflow_api import AirflowApi
 from tidegate.local_stack.airflow_environment import Directories, Secrets, airflow_environment
+from tidegate.local_stack.imports import SETTINGS
 from tidegate.local_stack.processes import MARK, Session, belonging, end, read_sessions, start_session, write_sessions
 from tidegate.postgres.migrate import upgrade
 from tidegate.protocol.errors import CheckpointError
@@ -194,6 +195,9 @@ class LocalStack:
         self.logs.mkdir(parents=True, exist_ok=True)
         self._write_secrets()
         _write_private(self._settings_file, json.dumps(self._settings()))
+        configuration = self.home / "airflow" / "config"
+        configuration.mkdir(parents=True, exist_ok=True)
+        (configuration / "airflow_local_settings.py").write_text(SETTINGS)
         report("Starting Postgres")
         self._start_postgres()
         report("Creating Airflow's tables")

@@ -49,7 +49,8 @@ def require_own_runs(pipeline_id: str, checkpoint_id: int, compactions: Sequence
         if not begins or (handle.kind, handle.created_by) != (HandleKind.RUN, checkpoint_id):
             raise ForeignPathError(
                 f"The merged run {handle.path!r} of {run.subtask} of pipeline {pipeline_id} does not lie where "
-                f"checkpoint {checkpoint_id} merges ({prefix}-…). It was not recorded, and nothing is deleted. State is as it was."
+                f"checkpoint {checkpoint_id} merges ({prefix}-…). It was not recorded, and nothing is deleted. "
+                "State is as it was."
             )
 
 

@@ -4,14 +4,13 @@ Decides which work Great Expectations is asked to do, and returns for every expe
 makes a verdict of it. Great Expectations is imported inside functions, because that takes seconds.
 """
 
-import os
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tidegate.pipeline.expectations import Expectation, ExpectationSuite
+from tidegate.quality.importing import load_great_expectations
 
 SAMPLES = 20
 _SPARK_ERROR = re.compile(r"(\[[A-Z][A-Z0-9_.]+\] .*)")
@@ -34,16 +33,6 @@ class Finding:
     found: Mapping[str, Any]
     raw: Any
     message: str | None = None
-
-
-def load_great_expectations() -> Any:
-    """The library, with its analytics off and without the warnings it raises about its own imports."""
-    os.environ["GX_ANALYTICS_ENABLED"] = "False"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import great_expectations
-        import great_expectations.expectations
-    return great_expectations
 
 
 def build(suite: ExpectationSuite) -> list[Any]:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.protocol.records import CheckpointRecord, Verdict
-from tidegate.quality.judgement import Finding, load_great_expectations
+from tidegate.quality.importing import load_great_expectations
+from tidegate.quality.judgement import Finding
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,54 @@
+"""Imports Great Expectations without what a checkpoint hardly ever needs, which takes half of the time.
+
+Statistics and plots are imported when an expectation first uses them. Clients of clouds count as not installed: what is
+judged is always a DataFrame.
+"""
+
+import importlib
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+_POSTPONED = ("scipy.stats", "altair")
+_ABSENT = ("boto3", "botocore", "google.cloud")
+
+
+def load_great_expectations() -> Any:
+    """The library, with its analytics off and without the warnings it raises about its own imports."""
+    if "great_expectations" in sys.modules:
+        return sys.modules["great_expectations"]
+    os.environ["GX_ANALYTICS_ENABLED"] = "False"
+    with warnings.catch_warnings(), _standing_in():
+        warnings.simplefilter("ignore")
+        import great_expectations
+        import great_expectations.expectations
+    return great_expectations
+
+
+class _Postponed(ModuleType):
+    """Stands for a module, and imports it when something in it is first asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # the import system asks, and takes no for an answer
+            raise AttributeError(name)
+        module = importlib.import_module(self.__name__)
+        self.__dict__.update(vars(module))
+        return getattr(module, name)
+
+
+@contextmanager
+def _standing_in() -> Iterator[None]:
+    """Who imports one of these modules later, gets the module itself. Great Expectations keeps what stood in for it."""
+    instead: dict[str, Any] = {name: _Postponed(name) for name in _POSTPONED} | dict.fromkeys(_ABSENT)
+    instead = {name: stands for name, stands in instead.items() if name not in sys.modules}
+    sys.modules.update(instead)
+    try:
+        yield
+    finally:
+        for name, stands in instead.items():
+            if sys.modules.get(name) is stands:
+                del sys.modules[name]
