@@ -25,7 +25,7 @@ from tidegate.protocol.barriers.messages import (
     Barrier,
     Cancel,
     EndOfPartition,
-    Event,
+    GateEvent,
 )
 
 # -- unaligned
@@ -187,9 +187,9 @@ class Recording:
     """A handler that only remembers what it was told."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[GateEvent] = []
 
-    def step(self, event: Event) -> list[Action]:
+    def step(self, event: GateEvent) -> list[Action]:
         self.events.append(event)
         return []
 

@@ -10,10 +10,10 @@ from tidegate.protocol.barriers.messages import (
     Announcement,
     Barrier,
     Block,
+    BytesQueued,
     Cancel,
     EndAlignment,
     EndOfPartition,
-    Queued,
     StartAlignment,
     TakeSnapshot,
     Timeout,
@@ -131,7 +131,7 @@ SECTION_11_1 = {
         (Announcement(Barrier(1, 0)), []),
         (Barrier(1, 0), [StartAlignment(1), Block(0)]),
         (Timeout(1), []),
-        (Queued(10**12), []),
+        (BytesQueued(10**12), []),
     ]),
 }  # fmt: skip
 
@@ -149,17 +149,17 @@ SECTION_11_1_FINISHED_OFF = {
 SECTION_11_2_LIMIT_100 = {
     "as many bytes as the limit are allowed": (2, [
         (Barrier(1, 0), [StartAlignment(1), Block(0)]),
-        (Queued(100), []),
+        (BytesQueued(100), []),
     ]),
     "more: unblocked and aborted, later barriers of the checkpoint swallowed": (3, [
         (Barrier(1, 0), [StartAlignment(1), Block(0)]),
-        (Queued(101), [Unblock(0), AbortSnapshot(1, LIMIT)]),
+        (BytesQueued(101), [Unblock(0), AbortSnapshot(1, LIMIT)]),
         (Barrier(1, 1), []),
-        (Queued(101), []),
+        (BytesQueued(101), []),
         (Barrier(2, 1), [StartAlignment(2), Block(1)]),
     ]),
     "nothing pending: nothing to abort": (2, [
-        (Queued(101), []),
+        (BytesQueued(101), []),
     ]),
 }  # fmt: skip
 
@@ -218,7 +218,7 @@ class Model:
                 if not self.finished:
                     self.ended.add(before_current)
                     return [("abort", before_current)]
-            case Queued(bytes=size):
+            case BytesQueued(bytes=size):
                 if not pending or self.limit is None or size <= self.limit:
                     return out
                 self.ended.add(before_current)
@@ -254,7 +254,7 @@ def streams(draw):
             closed.add(channel)
             events.append(EndOfPartition(channel))
         elif kind == "q":
-            events.append(Queued(draw(st.integers(0, 200))))
+            events.append(BytesQueued(draw(st.integers(0, 200))))
         else:
             events.append((Barrier if kind == "b" else Cancel)(draw(st.integers(0, 5)), channel))
     return channels, events
@@ -267,7 +267,7 @@ def test_snapshots_aborts_and_blocked_channels_are_those_of_the_model(stream, fi
     handler, model = AlignedBarrierHandler(channels, finished, limit), Model(channels, finished, limit)
     blocked = set()
     for event in events:
-        if not isinstance(event, Queued) and event.channel in blocked:
+        if not isinstance(event, BytesQueued) and event.channel in blocked:
             continue  # the gate would not take it now
         told = []
         for action in handler.step(event):

@@ -10,8 +10,8 @@ from tidegate.protocol.barriers.messages import (
     AlignmentType,
     Barrier,
     BarrierOptions,
+    BytesQueued,
     EndOfPartition,
-    Queued,
 )
 from tidegate.protocol.barriers.options import GateOptions, choose_barrier_options, make_handler
 from tidegate.protocol.barriers.tracker import BarrierTracker
@@ -68,7 +68,7 @@ def test_every_handler_knows_whether_finished_inputs_are_allowed(options):
 def test_the_alignment_limit_reaches_the_handler():
     handler = make_handler(GateOptions(alignment_limit=10), 2)
     handler.step(Barrier(1, 0))
-    assert AbortSnapshot(1, FailureReason.ALIGNMENT_LIMIT_EXCEEDED) in handler.step(Queued(11))
+    assert AbortSnapshot(1, FailureReason.ALIGNMENT_LIMIT_EXCEEDED) in handler.step(BytesQueued(11))
 
 
 @pytest.mark.parametrize(

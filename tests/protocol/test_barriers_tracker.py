@@ -8,10 +8,10 @@ from tidegate.protocol.barriers.messages import (
     AbortSnapshot,
     Announcement,
     Barrier,
+    BytesQueued,
     Cancel,
     EndAlignment,
     EndOfPartition,
-    Queued,
     StartAlignment,
     TakeSnapshot,
     Timeout,
@@ -145,7 +145,7 @@ SECTION_11_3 = {
         (Barrier(1, 0), [StartAlignment(1)]),
         (Announcement(Barrier(1, 1)), []),
         (Timeout(1), []),
-        (Queued(10**12), []),
+        (BytesQueued(10**12), []),
     ]),
 }  # fmt: skip
 

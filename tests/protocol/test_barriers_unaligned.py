@@ -12,12 +12,12 @@ from tidegate.protocol.barriers.messages import (
     Barrier,
     BarrierOptions,
     Block,
+    BytesQueued,
     Cancel,
     CancelTimer,
     EndAlignment,
     EndOfPartition,
     Prioritize,
-    Queued,
     SetTimer,
     StartAlignment,
     StartCapture,
@@ -122,7 +122,7 @@ SECTION_11_4 = {
     ]),
     "queued bytes mean nothing": (2, [
         (Barrier(1, 0), [StartAlignment(1), Block(0)]),
-        (Queued(10**12), []),
+        (BytesQueued(10**12), []),
     ]),
 }  # fmt: skip
 

@@ -17,7 +17,6 @@ from tidegate.pipeline.graph import Graph
 from tidegate.protocol.names import Target
 from tidegate.protocol.records import CheckpointRecord, Verdict
 from tidegate.quality.validator import GreatExpectationsValidator
-from tidegate.quality.verdict_text import report
 
 pytestmark = pytest.mark.spark
 
@@ -88,21 +87,6 @@ def test_a_failed_expectation_shows_counts_samples_and_the_keys_of_the_rows(carr
     assert between["unexpected_samples"] == [-1] * 10
     assert between["unexpected_rows"] == [{"carrier": f"C{ten}3", "minutes": -1} for ten in range(10)]
     assert mean["observed"] == 49.5
-    assert report([verdict]) == "\n".join(
-        [
-            "sink:carriers (carriers): failed, 2 of 3 expectations not met",
-            "  minutes: expect_column_values_to_be_between (min_value=0)",
-            "    10 of 100 rows (10.1 %) not as expected",
-            "    carrier='C03', minutes=-1",
-            "    carrier='C13', minutes=-1",
-            "    carrier='C23', minutes=-1",
-            "    carrier='C33', minutes=-1",
-            "    carrier='C43', minutes=-1",
-            "    and 5 more",
-            "  flights: expect_column_mean_to_be_between (max_value=10)",
-            "    observed 49.5",
-        ]
-    )
 
 
 def test_the_samples_of_a_large_failure_are_bounded(spark: SparkSession, judge: Judge) -> None:
@@ -136,8 +120,6 @@ def test_an_expectation_on_a_missing_column_is_not_judged_and_names_the_columns_
         "expect_column_max_to_be_between on sink:carriers names column 'delay', which sink:carriers does not have. "
         "Its columns are: carrier, flights, minutes."
     )
-    assert "not judged" in report([verdict])
-    assert "Its columns are: carrier, flights, minutes." in report([verdict])
 
 
 def test_column_to_exist_is_judged_on_a_missing_column(carriers: DataFrame, judge: Judge) -> None:
@@ -247,7 +229,6 @@ def test_a_check_across_tables_shows_the_rows_that_disagree_by_all_their_columns
     (result,) = verdict.results
     assert (str(verdict.target), verdict.success, result["unexpected_count"]) == ("check:totals", False, 1)
     assert result["unexpected_rows"] == [{"what": "minutes", "left": 7, "right": 9}]
-    assert "left, right: expect_column_pair_values_to_be_equal" in report([verdict])
 
 
 def test_values_of_every_type_are_kept_as_strict_json(

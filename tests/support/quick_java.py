@@ -24,12 +24,14 @@ def java_options() -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     """In the process that leads the run; its lanes, and all that these start, inherit it."""
-    if hasattr(config, "workerinput") or config.cache is None:
+    if hasattr(config, "workerinput"):
         return
     from tidegate.spark.session.java import find_java
 
     java = sha256(f"{find_java()} {sys.prefix}".encode()).hexdigest()[:16]
-    os.environ[ARCHIVE] = str(config.cache.mkdir("spark-classes") / f"{java}.jsa")
+    cache = getattr(config, "cache", None)  # one may run without
+    directory = cache.mkdir("spark-classes") if cache else Path(tempfile.mkdtemp(prefix="spark-classes-"))
+    os.environ[ARCHIVE] = str(directory / f"{java}.jsa")
     os.environ["SPARK_SUBMIT_OPTS"] = java_options()
     os.environ["SPARK_LAUNCHER_OPTS"] = "-XX:TieredStopAtLevel=1"
 

@@ -31,15 +31,15 @@ from tidegate.protocol.barriers.messages import (
     Barrier,
     BarrierHandler,
     Block,
+    BytesQueued,
     Cancel,
     CancelTimer,
     EndAlignment,
     EndOfData,
     EndOfPartition,
-    Event,
+    GateEvent,
     Marker,
     Prioritize,
-    Queued,
     SetTimer,
     StartAlignment,
     StartCapture,
@@ -122,7 +122,7 @@ class InputGate:
         if not full:
             self._turn = 0
         held_back = sum(channel.bytes for channel in self._channels if channel.blocked)
-        return self._step(Queued(held_back)) or None if held_back else None
+        return self._step(BytesQueued(held_back)) or None if held_back else None
 
     def _take_urgent(self, channel: Channel) -> list[Output]:
         barrier = channel.urgent.popleft()
@@ -161,7 +161,7 @@ class InputGate:
             if len(self._unended) > MAX_TRACKED + 1:  # of checkpoints that were dropped silently
                 del self._unended[min(self._unended)]
 
-    def _step(self, event: Event) -> list[Output]:
+    def _step(self, event: GateEvent) -> list[Output]:
         return [output for action in self._handler.step(event) for output in self._carry_out(action)]
 
     def _carry_out(self, action: Action) -> Iterable[Output]:

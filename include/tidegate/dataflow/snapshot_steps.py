@@ -38,7 +38,7 @@ class SnapshotSteps:
         self._sources = sources
         self._state = state
 
-    def step(self, vertex: RunningVertex, event: steps.Event) -> None:
+    def step(self, vertex: RunningVertex, event: steps.SubtaskEvent) -> None:
         """Give a vertex an event, and carry out the effects in order."""
         effects = deque(vertex.steps.step(event))
         while effects:

@@ -1,6 +1,6 @@
 """Great Expectations behind the `Validator` port: judges what a checkpoint staged, and writes reports that people read.
 
 Reading order: `validator` (a verdict for each target), `judgement` (one DataFrame against one suite), `json_values`
-(what is kept of a result), `docs` (the page of a checkpoint), `verdict_text` (the same as text).
+(what is kept of a result), `docs` (the page of a checkpoint), `importing` (the library itself).
 Importing these modules imports neither Great Expectations nor Spark, which takes seconds, and Airflow parses often.
 """

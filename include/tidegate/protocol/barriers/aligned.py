@@ -12,11 +12,11 @@ from tidegate.protocol.barriers.messages import (
     Action,
     Announcement,
     Barrier,
+    BytesQueued,
     Cancel,
     EndAlignment,
     EndOfPartition,
-    Event,
-    Queued,
+    GateEvent,
     StartAlignment,
     Timeout,
 )
@@ -34,7 +34,7 @@ class AlignedBarrierHandler:
         self._limit = alignment_limit
         self._alignment = Alignment(num_channels)
 
-    def step(self, event: Event) -> list[Action]:
+    def step(self, event: GateEvent) -> list[Action]:
         match event:
             case Barrier():
                 return self._barrier(event)
@@ -42,7 +42,7 @@ class AlignedBarrierHandler:
                 return self._cancel(event.checkpoint_id)
             case EndOfPartition():
                 return self._end_of_partition(event.channel)
-            case Queued():
+            case BytesQueued():
                 return self._queued(event.bytes)
             case Announcement() | Timeout():
                 return []  # only barriers that may time out are announced or timed

@@ -124,14 +124,14 @@ class Timeout:
 
 
 @dataclass(frozen=True, slots=True)
-class Queued:
+class BytesQueued:
     """How many bytes now wait on the blocked channels, all together."""
 
     bytes: int
 
 
 Marker = Barrier | Cancel | EndOfData | EndOfPartition  # what lies in a channel
-Event = Barrier | Cancel | EndOfPartition | Announcement | Timeout | Queued
+GateEvent = Barrier | Cancel | EndOfPartition | Announcement | Timeout | BytesQueued
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +233,6 @@ Action = (
 class BarrierHandler(Protocol):
     """Decides what barriers mean at one operator's inputs (protocol.md section 11). Performs no I/O."""
 
-    def step(self, event: Event) -> list[Action]:
+    def step(self, event: GateEvent) -> list[Action]:
         """Take one control event; returns the actions in the order they must be carried out."""
         ...

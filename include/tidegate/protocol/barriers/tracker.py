@@ -13,11 +13,11 @@ from tidegate.protocol.barriers.messages import (
     Action,
     Announcement,
     Barrier,
+    BytesQueued,
     Cancel,
     EndAlignment,
     EndOfPartition,
-    Event,
-    Queued,
+    GateEvent,
     StartAlignment,
     Timeout,
 )
@@ -60,7 +60,7 @@ class BarrierTracker:
         self._highest = -1  # newest checkpoint seen
         self._queue: deque[_Tracked] = deque(maxlen=MAX_TRACKED)  # oldest first; overflow drops the oldest silently
 
-    def step(self, event: Event) -> list[Action]:
+    def step(self, event: GateEvent) -> list[Action]:
         match event:
             case Barrier():
                 return self._barrier(event)
@@ -68,7 +68,7 @@ class BarrierTracker:
                 return self._cancel(event.checkpoint_id, event.channel)
             case EndOfPartition():
                 return self._end_of_partition(event.channel)
-            case Announcement() | Timeout() | Queued():
+            case Announcement() | Timeout() | BytesQueued():
                 return []  # nothing is blocked, so nothing can time out or queue up
             case _:
                 assert_never(event)

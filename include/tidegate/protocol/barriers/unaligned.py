@@ -17,13 +17,13 @@ from tidegate.protocol.barriers.messages import (
     Action,
     Announcement,
     Barrier,
+    BytesQueued,
     Cancel,
     CancelTimer,
     EndAlignment,
     EndOfPartition,
-    Event,
+    GateEvent,
     Prioritize,
-    Queued,
     SetTimer,
     StartAlignment,
     StartCapture,
@@ -44,7 +44,7 @@ class UnalignedBarrierHandler:
         self._captures = False  # whether its snapshot has been taken and in-flight data is being captured
         self._times_out_at: int | None = None  # when the current checkpoint, still aligned, will have waited too long
 
-    def step(self, event: Event) -> list[Action]:
+    def step(self, event: GateEvent) -> list[Action]:
         match event:
             case Barrier():
                 return self._barrier(event)
@@ -56,7 +56,7 @@ class UnalignedBarrierHandler:
                 return self._cancel(event.checkpoint_id)
             case EndOfPartition():
                 return self._end_of_partition(event.channel, event.now)
-            case Queued():
+            case BytesQueued():
                 return []  # the alignment limit is an option of the aligned handler
             case _:
                 assert_never(event)

@@ -79,7 +79,7 @@ class Stopped:
     """The subtask has finished, failed or was cancelled."""
 
 
-Event = (
+SubtaskEvent = (
     Begin
     | StepDone
     | CaptureEnded

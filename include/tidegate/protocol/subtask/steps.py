@@ -25,7 +25,6 @@ from tidegate.protocol.subtask.messages import (
     Decline,
     DiscardSnapshot,
     Effect,
-    Event,
     Fail,
     Finish,
     NotifyAborted,
@@ -35,6 +34,7 @@ from tidegate.protocol.subtask.messages import (
     Started,
     StepDone,
     Stopped,
+    SubtaskEvent,
     TellAborted,
     TellComplete,
     TellSubsumed,
@@ -76,7 +76,7 @@ class SubtaskSteps:
         self._aborted: deque[int] = deque(maxlen=max_concurrent_checkpoints)  # aborted before they started here
         self._newest_aborted = -1
 
-    def step(self, event: Event) -> list[Effect]:
+    def step(self, event: SubtaskEvent) -> list[Effect]:
         """Take one event; returns the effects in the order they must be carried out. Performs no I/O."""
         match event:
             case Begin():
