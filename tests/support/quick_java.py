@@ -22,6 +22,7 @@ def java_options() -> str:
     return f"-XX:TieredStopAtLevel=1 -XX:SharedArchiveFile={os.environ[ARCHIVE]} -Xlog:disable -Xlog:all=error:stderr"
 
 
+@pytest.hookimpl(trylast=True)  # after the run has got its temporary directory
 def pytest_configure(config: pytest.Config) -> None:
     """In the process that leads the run; its lanes, and all that these start, inherit it."""
     if hasattr(config, "workerinput"):
