@@ -130,6 +130,7 @@ def test_starting_leaves_a_whole_stack_alone_and_repairs_any_other(stack):
     before[SUPERVISOR].kill()
     before["scheduler"].kill()
     psutil.Process(stack.postgres.pid()).kill()
+    wait_until(lambda: not stack.is_supervised())  # a killed process is there for a moment
     stack.start()
     assert not [process for process in all_of_it if is_alive(process)]
     assert stack.is_supervised()

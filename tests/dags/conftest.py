@@ -229,6 +229,7 @@ def _live_airflow(home: Path, connect_server: str) -> Iterator[World]:
     environment = {
         "TIDEGATE_HOME": str(home),
         "TIDEGATE_CACHE": str(home / "cache"),
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.25",  # it would keep a core busy that other tests need
         "AIRFLOW_CONN_SPARK_SERVER": json.dumps(
             {"conn_type": "spark_connect", "host": server.hostname, "port": server.port}
         ),

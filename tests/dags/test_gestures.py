@@ -35,7 +35,7 @@ class Marked:
         while not look():
             assert time.monotonic() < deadline, what()
             self.coordinator.keep_region(self.attempt)
-            time.sleep(0.2)
+            time.sleep(0.4)
 
     def waiting(self, task="acknowledge", dag_id="marked", **arguments):
         """A new DAG run, as soon as that task of it waits."""

@@ -49,7 +49,7 @@ def wait_until(driver: RegionDriver, store: PostgresCheckpointStore, number: int
         store.wait_for_change("orders", 1)
 
 
-@sizes("kills", sample=2, whole=8)
+@sizes("kills", sample=1, whole=8)
 @pytest.mark.parametrize("unaligned", [False, True])
 def test_sigkill_of_a_region_at_random_moments_costs_nothing(
     unaligned: bool, kills: int, tmp_path: Path, postgres_url: str

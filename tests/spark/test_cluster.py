@@ -5,7 +5,6 @@ import contextlib
 import os
 import signal
 import stat
-from pathlib import Path
 
 import pytest
 from driver import Driver
@@ -19,11 +18,6 @@ from tidegate.protocol.lifecycle import Status
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 LONGEST = 400  # seconds for a driver; its executors are started anew
-
-
-def take(home: Path, database: str, request: str, environment: dict[str, str]) -> None:
-    with contextlib.closing(Driver(home, database, request, environment)) as driver:
-        driver.finish(LONGEST)
 
 
 def test_a_cluster_is_exact_although_an_executor_is_killed(cluster: Cluster, tmp_path, postgres_url, store) -> None:
@@ -48,9 +42,9 @@ def test_so_is_one_with_checkpoints_on_s3_and_nothing_of_old_ones_stays_there(
         kill_an_executor(cluster, store, driver)
         driver.finish(LONGEST)
     check_tables(shop)
-    for number in (2, 3):  # of which two are retained
-        shop.deliver(files=1, rows=30)
-        take(tmp_path, postgres_url, f"r{number}", environment)
+    shop.deliver(files=1, rows=30)
+    with contextlib.closing(Driver(tmp_path, postgres_url, "r2 r3", environment)) as driver:  # two are retained
+        driver.finish(LONGEST)
     check_tables(shop)
     check_bucket(bucket, store)
     copies = cluster.cache_home / "tidegate" / "runs"

@@ -1,4 +1,5 @@
-"""A Spark driver in a process of its own, to be killed or stopped: one whole checkpoint of the orders pipeline.
+"""A Spark driver in a process of its own, to be killed or stopped: a whole checkpoint of the orders pipeline
+for each word of a request.
 
 Says `ready` when its session is up and `done` at the end, one line each, so that a test can choose its moment.
 """
@@ -39,11 +40,12 @@ def main(home: str, database_url: str, request: str, slow: str) -> None:
     coordinator = assembly.open_coordinator(pipeline, settings, database_url)
     region = assembly.open_region(pipeline, settings=settings)
     print("ready", flush=True)
-    checkpoint_id = cast(Any, coordinator.trigger(request)).checkpoint_id
-    coordinator.snapshot(checkpoint_id, region)
-    coordinator.validate(checkpoint_id, Judge(True))
-    coordinator.finalize(checkpoint_id)
-    coordinator.notify(checkpoint_id)
+    for each in request.split():
+        checkpoint_id = cast(Any, coordinator.trigger(each)).checkpoint_id
+        coordinator.snapshot(checkpoint_id, region)
+        coordinator.validate(checkpoint_id, Judge(True))
+        coordinator.finalize(checkpoint_id)
+        coordinator.notify(checkpoint_id)
     print("done", flush=True)
 
 
@@ -96,7 +98,7 @@ class Killable:
 
 
 class Driver(Killable):
-    """One whole checkpoint of the orders pipeline."""
+    """A whole checkpoint of the orders pipeline for each word of `request`."""
 
     def __init__(self, home: Path, database_url: str, request: str, spark: dict[str, str], slow: bool = False) -> None:
         super().__init__(__file__, home, [database_url, request, "slow" if slow else "fast"], spark)

@@ -16,7 +16,7 @@ def _(original):
     return commit
 
 
-@mutation("a failure names the newest checkpoint as the latest completed", (listeners, "_latest_told"))
+@mutation("a failure names the newest checkpoint as the latest completed", (listeners, "_latest_notified"))
 def _(original):
     return lambda tx: max((record.checkpoint_id for record in tx.failed_after(0)), default=None)
 
