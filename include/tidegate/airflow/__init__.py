@@ -1,4 +1,4 @@
-"""Tidegate's steps as Airflow tasks.
+"""Tidegate's steps as Airflow tasks. May import `assembly`, `ui` and, inside functions, the rooms below.
 
 Reading order: `dag` (the wiring), `operators`, `sensor` and `abort` (one class a step), `step` (what they share),
 `outcome` (which errors are worth a retry), `running_region` and `spark_connection` (Spark for a step), `triggers`

@@ -1,1 +1,4 @@
-"""The store on PostgreSQL: tables, migrations, one transaction per protocol step."""
+"""The store on PostgreSQL: tables, migrations, one transaction for each step of the protocol.
+
+May import `ports` and `protocol`. Read `tables` and `transaction` first.
+"""

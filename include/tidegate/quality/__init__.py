@@ -2,5 +2,6 @@
 
 Reading order: `validator` (a verdict for each target), `judgement` (one DataFrame against one suite), `json_values`
 (what is kept of a result), `docs` (the page of a checkpoint), `importing` (the library itself).
-Importing these modules imports neither Great Expectations nor Spark, which takes seconds, and Airflow parses often.
+May import `pipeline`, `ports` and `protocol`. Importing these modules imports neither Great Expectations nor Spark,
+which takes seconds, and Airflow parses often.
 """
