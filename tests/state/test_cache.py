@@ -4,6 +4,7 @@ import os
 import pickle
 import shutil
 import time
+from collections import OrderedDict
 from dataclasses import replace
 
 import pyarrow as pa
@@ -114,6 +115,7 @@ def test_a_small_run_in_local_storage_is_read_where_it_lies(write, workshop, mon
 def test_the_smallest_runs_stay_in_memory_as_long_as_there_is_room(write, workshop, monkeypatch) -> None:
     monkeypatch.undo()
     monkeypatch.setattr(opening, "_RECENT_RUNS", 2)
+    monkeypatch.setattr(opening, "_recent", OrderedDict())  # whatever tests before this one have read
     spec = write(3, write(2, write(1)))
     assert keys(spec) == [1, 2, 3]
     for run in spec.runs:
