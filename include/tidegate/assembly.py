@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tidegate.clock import SystemClock
 from tidegate.coordination.continuous_run import ContinuousRun
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.coordination.listeners import Notified
+from tidegate.coordination.listeners import NotifiedListeners
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.errors import ConfigurationError, PipelineNotFoundError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # heavy: imported where they are used, so that DAG files can 
     from tidegate.spark.session.sessions import SparkSettings
 
 #: Of this process: a process that takes several steps notifies a listener once.
-_NOTIFIED = Notified()
+_NOTIFIED = NotifiedListeners()
 
 
 def open_store(database_url: str | None = None) -> "PostgresCheckpointStore":

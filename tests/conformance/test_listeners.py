@@ -14,7 +14,7 @@ from store_steps import PIPELINE, completed, triggered
 from worlds import DEATHS, Crash, Judge, MortalStore, small_pipeline
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.coordination.listeners import Listeners, Notified, watch_failures
+from tidegate.coordination.listeners import Listeners, NotifiedListeners, watch_failures
 from tidegate.ports import CheckpointListener, CheckpointStore
 from tidegate.protocol.errors import CheckpointError, CheckpointExpiredError, ValidationFailedError
 from tidegate.protocol.lifecycle import COMMITTED, Status
@@ -218,19 +218,19 @@ def test_a_listener_may_leave_methods_out(desk: MakeDesk) -> None:
     assert listener.heard == (3, 2)
 
 
-def open_another(world: Desk, notified: Notified) -> None:
+def open_another(world: Desk, notified: NotifiedListeners) -> None:
     """Another coordinator of the same pipeline, in a process of which this is what listeners heard."""
     world.coordinator = CheckpointCoordinator(world.pipeline, world.store, world.storage, world.clock, notified)
 
 
 @pytest.mark.parametrize("same_process", [True, False])
 def test_all_steps_in_a_process_notify_a_listener_once(desk: MakeDesk, same_process: bool) -> None:
-    world, notified = desk(), Notified()
+    world, notified = desk(), NotifiedListeners()
     ears = listening(world)
     open_another(world, notified)
     take(world, "a")
     world.ask("b")
-    open_another(world, notified if same_process else Notified())
+    open_another(world, notified if same_process else NotifiedListeners())
     world.coordinator.suspend()
     repeated = [] if same_process else [("complete", 1)]
     assert ears.heard == [("complete", 1), *repeated, ("aborted", 2, 1)]
@@ -288,7 +288,7 @@ class Notes(CheckpointListener):
 
 
 def test_each_pipeline_tells_a_listener_of_its_own_checkpoints() -> None:
-    notes, notified = Notes(), Notified()
+    notes, notified = Notes(), NotifiedListeners()
     first, second = (Listeners(pipeline_id, [notes], notified) for pipeline_id in ("p", "q"))
     for listeners, checkpoint_id in ((first, 5), (second, 3), (first, 5), (second, 3)):
         listeners.completed(checkpoint_id)
@@ -320,7 +320,7 @@ def test_any_object_may_listen_and_equal_ones_are_told_apart(desk: MakeDesk) -> 
 @pytest.mark.parametrize("told", [True, False])
 def test_a_failure_names_no_checkpoint_whose_sinks_have_not_committed(store: CheckpointStore, told: bool) -> None:
     notes = Notes()
-    watched = watch_failures(store, Listeners(PIPELINE, [notes], Notified()))
+    watched = watch_failures(store, Listeners(PIPELINE, [notes], NotifiedListeners()))
     completed(store, notified=told)
     triggered(store)
     with watched.transaction(PIPELINE) as tx:

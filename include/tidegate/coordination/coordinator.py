@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from tidegate.coordination.cleanup import Sweeper
 from tidegate.coordination.finalize import CommitPoint
 from tidegate.coordination.identity import Identification
-from tidegate.coordination.listeners import Listeners, Notified, watch_failures
+from tidegate.coordination.listeners import Listeners, NotifiedListeners, watch_failures
 from tidegate.coordination.notify import Delivered, Delivery
 from tidegate.coordination.pipeline_status import PipelineControl
 from tidegate.coordination.region_lease import RegionControl
@@ -61,12 +61,12 @@ class CheckpointCoordinator:
         store: CheckpointStore,
         storage: CheckpointStorage,
         clock: Clock,
-        notified: Notified | None = None,
+        notified: NotifiedListeners | None = None,
     ) -> None:
         self.graph: Graph = compile_graph(pipeline)
         self.pipeline_id = pipeline.name
         self.config = pipeline.checkpoints
-        listeners = Listeners(pipeline.name, pipeline.listeners, notified or Notified())
+        listeners = Listeners(pipeline.name, pipeline.listeners, notified or NotifiedListeners())
         self._store = store = watch_failures(store, listeners)
         self._clock = clock
         self._unsaid = reservations(pipeline, self.graph.sinks)

@@ -45,7 +45,7 @@ class InOrder:
                 self._subsumed = max(self._subsumed, checkpoint_id)
 
 
-class Notified:
+class NotifiedListeners:
     """What the listeners in one process were notified of. All coordinators in a process share one."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Notified:
 class Listeners:
     """All listeners of a pipeline, one after the other. An error of one is logged; the others are still notified."""
 
-    def __init__(self, pipeline_id: str, listeners: Sequence[CheckpointListener], notified: Notified) -> None:
+    def __init__(self, pipeline_id: str, listeners: Sequence[CheckpointListener], notified: NotifiedListeners) -> None:
         self._pipeline_id = pipeline_id
         self._listeners = listeners
         self._notified = notified
