@@ -30,10 +30,11 @@ def spark() -> Iterator[SparkSession]:
 
 def stop_with_java(session: SparkSession) -> None:
     """A session's JVM would go on for as long as this process does."""
-    java = SparkContext._gateway.proc
+    gateway = SparkContext._gateway
     session.stop()
-    java.stdin.close()
-    java.wait()
+    gateway.shutdown()  # objects that are collected later are no longer announced to Java
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
     SparkContext._gateway = SparkContext._jvm = None
 
 
