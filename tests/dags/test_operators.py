@@ -365,6 +365,15 @@ def test_a_dag_run_that_has_the_id_of_a_deleted_one_is_another_request(dag, run,
     assert checkpoint(2).status is Status.COMPLETED
 
 
+@pytest.fixture
+def interruptible():
+    """As every process of Airflow is. A run of the tests in the background may have been started to ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_a_task_of_airflow_dags_test_for_good_and_of_a_real_run_for_a_retry(dag, run, regions):
     signals = [signal.SIGTERM, signal.SIGINT, signal.SIGINT]
 
