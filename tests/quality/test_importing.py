@@ -1,4 +1,4 @@
-"""What is not imported with Great Expectations is there for whoever needs it."""
+"""Modules that are left out when Great Expectations is imported can still be imported later."""
 
 import subprocess
 import sys

@@ -57,7 +57,7 @@ class RunOutcome:
 
 
 def new_request() -> str:
-    """The id of a request that only a repeated `tidegate run` goes on with."""
+    """The id of a request that only a repeated `tidegate run` continues."""
     return f"{_OWN_REQUEST}{uuid.uuid4()}"
 
 

@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import ModuleType
 from typing import Any
 
@@ -19,10 +19,10 @@ _ABSENT = ("boto3", "botocore", "google.cloud")
 
 def load_great_expectations() -> Any:
     """The library, with its analytics off and without the warnings it raises about its own imports."""
-    if "great_expectations" in sys.modules:
-        return sys.modules["great_expectations"]
     os.environ["GX_ANALYTICS_ENABLED"] = "False"
-    with warnings.catch_warnings(), _standing_in():
+    first = "great_expectations" not in sys.modules
+    # Another thread may be in the middle of it: the import statement waits for that, a look into sys.modules would not.
+    with warnings.catch_warnings(), _standing_in() if first else nullcontext():
         warnings.simplefilter("ignore")
         import great_expectations
         import great_expectations.expectations
