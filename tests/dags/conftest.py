@@ -190,13 +190,14 @@ def run(supervisor) -> Callable[..., Ran]:
     def run(
         task: Any, run_id: str = "r1", *, try_number: int = 1, retries: int = 3, run_type: str = "manual",
         next_method: str | None = None, conf: dict[str, Any] | None = None, run_after: datetime = RUN_AFTER,
-        user: str | None = None,
+        user: str | None = None, clear_number: int = 0,
     ) -> Ran:  # fmt: skip
         now = datetime.now(UTC)
         dag_run = DagRun(
             dag_id=task.dag_id, run_id=run_id, logical_date=now, data_interval_start=now, data_interval_end=now,
             run_after=run_after, start_date=now, end_date=None, run_type=run_type, state="running",
             consumed_asset_events=[], partition_key=None, conf=conf, triggering_user_name=user,
+            clear_number=clear_number,
         )  # fmt: skip
         context = TIRunContext(
             dag_run=dag_run, max_tries=retries, should_retry=try_number <= retries, next_method=next_method,

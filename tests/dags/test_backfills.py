@@ -50,9 +50,11 @@ class Backfills:
         return self.log(run_id).count("Waiting: ")
 
     def log(self, run_id):
-        """All that `trigger` logged, with the details of its errors."""
-        path = f"/dags/yearly/dagRuns/{run_id}/taskInstances/trigger/logs/1"
-        return str(self.api.call("GET", path, params={"full_content": "true"}, headers={"accept": "application/json"}))
+        """All that `trigger` logged in all its tries, with the details of its errors."""
+        path = f"/dags/yearly/dagRuns/{run_id}/taskInstances/trigger/logs"
+        how = {"params": {"full_content": "true"}, "headers": {"accept": "application/json"}}
+        tries = range(1, self.world.tries(run_id, "yearly")["trigger"] + 1)
+        return "\n".join(str(self.api.call("GET", f"{path}/{number}", **how)) for number in tries)
 
 
 def test_the_runs_of_a_backfill_wait_in_line_and_repeating_them_after_they_were_deleted_changes_nothing(world):
@@ -81,7 +83,7 @@ def test_the_runs_of_a_backfill_wait_in_line_and_repeating_them_after_they_were_
     backfills.close(backfill_id)
     backfills.create()
     assert backfills.run_ids() == run_ids
-    assert backfills.ended() == ["failed"] * 3
+    assert backfills.ended() == ["failed"] * 3, list(map(backfills.log, run_ids))
     for run_id in run_ids:
         assert "was already taken for a deleted DAG run with the same id and date" in backfills.log(run_id)
     assert [checkpoint.checkpoint_id for checkpoint in world.checkpoints("yearly")] == [3, 2, 1]

@@ -349,16 +349,17 @@ def test_a_cleared_finished_run_changes_nothing(dag, run, regions, good, supervi
     complete(dag, run)
     supervisor.events = [{"uri": "tidegate://p/out", "extra": {"checkpoint_id": 1, "rows": 6}}]
     before, visible, opened = checkpoint(), dict(sink.visible), len(regions.opened)
-    ran = complete(dag, run, try_number=2)
+    ran = complete(dag, run, try_number=2, clear_number=1)
     assert supervisor.xcoms["trigger"] == 1
     assert (checkpoint(), sink.visible, len(regions.opened)) == (before, visible, opened)
     assert checkpoint(2) is None
     assert (ran.message.task_outlets, ran.message.outlet_events) == ([], [])
 
 
-def test_a_dag_run_that_has_the_id_of_a_deleted_one_is_another_request(dag, run, regions, good, checkpoint):
+@pytest.mark.parametrize("try_number", [1, 2])  # the first try may be lost before it has asked
+def test_a_dag_run_that_has_the_id_of_a_deleted_one_is_another_request(dag, run, regions, good, checkpoint, try_number):
     complete(dag, run)
-    refused = run(dag.get_task("trigger"))  # as a backfill that is repeated: same id, same date, first try
+    refused = run(dag.get_task("trigger"), try_number=try_number)  # as a backfill that is repeated: same id and date
     assert (refused.state, type(refused.error)) == ("failed", AirflowFailException)
     assert "for a deleted DAG run" in str(refused.error)
     complete(dag, run, run_after=datetime.now(UTC))  # as one started by hand

@@ -25,6 +25,8 @@ from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskI
 from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered
 
 if TYPE_CHECKING:
+    from airflow.sdk.types import DagRunProtocol
+
     from tidegate.coordination.coordinator import CheckpointCoordinator
     from tidegate.spark.region import SparkRegion
 
@@ -47,15 +49,18 @@ class TriggerCheckpointOperator(CheckpointTask):
         self.poll_interval = poll_interval
 
     def execute(self, context: Context) -> int:
-        return self.ask(context, is_first=int(context["ti"].try_number) == 1)
+        return self.ask(context)
 
-    def ask(self, context: Context, event: Any = None, is_first: bool = False) -> int:
+    def ask(self, context: Context, event: Any = None) -> int:
         """Ask, again if need be. The trigger only says that it is time to ask: what it saw is not trusted."""
         with airflow_outcome(context):
             request = request_id(context), _is_periodic(context), _kind(context)
-            outcome = self.open_coordinator().trigger(*request, wait=self.wait, drain=_drain(context))
-            if is_first and isinstance(outcome, AlreadyCompleted):
-                raise self._taken_before(context, outcome.checkpoint_id)
+            coordinator = self.open_coordinator()
+            outcome = coordinator.trigger(*request, wait=self.wait, drain=_drain(context))
+            if isinstance(outcome, AlreadyCompleted):
+                completed = coordinator.acknowledge(outcome.checkpoint_id)
+                if _is_of_a_deleted_run(completed, context["dag_run"]):
+                    raise self._taken_before(context, outcome.checkpoint_id)
         match outcome:
             case Queued():
                 self.log.info("Waiting: %s", outcome.message)
@@ -85,6 +90,14 @@ def request_id(context: Context) -> str:
     """The DAG, the DAG run's id and when it was to run: after a DAG run is deleted, another may get its id."""
     of_run = requests_of_run(context["ti"].dag_id, context["run_id"])
     return f"{of_run}{context['dag_run'].run_after:%Y%m%dT%H%M%S.%f}"
+
+
+def _is_of_a_deleted_run(completed: CheckpointRecord, dag_run: "DagRunProtocol") -> bool:
+    """A DAG run that has begun once cannot have taken a checkpoint before that. Its number of tries does not tell: the
+    first may be lost. To clear a DAG run is to begin it again."""
+    if dag_run.clear_number or dag_run.start_date is None or completed.completed_at is None:
+        return False
+    return completed.completed_at < dag_run.start_date
 
 
 def _is_periodic(context: Context) -> bool:
