@@ -20,7 +20,6 @@ TABLE = {
     "TOO_MANY_CHECKPOINT_REQUESTS": (True, False),
     "MINIMUM_TIME_BETWEEN_CHECKPOINTS": (True, False),
     "NOT_ALL_REQUIRED_TASKS_RUNNING": (True, False),
-    "DECLINED_TASK_NOT_READY": (False, False),
     "DECLINED_SUBSUMED": (False, False),
     "DECLINED_ON_CANCELLATION_BARRIER": (False, False),
     "DECLINED_INPUT_END_OF_STREAM": (False, False),

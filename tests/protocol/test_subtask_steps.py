@@ -22,9 +22,7 @@ from tidegate.protocol.subtask.messages import (
     NotifyComplete,
     Prepare,
     SnapshotOperators,
-    Started,
     StepDone,
-    Stopped,
     TellAborted,
     TellComplete,
     TellSubsumed,
@@ -33,7 +31,6 @@ from tidegate.protocol.subtask.messages import (
 )
 from tidegate.protocol.subtask.steps import SubtaskSteps
 
-NOT_READY = FailureReason.DECLINED_TASK_NOT_READY
 ASYNC = FailureReason.CHECKPOINT_ASYNC_EXCEPTION
 SUBSUMED = FailureReason.DECLINED_SUBSUMED
 DECLINED = FailureReason.CHECKPOINT_DECLINED
@@ -149,15 +146,6 @@ SECTION_12 = {
         *written(1),
         (WriteFailed(1), [DiscardSnapshot(1), Decline(1, ASYNC)]),
     ],
-    "step 5: a failure after the subtask stopped is ignored": [
-        *written(1),
-        (Stopped(), [DiscardSnapshot(1)]),
-        (WriteFailed(1), []),
-    ],
-    "not running: cancel marker and decline": [
-        (Stopped(), []),
-        (Begin(1, ALIGNED), [BroadcastCancel(1), Decline(1, NOT_READY)]),
-    ],
     "11.1 abort at the gate: decline, cancel marker, and its late barriers find nothing to start": [
         (AlignmentAborted(3, SUBSUMED), [Decline(3, SUBSUMED), BroadcastCancel(3)]),
         (Begin(3, ALIGNED), []),
@@ -184,12 +172,6 @@ SECTION_10 = {
         (NotifyComplete(1), []),
         (NotifyComplete(3), [TellComplete(3)]),
     ],
-    "complete is delivered to a running subtask only": [
-        (Stopped(), []),
-        (NotifyComplete(1), []),
-        (Started(), []),
-        (NotifyComplete(1), [TellComplete(1)]),
-    ],
     "subsumed is notified after the completion that subsumed it": [
         (NotifyComplete(3, subsumed=1), [TellComplete(3), TellSubsumed(1)]),
         (NotifyComplete(3, subsumed=1), []),
@@ -208,12 +190,6 @@ SECTION_10 = {
         (WriteEnded(4), [Acknowledge(4)]),
         (NotifyAborted(4), [TellAborted(4)]),
         *written(5),
-    ],
-    "aborted is delivered to a running subtask only": [
-        (Stopped(), []),
-        (NotifyAborted(1, latest_completed=1), []),
-        (Started(), []),
-        *written(1),
     ],
 }
 
@@ -250,17 +226,11 @@ ALL = {
 @pytest.mark.parametrize("story", ALL.values(), ids=ALL)
 def test_sections_10_12_and_18(story):
     steps = SubtaskSteps()
-    assert steps.step(Started()) == []
     assert [(event, steps.step(event)) for event, _ in story] == story
-
-
-def test_a_subtask_that_never_ran_is_not_ready():
-    assert SubtaskSteps().step(Begin(1, ALIGNED)) == [BroadcastCancel(1), Decline(1, NOT_READY)]
 
 
 def begun_after_aborts(bound, aborted, begun):
     steps = SubtaskSteps(max_concurrent_checkpoints=bound)
-    steps.step(Started())
     for id_ in aborted:
         steps.step(NotifyAborted(id_))
     return steps.step(Begin(begun, ALIGNED))[0]
@@ -285,21 +255,20 @@ def test_section_12_step_0_the_memory_of_aborted_ids_is_bounded(bound, aborted, 
 
 def test_section_12_step_0_only_what_has_not_started_yet_takes_room_in_the_memory():
     steps = SubtaskSteps(max_concurrent_checkpoints=1)
-    for event in [Started(), *(event for event, _ in written(5)), NotifyAborted(7), NotifyAborted(4), NotifyAborted(5)]:
+    for event in [*(event for event, _ in written(5)), NotifyAborted(7), NotifyAborted(4), NotifyAborted(5)]:
         steps.step(event)
     assert steps.step(Begin(7, ALIGNED)) == [BroadcastCancel(7), AbortCapture(7)]
 
 
 def test_section_12_step_0_an_abort_that_was_honoured_makes_room_in_the_memory():
     steps = SubtaskSteps(max_concurrent_checkpoints=2)
-    for event in [Started(), NotifyAborted(9), NotifyAborted(8), Begin(8, ALIGNED), NotifyAborted(10)]:
+    for event in [NotifyAborted(9), NotifyAborted(8), Begin(8, ALIGNED), NotifyAborted(10)]:
         steps.step(event)
     assert steps.step(Begin(9, ALIGNED)) == [BroadcastCancel(9), AbortCapture(9)]
 
 
 def test_synchronous_steps_do_not_overlap():
     steps = SubtaskSteps()
-    steps.step(Started())
     steps.step(Begin(1, ALIGNED))
     with pytest.raises(AssertionError):
         steps.step(Begin(2, ALIGNED))
@@ -307,7 +276,7 @@ def test_synchronous_steps_do_not_overlap():
 
 def test_there_is_no_step_after_the_last():
     steps = SubtaskSteps()
-    for event in [Started(), *(event for event, _ in written(1))]:
+    for event in [*(event for event, _ in written(1))]:
         steps.step(event)
     with pytest.raises(ValueError, match="no synchronous step left"):
         steps.step(StepDone(1))
@@ -331,7 +300,6 @@ EVENTS = st.one_of(
 def test_whatever_happens_each_checkpoint_has_one_fate_and_downstream_never_waits_for_nothing(events):
     """The model is the list of all effects so far: what may follow in it, and what may not."""
     steps = SubtaskSteps(max_concurrent_checkpoints=3)
-    steps.step(Started())
     effects, synchronous, wrote = [], None, set()
     for event in events:
         if event == "step":

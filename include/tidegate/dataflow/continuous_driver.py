@@ -67,8 +67,6 @@ class ContinuousDriver:
         limit = _BATCHES_AHEAD * max_batch_bytes
         self._polled = PolledSources(parts, self._sources, self._channels, self._state, attempt, limit)
         self._steps = SnapshotSteps(self._base, self._polled, self._state)
-        for vertex in self._vertices:
-            vertex.steps.step(steps.Started())
         self._put_back()
         self._base.close({subtask for subtask, snapshot in restored.items() if snapshot.finished})
 

@@ -22,7 +22,6 @@ class FailureReason(Enum):
     CHECKPOINT_DECLINED = ("A subtask declined the checkpoint.", False, True)
     CHECKPOINT_ASYNC_EXCEPTION = ("A subtask failed while it wrote its snapshot.", False, True)
     CHECKPOINT_EXPIRED = ("The checkpoint was not acknowledged before its deadline.", False, True)
-    DECLINED_TASK_NOT_READY = ("A subtask was asked before it was ready.", False, False)
     DECLINED_SUBSUMED = ("A newer barrier overtook this checkpoint at an input gate.", False, False)
     DECLINED_ON_CANCELLATION_BARRIER = ("An upstream subtask cancelled the checkpoint.", False, False)
     DECLINED_INPUT_END_OF_STREAM = ("An input ended while barriers were being aligned.", False, False)

@@ -20,7 +20,6 @@ _OF_SUBTASKS = frozenset(
     {
         FailureReason.CHECKPOINT_DECLINED,
         FailureReason.CHECKPOINT_ASYNC_EXCEPTION,
-        FailureReason.DECLINED_TASK_NOT_READY,
         FailureReason.DECLINED_SUBSUMED,
         FailureReason.DECLINED_ON_CANCELLATION_BARRIER,
         FailureReason.DECLINED_INPUT_END_OF_STREAM,

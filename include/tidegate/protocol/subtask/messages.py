@@ -69,27 +69,8 @@ class NotifyAborted:
     latest_completed: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
-    """The subtask is running, with its state restored."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """The subtask has finished, failed or was cancelled."""
-
-
 SubtaskEvent = (
-    Begin
-    | StepDone
-    | CaptureEnded
-    | WriteEnded
-    | WriteFailed
-    | AlignmentAborted
-    | NotifyComplete
-    | NotifyAborted
-    | Started
-    | Stopped
+    Begin | StepDone | CaptureEnded | WriteEnded | WriteFailed | AlignmentAborted | NotifyComplete | NotifyAborted
 )
 
 

@@ -31,9 +31,7 @@ from tidegate.protocol.subtask.messages import (
     NotifyComplete,
     Prepare,
     SnapshotOperators,
-    Started,
     StepDone,
-    Stopped,
     SubtaskEvent,
     TellAborted,
     TellComplete,
@@ -64,10 +62,9 @@ class _Running:
 
 
 class SubtaskSteps:
-    """One subtask attempt. `max_concurrent_checkpoints` bounds how many aborted checkpoints it remembers."""
+    """One attempt of a subtask that runs. `max_concurrent_checkpoints` bounds how many aborted ones it remembers."""
 
     def __init__(self, max_concurrent_checkpoints: int = 1) -> None:
-        self._is_running = False
         self._last_started = -1
         self._last_completed = -1
         self._stop_with = -1  # the savepoint after which the subtask ends
@@ -95,11 +92,6 @@ class SubtaskSteps:
                 return self._complete(event.checkpoint_id, event.subsumed)
             case NotifyAborted():
                 return self._abort(event.checkpoint_id, event.latest_completed)
-            case Started():
-                self._is_running = True
-                return []
-            case Stopped():
-                return self._stop()
             case _:
                 assert_never(event)
 
@@ -107,8 +99,6 @@ class SubtaskSteps:
 
     def _begin(self, event: Begin) -> list[Effect]:
         id_ = event.checkpoint_id
-        if not self._is_running:
-            return [BroadcastCancel(id_), Decline(id_, FailureReason.DECLINED_TASK_NOT_READY)]
         aborted = self._forget_abort(id_)
         if id_ <= self._last_started:
             return []  # out of order
@@ -178,7 +168,7 @@ class SubtaskSteps:
 
     def _complete(self, id_: int, subsumed: int = -1) -> list[Effect]:
         """Monotonic, so that duplicates and reordering are safe."""
-        if not self._is_running or id_ <= self._last_completed:
+        if id_ <= self._last_completed:
             return []
         self._last_completed = id_
         effects: list[Effect] = [TellComplete(id_)]
@@ -190,8 +180,6 @@ class SubtaskSteps:
         return effects
 
     def _abort(self, id_: int, latest_completed: int) -> list[Effect]:
-        if not self._is_running:
-            return []
         effects = self._complete(latest_completed) if latest_completed > 0 else []
         running = self._running.get(id_)
         if running is not None:
@@ -217,7 +205,3 @@ class SubtaskSteps:
     def _fail_if_stopping(self, id_: int) -> list[Effect]:
         """Section 18: a subtask that was to stop with a savepoint has stopped emitting, and cannot go on without it."""
         return [Fail(id_)] if id_ == self._stop_with else []
-
-    def _stop(self) -> list[Effect]:
-        self._is_running = False
-        return [effect for id_ in list(self._running) for effect in self._discard(id_)]

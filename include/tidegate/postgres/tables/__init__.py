@@ -1,0 +1,28 @@
+"""The tables of the store, in a schema of their own, and the rules that the database itself enforces.
+
+Constraints and the transition trigger are generated from `protocol.lifecycle` and the closed lists of the records, so
+the database refuses what the protocol does not know. The modules here decide shapes, `rules` what is live, and `guards`
+which changes are legal. `migrations/` brings a database to this schema, and a test proves that both say the same. The
+schema does not limit how many checkpoints are in progress: admission decides that.
+"""
+
+from tidegate.postgres.tables.checkpoint_tables import checkpoints, verdicts
+from tidegate.postgres.tables.columns import CHANNEL, SCHEMA, metadata
+from tidegate.postgres.tables.pipeline_tables import endpoints, pipelines, requests
+from tidegate.postgres.tables.snapshot_tables import METRICS, compactions, deletion_queue, handles, subtasks
+
+__all__ = [
+    "CHANNEL",
+    "METRICS",
+    "SCHEMA",
+    "checkpoints",
+    "compactions",
+    "deletion_queue",
+    "endpoints",
+    "handles",
+    "metadata",
+    "pipelines",
+    "requests",
+    "subtasks",
+    "verdicts",
+]

@@ -1,0 +1,133 @@
+"""Checkpoints, and the verdicts on their staged data."""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+from tidegate.postgres.guards import CHECKPOINT_GUARDS, VERDICT_GUARDS
+from tidegate.postgres.rules import TRANSITION_FUNCTION, TRANSITION_TRIGGER
+from tidegate.postgres.tables.columns import INSTANT, ONLY_TO_STOP, after_create, confined, listed, members, metadata
+from tidegate.protocol.lifecycle import COMMITTED, TRANSITIONS, Phase, Stage, Status
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import CheckpointKind
+
+_COMMITTED = listed(sorted(COMMITTED))
+
+
+def _stages(stages: list[Stage]) -> str:
+    return ", ".join(f"('{status}', '{phase}')" for status, phase in stages)
+
+
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    Column("pipeline_id", Text, ForeignKey("tidegate.pipelines.pipeline_id", name="checkpoints_pipeline_fkey")),
+    Column("checkpoint_id", BigInteger, nullable=False, autoincrement=False),
+    Column("request_id", Text, nullable=False),
+    Column("periodic", Boolean, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("phase", Text, nullable=False),
+    Column("triggered_at", INSTANT, nullable=False),
+    Column("deadline", INSTANT, nullable=False),
+    Column("num_subtasks", Integer, nullable=False),
+    Column("num_acknowledged", Integer, nullable=False, server_default=text("0")),
+    Column("operators", JSONB, nullable=False, server_default=text("'[]'::jsonb")),
+    Column("acknowledged_at", INSTANT),
+    Column("validated_at", INSTANT),
+    Column("completed_at", INSTANT),
+    Column("failed_at", INSTANT),
+    Column("failure_reason", Text),
+    Column("failure_message", Text),
+    Column("notified_at", INSTANT),
+    Column("metadata_path", Text),
+    Column("state_size", BigInteger, nullable=False, server_default=text("0")),
+    Column("checkpointed_size", BigInteger, nullable=False, server_default=text("0")),
+    Column("swept", Boolean, nullable=False, server_default=text("false")),
+    Column("kind", Text, nullable=False, server_default=text(f"'{CheckpointKind.CHECKPOINT}'")),
+    Column("num_finished", Integer, nullable=False, server_default=text("0")),
+    Column("drain", Boolean, nullable=False, server_default=text("false")),
+    PrimaryKeyConstraint("pipeline_id", "checkpoint_id", name="checkpoints_pkey"),
+    CheckConstraint("checkpoint_id >= 1", name="checkpoints_id"),
+    CheckConstraint("request_id <> ''", name="checkpoints_request"),
+    CheckConstraint(f"(status, phase) IN ({_stages(list(TRANSITIONS))})", name="checkpoints_stage"),
+    CheckConstraint("deadline >= triggered_at", name="checkpoints_deadline"),
+    CheckConstraint(
+        "num_subtasks >= 1 AND num_acknowledged >= 0 AND num_acknowledged <= num_subtasks", name="checkpoints_counts"
+    ),
+    CheckConstraint(
+        f"phase = '{Phase.TRIGGERED}' OR num_acknowledged = num_subtasks", name="checkpoints_all_acknowledged"
+    ),
+    CheckConstraint(
+        f"(acknowledged_at IS NOT NULL) = (phase <> '{Phase.TRIGGERED}')", name="checkpoints_acknowledged_at"
+    ),
+    CheckConstraint(f"(validated_at IS NOT NULL) = (phase = '{Phase.VALIDATED}')", name="checkpoints_validated_at"),
+    CheckConstraint(f"(completed_at IS NOT NULL) = (status IN ({_COMMITTED}))", name="checkpoints_completed_at"),
+    CheckConstraint(f"(metadata_path IS NOT NULL) = (status IN ({_COMMITTED}))", name="checkpoints_metadata"),
+    CheckConstraint(confined("metadata_path"), name="checkpoints_metadata_confined"),
+    CheckConstraint(f"notified_at IS NULL OR status IN ({_COMMITTED})", name="checkpoints_notified_at"),
+    CheckConstraint(
+        f"(failure_reason IS NOT NULL) = (status = '{Status.FAILED}')"
+        f" AND (failure_message IS NOT NULL) = (status = '{Status.FAILED}')"
+        f" AND (failed_at IS NOT NULL) = (status = '{Status.FAILED}')",
+        name="checkpoints_failure",
+    ),
+    CheckConstraint(
+        f"failure_reason IN ({listed([reason.name for reason in FailureReason])})", name="checkpoints_failure_reason"
+    ),
+    CheckConstraint("state_size >= 0 AND checkpointed_size >= 0", name="checkpoints_sizes"),
+    CheckConstraint(f"kind IN ({members(CheckpointKind)})", name="checkpoints_kind"),
+    CheckConstraint("num_finished >= 0 AND num_finished <= num_acknowledged", name="checkpoints_finished"),
+    CheckConstraint(ONLY_TO_STOP, name="checkpoints_drain"),
+    CheckConstraint(f"NOT swept OR status <> '{Status.IN_PROGRESS}'", name="checkpoints_swept"),
+    Index(
+        "checkpoints_request_once",
+        "pipeline_id",
+        "request_id",
+        unique=True,
+        postgresql_where=text(f"status <> '{Status.FAILED}'"),
+    ),
+    Index("checkpoints_by_request", "pipeline_id", "request_id", "checkpoint_id"),
+    Index("checkpoints_by_status", "pipeline_id", "status", "checkpoint_id"),
+    Index("checkpoints_unswept", "pipeline_id", "checkpoint_id", postgresql_where=text("NOT swept")),
+)
+
+verdicts = Table(
+    "verdicts",
+    metadata,
+    Column("pipeline_id", Text, nullable=False),
+    Column("checkpoint_id", BigInteger, nullable=False),
+    Column("ordinal", Integer, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("suite", Text, nullable=False),
+    Column("success", Boolean),
+    Column("evaluated", Integer, nullable=False),
+    Column("failed", Integer, nullable=False),
+    Column("results", JSONB, nullable=False, server_default=text("'[]'::jsonb")),
+    Column("error", Text),
+    Column("docs_path", Text),
+    PrimaryKeyConstraint("pipeline_id", "checkpoint_id", "ordinal", name="verdicts_pkey"),
+    UniqueConstraint("pipeline_id", "checkpoint_id", "target", "suite", name="verdicts_target_once"),
+    ForeignKeyConstraint(
+        ["pipeline_id", "checkpoint_id"],
+        ["tidegate.checkpoints.pipeline_id", "tidegate.checkpoints.checkpoint_id"],
+        name="verdicts_checkpoint_fkey",
+    ),
+    CheckConstraint("success IS NOT NULL OR error IS NOT NULL", name="verdicts_error_said"),
+    CheckConstraint("evaluated >= 0 AND failed >= 0", name="verdicts_counts"),
+)
+
+after_create(checkpoints, TRANSITION_FUNCTION, TRANSITION_TRIGGER, *CHECKPOINT_GUARDS)
+after_create(verdicts, *VERDICT_GUARDS)
