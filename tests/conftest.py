@@ -24,7 +24,7 @@ pytest_plugins = ["undertaker", "quick_java", "spark_sessions", "object_stores",
 TEMPLATE = "tidegate_template"
 
 #: Folders whose tests share a server that takes a minute to start: one lane takes all of them.
-TOGETHER = ("tests/dags/",)
+TOGETHER = ("tests/scheduler/",)
 
 
 class Lanes(LoadScopeScheduling):
@@ -32,6 +32,11 @@ class Lanes(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid.partition("::")[0])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest work begins first, so that no lane waits for another in the end: Airflow, Spark, then the rest."""
+    items.sort(key=lambda item: (not item.nodeid.startswith(TOGETHER), item.get_closest_marker("spark") is None))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes:

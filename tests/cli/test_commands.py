@@ -34,27 +34,43 @@ rows.sink("out", ParquetSink("strict"), expect=impossible)
 
 
 @pytest.fixture
-def command(tmp_path, postgres_url):
+def project(tmp_path, postgres_url):
+    """The environment of a project's commands, which says nothing of Spark."""
     (tmp_path / "pyproject.toml").write_text(PROJECT)
     (tmp_path / "shop.py").write_text(SHOP)
     support = Path(__file__).parents[1] / "support"
-    environment = {
+    return {
         **os.environ,
         "TIDEGATE_HOME": str(tmp_path),
         "TIDEGATE_DATABASE_URL": postgres_url,
-        "TIDEGATE_SPARK_MASTER": "local[2]",
         "PYTHONPATH": os.pathsep.join(filter(None, [str(support), str(tmp_path), os.environ.get("PYTHONPATH")])),
         "COLUMNS": "200",
     }
 
-    def run(*arguments, **changes):
+
+class Command:
+    """`command("run", "orders")`: a process that has ended."""
+
+    def __init__(self, home, environment):
+        self._home, self.environment = home, environment
+
+    def __call__(self, *arguments, **changes):
         return subprocess.run(
             [sys.executable, "-m", "tidegate.cli.main", *arguments],
-            capture_output=True, text=True, cwd=tmp_path, env=environment | changes, timeout=300,
+            capture_output=True, text=True, cwd=self._home, env=self.environment | changes, timeout=300,
         )  # fmt: skip
 
-    run.environment = environment
-    return run
+
+@pytest.fixture
+def command(tmp_path, project):
+    """With Spark where nothing else is said: in a JVM of its own."""
+    return Command(tmp_path, project)
+
+
+@pytest.fixture
+def remote_command(tmp_path, project, connect_server):
+    """On a Spark that runs, which saves each command the start of a JVM."""
+    return Command(tmp_path, project | {"TIDEGATE_SPARK_REMOTE": connect_server})
 
 
 @pytest.mark.spark
@@ -97,10 +113,10 @@ def test_a_run_its_history_and_its_details(command, tmp_path):
 
 
 @pytest.mark.spark
-def test_a_checkpoint_by_hand_is_taken_once_however_often_it_is_asked_for(command, tmp_path):
+def test_a_checkpoint_by_hand_is_taken_once_however_often_it_is_asked_for(remote_command, tmp_path):
     Shop(tmp_path).deliver()
     for _ in range(2):
-        asked = command("checkpoint", "orders", "--request-id", "by hand", "--savepoint", "-o", "json")
+        asked = remote_command("checkpoint", "orders", "--request-id", "by hand", "--savepoint", "-o", "json")
         assert asked.returncode == ExitCode.OK, asked.stderr
         document = json.loads(asked.stdout)
         assert (document["id"], document["request_id"], document["checkpoint_type"]) == (1, "by hand", "SAVEPOINT")
@@ -138,10 +154,10 @@ def test_a_checkpoint_is_aborted_by_hand(command, store):
 
 
 @pytest.mark.spark
-def test_a_pipeline_is_stopped_with_a_savepoint_resumed_and_drained(command, tmp_path):
+def test_a_pipeline_is_stopped_with_a_savepoint_resumed_and_drained(remote_command, tmp_path):
     shop = Shop(tmp_path)
     shop.deliver()
-    stopped = command("stop", "orders", "-o", "json")
+    stopped = remote_command("stop", "orders", "-o", "json")
     assert stopped.returncode == ExitCode.OK, stopped.stderr
     savepoint = json.loads(stopped.stdout)
     assert (savepoint["id"], savepoint["status"], savepoint["checkpoint_type"]) == (1, "COMPLETED", "SYNC_SAVEPOINT")
@@ -150,52 +166,52 @@ def test_a_pipeline_is_stopped_with_a_savepoint_resumed_and_drained(command, tmp
     shown = "Pipeline orders is FINISHED. It was stopped with savepoint 1 (orders/chk-1/_metadata)"
     assert shown in stopped.stderr
     check_tables(shop)
-    dropped = command("run", "orders", "-o", "json")
+    dropped = remote_command("run", "orders", "-o", "json")
     assert dropped.returncode == ExitCode.DROPPED
     assert "`tidegate resume orders` continues from it" in json.loads(dropped.stdout)["message"]
-    assert command("resume", "orders").returncode == ExitCode.OK
+    assert remote_command("resume", "orders").returncode == ExitCode.OK
 
     shop.deliver(files=1)
-    drained = command("stop", "orders", "--drain")
+    drained = remote_command("stop", "orders", "--drain")
     assert drained.returncode == ExitCode.OK, drained.stderr
     assert "It was drained by savepoint 2" in drained.stderr
     check_tables(shop)
-    details = json.loads(command("checkpoint", "orders", "2", "-o", "json").stdout)
+    details = json.loads(remote_command("checkpoint", "orders", "2", "-o", "json").stdout)
     assert details["num_finished_subtasks"] == details["num_subtasks"]
     assert all(subtask["finished"] for operator in details["operators"] for subtask in operator["subtasks"])
-    refused = command("resume", "orders")
+    refused = remote_command("resume", "orders")
     assert refused.returncode == ExitCode.PIPELINE_STOPPED
     assert "FINISHED and cannot be resumed. It was drained by savepoint 2" in " ".join(refused.stderr.split())
 
 
 @pytest.mark.spark
-def test_a_stop_that_was_cut_short_is_gone_on_with_and_never_as_another_kind(command, tmp_path):
+def test_a_stop_that_was_cut_short_is_gone_on_with_and_never_as_another_kind(remote_command, tmp_path):
     Shop(tmp_path).deliver()
     begin = (
         "from tidegate import assembly; from tidegate.protocol.records import CheckpointKind as K;"
         "c = assembly.open_coordinator(assembly.load_pipeline('orders'));"
         "c.trigger('stop:1', kind=K.SYNC_SAVEPOINT)"
     )
-    begun = subprocess.run([sys.executable, "-c", begin], env=command.environment, cwd=tmp_path, check=False)
+    begun = subprocess.run([sys.executable, "-c", begin], env=remote_command.environment, cwd=tmp_path, check=False)
     assert begun.returncode == 0
-    other = command("stop", "orders", "--drain")
+    other = remote_command("stop", "orders", "--drain")
     assert other.returncode == ExitCode.DROPPED
     assert "`tidegate stop` continues with it" in " ".join(other.stdout.split())
-    assert command("resume", "orders").returncode == ExitCode.PIPELINE_STOPPED
-    again = command("stop", "orders", "-o", "json")
+    assert remote_command("resume", "orders").returncode == ExitCode.PIPELINE_STOPPED
+    again = remote_command("stop", "orders", "-o", "json")
     assert again.returncode == ExitCode.OK, again.stderr
     assert json.loads(again.stdout)["request_id"] == "stop:1"
 
 
 @pytest.mark.spark
-def test_validation_that_fails_has_an_exit_code_and_leaves_nothing_visible(command, tmp_path):
+def test_validation_that_fails_has_an_exit_code_and_leaves_nothing_visible(remote_command, tmp_path):
     Shop(tmp_path).deliver()
-    result = command("run", "strict")
+    result = remote_command("run", "strict")
     assert result.returncode == ExitCode.VALIDATION_FAILED
     assert "expect_column_values_to_be_between on amount" in result.stderr
     assert "Nothing became visible" in result.stderr
     assert not list((tmp_path / "strict").glob("checkpoint=*"))
-    details = json.loads(command("checkpoint", "strict", "1", "-o", "json").stdout)
+    details = json.loads(remote_command("checkpoint", "strict", "1", "-o", "json").stdout)
     assert (details["status"], details["failure_reason"]) == ("FAILED", "VALIDATION_FAILED")
     assert details["verdicts"][0]["success"] is False
 

@@ -17,7 +17,7 @@ from tidegate.cli.exit_codes import ExitCode
 from tidegate.protocol.lifecycle import COMMITTED
 from tidegate.protocol.pipelines import PipelineStatus
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]  # each process has a Spark of its own
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 #: Seconds for anything that a process does, on a busy machine.
 PATIENCE = 240
@@ -103,7 +103,6 @@ def environment(tmp_path, postgres_url):
         **os.environ,
         "TIDEGATE_HOME": str(tmp_path),
         "TIDEGATE_DATABASE_URL": postgres_url,
-        "TIDEGATE_SPARK_MASTER": "local[2]",
         "PYTHONPATH": os.pathsep.join(filter(None, places)),
         "COLUMNS": "200",
     }
@@ -177,7 +176,10 @@ def test_it_takes_checkpoints_beside_other_commands_until_another_one_takes_over
     check_tables(shop)
 
 
-def test_stopping_suspending_and_failing_end_it_each_with_its_exit_code(command, running, tmp_path, store):
+def test_stopping_suspending_and_failing_end_it_each_with_its_exit_code(
+    environment, command, running, tmp_path, store, connect_server
+):
+    environment["TIDEGATE_SPARK_REMOTE"] = connect_server  # where the other test has a JVM in each process
     shop = Shop(tmp_path)
     shop.deliver()
     unlucky, first = running("unlucky"), running("orders")

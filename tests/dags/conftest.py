@@ -1,30 +1,20 @@
 """Fixtures of the Airflow layer's tests: a real database, and Airflow's own task runner without its server."""
 
-import json
-import os
 import signal
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import uuid4
 
+import airflow_home  # noqa: F401 - before anything imports Airflow
 import pytest
 import structlog
-from live_airflow import PROJECT, World
-from public_directories import public_directory
 from worlds import MemorySink, small_pipeline
 
 from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, StateHandle
-
-# Before a test imports Airflow (nothing above does): it creates its home, and must not take the user's. Beside the
-# temporary directory of the run, with which it goes.
-os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="airflow-", dir=Path(tempfile.gettempdir()).parent)
 
 
 @pytest.fixture
@@ -216,41 +206,3 @@ def run(supervisor) -> Callable[..., Ran]:
         return Ran(state.value, message, error)
 
     return run
-
-
-@pytest.fixture(scope="package")
-def world(connect_server):
-    with public_directory("tidegate-airflow-") as home, _live_airflow(home, connect_server) as world:
-        yield world
-
-
-@contextmanager
-def _live_airflow(home: Path, connect_server: str) -> Iterator[World]:
-    server = urlsplit(connect_server)
-    environment = {
-        "TIDEGATE_HOME": str(home),
-        "TIDEGATE_CACHE": str(home / "cache"),
-        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.25",  # it would keep a core busy that other tests need
-        "AIRFLOW_CONN_SPARK_SERVER": json.dumps(
-            {"conn_type": "spark_connect", "host": server.hostname, "port": server.port}
-        ),
-    }
-    # Imported here: it belongs to the slow tests alone.
-    from tidegate.local_stack.stack import LocalStack
-    from tidegate.postgres.engine import connect
-    from tidegate.postgres.store import PostgresCheckpointStore
-
-    stack = LocalStack(home / "stack", PROJECT / "tests/dags/live", PROJECT / "plugins", environment)
-    with stack, closing(stack.api()) as api:
-        store = PostgresCheckpointStore(connect(stack.database_url))
-        world = World(home, stack, api, store)
-        for dag_id in (
-            "small", "small_again", "hasty", "consumer", "doomed", "brief", "yearly", "marked", "timed", "deleted",
-        ):  # fmt: skip
-            api.wait_for_dag(dag_id)
-        # Begun here and looked at by its test: it spends its time waiting.
-        world.lay("first", ("a", 1), pipeline="hasty")
-        world.hold("hasty")
-        world.hasty_run = api.trigger("hasty")
-        yield world
-        store.close()

@@ -5,11 +5,10 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
-from live_airflow import alive_after
+from live_airflow import PROJECT, alive_after
 
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.reasons import FailureReason
@@ -18,7 +17,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(900)]
 
 #: Seconds for a run on a busy machine. One that waits for itself would take all of them.
 LONGEST = 300
-LIVE = Path(__file__).parent / "live/small.py"
+LIVE = PROJECT / "tests/support/live_dags/small.py"
 COMMAND = (sys.executable, "-m", "airflow", "dags", "test", "doomed")
 FUNCTION = (sys.executable, "-c", f"import runpy; runpy.run_path({str(LIVE)!r})['doomed'].test()")
 

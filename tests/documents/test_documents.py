@@ -47,10 +47,13 @@ def fences(document):
 @pytest.mark.parametrize(
     "document", [each for each in DOCUMENTS if fences(each)], ids=lambda path: str(path.relative_to(PROJECT))
 )
-def test_the_blocks_of_a_document_run_one_after_the_other(document, clone):
+def test_the_blocks_of_a_document_run_one_after_the_other(document, clone, connect_server):
+    """The README's as by its reader, the others' on a Spark that runs, which saves each command the start of a JVM."""
     support = PROJECT / "tests" / "support"
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEGATE_", "AIRFLOW_"))}
     environment |= {"HOME": str(clone / ".home"), "PWD": str(clone), "COLUMNS": "100"}
+    if document.name != "README.md":
+        environment["TIDEGATE_SPARK_REMOTE"] = connect_server
     reader = subprocess.Popen(
         [sys.executable, str(support / "run_document.py"), str(document)],
         cwd=clone, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,

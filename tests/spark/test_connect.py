@@ -15,6 +15,7 @@ from typing import IO, Any
 
 import pyspark
 import pytest
+from quick_java import java_options
 
 from tidegate.spark.session.java import find_java
 
@@ -73,6 +74,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         "JAVA_HOME": str(find_java()),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": str(bare_python(directory)),
+        "SPARK_SUBMIT_OPTS": java_options(),
         "HOME": str(directory),
     }
     with (directory / "log").open("wb") as log:

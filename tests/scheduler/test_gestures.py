@@ -6,11 +6,10 @@ So the gestures are made on runs that wait, and hardly any needs Spark.
 
 import runpy
 import time
-from pathlib import Path
 
 import psutil
 import pytest
-from live_airflow import PATIENCE, STEPS, alive_after
+from live_airflow import PATIENCE, PROJECT, STEPS, alive_after
 
 from tidegate.assembly import open_coordinator
 from tidegate.local_stack.airflow_api import AirflowApiError
@@ -103,7 +102,7 @@ def region(world):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TIDEGATE_HOME", str(world.home))
         patch.setenv("TIDEGATE_DATABASE_URL", world.stack.database_url)
-        pipeline = runpy.run_path(str(Path(__file__).parent / "live/small.py"))["marked_pipeline"]
+        pipeline = runpy.run_path(str(PROJECT / "tests/support/live_dags/small.py"))["marked_pipeline"]
         coordinator = open_coordinator(pipeline)
         marked = Marked(world, coordinator)
         yield marked
