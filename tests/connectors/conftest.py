@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.ports import SourceContext
+from tidegate.sinks.parquet import ParquetSink
 from tidegate.state.storage import ArrowCheckpointStorage
 
 
@@ -33,3 +34,13 @@ def context(storage: ArrowCheckpointStorage) -> Callable[..., SourceContext]:
         return SourceContext(storage, checkpoint_id, f"p/chk-{checkpoint_id}/in/{split}-{attempt}-x")
 
     return make
+
+
+@pytest.fixture
+def append() -> ParquetSink:
+    return ParquetSink("tables/events")
+
+
+@pytest.fixture
+def latest() -> ParquetSink:
+    return ParquetSink("tables/state", mode="latest")

@@ -1,70 +1,25 @@
-"""What a `ParquetSink` stages, shows and deletes, and what it says when it cannot. No Spark."""
+"""What a `ParquetSink` stages, shows and deletes. No Spark."""
 
 import errno
-import fcntl
 import hashlib
 import os
-import re
-import resource
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commits import Attempt, commit
+from commits import commit
+from parquet_sinks import rows, shown, stage, visible
 
 from tidegate.ports import SinkInput, StageContext
 from tidegate.protocol.errors import (
-    PipelineDefinitionError,
     SinkError,
     StateIntegrityError,
-    StorageError,
-    SupersededAttemptError,
 )
-from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.protocol.records import HandleKind
 from tidegate.sinks.parquet import ParquetSink
 from tidegate.state.storage import ArrowCheckpointStorage
-
-
-def rows(*values: int) -> pa.Table:
-    return pa.table({"v": pa.array(values, pa.int64())})
-
-
-def stage(sink: ParquetSink, checkpoint_id: int, *values: int, subtask: int = 0, attempt: int = 1) -> StateHandle:
-    context = StageContext(checkpoint_id, subtask, attempt, f"u{values[0] if values else 0}")
-    (handle,) = sink.writer().stage(rows(*values), context)
-    return handle
-
-
-def shown(directory: str | Path) -> list[int]:
-    """What a reader of a directory sees who skips hidden names, as Spark, Hive and pyarrow do."""
-    files = [
-        Path(parent, name)
-        for parent, directories, names in os.walk(directory)
-        if not directories.sort() and not [directories.remove(d) for d in list(directories) if d[0] in "._"]
-        for name in names
-        if name[0] not in "._"
-    ]
-    return sorted(value for file in files for value in pq.read_table(file, partitioning=None)["v"].to_pylist())
-
-
-def visible(sink: ParquetSink) -> list[int]:
-    return shown(sink.root if sink.mode == "append" else os.path.join(sink.root, "current"))
-
-
-@pytest.fixture
-def append() -> ParquetSink:
-    return ParquetSink("tables/events")
-
-
-@pytest.fixture
-def latest() -> ParquetSink:
-    return ParquetSink("tables/state", mode="latest")
 
 
 def test_what_the_disk_loses_is_noticed_by_the_task_that_staged_it(append, monkeypatch):
@@ -261,175 +216,3 @@ def test_only_staging_can_be_discarded_or_committed(path: str, append: ParquetSi
     with pytest.raises(SinkError, match=r"is not a path in a sink's staging"):
         commit(append, 2, [replace(handle, path=path)])
     assert visible(append) == [1]
-
-
-@pytest.mark.parametrize("mode", ["append", "latest"])
-@pytest.mark.parametrize("turn", range(5))
-def test_committers_at_once_agree(turn: int, mode: Any) -> None:
-    """Each overtakes whoever is there, which then looks again. Older checkpoints come first, as in a delivery."""
-    sink = ParquetSink(f"t{turn}", mode)
-    staged = {id_: [stage(sink, id_, id_ * 10 + n, subtask=n) for n in range(4)] for id_ in (1, 2, 3)}
-
-    def deliver(_: int) -> None:
-        for id_ in (1, 2, 3):
-            while True:
-                with suppress(SupersededAttemptError):
-                    commit(sink, id_, staged[id_])
-                    break
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(deliver, range(4)))
-    wanted = (1, 2, 3) if mode == "append" else (3,)
-    assert visible(sink) == [id_ * 10 + n for id_ in wanted for n in range(4)]
-    commit(sink, 4, [stage(sink, 4, 40)])
-    assert os.listdir(os.path.join(sink.root, "_committing")) == []
-
-
-@pytest.mark.parametrize("mode", ["append", "latest"])
-def test_a_lock_that_somebody_holds_on_anything_changes_nothing(mode: Any) -> None:
-    """Whoever may read a file may lock it; nobody here asks."""
-    sink = ParquetSink("t", mode)
-    commit(sink, 1, [stage(sink, 1, 1)])
-    handle = stage(sink, 2, 2)
-    Path(sink.root, "_lock").touch()
-    with ExitStack() as held:
-        inodes = {path.stat().st_ino: path for path in [Path(sink.root), *Path(sink.root).rglob("*")]}
-        for path in inodes.values():
-            descriptor = os.open(path, os.O_RDONLY)
-            held.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        commit(sink, 2, [handle])
-    assert visible(sink) == ([1, 2] if mode == "append" else [2])
-    assert not Path(sink.root, "_lock").exists()
-
-
-def test_what_an_older_version_left_in_the_middle_of_a_commit_is_gone_on_with_and_tidied(append: ParquetSink) -> None:
-    """It moved staged files to a directory of the checkpoint, under a lock."""
-    moved, staged = stage(append, 1, 1), stage(append, 1, 2, subtask=1)
-    halfway = Path(append.root, "_committing", "chk-1")
-    halfway.mkdir(parents=True)
-    Path(append.root, moved.path).rename(halfway / Path(moved.path).name)
-    Path(append.root, "_lock").touch()
-    commit(append, 1, [moved, staged])
-    assert visible(append) == [1, 2]
-    assert sorted(os.listdir(append.root)) == ["_committing", "_staging", "checkpoint=1"]
-    assert os.listdir(Path(append.root, "_committing")) == []
-
-
-def test_versions_and_links_that_an_older_version_left_half_done_are_tidied(latest: ParquetSink) -> None:
-    commit(latest, 1, [stage(latest, 1, 1)])
-    Path(latest.root, "_versions", "chk-2.0123456789abcdef.tmp").mkdir()
-    Path(latest.root, "_versions", "somebody's own").mkdir()
-    Path(latest.root, "_next").symlink_to("_versions/chk-2")
-    commit(latest, 2, [stage(latest, 2, 2)])
-    assert visible(latest) == [2]
-    assert sorted(os.listdir(Path(latest.root, "_versions"))) == ["chk-1", "chk-2", "somebody's own"]
-    assert sorted(os.listdir(latest.root)) == ["_committing", "_staging", "_versions", "current"]
-
-
-@pytest.mark.parametrize("mode", ["append", "latest"])
-def test_an_attempt_that_was_overtaken_says_so_and_nothing_else(mode: Any) -> None:
-    sink = ParquetSink("t", mode)
-    staged = [stage(sink, 1, 1)]
-    late = Attempt()
-    commit(sink, 1, staged)
-    with pytest.raises(SupersededAttemptError, match=rf"attempt {late.number} was overtaken"):
-        sink.commit(1, staged, late)
-    assert os.listdir(Path(sink.root, "_committing")) == []
-
-    class Overtaken(Attempt):
-        """By somebody who begins right after it was confirmed."""
-
-        def confirm(self) -> None:
-            super().confirm()
-            commit(sink, 1, staged)
-
-    two = [stage(sink, 2, 2)]
-    with pytest.raises(SupersededAttemptError):
-        sink.commit(2, two, Overtaken())
-    assert visible(sink) == [1]
-    commit(sink, 2, two)
-    assert visible(sink) == ([1, 2] if mode == "append" else [2])
-
-
-def test_a_number_that_is_there_already_is_no_older_attempt_and_the_next_one_goes_on(append: ParquetSink) -> None:
-    handle, attempt = stage(append, 1, 1), Attempt()
-    Path(append.root, "_committing", str(attempt.number), "gathered").mkdir(parents=True)
-    with pytest.raises(SinkError, match=r"already exists, although attempt \d+ has just begun: another pipeline"):
-        append.commit(1, [handle], attempt)
-    assert visible(append) == []
-    commit(append, 1, [handle])
-    assert visible(append) == [1]
-    assert os.listdir(Path(append.root, "_committing")) == []
-
-
-@contextmanager
-def file_size_limit(size: int) -> Iterator[None]:
-    """The kernel's own refusal to write on, as it comes when a disk or quota is full. For this process,
-    its log included."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_a_write_that_the_system_refuses_leaves_nothing_visible(append: ParquetSink) -> None:
-    table = pa.table({"v": list(range(100_000))})
-    with pytest.raises(StorageError) as raised, file_size_limit(4096):
-        append.writer().stage(table, StageContext(1, 0, 1, "u"))
-    assert re.search("Rows of checkpoint 1 could not be staged below .*none of them became visible", str(raised.value))
-    assert append.staged_paths(1) == []
-
-
-def test_a_full_disk_while_staging_says_so(append: ParquetSink, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    stage(append, 1, 1)
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StorageError) as raised:
-        append.writer().stage(rows(1), StageContext(2, 0, 1, "u"))
-    for part in ("none of them became visible", "is full", "bytes free", "Free some space, then retry"):
-        assert part in str(raised.value)
-    assert append.staged_paths(2) == []
-
-
-def test_a_failure_to_commit_says_what_is_safe(append: ParquetSink, monkeypatch: pytest.MonkeyPatch) -> None:
-    handle = stage(append, 3, 1)
-
-    def denied(*_: Any) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "rename", denied)
-        with pytest.raises(
-            SinkError, match=r"Checkpoint 3 could not be committed to .*Permission denied.*all of it or none"
-        ):
-            commit(append, 3, [handle])
-    commit(append, 3, [handle])
-    assert visible(append) == [1]
-
-
-@pytest.mark.parametrize("url", ["s3://bucket/t", "gs://bucket/t", "hdfs://host/t", "abfss://x@y/t"])
-def test_storage_without_atomic_renames_is_refused_with_the_reason(url: str) -> None:
-    with pytest.raises(PipelineDefinitionError, match=r"cannot write to \w+://.*atomic rename.*mounted directory"):
-        ParquetSink(url)
-
-
-def test_a_wrong_mode_is_refused() -> None:
-    with pytest.raises(PipelineDefinitionError, match='the mode is \'upsert\', but must be "append" or "latest"'):
-        ParquetSink("t", mode="upsert")
-
-
-def test_describe_names_the_place(append: ParquetSink, home: Path) -> None:
-    assert append.describe() == {"type": "ParquetSink", "path": str(home / "tables/events"), "mode": "append"}
-    assert ParquetSink(f"file://{home}/x/").root == str(home / "x")
-
-
-@pytest.mark.parametrize("kind", [pa.duration("us"), pa.null(), pa.month_day_nano_interval()])
-def test_types_that_parquet_lacks_are_refused_by_name(kind: pa.DataType, append: ParquetSink) -> None:
-    with pytest.raises(SinkError, match=r"column 'odd' has type .*Nothing became visible"):
-        append.writer().stage(pa.table({"odd": pa.array([None], kind)}), StageContext(1, 0, 1, "u"))
-    assert not Path(append.root).exists()

@@ -53,7 +53,7 @@ def test_a_commit_that_dies_twice_and_a_later_one_in_between(mode: str, monkeypa
                     commit(sink, 3, staged)
                 except Died:
                     continue
-        fourth = [stage(sink, 4, 0, 4)]
+        fourth = [stage(sink, 4, 4)]
         commit(sink, 4, fourth)
         commit(sink, 3, staged)
         assert visible(sink) == (sorted([*new, 4]) if mode == "append" else [4])
@@ -81,11 +81,11 @@ def test_staging_that_dies_anywhere_leaves_only_what_the_sweep_finds(
 ) -> None:
     for at in range(1, 5):
         sink = ParquetSink(f"stage-{at}", mode)
-        commit(sink, 1, [stage(sink, 1, 0, 1)])
+        commit(sink, 1, [stage(sink, 1, 1)])
         with monkeypatch.context() as patch:
             Mortal(patch, at, after=True)
             with pytest.raises(Died):
-                stage(sink, 2, 0, 2)
+                stage(sink, 2, 2)
         sink.discard(sink.staged_paths(2))
         assert visible(sink) == [1]
         assert not any("chk-2/" in path for path in tree(sink))

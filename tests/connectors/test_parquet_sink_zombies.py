@@ -58,8 +58,8 @@ def test_a_stopped_commit_that_goes_on_after_its_successor_changes_nothing(
     for sink, staged, after, zombie in zombies:
         commit(sink, 3, staged)
         assert visible(sink) == after
-        commit(sink, 4, [stage(sink, 4, 0, 4)])
-        commit(sink, 5, [stage(sink, 5, 0, 5)])
+        commit(sink, 4, [stage(sink, 4, 4)])
+        commit(sink, 5, [stage(sink, 5, 5)])
         seen = visible(sink)
         assert seen == (sorted([*after, 4, 5]) if mode == "append" else [5])
         known = files(sink)
@@ -85,7 +85,7 @@ def test_a_stopped_commit_that_goes_on_after_its_successor_died_costs_nothing(
         zombie.go_on()
         commit(sink, 3, staged)
         assert visible(sink) == after
-        commit(sink, 4, [stage(sink, 4, 0, 4)])
+        commit(sink, 4, [stage(sink, 4, 4)])
         assert visible(sink) == (sorted([*after, 4]) if mode == "append" else [4])
         assert os.listdir(Path(sink.root, "_committing")) == []
 

@@ -11,8 +11,11 @@ from uuid import uuid4
 import airflow_home  # noqa: F401 - before anything imports Airflow
 import pytest
 import structlog
+from dag_steps import judge
 from worlds import MemorySink, small_pipeline
 
+from tidegate.airflow import checkpoint_dag
+from tidegate.assembly import open_store
 from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, StateHandle
 
@@ -206,3 +209,21 @@ def run(supervisor) -> Callable[..., Ran]:
         return Ran(state.value, message, error)
 
     return run
+
+
+@pytest.fixture
+def dag(pipeline):
+    return checkpoint_dag(pipeline)
+
+
+@pytest.fixture
+def checkpoint(pipeline):
+    """The record of a checkpoint, as it is in the database now."""
+    store = open_store()
+    return lambda checkpoint_id=1: store.checkpoint(pipeline.name, checkpoint_id)
+
+
+@pytest.fixture
+def good(monkeypatch):
+    """A judge that finds everything good, where Great Expectations would be asked."""
+    return judge(monkeypatch, True)

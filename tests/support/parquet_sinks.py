@@ -43,14 +43,30 @@ class Mortal:
         return call
 
 
-def stage(sink: ParquetSink, checkpoint_id: int, subtask: int, value: int) -> StateHandle:
-    rows = pa.table({"v": pa.array([value], pa.int64())})
-    return sink.writer().stage(rows, StageContext(checkpoint_id, subtask, 1, f"u{value}"))[0]
+def rows(*values: int) -> pa.Table:
+    return pa.table({"v": pa.array(values, pa.int64())})
+
+
+def stage(sink: ParquetSink, checkpoint_id: int, *values: int, subtask: int = 0, attempt: int = 1) -> StateHandle:
+    context = StageContext(checkpoint_id, subtask, attempt, f"u{values[0] if values else 0}")
+    (handle,) = sink.writer().stage(rows(*values), context)
+    return handle
+
+
+def shown(directory: str | Path) -> list[int]:
+    """What a reader of a directory sees who skips hidden names, as Spark, Hive and pyarrow do."""
+    files = [
+        Path(parent, name)
+        for parent, directories, names in os.walk(directory)
+        if not directories.sort() and not [directories.remove(d) for d in list(directories) if d[0] in "._"]
+        for name in names
+        if name[0] not in "._"
+    ]
+    return sorted(value for file in files for value in pq.read_table(file, partitioning=None)["v"].to_pylist())
 
 
 def visible(sink: ParquetSink) -> list[int]:
-    pattern = "checkpoint=*/*.parquet" if sink.mode == "append" else "current/*.parquet"
-    return sorted(value for file in Path(sink.root).glob(pattern) for value in pq.read_table(file)["v"].to_pylist())
+    return shown(sink.root if sink.mode == "append" else os.path.join(sink.root, "current"))
 
 
 def tree(sink: ParquetSink) -> list[str]:
@@ -60,11 +76,11 @@ def tree(sink: ParquetSink) -> list[str]:
 def prepared(name: str, mode: Any) -> tuple[ParquetSink, list[StateHandle], list[int], list[int]]:
     """A sink with two commits behind it and a third staged, beside what a zombie left; visible before and after."""
     sink = ParquetSink(name, mode)
-    carried = stage(sink, 1, 1, 10)
-    commit(sink, 1, [stage(sink, 1, 0, 1), carried])
-    commit(sink, 2, [stage(sink, 2, 0, 2), *([carried] if mode == "latest" else [])])
-    third = [stage(sink, 3, 0, 3), stage(sink, 3, 2, 30), *([carried] if mode == "latest" else [])]
-    stage(sink, 3, 5, 999)
+    carried = stage(sink, 1, 10, subtask=1)
+    commit(sink, 1, [stage(sink, 1, 1), carried])
+    commit(sink, 2, [stage(sink, 2, 2), *([carried] if mode == "latest" else [])])
+    third = [stage(sink, 3, 3), stage(sink, 3, 30, subtask=2), *([carried] if mode == "latest" else [])]
+    stage(sink, 3, 999, subtask=5)
     before = [1, 2, 10] if mode == "append" else [2, 10]
     after = [1, 2, 3, 10, 30] if mode == "append" else [3, 10, 30]
     return sink, third, before, after

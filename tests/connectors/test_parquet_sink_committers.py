@@ -1,0 +1,118 @@
+"""Several who commit to one `ParquetSink`: at once, one after another died, and one that was overtaken. No Spark."""
+
+import fcntl
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commits import Attempt, commit
+from parquet_sinks import stage, visible
+
+from tidegate.protocol.errors import (
+    SinkError,
+    SupersededAttemptError,
+)
+from tidegate.sinks.parquet import ParquetSink
+
+
+@pytest.mark.parametrize("mode", ["append", "latest"])
+@pytest.mark.parametrize("turn", range(5))
+def test_committers_at_once_agree(turn: int, mode: Any) -> None:
+    """Each overtakes whoever is there, which then looks again. Older checkpoints come first, as in a delivery."""
+    sink = ParquetSink(f"t{turn}", mode)
+    staged = {id_: [stage(sink, id_, id_ * 10 + n, subtask=n) for n in range(4)] for id_ in (1, 2, 3)}
+
+    def deliver(_: int) -> None:
+        for id_ in (1, 2, 3):
+            while True:
+                with suppress(SupersededAttemptError):
+                    commit(sink, id_, staged[id_])
+                    break
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(deliver, range(4)))
+    wanted = (1, 2, 3) if mode == "append" else (3,)
+    assert visible(sink) == [id_ * 10 + n for id_ in wanted for n in range(4)]
+    commit(sink, 4, [stage(sink, 4, 40)])
+    assert os.listdir(os.path.join(sink.root, "_committing")) == []
+
+
+@pytest.mark.parametrize("mode", ["append", "latest"])
+def test_a_lock_that_somebody_holds_on_anything_changes_nothing(mode: Any) -> None:
+    """Whoever may read a file may lock it; nobody here asks."""
+    sink = ParquetSink("t", mode)
+    commit(sink, 1, [stage(sink, 1, 1)])
+    handle = stage(sink, 2, 2)
+    Path(sink.root, "_lock").touch()
+    with ExitStack() as held:
+        inodes = {path.stat().st_ino: path for path in [Path(sink.root), *Path(sink.root).rglob("*")]}
+        for path in inodes.values():
+            descriptor = os.open(path, os.O_RDONLY)
+            held.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        commit(sink, 2, [handle])
+    assert visible(sink) == ([1, 2] if mode == "append" else [2])
+    assert not Path(sink.root, "_lock").exists()
+
+
+def test_what_an_older_version_left_in_the_middle_of_a_commit_is_gone_on_with_and_tidied(append: ParquetSink) -> None:
+    """It moved staged files to a directory of the checkpoint, under a lock."""
+    moved, staged = stage(append, 1, 1), stage(append, 1, 2, subtask=1)
+    halfway = Path(append.root, "_committing", "chk-1")
+    halfway.mkdir(parents=True)
+    Path(append.root, moved.path).rename(halfway / Path(moved.path).name)
+    Path(append.root, "_lock").touch()
+    commit(append, 1, [moved, staged])
+    assert visible(append) == [1, 2]
+    assert sorted(os.listdir(append.root)) == ["_committing", "_staging", "checkpoint=1"]
+    assert os.listdir(Path(append.root, "_committing")) == []
+
+
+def test_versions_and_links_that_an_older_version_left_half_done_are_tidied(latest: ParquetSink) -> None:
+    commit(latest, 1, [stage(latest, 1, 1)])
+    Path(latest.root, "_versions", "chk-2.0123456789abcdef.tmp").mkdir()
+    Path(latest.root, "_versions", "somebody's own").mkdir()
+    Path(latest.root, "_next").symlink_to("_versions/chk-2")
+    commit(latest, 2, [stage(latest, 2, 2)])
+    assert visible(latest) == [2]
+    assert sorted(os.listdir(Path(latest.root, "_versions"))) == ["chk-1", "chk-2", "somebody's own"]
+    assert sorted(os.listdir(latest.root)) == ["_committing", "_staging", "_versions", "current"]
+
+
+@pytest.mark.parametrize("mode", ["append", "latest"])
+def test_an_attempt_that_was_overtaken_says_so_and_nothing_else(mode: Any) -> None:
+    sink = ParquetSink("t", mode)
+    staged = [stage(sink, 1, 1)]
+    late = Attempt()
+    commit(sink, 1, staged)
+    with pytest.raises(SupersededAttemptError, match=rf"attempt {late.number} was overtaken"):
+        sink.commit(1, staged, late)
+    assert os.listdir(Path(sink.root, "_committing")) == []
+
+    class Overtaken(Attempt):
+        """By somebody who begins right after it was confirmed."""
+
+        def confirm(self) -> None:
+            super().confirm()
+            commit(sink, 1, staged)
+
+    two = [stage(sink, 2, 2)]
+    with pytest.raises(SupersededAttemptError):
+        sink.commit(2, two, Overtaken())
+    assert visible(sink) == [1]
+    commit(sink, 2, two)
+    assert visible(sink) == ([1, 2] if mode == "append" else [2])
+
+
+def test_a_number_that_is_there_already_is_no_older_attempt_and_the_next_one_goes_on(append: ParquetSink) -> None:
+    handle, attempt = stage(append, 1, 1), Attempt()
+    Path(append.root, "_committing", str(attempt.number), "gathered").mkdir(parents=True)
+    with pytest.raises(SinkError, match=r"already exists, although attempt \d+ has just begun: another pipeline"):
+        append.commit(1, [handle], attempt)
+    assert visible(append) == []
+    commit(append, 1, [handle])
+    assert visible(append) == [1]
+    assert os.listdir(Path(append.root, "_committing")) == []
