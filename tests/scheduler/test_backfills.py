@@ -11,7 +11,7 @@ from tidegate.airflow.triggers import RENEWAL
 from tidegate.local_stack.airflow_api import AirflowApiError
 from tidegate.protocol.lifecycle import COMMITTED
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1500)]
 
 YEARS = (2020, 2021, 2022)
 

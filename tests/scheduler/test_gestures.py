@@ -10,6 +10,7 @@ import time
 import psutil
 import pytest
 from live_airflow import PATIENCE, PROJECT, STEPS, alive_after
+from sizes import later
 
 from tidegate.assembly import open_coordinator
 from tidegate.local_stack.airflow_api import AirflowApiError
@@ -116,7 +117,7 @@ def marked(region):
     assert Status.IN_PROGRESS not in {checkpoint.status for checkpoint in region.checkpoints()}
 
 
-@pytest.mark.parametrize("state", ["failed", "success"])
+@pytest.mark.parametrize("state", ["failed", later("success")])
 def test_a_run_that_is_marked_ends_its_checkpoint_at_once_and_counts_as_failed(marked, state):
     run_id = marked.waiting()
     with pytest.raises(AirflowApiError, match="409"):
@@ -162,7 +163,7 @@ def test_a_run_that_is_marked_before_it_began_asks_for_nothing(marked):
     ("task", "state", "failure"),
     [
         ("acknowledge", "failed", FailureReason.TASK_FAILURE),
-        ("acknowledge", "success", FailureReason.VALIDATION_FAILED),
+        later("acknowledge", "success", FailureReason.VALIDATION_FAILED),
     ],
 )
 def test_a_waiting_task_that_is_marked_lets_nothing_pass_and_ends_the_checkpoint(marked, task, state, failure):
@@ -172,7 +173,7 @@ def test_a_waiting_task_that_is_marked_lets_nothing_pass_and_ends_the_checkpoint
     assert (marked.newest().status, marked.newest().failure_reason) == (Status.FAILED, failure)
 
 
-@pytest.mark.parametrize("task", ["validate", "finalize"])
+@pytest.mark.parametrize("task", ["validate", later("finalize")])
 def test_a_step_that_is_marked_as_done_before_its_time_is_not_believed(marked, task):
     run_id = marked.waiting()
     marked.mark_task(run_id, task, "success")
@@ -236,6 +237,7 @@ def test_a_run_with_the_id_of_a_deleted_one_takes_a_checkpoint_of_its_own(marked
         assert len([one for one in mine if one.completed_at is not None]) == expected
 
 
+@pytest.mark.long
 def test_a_paused_dag_goes_on_where_it_was(marked):
     run_id = marked.waiting()
     marked.pause(True)
@@ -245,6 +247,7 @@ def test_a_paused_dag_goes_on_where_it_was(marked):
     assert marked.end(run_id) == "success"
 
 
+@pytest.mark.long
 def test_a_run_that_airflow_times_out_leaves_its_checkpoint_to_the_deadline_or_to_tidegate_abort(marked):
     run_id = marked.api.trigger("timed")
     assert marked.end(run_id, "timed") == "failed"
@@ -253,6 +256,7 @@ def test_a_run_that_airflow_times_out_leaves_its_checkpoint_to_the_deadline_or_t
     marked.abort()
 
 
+@pytest.mark.long
 def test_a_dag_that_is_deleted_leaves_the_checkpoint_of_its_run_to_the_deadline(marked):
     run_id = marked.waiting(dag_id="deleted")
     marked.api.call("DELETE", "/dags/deleted")
@@ -280,7 +284,7 @@ def test_a_task_that_exceeds_its_execution_timeout_is_tried_again_and_then_ends_
 
 
 @pytest.mark.parametrize(
-    ("path", "body"), [("", {"state": "failed"}), ("/taskInstances/snapshot", {"new_state": "success"})]
+    ("path", "body"), [("", {"state": "failed"}), later("/taskInstances/snapshot", {"new_state": "success"})]
 )
 def test_a_snapshot_that_runs_is_killed_with_its_jvm_when_it_or_the_run_is_marked(world, path, body):
     world.lay("one", ("a", 1), pipeline="doomed")

@@ -17,7 +17,7 @@ from simulator.scheduler import Violation
 from simulator.temper import WORST, Temper
 from simulator.world import World
 
-SEEDS = 150
+SEEDS = 100
 BLOCK = 50
 HERE = Path(__file__).parent
 

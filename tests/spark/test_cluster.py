@@ -15,12 +15,11 @@ from spark_clusters import Cluster
 from tidegate.protocol.finalize import referred_files
 from tidegate.protocol.lifecycle import Status
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
 
 LONGEST = 400  # seconds for a driver; its executors are started anew
 
 
-@pytest.mark.long
 def test_a_cluster_is_exact_although_an_executor_is_killed(cluster: Cluster, tmp_path, postgres_url, store) -> None:
     environment = cluster.driver({})
     shop = Shop(tmp_path)

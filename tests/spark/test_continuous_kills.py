@@ -7,6 +7,7 @@ import pytest
 from continuous_checkpoints import Running
 from listed import Listed
 from pyspark.sql import SparkSession
+from sizes import later
 from tallies import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
@@ -72,8 +73,11 @@ class Life:
 
 @pytest.mark.parametrize(
     ("checkpoints", "seed"),
-    [(EXACTLY_ONCE, 1), (UNALIGNED, 2), (TIMED, 3)],
-    ids=["aligned", "unaligned", "timed"],
+    [
+        later(EXACTLY_ONCE, 1, id="aligned"),
+        pytest.param(UNALIGNED, 2, id="unaligned"),
+        later(TIMED, 3, id="timed"),
+    ],
 )
 def test_every_row_counts_once_however_often_the_region_is_killed(
     checkpoints: CheckpointConfig, seed: int, spark: SparkSession, tmp_path: Path
