@@ -17,7 +17,7 @@ from tidegate.protocol.admission import LEASE
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRequest
-from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered
+from tidegate.protocol.trigger import AlreadyCompleted, Dropped, DroppedUntil, Queued, Resumed, Triggered
 
 REQUEST = CheckpointRequest("r", CheckpointKind.SAVEPOINT, True, False, at(1), at(2))
 
@@ -185,8 +185,9 @@ def test_a_periodic_request_is_dropped_for_the_pause_and_those_behind_it_go_on(d
     world.ask("periodic", periodic=True)
     world.complete(1)
     dropped = world.ask("periodic", periodic=True)
-    assert isinstance(dropped, Dropped)
+    assert isinstance(dropped, DroppedUntil)
     assert dropped.reason is FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS
+    assert timedelta(0) < dropped.again_in <= timedelta(hours=1)
     world.clock.advance(timedelta(hours=1).total_seconds())
     assert world.ask("periodic", periodic=True) == Triggered(2)
 
@@ -199,6 +200,7 @@ def test_a_request_that_was_dropped_meanwhile_gets_that_answer_when_repeated(des
     assert isinstance(world.ask("b periodic one", periodic=True), Dropped)
     dropped = world.ask("a periodic one", periodic=True)
     assert isinstance(dropped, Dropped)
+    assert not isinstance(dropped, DroppedUntil), "what was decided then does not say how long it is from now"
     assert dropped.reason is FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS
 
 

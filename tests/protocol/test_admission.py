@@ -10,7 +10,7 @@ from records import at, completed, record
 from tidegate.protocol.admission import (
     CAPACITY,
     LEASE,
-    Drop,
+    DropUntil,
     Start,
     Wait,
     choose_abandoned,
@@ -91,9 +91,10 @@ def test_only_a_forced_request_at_the_head_starts_beside_others():
 def test_a_periodic_request_is_dropped_during_the_pause_since_the_last_success(now, starts):
     pause = {"latest_completed": completed(1, completed_at=at(3)), "min_pause": timedelta(seconds=10)}
     decision = choose(request(), **pause, now=at(now))
-    assert isinstance(decision, Start if starts else Drop)
+    assert isinstance(decision, Start if starts else DropUntil)
     if not starts:
         assert decision.reason is FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS
+        assert decision.again_in == timedelta(seconds=13 - now)
 
 
 @pytest.mark.parametrize("exempt", [{"periodic": False}, {"kind": SAVEPOINT, "periodic": False}, {"forced": True}])

@@ -29,7 +29,7 @@ from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.regions import RegionStart
 from tidegate.protocol.schedule import PeriodicSchedule
-from tidegate.protocol.trigger import Dropped, Queued
+from tidegate.protocol.trigger import Dropped, DroppedUntil, Queued
 
 log = logging.getLogger("tidegate")
 
@@ -183,12 +183,12 @@ class ContinuousRun:
         if isinstance(outcome, Queued):
             return
         if isinstance(outcome, Dropped):
-            if outcome.reason is FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS and outcome.again_in is None:
-                return  # dropped by another process's look at the queue: repeated, the request gets `again_in`
+            if isinstance(outcome, DroppedUntil):
+                self._schedule.dropped(outcome.again_in, now)
+            elif outcome.reason is FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS:
+                return  # dropped by another process's look at the queue: repeated, the request learns until when
             log.info("Pipeline %s: %s", self._pipeline_id, outcome.message)
             self._last_at = now + LAST_AGAIN_AFTER
-            if outcome.again_in is not None:
-                self._schedule.dropped(outcome.again_in, now)
         self._request = None
 
     # -- all checkpoints

@@ -15,6 +15,7 @@ from tidegate.pipeline.graph import Graph
 from tidegate.ports import StoreTransaction
 from tidegate.protocol.admission import (
     Drop,
+    DropUntil,
     Start,
     Wait,
     choose_forgotten,
@@ -29,6 +30,7 @@ from tidegate.protocol.records import CheckpointKind, CheckpointRequest
 from tidegate.protocol.stopping import require_legal, stopping_message
 from tidegate.protocol.trigger import (
     Dropped,
+    DroppedUntil,
     Queued,
     Triggered,
     TriggerOutcome,
@@ -111,8 +113,10 @@ class CheckpointRequests:
                 now=request.seen_at,
             )
             match decision:
+                case DropUntil() if decision.request == request:
+                    return DroppedUntil(decision.reason, decision.message, decision.again_in)
                 case Drop() if decision.request == request:
-                    return Dropped(decision.reason, decision.message, decision.again_in)
+                    return Dropped(decision.reason, decision.message)
                 case Drop():
                     requests[decision.request.request_id] = self._drop(tx, decision)
                 case Start() if decision.request == request:

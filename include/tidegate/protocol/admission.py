@@ -31,7 +31,13 @@ class Drop:
     request: CheckpointRequest
     reason: FailureReason
     message: str
-    again_in: timedelta | None = None  # after how long to ask again, if that is known
+
+
+@dataclass(frozen=True, slots=True)
+class DropUntil(Drop):
+    """It comes too soon after the latest completed checkpoint; after `again_in` it does not."""
+
+    again_in: timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +99,7 @@ def choose_request(
         remaining = latest_completed.completed_at + min_pause - now
         if remaining > timedelta(0):
             message = _pause(latest_completed, min_pause, now)
-            return Drop(best, FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS, message, remaining)
+            return DropUntil(best, FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS, message, remaining)
     return Start(best)
 
 

@@ -45,12 +45,17 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """It was not admitted; nothing was recorded, no failure is counted, and asking again later is fine: after
-    `again_in`, if that is known."""
+    """It was not admitted; nothing was recorded, no failure is counted, and asking again later is fine."""
 
     reason: FailureReason
     message: str
-    again_in: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedUntil(Dropped):
+    """It came too soon after the latest completed checkpoint; after `again_in` it does not."""
+
+    again_in: timedelta
 
 
 TriggerOutcome = Triggered | Resumed | AlreadyCompleted | Queued | Dropped
