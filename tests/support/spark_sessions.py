@@ -53,6 +53,8 @@ def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
         "spark.python.unix.domain.socket.enabled": "true",
+        # As local sessions have it. A server without it, as users' are, is in spark/test_connect.py.
+        "spark.python.daemon.module": "tidegate.spark.executor.daemon",
         "spark.local.dir": str(home),
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={home}",  # it is killed, and leaves what it has there
     }
