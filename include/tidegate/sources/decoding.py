@@ -7,9 +7,13 @@ and the place are found when the text is split into records. Runs on executors.
 import codecs
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidegate.protocol.errors import MalformedRowsError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.fs as pafs
 
 PIECE = 4 << 20  # bytes that are read at a time
 
@@ -48,7 +52,7 @@ def is_splittable(path: str, encoding: str) -> bool:
     return encoding == "utf-8" and not path.lower().endswith((*_COMPRESSIONS, *_NOT_READ))
 
 
-def open_file(filesystem: Any, path: str, name: str) -> Any:
+def open_file(filesystem: "pafs.FileSystem", path: str, name: str) -> "pa.NativeFile":
     """A binary stream over the file's content, decompressed as the ending of its name says. `name` is for errors."""
     suffix = path[path.rfind(".") :].lower() if "." in path else ""
     if suffix in _NOT_READ:
@@ -74,7 +78,7 @@ class Decoder:
         self._broken: dict[int, tuple[bytes, int]] = {}  # by the position of their mark in the UTF-8
         self._incremental = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)(_register(self))
 
-    def pieces(self, stream: Any) -> Iterator[tuple[bytes, bool]]:
+    def pieces(self, stream: "pa.NativeFile") -> Iterator[tuple[bytes, bool]]:
         """Pieces of UTF-8, each with whether it is the last; broken bytes stay broken."""
         raw = stream.read(max(PIECE, len(codecs.BOM_UTF32)))  # large enough for a whole byte order mark
         while True:

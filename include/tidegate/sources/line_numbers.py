@@ -1,9 +1,12 @@
 """Which line of a file a byte is on. Errors name the line, but a part of a file does not know how many come before."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tidegate.sources.decoding import PIECE
 from tidegate.sources.text_records import Rules, line_ends
+
+if TYPE_CHECKING:
+    import pyarrow.fs as pafs
 
 
 def count_lines(data: bytes, rules: Rules) -> int:
@@ -13,7 +16,7 @@ def count_lines(data: bytes, rules: Rules) -> int:
     return len(line_ends(np.frombuffer(data, np.uint8), data, rules.line_end, final=False)[0]) + data.endswith(b"\r")
 
 
-def lines_before(filesystem: Any, path: str, rules: Rules, end: int) -> int:
+def lines_before(filesystem: "pafs.FileSystem", path: str, rules: Rules, end: int) -> int:
     """The number of line ends before byte `end` of a file that can be read from any byte on."""
     lines, last, left = 0, b"", end
     with filesystem.open_input_file(path) as stream:

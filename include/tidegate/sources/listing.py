@@ -6,11 +6,14 @@ Discovery has no high-water mark: a file that arrives late with an old modificat
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidegate.protocol.errors import ConfigurationError, StorageError
 from tidegate.sources.line_numbers import lines_before
 from tidegate.sources.text_records import Rules
+
+if TYPE_CHECKING:
+    import pyarrow.fs as pafs
 
 # Not finished by their writer: dot and underscore names are hidden from Spark and Hive readers too.
 _HIDDEN = (".", "_")
@@ -74,7 +77,7 @@ class Directory:
         return lines_before(self._filesystem, f"{self._root}/{path}", rules, end)
 
 
-def _version(path: str, info: Any) -> FileVersion:
+def _version(path: str, info: "pafs.FileInfo") -> FileVersion:
     return FileVersion(path, info.size, info.mtime_ns or 0)
 
 

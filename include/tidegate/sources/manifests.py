@@ -9,7 +9,7 @@ times.
 import hashlib
 import io
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tidegate.ports import CheckpointStorage, SourceContext
 from tidegate.protocol.errors import StateIntegrityError
@@ -85,7 +85,7 @@ def _encode(rows: Sequence[ReadFile]) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    columns: list[Any] = [pa.array([row.file.path for row in rows], pa.string())]
+    columns: list[pa.Array] = [pa.array([row.file.path for row in rows], pa.string())]
     columns += [pa.array([row.file[index] for row in rows], pa.int64()) for index in (1, 2)]
     columns += [pa.array([row.checkpoint for row in rows], pa.int64())]
     buffer = io.BytesIO()

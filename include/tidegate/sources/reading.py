@@ -10,7 +10,7 @@ import heapq
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidegate.protocol.errors import MalformedRowsError
 from tidegate.sources import json_texts
@@ -19,6 +19,16 @@ from tidegate.sources.line_numbers import count_lines, lines_before
 from tidegate.sources.listing import FileVersion
 from tidegate.sources.read_errors import AS_BEFORE, carried, damaged, vanished
 from tidegate.sources.text_records import Rules, Split, line_ends, split
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+    import pyarrow.fs as pafs
+
+    from tidegate.sources.text_records import Bytes, Positions
+
+    Flags = npt.NDArray[np.bool_]
 
 COLUMNS = "file STRING, part BIGINT, line BIGINT, record STRING, problem STRING"
 
@@ -81,7 +91,7 @@ class ReadPlan:
     bins: Sequence[tuple[Part, ...]]
     form: TextFormat
 
-    def run(self, batches: Iterable[Any]) -> Iterator[Any]:
+    def run(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         from pyarrow import fs
 
         with carried(self.location):
@@ -91,7 +101,7 @@ class ReadPlan:
                 for part in self.bins[index]:
                     yield from self._rows(filesystem, root.rstrip("/"), part)
 
-    def _rows(self, filesystem: Any, root: str, part: Part) -> Iterator[Any]:
+    def _rows(self, filesystem: "pafs.FileSystem", root: str, part: Part) -> "Iterator[pa.RecordBatch]":
         from pyarrow import ArrowInvalid
 
         name = f"{self.location}/{part.path}"
@@ -111,7 +121,7 @@ class ReadPlan:
 class _Reading:
     """One part of one file."""
 
-    def __init__(self, part: Part, name: str, form: TextFormat, filesystem: Any, path: str) -> None:
+    def __init__(self, part: Part, name: str, form: TextFormat, filesystem: "pafs.FileSystem", path: str) -> None:
         self._filesystem = filesystem
         self._path = path
         self._part = part
@@ -121,7 +131,7 @@ class _Reading:
         self._line = 1  # of what comes next, within the part
         self._header = form.header if part.start == 0 else None
 
-    def rows(self, stream: Any) -> Iterator[Any]:
+    def rows(self, stream: "pa.NativeFile") -> "Iterator[pa.RecordBatch]":
         self._begun = self._begin(stream)
         at, rest = self._begun, b""  # where `rest` begins in the UTF-8
         for piece, final in self._decoder.pieces(stream):
@@ -145,7 +155,7 @@ class _Reading:
                     'read each line as a record with options={"multiLine": "false"}, then run again.'
                 )
 
-    def _begin(self, stream: Any) -> int:
+    def _begin(self, stream: "pa.NativeFile") -> int:
         """A part begins after the first line end at or after the byte before `start`. The part before ends there."""
         start = self._part.start
         if start == 0:
@@ -174,7 +184,7 @@ class _Reading:
         one = np.zeros(1 if data.strip() else 0, np.int64)
         return Split(one, one + len(data), one, len(data), 0)
 
-    def _batches(self, data: bytes, found: Split, at: int) -> Iterator[Any]:
+    def _batches(self, data: bytes, found: Split, at: int) -> "Iterator[pa.RecordBatch]":
         import numpy as np
 
         kept = found.ends > found.starts
@@ -187,7 +197,7 @@ class _Reading:
         for low in range(0, len(indices), _ROWS):
             yield self._batch(data, found, indices[low : low + _ROWS], at)
 
-    def _blank(self, data: bytes, starts: Any, ends: Any) -> Any:
+    def _blank(self, data: bytes, starts: "Positions", ends: "Positions") -> "Flags":
         """Which records are only blanks. If there is only one column, a blank is a value."""
         import numpy as np
 
@@ -197,7 +207,7 @@ class _Reading:
                 blank[index] = not data[starts[index] : ends[index]].strip(b" \t\r\n")
         return blank
 
-    def _batch(self, data: bytes, found: Split, indices: Any, at: int) -> Any:
+    def _batch(self, data: bytes, found: Split, indices: "Positions", at: int) -> "pa.RecordBatch":
         import numpy as np
         import pyarrow as pa
 
@@ -233,7 +243,7 @@ class _Reading:
             or re.search(rb"(?:\A|[\r\n])[ \t]*[^{ \t\r\n]|[^} \t\r\n][ \t]*(?:\Z|[\r\n])", content)
         )
 
-    def _one_by_one(self, data: bytes, found: Split, indices: Any, at: int) -> Any:
+    def _one_by_one(self, data: bytes, found: Split, indices: "Positions", at: int) -> "pa.RecordBatch":
         import numpy as np
         import pyarrow as pa
 
@@ -292,7 +302,7 @@ class _Reading:
                 f"{', '.join(expected)[:_SHOWN]}. {AS_BEFORE}Correct the file or the schema, then run again."
             )
 
-    def _encoded(self, lines: Any, records: Any, problems: Any) -> Any:
+    def _encoded(self, lines: "Positions", records: "pa.Array", problems: "pa.Array") -> "pa.RecordBatch":
         import pyarrow as pa
 
         count = len(records)
@@ -327,13 +337,13 @@ def header_fields(record: str, rules: Rules, strip: bool) -> list[str]:
     return [name.strip() for name in found] if strip else found
 
 
-def _array(data: bytes) -> Any:
+def _array(data: bytes) -> "Bytes":
     import numpy as np
 
     return np.frombuffer(data, np.uint8)
 
 
-def _inside(starts: Any, ends: Any, size: int) -> Any:
+def _inside(starts: "Positions", ends: "Positions", size: int) -> "Flags":
     """Which bytes belong to a record."""
     import numpy as np
 

@@ -8,7 +8,14 @@ expression.
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Bytes = npt.NDArray[np.uint8]
+    Positions = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +44,9 @@ class Split:
     index.
     """
 
-    starts: Any
-    ends: Any
-    lines: Any
+    starts: "Positions"
+    ends: "Positions"
+    lines: "Positions"
     consumed: int
     consumed_lines: int
     problems: dict[int, str] = field(default_factory=dict)
@@ -67,7 +74,7 @@ def split(data: bytes, rules: Rules, final: bool) -> Split:
     return Split(starts, record_ends, *_counted(starts, nexts, consumed))
 
 
-def line_ends(array: Any, data: bytes, line_end: bytes, final: bool) -> tuple[Any, Any]:
+def line_ends(array: "Bytes", data: bytes, line_end: bytes, final: bool) -> "tuple[Positions, Positions]":
     """Where each line ends and where the next begins. Text after the last line end is a line only if `final`."""
     import numpy as np
 
@@ -92,7 +99,7 @@ def line_ends(array: Any, data: bytes, line_end: bytes, final: bool) -> tuple[An
     return ends, nexts
 
 
-def _is_regular(array: Any, data: bytes, rules: Rules, final: bool) -> bool:
+def _is_regular(array: "Bytes", data: bytes, rules: Rules, final: bool) -> bool:
     """Whether every quote opens a field, closes one, or is doubled inside one, so that counting quotes is enough."""
     import numpy as np
 
@@ -113,14 +120,14 @@ def _is_regular(array: Any, data: bytes, rules: Rules, final: bool) -> bool:
     return bool(opens.all() and closes.all())
 
 
-def _counted(starts: Any, nexts: Any, consumed: int) -> tuple[Any, int, int]:
+def _counted(starts: "Positions", nexts: "Positions", consumed: int) -> "tuple[Positions, int, int]":
     import numpy as np
 
     lines = np.searchsorted(nexts, starts, side="right")
     return lines, consumed, int(np.searchsorted(nexts, consumed, side="right"))
 
 
-def _by_expression(data: bytes, rules: Rules, final: bool, nexts: Any) -> Split:
+def _by_expression(data: bytes, rules: Rules, final: bool, nexts: "Positions") -> Split:
     """Find one record after the other: the slow way, for stray quotes and for comments."""
     import numpy as np
 

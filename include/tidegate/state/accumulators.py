@@ -5,6 +5,7 @@ error, as in Spark's ANSI mode: a wrapped total would stay wrong. If several row
 `max_by`, the smallest value is taken, null first. So the order in which rows arrive does not matter.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -44,13 +45,15 @@ class Stored:
     """What is stored for some of the groups: `columns[i]` at j belongs to group `groups[j]`, ascending."""
 
     groups: Ints
-    columns: list[Any]
+    columns: list[pa.Array]
 
     def __bool__(self) -> bool:
         return len(self.groups) > 0
 
 
-def accumulate(aggregate: Aggregate, types: list[Any], inputs: list[Any], groups: Groups, stored: Stored) -> list[Any]:
+def accumulate(
+    aggregate: Aggregate, types: list[pa.DataType], inputs: list[pa.Array], groups: Groups, stored: Stored
+) -> list[pa.Array]:
     """The accumulator columns (of `types`), one row per group, from input columns sorted by group and what is stored.
 
     Raises `SumOverflowError`.
@@ -68,7 +71,7 @@ def accumulate(aggregate: Aggregate, types: list[Any], inputs: list[Any], groups
     return _extreme_by(inputs[0], inputs[1], groups, stored, aggregate.function == "max_by")
 
 
-def finished(aggregate: Aggregate, columns: list[Any]) -> Any:
+def finished(aggregate: Aggregate, columns: list[pa.Array]) -> pa.Array:
     """The visible column of an aggregate from its accumulators."""
     if aggregate.function != "avg":
         return columns[0]
@@ -78,7 +81,7 @@ def finished(aggregate: Aggregate, columns: list[Any]) -> Any:
     return from_fixed(pa.float64(), means, counts > 0)
 
 
-def _count(inputs: list[Any], groups: Groups, stored: Stored) -> Any:
+def _count(inputs: list[pa.Array], groups: Groups, stored: Stored) -> pa.Array:
     is_valid = valid(inputs[0]) if inputs else None
     counts = groups.sizes.copy() if is_valid is None else np.add.reduceat(is_valid.astype(np.int64), groups.starts)
     if stored:
@@ -86,7 +89,7 @@ def _count(inputs: list[Any], groups: Groups, stored: Stored) -> Any:
     return integers(counts)
 
 
-def _sum(kind: Any, column: Any, groups: Groups, stored: Stored) -> Any:
+def _sum(kind: pa.DataType, column: pa.Array, groups: Groups, stored: Stored) -> pa.Array:
     is_valid = valid(column)
     seen = None if is_valid is None else np.logical_or.reduceat(is_valid, groups.starts)
     if pa.types.is_decimal128(kind):
@@ -121,7 +124,7 @@ def _seen(seen: Bools | None, old_valid: Bools | None, stored: Stored) -> Bools 
 
 
 def _integer_sums(
-    column: Any, is_valid: Bools | None, seen: Bools | None, groups: Groups, stored: Stored
+    column: pa.Array, is_valid: Bools | None, seen: Bools | None, groups: Groups, stored: Stored
 ) -> tuple[npt.NDArray[Any], Bools | None]:
     numbers = _zeroed(fixed(column).astype(np.int64), is_valid)
     values = numbers if groups.single else _exact_sums(numbers, groups)
@@ -147,7 +150,7 @@ def _exact_sums(numbers: Ints, groups: Groups) -> Ints:
 
 
 def _decimal_sums(
-    kind: Any, column: Any, is_valid: Bools | None, seen: Bools | None, groups: Groups, stored: Stored
+    kind: pa.DataType, column: pa.Array, is_valid: Bools | None, seen: Bools | None, groups: Groups, stored: Stored
 ) -> tuple[npt.NDArray[Any], Bools | None]:
     limbs = _zeroed(limbs_of(fixed(column)), is_valid)
     limbs = np.add.reduceat(limbs, groups.starts, axis=0)
@@ -161,7 +164,7 @@ def _decimal_sums(
     return words, seen
 
 
-def _extreme(column: Any, groups: Groups, stored: Stored, largest: bool) -> Any:
+def _extreme(column: pa.Array, groups: Groups, stored: Stored, largest: bool) -> pa.Array:
     if is_decodable(column.type):
         return _extreme_number(column, groups, stored, np.maximum if largest else np.minimum)
     both = _joined(column, stored, 0)
@@ -170,7 +173,7 @@ def _extreme(column: Any, groups: Groups, stored: Stored, largest: bool) -> Any:
     return _taken(both, choice)
 
 
-def _extreme_number(column: Any, groups: Groups, stored: Stored, choose: np.ufunc) -> Any:
+def _extreme_number(column: pa.Array, groups: Groups, stored: Stored, choose: np.ufunc) -> pa.Array:
     """The short way for types whose codes can be turned back into values."""
     last = np.iinfo(np.int64).min if choose is np.maximum else np.iinfo(np.int64).max
     codes, is_valid = order_codes(column), valid(column)
@@ -187,7 +190,7 @@ def _extreme_number(column: Any, groups: Groups, stored: Stored, choose: np.ufun
     return from_fixed(column.type, decoded(best, column.type), seen)
 
 
-def _extreme_by(column: Any, ordering: Any, groups: Groups, stored: Stored, largest: bool) -> list[Any]:
+def _extreme_by(column: pa.Array, ordering: pa.Array, groups: Groups, stored: Stored, largest: bool) -> list[pa.Array]:
     values, orders = _joined(column, stored, 0), _joined(ordering, stored, 1)
     codes = _codes(orders, largest)
     is_valid = valid(ordering)
@@ -196,16 +199,16 @@ def _extreme_by(column: Any, ordering: Any, groups: Groups, stored: Stored, larg
     return [_taken(values, choice), _taken(orders, choice)]
 
 
-def _joined(column: Any, stored: Stored, at: int) -> Any:
+def _joined(column: pa.Array, stored: Stored, at: int) -> pa.Array:
     return pa.concat_arrays([column, stored.columns[at]]) if stored else column
 
 
-def _codes(column: Any, largest: bool) -> Ints:
+def _codes(column: pa.Array, largest: bool) -> Ints:
     codes = order_codes(column)
     return ~codes if largest else codes
 
 
-def _null_first(column: Any) -> Ints:
+def _null_first(column: pa.Array) -> Ints:
     """Codes that break ties. They are ranks from 0, so that null can come below them."""
     ranks = np.unique(order_codes(column), return_inverse=True)[1].astype(np.int64)
     is_valid = valid(column)
@@ -214,7 +217,7 @@ def _null_first(column: Any) -> Ints:
     return ranks
 
 
-def _best_rows(codes: Ints, is_valid: Bools | None, groups: Groups, ties: Any = None) -> Ints:
+def _best_rows(codes: Ints, is_valid: Bools | None, groups: Groups, ties: Callable[[], Ints] | None = None) -> Ints:
     """The row of each group with the smallest code; -1 for groups without a valid row."""
     if is_valid is None and groups.single:
         return np.arange(groups.size)
@@ -246,7 +249,9 @@ def _begins(group_of_rows: Ints) -> Bools:
     return begins
 
 
-def _merged(best: Ints, codes: Ints, is_valid: Bools | None, size: int, stored: Stored, ties: Any = None) -> Ints:
+def _merged(
+    best: Ints, codes: Ints, is_valid: Bools | None, size: int, stored: Stored, ties: Callable[[], Ints] | None = None
+) -> Ints:
     """`best`, or the stored row if that is as good or the only one. Stored rows follow the `size` new ones."""
     if not stored:
         return best
@@ -264,6 +269,6 @@ def _merged(best: Ints, codes: Ints, is_valid: Bools | None, size: int, stored: 
     return best
 
 
-def _taken(column: Any, rows: Ints) -> Any:
+def _taken(column: pa.Array, rows: Ints) -> pa.Array:
     missing = rows < 0
     return column.take(from_fixed(pa.int64(), rows, ~missing if missing.any() else None))

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -58,15 +57,15 @@ class Arrivals:
     `table` holds them as they came, key columns in canonical form.
     """
 
-    table: Any
+    table: pa.Table
     order: Ints
     hashes: Hashes
     groups: Groups
 
-    def sorted_column(self, name: str) -> Any:
+    def sorted_column(self, name: str) -> pa.Array:
         return one_chunk(self.table.column(name).take(integers(self.order)))
 
-    def first_rows(self, names: Sequence[str]) -> Any:
+    def first_rows(self, names: Sequence[str]) -> pa.Table:
         """One row per group, as a `pyarrow.Table`."""
         return self.table.select(list(names)).take(integers(self.order[self.groups.starts]))
 
@@ -74,7 +73,7 @@ class Arrivals:
         return self.hashes[self.groups.starts]
 
 
-def gather(batches: Iterable[Any], columns: Sequence[str], spec: SubtaskSpec) -> Any:
+def gather(batches: Iterable[pa.RecordBatch], columns: Sequence[str], spec: SubtaskSpec) -> pa.Table | None:
     """The named columns of all batches that have rows, as one `pyarrow.Table` of one chunk; None if there are none.
 
     Raises `CheckpointDeclinedError` on a missing column.
@@ -95,14 +94,14 @@ def gather(batches: Iterable[Any], columns: Sequence[str], spec: SubtaskSpec) ->
     return pa.Table.from_arrays(arrays, names=table.schema.names)
 
 
-def owned_rows(table: Any, spec: SubtaskSpec) -> Any:
+def owned_rows(table: pa.Table, spec: SubtaskSpec) -> pa.Table:
     """This subtask's rows of a `pyarrow.Table` (with `_hash`) of many subtasks, in their order."""
     hashes = hashes_of_column(table.column(HASH))
     low, high = spec.hashes()
     return table.filter(booleans((hashes >= low) & (hashes <= high)))
 
 
-def by_owner(table: Any, specs: Mapping[int, SubtaskSpec], likely: int) -> list[tuple[SubtaskSpec, Any]]:
+def by_owner(table: pa.Table, specs: Mapping[int, SubtaskSpec], likely: int) -> list[tuple[SubtaskSpec, pa.Table]]:
     """Rows by subtask of `specs`. If all rows belong to the `likely` one, the others are not searched."""
     hashes = hashes_of_column(table.column(HASH))
     if likely in specs:
@@ -113,7 +112,7 @@ def by_owner(table: Any, specs: Mapping[int, SubtaskSpec], likely: int) -> list[
     return [(spec, own) for spec, own in owned if own.num_rows]
 
 
-def arrange(table: Any, spec: SubtaskSpec) -> Arrivals:
+def arrange(table: pa.Table, spec: SubtaskSpec) -> Arrivals:
     """Sort and group rows. Raises `CheckpointDeclinedError` if some belong to another subtask."""
     unsorted = hashes_of_column(table.column(HASH))
     order = sorted_order(unsorted)
@@ -129,7 +128,7 @@ def arrange(table: Any, spec: SubtaskSpec) -> Arrivals:
     return Arrivals(table, order, hashes, Groups(starts, len(order)))
 
 
-def _starts(order: Ints, hashes: Hashes, keys: Any) -> tuple[Ints, Ints]:
+def _starts(order: Ints, hashes: Hashes, keys: pa.Table) -> tuple[Ints, Ints]:
     """Where each key's rows start, and the order. The order is changed where keys that share a hash are mixed."""
     columns = [one_chunk(keys.column(name)) for name in keys.schema.names]
     first = np.ones(len(order), np.bool_)

@@ -15,8 +15,9 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import pyarrow as pa
 
@@ -59,7 +60,7 @@ def directory(cache_dir: str | None) -> Path:
     return (Path(cache_dir) if cache_dir else user_directory()) / "runs"
 
 
-def find(cache_dir: str | None, checksum: str, rows: int) -> Any | None:
+def find(cache_dir: str | None, checksum: str, rows: int) -> list[pa.RecordBatch] | None:
     """The record batches of a run's copy, or None. A copy that cannot be the run is deleted.
 
     Raises `ConfigurationError` if another user can write to the directory.
@@ -90,21 +91,21 @@ class Addition:
     `least` bytes in memory.
     """
 
-    def __init__(self, cache_dir: str | None, schema: Any, least: int = 0) -> None:
+    def __init__(self, cache_dir: str | None, schema: pa.Schema, least: int = 0) -> None:
         self.failure: OSError | None = None
-        self.batches: list[Any] = []
+        self.batches: list[pa.RecordBatch] = []
         self._cache_dir = cache_dir
         self._schema = schema
         self._least = least
         self._temporary: Path | None = None
         self._stack = ExitStack()
-        self._held: list[Any] = []
+        self._held: list[pa.RecordBatch] = []
         self._bytes = 0
         self._file: IO[bytes] | None = None
         self._hashing: HashingFile | None = None
-        self._writer: Any = None
+        self._writer: pa.RecordBatchFileWriter | None = None
 
-    def write(self, batch: Any) -> None:
+    def write(self, batch: pa.RecordBatch) -> None:
         self._held.append(batch)
         self._bytes += batch.nbytes
         if self._bytes > COMPRESSED:
@@ -141,6 +142,7 @@ class Addition:
         assert self._file is not None
         assert self._hashing is not None
         assert self._temporary is not None
+        assert self._writer is not None
         self._writer.close()
         self._hashing.deaf = True  # what the writer may still write does not belong to the copy
         self._file.write(self._hashing.digest())
@@ -183,7 +185,7 @@ def _created(path: Path) -> IO[bytes]:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
 
 
-def _opened(path: Path) -> list[Any]:
+def _opened(path: Path) -> list[pa.RecordBatch]:
     """The record batches of a copy. Raises `_DamagedCopy`, or `OSError` for what is not a file of this user's."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb", buffering=0) as file:
         status = os.fstat(file.fileno())
@@ -200,7 +202,7 @@ def _opened(path: Path) -> list[Any]:
     return [reader.get_batch(at) for at in range(reader.num_record_batches)]
 
 
-def _require_checksum(file: Any, size: int) -> None:
+def _require_checksum(file: FileIO, size: int) -> None:
     """The file is read, not mapped: mapped pages would count as the process's memory."""
     sha, block = hashlib.sha256(), memoryview(bytearray(_BLOCK))
     while size and (got := file.readinto(block[: min(size, _BLOCK)])):

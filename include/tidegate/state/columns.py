@@ -21,7 +21,7 @@ _WIDTHS = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 _SIGN = np.uint64(1 << 63)
 
 
-def one_chunk(column: Any) -> Any:
+def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """A `ChunkedArray` as one `Array`, without a copy where it is one already."""
     if not isinstance(column, pa.ChunkedArray):
         return column
@@ -30,18 +30,18 @@ def one_chunk(column: Any) -> Any:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def no_rows(schema: Any) -> Any:
+def no_rows(schema: pa.Schema) -> pa.Table:
     """An empty `pyarrow.Table`."""
     return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
-def plain(name: str, column: Any) -> Any:
+def plain(name: str, column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """A column as one array of the type that state uses for it."""
     wanted = plain_type(name, column.type)
     return one_chunk(column if column.type == wanted else column.cast(wanted))
 
 
-def hashes_of_column(column: Any) -> Hashes:
+def hashes_of_column(column: pa.Array) -> Hashes:
     """The `_hash` column as unsigned numbers, by which it is ordered."""
     return fixed(one_chunk(column)).view(np.uint64)
 
@@ -61,7 +61,7 @@ def _digit(hashes: Hashes, shift: int) -> npt.NDArray[np.uint16]:
     return (hashes >> np.uint64(shift)).astype(np.uint16)
 
 
-def fixed(array: Any) -> npt.NDArray[Any]:
+def fixed(array: pa.Array) -> npt.NDArray[Any]:
     """A fixed-width array's values: floats as floats, decimals as pairs of unsigned words (low, high), else ints."""
     kind = array.type
     if pa.types.is_boolean(kind):
@@ -80,21 +80,21 @@ def fixed(array: Any) -> npt.NDArray[Any]:
     return values.reshape(-1, 2) if words == 2 else values
 
 
-def valid(array: Any) -> Bools | None:
+def valid(array: pa.Array) -> Bools | None:
     """Which rows are not null; None if all are."""
     if array.null_count == 0:
         return None
     return flags(array.is_valid())
 
 
-def from_fixed(kind: Any, values: npt.NDArray[Any], is_valid: Bools | None = None) -> Any:
+def from_fixed(kind: pa.DataType, values: npt.NDArray[Any], is_valid: Bools | None = None) -> pa.Array:
     """The reverse of `fixed` for integers, floats, dates, timestamps and decimals."""
     validity = None if is_valid is None else _bits(is_valid)
     data = pa.py_buffer(np.ascontiguousarray(values))
     return pa.Array.from_buffers(kind, len(values), [validity, data])
 
 
-def flags(array: Any) -> Bools:
+def flags(array: pa.Array) -> Bools:
     """A boolean array's bits as numpy booleans; the value under a null is undefined."""
     buffer, first = array.buffers()[1], array.offset % 8
     if buffer is None or len(array) == 0:
@@ -103,21 +103,21 @@ def flags(array: Any) -> Bools:
     return np.unpackbits(packed, bitorder="little")[first : first + len(array)].view(np.bool_)
 
 
-def booleans(values: Bools) -> Any:
+def booleans(values: Bools) -> pa.Array:
     """An Arrow array of numpy booleans."""
     return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bits(values)])
 
 
-def integers(values: npt.NDArray[Any]) -> Any:
+def integers(values: npt.NDArray[Any]) -> pa.Array:
     """An Arrow array of bigint over numpy integers of 64 bits, signed or not."""
     return from_fixed(pa.int64(), values)
 
 
-def _bits(values: Bools) -> Any:
+def _bits(values: Bools) -> pa.Buffer:
     return pa.py_buffer(np.packbits(values, bitorder="little"))
 
 
-def canonical_key(array: Any) -> Any:
+def canonical_key(array: pa.Array) -> pa.Array:
     """Key values as Spark groups them: -0.0 is 0.0, and there is one NaN."""
     if not pa.types.is_floating(array.type):
         return array
@@ -126,7 +126,7 @@ def canonical_key(array: Any) -> Any:
     return from_fixed(array.type, values, valid(array))
 
 
-def same_rows(left: list[Any], right: list[Any], length: int) -> Bools:
+def same_rows(left: list[pa.Array], right: list[pa.Array], length: int) -> Bools:
     """Null-safe equality, row by row, of two lists of key columns of equal types."""
     same = np.ones(length, np.bool_)
     for a, b in zip(left, right, strict=True):
@@ -134,7 +134,7 @@ def same_rows(left: list[Any], right: list[Any], length: int) -> Bools:
     return same
 
 
-def key_classes(columns: list[Any], rows: Ints) -> Ints:
+def key_classes(columns: list[pa.Array], rows: Ints) -> Ints:
     """Numbers some rows so that equal keys have equal numbers. For the few rows that share a hash: one step per key."""
     classes, known = np.full(len(rows), -1, np.int64), 0
     while len(left := np.flatnonzero(classes < 0)):
@@ -145,7 +145,7 @@ def key_classes(columns: list[Any], rows: Ints) -> Ints:
     return classes
 
 
-def _same_values(a: Any, b: Any) -> Bools:
+def _same_values(a: pa.Array, b: pa.Array) -> Bools:
     if pa.types.is_null(a.type):
         return np.ones(len(a), np.bool_)
     if pa.types.is_string(a.type) or pa.types.is_binary(a.type):
@@ -162,7 +162,7 @@ def _same_values(a: Any, b: Any) -> Bools:
     return same
 
 
-def order_codes(array: Any) -> Ints:
+def order_codes(array: pa.Array) -> Ints:
     """Numbers that compare as Spark compares the values: NaN above all, -0.0 equal to 0.0, strings by their bytes.
 
     Only codes of one array compare. To compare two arrays, concatenate them first.
@@ -182,14 +182,14 @@ def order_codes(array: Any) -> Ints:
     return values.astype(np.int64, copy=False)
 
 
-def decoded(codes: Ints, kind: Any) -> npt.NDArray[Any]:
+def decoded(codes: Ints, kind: pa.DataType) -> npt.NDArray[Any]:
     """The values of integers, dates, timestamps and floats from their order codes, as `fixed` gives them."""
     if pa.types.is_floating(kind):
         return _flipped(codes).view(np.float64).astype(np.float32 if kind.bit_width == 32 else np.float64, copy=False)
     return codes.astype(_WIDTHS[kind.bit_width], copy=False)
 
 
-def is_decodable(kind: Any) -> bool:
+def is_decodable(kind: pa.DataType) -> bool:
     return bool(pa.types.is_primitive(kind)) and not pa.types.is_boolean(kind)
 
 

@@ -7,7 +7,7 @@ leaves the hash as it was. Each column's hash is the seed of the next.
 """
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 _FLOAT_BITS = {32: (np.float32, np.uint32), 64: (np.float64, np.uint64)}
 
 
-def spark_hash(columns: Sequence[Any]) -> Any:
+def spark_hash(columns: Sequence[pa.Array]) -> pa.Array:
     """`xxhash64(columns…)` as an Arrow array of bigint; `columns` are Arrow arrays of equal length, at least one."""
     hashes = np.full(len(columns[0]), SEED, np.uint64)
     for column in columns:
@@ -38,13 +38,13 @@ def spark_hash(columns: Sequence[Any]) -> Any:
     return integers(hashes.view(np.int64))
 
 
-def key_groups(hashes: Any, max_parallelism: int) -> Ints:
+def key_groups(hashes: pa.Array, max_parallelism: int) -> Ints:
     """The key group of each hash (an Arrow array of bigint), like `protocol.keygroups.key_group_of`."""
     high = fixed(hashes).view(np.uint64) >> np.uint64(32)
     return ((high * np.uint64(max_parallelism)) >> np.uint64(32)).astype(np.int64)
 
 
-def _hashed(array: Any, seeds: Hashes) -> Hashes:
+def _hashed(array: pa.Array, seeds: Hashes) -> Hashes:
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         data, starts, lengths = _bytes_of(array)
@@ -86,7 +86,7 @@ def _finish(values: Hashes) -> Hashes:
     return cast(Hashes, values ^ (values >> np.uint64(32)))
 
 
-def _bytes_of(array: Any) -> tuple[npt.NDArray[np.uint8], Ints, Ints]:
+def _bytes_of(array: pa.Array) -> tuple[npt.NDArray[np.uint8], Ints, Ints]:
     """All bytes, and for each value where its bytes begin and how many they are."""
     buffers = array.buffers()
     if len(array) == 0:

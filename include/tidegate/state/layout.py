@@ -46,7 +46,7 @@ class Column:
     """A column of state; `type` is one of the Arrow types that Spark's atomic types become."""
 
     name: str
-    type: Any
+    type: pa.DataType
 
     @property
     def sql(self) -> str:
@@ -62,7 +62,7 @@ class StateLayout:
     aggregates: tuple[tuple[str, Aggregate], ...] = ()
 
     @classmethod
-    def of_rows(cls, schema: Any, key: Sequence[str]) -> "StateLayout":
+    def of_rows(cls, schema: pa.Schema, key: Sequence[str]) -> "StateLayout":
         """State of a user function: the `pyarrow.Schema` of its rows, key columns included.
 
         Raises `PipelineDefinitionError` on a missing key column, a reserved or double name, or an unusable type.
@@ -72,7 +72,7 @@ class StateLayout:
 
     @classmethod
     def of_aggregates(
-        cls, schema: Any, key: Sequence[str], aggregates: Sequence[tuple[str, Aggregate]]
+        cls, schema: pa.Schema, key: Sequence[str], aggregates: Sequence[tuple[str, Aggregate]]
     ) -> "StateLayout":
         """State of declared aggregates over input rows of a `pyarrow.Schema`. Raises like `of_rows`."""
         needed = {*key, *(name for _, aggregate in aggregates for name in aggregate.columns())}
@@ -100,12 +100,12 @@ class StateLayout:
         return [column.name for column in self.keys]
 
     @cached_property
-    def stored(self) -> Any:
+    def stored(self) -> pa.Schema:
         """`pyarrow.Schema` of a row as it lies in a run, without hash and tombstone."""
         return pa.schema([(column.name, column.type) for column in (*self.keys, *self.values)])
 
     @cached_property
-    def rows(self) -> Any:
+    def rows(self) -> pa.Schema:
         """`pyarrow.Schema` of a visible row: key columns, then one column per aggregate or the values."""
         if not self.aggregates:
             return self.stored
@@ -119,7 +119,7 @@ class StateLayout:
         return [column.name for column in self.values if column.name in parts]
 
     @cached_property
-    def key_schema(self) -> Any:
+    def key_schema(self) -> pa.Schema:
         return pa.schema([(column.name, column.type) for column in self.keys])
 
     @cached_property
@@ -162,14 +162,14 @@ class StateLayout:
         return found
 
 
-def type_name(arrow: Any) -> str:
+def type_name(arrow: pa.DataType) -> str:
     """The Spark SQL name of an Arrow type."""
     if pa.types.is_decimal128(arrow):
         return f"decimal({arrow.precision},{arrow.scale})"
     return _NAMES[arrow]
 
 
-def type_of(sql: str) -> Any:
+def type_of(sql: str) -> pa.DataType:
     """The Arrow type of a Spark SQL name. Raises `StateSchemaError` for one that this version does not know."""
     if sql.startswith("decimal("):
         precision, scale = sql.removeprefix("decimal(").removesuffix(")").split(",")
@@ -182,7 +182,7 @@ def type_of(sql: str) -> Any:
     return _TYPES[sql]
 
 
-def plain_type(name: str, arrow: Any) -> Any:
+def plain_type(name: str, arrow: pa.DataType) -> pa.DataType:
     """The one Arrow type that state uses for what Spark may send in several (time zones, large strings)."""
     if pa.types.is_timestamp(arrow):
         return pa.timestamp("us", tz="UTC" if arrow.tz else None)
@@ -210,7 +210,7 @@ def _no_column(missing: Sequence[str], names: Sequence[str]) -> str:
     return f"There is no column {', '.join(map(repr, missing))}; the rows have {', '.join(names)}."
 
 
-def _accumulators(name: str, aggregate: Aggregate, inputs: Sequence[Any]) -> list[Column]:
+def _accumulators(name: str, aggregate: Aggregate, inputs: Sequence[pa.DataType]) -> list[Column]:
     """What is kept per key for one aggregate. The types follow Spark's (see `tidegate.pipeline.aggregates`)."""
     match aggregate.function:
         case "count":
@@ -227,7 +227,7 @@ def _accumulators(name: str, aggregate: Aggregate, inputs: Sequence[Any]) -> lis
     raise PipelineDefinitionError(f"Aggregate {name!r} has the unknown function {aggregate.function!r}.")
 
 
-def _sum_type(name: str, aggregate: Aggregate, column: Any, exact: bool) -> Any:
+def _sum_type(name: str, aggregate: Aggregate, column: pa.DataType, exact: bool) -> pa.DataType:
     if pa.types.is_decimal128(column):
         return pa.decimal128(min(38, column.precision + 10), column.scale)
     if pa.types.is_integer(column):

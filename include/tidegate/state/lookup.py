@@ -4,7 +4,6 @@ Vectorised: the only loop that depends on the data steps over keys that share a 
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,19 +18,19 @@ class Found:
     """`positions` (ascending) of the keys that have a row, and those rows in the same order: a `pyarrow.Table`."""
 
     positions: Ints
-    rows: Any
+    rows: pa.Table
 
 
 @dataclass(slots=True)
 class _Search:
     hashes: Hashes
-    keys: Any
+    keys: pa.Table
     open: Ints
     positions: list[Ints] = field(default_factory=list)
-    rows: list[Any] = field(default_factory=list)
+    rows: list[pa.RecordBatch] = field(default_factory=list)
 
 
-def find_rows(spec: SubtaskSpec, hashes: Hashes, keys: Any, columns: list[str]) -> Found:
+def find_rows(spec: SubtaskSpec, hashes: Hashes, keys: pa.Table, columns: list[str]) -> Found:
     """`columns` of the current rows of `keys` (a `pyarrow.Table`, each key once), which are sorted by `hashes`."""
     search = _Search(hashes, keys, np.arange(len(hashes)))
     for run in reversed(spec.runs):
@@ -92,7 +91,7 @@ def _stepped(search: _Search, part: RunPart, places: Ints, rows: Ints, same: Boo
     return all_places[order], np.concatenate(found_rows)[order]
 
 
-def _gathered(search: _Search, schema: Any) -> Found:
+def _gathered(search: _Search, schema: pa.Schema) -> Found:
     positions = np.concatenate([np.empty(0, np.int64), *search.positions])
     if not search.rows or not schema.names:
         return Found(np.sort(positions), no_rows(schema))

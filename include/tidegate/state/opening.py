@@ -7,12 +7,11 @@ memory. A file that is missing, cut off or altered is an error that names it, ne
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +33,7 @@ _RECENT_RUNS = 64
 _RECENT_BYTES = 256 << 10
 
 #: Decoded runs by storage, path and checksum, the last one used at the end.
-_recent: OrderedDict[tuple[str, str, str], list[Any]] = OrderedDict()
+_recent: OrderedDict[tuple[str, str, str], list[pa.RecordBatch]] = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +41,9 @@ class RunPart:
     """A part of a run that lies in memory (or looks like it) as one piece: `rows` is a `pyarrow.RecordBatch`."""
 
     hashes: Hashes
-    rows: Any
+    rows: pa.RecordBatch
 
-    def tombstones(self) -> Any | None:
+    def tombstones(self) -> pa.Array | None:
         """The boolean column that marks deleted keys; None if the run has none."""
         return self.rows.column(TOMBSTONE) if TOMBSTONE in self.rows.schema.names else None
 
@@ -63,7 +62,7 @@ def open_run(spec: SubtaskSpec, run: StateHandle) -> list[RunPart]:
     return [part for part in parts if len(part.hashes)]
 
 
-def _cut(batch: Any, low: int, high: int) -> RunPart:
+def _cut(batch: pa.RecordBatch, low: int, high: int) -> RunPart:
     hashes = hashes_of_column(batch.column(HASH))
     start, stop = 0, len(hashes)
     if stop and (int(hashes[0]) < low or int(hashes[-1]) > high):
@@ -72,7 +71,7 @@ def _cut(batch: Any, low: int, high: int) -> RunPart:
     return RunPart(hashes[start:stop], batch.slice(start, stop - start))
 
 
-def _read(spec: SubtaskSpec, run: StateHandle) -> list[Any]:
+def _read(spec: SubtaskSpec, run: StateHandle) -> list[pa.RecordBatch]:
     in_place = open_storage(spec.storage_url).is_local and run.bytes <= cache.IN_PLACE_FILE
     batches = _decoded(spec, run) if in_place else _downloaded(spec, run)
     if sum(batch.num_rows for batch in batches) != run.rows:
@@ -80,7 +79,7 @@ def _read(spec: SubtaskSpec, run: StateHandle) -> list[Any]:
     return batches
 
 
-def _decoded(spec: SubtaskSpec, run: StateHandle) -> list[Any]:
+def _decoded(spec: SubtaskSpec, run: StateHandle) -> list[pa.RecordBatch]:
     """The record batches of a small run, verified, in memory."""
     key = (spec.storage_url, run.path, run.checksum)
     if (batches := _recent.pop(key, None)) is None:
@@ -93,7 +92,7 @@ def _decoded(spec: SubtaskSpec, run: StateHandle) -> list[Any]:
     return batches
 
 
-def _downloaded(spec: SubtaskSpec, run: StateHandle) -> list[Any]:
+def _downloaded(spec: SubtaskSpec, run: StateHandle) -> list[pa.RecordBatch]:
     """Copy a run into the cache, verified."""
     try:
         with cache.fetched(spec.cache_dir) as (path, local):
@@ -124,7 +123,7 @@ def _verified_blocks(spec: SubtaskSpec, run: StateHandle) -> Iterator[bytes]:
         raise _damaged(spec, run, f"its SHA-256 is {sha.hexdigest()} where {run.checksum} was written")
 
 
-def _converted(spec: SubtaskSpec, run: StateHandle, fetched: Path) -> list[Any]:
+def _converted(spec: SubtaskSpec, run: StateHandle, fetched: Path) -> list[pa.RecordBatch]:
     with pa.memory_map(str(fetched)) as file, closing(_batches(spec, run, file)) as batches:
         first = next(batches, None)
         if first is None:
@@ -141,7 +140,7 @@ def _converted(spec: SubtaskSpec, run: StateHandle, fetched: Path) -> list[Any]:
     return addition.batches
 
 
-def _batches(spec: SubtaskSpec, run: StateHandle, source: Any) -> Generator[Any, None, None]:
+def _batches(spec: SubtaskSpec, run: StateHandle, source: pa.NativeFile) -> Generator[pa.RecordBatch, None, None]:
     """One record batch for each row group."""
     with pq.ParquetFile(source) as file:
         _check_stored(spec, run, file.schema_arrow.metadata or {})
@@ -171,7 +170,7 @@ def _check_layout(spec: SubtaskSpec, run: StateHandle) -> None:
     _check_stored(spec, run, metadata)
 
 
-def _check_stored(spec: SubtaskSpec, run: StateHandle, metadata: Any) -> None:
+def _check_stored(spec: SubtaskSpec, run: StateHandle, metadata: Mapping[bytes, bytes]) -> None:
     if METADATA not in metadata:
         raise StateSchemaError(
             f"{run.path} is not a run of keyed state. Affected: {spec.where()}. Nothing was changed."

@@ -6,7 +6,6 @@
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,14 +24,14 @@ _GROUP_ROWS = 1 << 20
 _GROUP_BYTES = 64 << 20
 
 
-def run_schema(layout: StateLayout, tombstones: bool) -> Any:
+def run_schema(layout: StateLayout, tombstones: bool) -> pa.Schema:
     """`pyarrow.Schema` of a run's columns."""
-    fields: Sequence[Any] = [pa.field(HASH, pa.int64(), nullable=False), *layout.stored]
+    fields: Sequence[pa.Field] = [pa.field(HASH, pa.int64(), nullable=False), *layout.stored]
     return pa.schema([*fields, pa.field(TOMBSTONE, pa.bool_(), nullable=False)] if tombstones else fields)
 
 
 @contextmanager
-def writing_run(spec: SubtaskSpec, schema: Any) -> Iterator["RunWriter"]:
+def writing_run(spec: SubtaskSpec, schema: pa.Schema) -> Iterator["RunWriter"]:
     """Write a run at `spec.prefix`. After the block the writer has its `handle`.
 
     The local cache gets a copy, so that the next checkpoint need not download what was written here. A small run on
@@ -63,7 +62,7 @@ class RunWriter:
 
     handle: StateHandle
 
-    def __init__(self, spec: SubtaskSpec, file: HashingFile, schema: Any, copy: cache.Addition) -> None:
+    def __init__(self, spec: SubtaskSpec, file: HashingFile, schema: pa.Schema, copy: cache.Addition) -> None:
         self._spec, self._file, self._schema, self._copy = spec, file, schema, copy
         self._rows = self._min_hash = self._max_hash = 0
         packed = [field.name for field in schema if _is_packed(field.type)]
@@ -76,7 +75,7 @@ class RunWriter:
             column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
         )
 
-    def write(self, table: Any) -> None:
+    def write(self, table: pa.Table) -> None:
         """Write a `pyarrow.Table` of the run's schema."""
         if table.num_rows == 0:
             return
@@ -129,5 +128,5 @@ def _metadata(spec: SubtaskSpec) -> bytes:
     return json.dumps(content).encode()
 
 
-def _is_packed(kind: Any) -> bool:
+def _is_packed(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind))

@@ -4,7 +4,6 @@ Memory is bounded by the slice, whatever the size of the runs.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,9 @@ from tidegate.state.spec import SubtaskSpec
 _SLICE_ROWS = 1 << 18
 
 
-def merged_slices(spec: SubtaskSpec, runs: Sequence[StateHandle], schema: Any, keep_tombstones: bool) -> Iterator[Any]:
+def merged_slices(
+    spec: SubtaskSpec, runs: Sequence[StateHandle], schema: pa.Schema, keep_tombstones: bool
+) -> Iterator[pa.Table]:
     """`pyarrow.Table`s of `schema` (columns of runs), sorted by unsigned hash across all of them."""
     opened = [_Cursor(parts) for run in runs if (parts := open_run(spec, run))]
     while opened:
@@ -53,7 +54,7 @@ class _Cursor:
         return taken
 
 
-def _newest(spec: SubtaskSpec, parts: list[RunPart], schema: Any, keep_tombstones: bool) -> Any:
+def _newest(spec: SubtaskSpec, parts: list[RunPart], schema: pa.Schema, keep_tombstones: bool) -> pa.Table:
     """`parts` are oldest first, so a stable sort by hash puts the newest row of a key last."""
     table = _stacked(parts, schema)
     hashes = np.concatenate([part.hashes for part in parts])
@@ -66,7 +67,7 @@ def _newest(spec: SubtaskSpec, parts: list[RunPart], schema: Any, keep_tombstone
     return table if last is None else table.take(integers(order[last]))
 
 
-def _stacked(parts: list[RunPart], schema: Any) -> Any:
+def _stacked(parts: list[RunPart], schema: pa.Schema) -> pa.Table:
     """All parts as one table. A tombstone column is filled in if only some of the runs have one."""
     if any(TOMBSTONE in part.rows.schema.names for part in parts) and TOMBSTONE not in schema.names:
         schema = schema.append(pa.field(TOMBSTONE, pa.bool_(), nullable=False))
@@ -80,7 +81,7 @@ def _stacked(parts: list[RunPart], schema: Any) -> Any:
     return pa.Table.from_batches(batches, schema).combine_chunks()
 
 
-def _last_of_key(hashes: Hashes, order: Ints, keys: Any) -> Bools:
+def _last_of_key(hashes: Hashes, order: Ints, keys: pa.Table) -> Bools:
     """Which rows, sorted by hash, are not followed by a newer row of the same key."""
     last = np.ones(len(order), np.bool_)
     repeated = np.flatnonzero(hashes[1:] == hashes[:-1])

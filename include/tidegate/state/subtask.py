@@ -7,7 +7,6 @@ with the handle. The format of a run is in docs/state.md.
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,14 +35,14 @@ class Changed:
     """
 
     handle: StateHandle | None
-    rows: Any
-    deleted: Any
+    rows: pa.Table
+    deleted: pa.Table
     rows_in: int
     sync_ms: int
     async_ms: int
 
 
-def aggregate(batches: Iterable[Any], spec: SubtaskSpec) -> Changed:
+def aggregate(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Changed:
     """Merge input rows into declared aggregates. Batches: `_hash` (bigint), key columns, the aggregates' inputs.
 
     Raises `CheckpointDeclinedError` on a sum that does not fit its type and on rows of other subtasks. Raises
@@ -66,7 +65,7 @@ def aggregate(batches: Iterable[Any], spec: SubtaskSpec) -> Changed:
     return _written(spec, hashes, stored, None, rows, arrivals, began)
 
 
-def lookup(batches: Iterable[Any], spec: SubtaskSpec) -> Any:
+def lookup(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> pa.Table:
     """Current visible rows of the keys in the batches (`_hash`, key columns), each key once: a `pyarrow.Table`."""
     layout = spec.layout
     table = gather(batches, layout.key_names, spec)
@@ -79,7 +78,7 @@ def lookup(batches: Iterable[Any], spec: SubtaskSpec) -> Any:
     return visible_rows(found.rows, layout)
 
 
-def upsert(batches: Iterable[Any], spec: SubtaskSpec) -> Changed:
+def upsert(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Changed:
     """Replace rows. Batches: `_hash`, the layout's columns, and optionally a boolean `_delete`, whose true rows delete.
 
     Raises `CheckpointDeclinedError` on two rows of one key, and otherwise like `aggregate`.
@@ -105,13 +104,13 @@ def upsert(batches: Iterable[Any], spec: SubtaskSpec) -> Changed:
     )  # fmt: skip
 
 
-def scan(spec: SubtaskSpec) -> Iterator[Any]:
+def scan(spec: SubtaskSpec) -> Iterator[pa.RecordBatch]:
     """All current visible rows of the subtask's key groups, as `pyarrow.RecordBatch`es of bounded size."""
     for table in merged_slices(spec, spec.runs, spec.layout.stored, keep_tombstones=False):
         yield from visible_rows(table, spec.layout).combine_chunks().to_batches()
 
 
-def visible_rows(stored: Any, layout: StateLayout) -> Any:
+def visible_rows(stored: pa.Table, layout: StateLayout) -> pa.Table:
     """A `pyarrow.Table` of `layout.rows` from one of `layout.stored`."""
     if not layout.aggregates:
         return stored.cast(layout.rows)
@@ -122,13 +121,13 @@ def visible_rows(stored: Any, layout: StateLayout) -> Any:
 
 
 def _accumulated(
-    arrivals: Arrivals, inputs: Sequence[str], keys: Any, hashes: Hashes, spec: SubtaskSpec
-) -> dict[str, Any]:
+    arrivals: Arrivals, inputs: Sequence[str], keys: pa.Table, hashes: Hashes, spec: SubtaskSpec
+) -> dict[str, pa.Array]:
     """Every accumulator column of the layout, one row per key."""
     layout = spec.layout
     found = find_rows(spec, hashes, keys, [column.name for column in layout.values])
     columns = {name: arrivals.sorted_column(name) for name in inputs}
-    result: dict[str, Any] = {}
+    result: dict[str, pa.Array] = {}
     for name, declared in layout.aggregates:
         parts = layout.accumulators_of(name)
         stored = Stored(found.positions, [one_chunk(found.rows.column(part)) for part in parts])
@@ -146,7 +145,7 @@ def _accumulated(
     return {column.name: result[column.name] for column in layout.values}
 
 
-def _existing(stored: Any, hashes: Hashes, doomed: Bools, spec: SubtaskSpec) -> tuple[Bools, Bools]:
+def _existing(stored: pa.Table, hashes: Hashes, doomed: Bools, spec: SubtaskSpec) -> tuple[Bools, Bools]:
     """Which rows to write, and which rows delete a key that exists. Other deletions need no tombstone."""
     keys = stored.select(spec.layout.key_names).filter(booleans(doomed))
     found = find_rows(spec, hashes[doomed], keys, [])
@@ -156,7 +155,13 @@ def _existing(stored: Any, hashes: Hashes, doomed: Bools, spec: SubtaskSpec) -> 
 
 
 def _written(
-    spec: SubtaskSpec, hashes: Hashes, stored: Any, gone: Bools | None, rows: Any, arrivals: Arrivals, began: float
+    spec: SubtaskSpec,
+    hashes: Hashes,
+    stored: pa.Table,
+    gone: Bools | None,
+    rows: pa.Table,
+    arrivals: Arrivals,
+    began: float,
 ) -> Changed:
     """Write `stored`, in which `gone` marks the tombstones. `rows` are the new rows of the keys that remain."""
     layout = spec.layout
@@ -178,7 +183,7 @@ def _written(
     return Changed(handle, rows.cast(layout.rows), deleted, arrivals.table.num_rows, sync_ms, async_ms)
 
 
-def _true(column: Any) -> Bools:
+def _true(column: pa.Array) -> Bools:
     is_valid = valid(column)
     return flags(column) if is_valid is None else flags(column) & is_valid
 
@@ -187,7 +192,7 @@ def _unchanged(spec: SubtaskSpec) -> Changed:
     return Changed(None, no_rows(spec.layout.rows), no_rows(spec.layout.key_schema), 0, 0, 0)
 
 
-def _check_inputs(table: Any, spec: SubtaskSpec) -> None:
+def _check_inputs(table: pa.Table, spec: SubtaskSpec) -> None:
     layout = spec.layout
     try:
         now = StateLayout.of_aggregates(table.schema, layout.key_names, layout.aggregates)
@@ -200,7 +205,7 @@ def _check_inputs(table: Any, spec: SubtaskSpec) -> None:
         )
 
 
-def _check_types(table: Any, schema: Any, spec: SubtaskSpec) -> None:
+def _check_types(table: pa.Table, schema: pa.Schema, spec: SubtaskSpec) -> None:
     wrong = [
         f"column {field.name!r} is {table.schema.field(field.name).type} and should be {field.type}"
         for field in schema
@@ -225,12 +230,12 @@ def _check_single(arrivals: Arrivals, spec: SubtaskSpec) -> None:
     )
 
 
-def _shown(keys: Any, row: int) -> str:
+def _shown(keys: pa.Table, row: int) -> str:
     """Dates and timestamps as text, because Python's types cannot hold all of Spark's values."""
     columns = {name: one_chunk(keys.column(name).slice(row, 1)) for name in keys.schema.names}
     shown = {n: c.cast(pa.string()) if pa.types.is_temporal(c.type) else c for n, c in columns.items()}
     return ", ".join(f"{name}={column[0].as_py()!r}" for name, column in shown.items())
 
 
-def _table(columns: Sequence[Any], schema: Any) -> Any:
+def _table(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([*columns], schema=schema)

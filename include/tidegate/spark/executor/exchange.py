@@ -17,7 +17,7 @@ from tidegate.state.storage import open_storage
 
 
 def write_exchange(
-    rows: Any, storage_url: str, path: str, checkpoint_id: int, details: Mapping[str, Any] | None = None
+    rows: pa.RecordBatch, storage_url: str, path: str, checkpoint_id: int, details: Mapping[str, Any] | None = None
 ) -> StateHandle:
     """Write a `pyarrow.Table`. Raises `StorageError`."""
     buffer = pa.BufferOutputStream()
@@ -30,7 +30,7 @@ def write_exchange(
     )
 
 
-def read_exchange(handle: StateHandle, storage_url: str, schema: Any) -> Iterator[Any]:
+def read_exchange(handle: StateHandle, storage_url: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows as `pyarrow.RecordBatch`es. Raises `StateIntegrityError` if the file is missing or damaged."""
     content = open_storage(storage_url).read(handle.path)
     if sha256(content).hexdigest() != handle.checksum:

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
 from time import perf_counter
-from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -27,7 +26,7 @@ from tidegate.state.compaction import compact
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.subtask import Changed, aggregate, lookup, scan, upsert
 
-Program = Callable[[Iterable[Any], SubtaskSpec], Changed]
+Program = Callable[[Iterable[pa.RecordBatch], SubtaskSpec], Changed]
 
 #: A sink gets its rows in pieces of about this many bytes, so that memory does not grow with the output.
 _PIECE = 128 << 20
@@ -53,7 +52,7 @@ class KeyedPlan:
     exchange: bool
     together: bool
 
-    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Update the state of the partition's subtasks. A subtask without rows or without a spec reports nothing."""
         rows = _not_empty(batches)
         if rows is None:
@@ -65,7 +64,7 @@ class KeyedPlan:
             with ThreadPoolExecutor(min(len(owned), _SIDE_BY_SIDE)) as pool:
                 yield from pool.map(lambda each: self._report(*each), owned)
 
-    def _by_subtask(self, rows: Iterator[Any]) -> list[tuple[int, Iterable[Any]]]:
+    def _by_subtask(self, rows: Iterator[pa.RecordBatch]) -> list[tuple[int, Iterable[pa.RecordBatch]]]:
         if not self.together:
             index = _partition_id()
             return [(index, rows)] if index in self.specs else []
@@ -73,11 +72,11 @@ class KeyedPlan:
         owned = ((index, owned_rows(table, spec)) for index, spec in self.specs.items())
         return [(index, own.to_batches()) for index, own in owned if own.num_rows]
 
-    def _report(self, index: int, rows: Iterable[Any]) -> Any:
+    def _report(self, index: int, rows: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
         with carried_to_driver():
             return encode_reports(index, list(self._reports(index, rows)))
 
-    def _reports(self, index: int, rows: Iterable[Any]) -> Iterator[Report]:
+    def _reports(self, index: int, rows: Iterable[pa.RecordBatch]) -> Iterator[Report]:
         unique = uuid4().hex
         spec = replace(self.specs[index], prefix=f"{self.specs[index].prefix}-{unique}")
         changed = PROGRAMS[self.program](rows, spec)
@@ -113,7 +112,7 @@ class StagingPlan:
     staging: Staging
     checkpoint_id: int
 
-    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         index = _partition_id()
         rows = _not_empty(batches)
         if rows is None:
@@ -134,7 +133,7 @@ class StepPlan:
     columns: str
     checkpoint_id: int
 
-    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         index = _partition_id()
         rows = _not_empty(batches)
         if rows is None:
@@ -143,7 +142,7 @@ class StepPlan:
             report = self._report(index, rows)
         yield encode_reports(index, [report])
 
-    def _report(self, index: int, rows: Iterable[Any]) -> Report:
+    def _report(self, index: int, rows: Iterable[pa.RecordBatch]) -> Report:
         started, unique = perf_counter(), uuid4().hex
         handles = []
         for number, table in enumerate(_pieces(rows)):
@@ -163,7 +162,7 @@ class RestagingPlan:
     specs: Mapping[int, SubtaskSpec]
     staging: Staging
 
-    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for place in _places(batches):
             index = self.indexes[place]
             with carried_to_driver():
@@ -177,7 +176,7 @@ class LookupPlan:
 
     specs: Mapping[int, SubtaskSpec]
 
-    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = _not_empty(batches)
         if rows is None:
             return
@@ -192,7 +191,7 @@ class ScanPlan:
 
     specs: tuple[SubtaskSpec, ...]
 
-    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for place in _places(batches):
             with carried_to_driver():
                 yield from scan(self.specs[place])
@@ -213,7 +212,7 @@ class CompactionPlan:
 
     merges: tuple[Merge, ...]
 
-    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for place in _places(batches):
             merge = self.merges[place]
             spec = replace(merge.spec, prefix=f"{merge.spec.prefix}-{uuid4().hex}")
@@ -228,10 +227,10 @@ class ExchangePlan:
 
     handles: tuple[StateHandle, ...]
     storage_url: str
-    schema: Any
+    schema: pa.Schema
     order: tuple[int, ...] | None = None
 
-    def run(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for place in _places(batches):
             with carried_to_driver():
                 for batch in read_exchange(self.handles[place], self.storage_url, self.schema):
@@ -247,7 +246,7 @@ def _staged_state(staging: Staging, index: int, spec: SubtaskSpec, unique: str) 
     return _staged(staging, index, rows, spec.checkpoint_id, unique)
 
 
-def _staged(staging: Staging, index: int, batches: Iterable[Any], checkpoint_id: int, unique: str) -> Report:
+def _staged(staging: Staging, index: int, batches: Iterable[pa.RecordBatch], checkpoint_id: int, unique: str) -> Report:
     started = perf_counter()
     handles: list[StateHandle] = []
     rows = 0
@@ -260,8 +259,8 @@ def _staged(staging: Staging, index: int, batches: Iterable[Any], checkpoint_id:
     return Report(staging.operator_id, index, tuple(handles), metrics)
 
 
-def _pieces(batches: Iterable[Any]) -> Iterator[Any]:
-    held: list[Any] = []
+def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    held: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         held.append(batch)
@@ -273,18 +272,18 @@ def _pieces(batches: Iterable[Any]) -> Iterator[Any]:
         yield pa.Table.from_batches(held)
 
 
-def _not_empty(batches: Iterator[Any]) -> Iterator[Any] | None:
+def _not_empty(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
     """The batches that have rows; None if there are none."""
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
     return None if first is None else chain([first], filled)
 
 
-def _with_place(batch: Any, place: int) -> Any:
+def _with_place(batch: pa.RecordBatch, place: int) -> pa.RecordBatch:
     return batch.append_column(PLACE, pa.repeat(pa.scalar(place, pa.int64()), batch.num_rows))
 
 
-def _places(batches: Iterator[Any]) -> Iterator[int]:
+def _places(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
     """The ids of a `range`. Not the number of the Spark partition, which changes where partitions are coalesced."""
     for batch in batches:
         yield from batch.column(0).to_pylist()

@@ -6,7 +6,6 @@ Read by `mapInArrow`'s caller; no Python object ever travels back from an execut
 import json
 from collections.abc import Sequence
 from struct import pack
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.types import IntegerType, StringType, StructType
@@ -19,7 +18,7 @@ REPORT_TYPE = StructType().add("subtask", IntegerType()).add("reports", StringTy
 _SCHEMA = pa.schema([("subtask", pa.int32()), ("reports", pa.string())])
 
 
-def encode_reports(subtask_index: int, reports: Sequence[Report]) -> Any:
+def encode_reports(subtask_index: int, reports: Sequence[Report]) -> pa.RecordBatch:
     """All reports of one subtask, operator and sinks together, as a `pyarrow.RecordBatch` of one row."""
     content = [
         {
