@@ -21,14 +21,10 @@ from tidegate.sources.read_errors import AS_BEFORE, carried, damaged, vanished
 from tidegate.sources.text_records import Rules, Split, line_ends, split
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pyarrow as pa
     import pyarrow.fs as pafs
 
-    from tidegate.sources.text_records import Bytes, Positions
-
-    Flags = npt.NDArray[np.bool_]
+    from tidegate.sources.text_records import Bytes, Flags, Positions
 
 COLUMNS = "file STRING, part BIGINT, line BIGINT, record STRING, problem STRING"
 

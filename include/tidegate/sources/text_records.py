@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     Bytes = npt.NDArray[np.uint8]
+    Flags = npt.NDArray[np.bool_]
     Positions = npt.NDArray[np.int64]
 
 
