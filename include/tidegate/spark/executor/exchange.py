@@ -17,7 +17,7 @@ from tidegate.state.storage import open_storage
 
 
 def write_exchange(
-    rows: pa.RecordBatch, storage_url: str, path: str, checkpoint_id: int, details: Mapping[str, Any] | None = None
+    rows: pa.Table, storage_url: str, path: str, checkpoint_id: int, details: Mapping[str, Any] | None = None
 ) -> StateHandle:
     """Write a `pyarrow.Table`. Raises `StorageError`."""
     buffer = pa.BufferOutputStream()
