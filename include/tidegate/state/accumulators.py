@@ -71,7 +71,7 @@ def accumulate(
     return _extreme_by(inputs[0], inputs[1], groups, stored, aggregate.function == "max_by")
 
 
-def finished(aggregate: Aggregate, columns: list[pa.Array]) -> pa.Array:
+def finished(aggregate: Aggregate, columns: list[pa.ChunkedArray]) -> pa.Array | pa.ChunkedArray:
     """The visible column of an aggregate from its accumulators."""
     if aggregate.function != "avg":
         return columns[0]

@@ -41,7 +41,7 @@ def plain(name: str, column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return one_chunk(column if column.type == wanted else column.cast(wanted))
 
 
-def hashes_of_column(column: pa.Array) -> Hashes:
+def hashes_of_column(column: pa.Array | pa.ChunkedArray) -> Hashes:
     """The `_hash` column as unsigned numbers, by which it is ordered."""
     return fixed(one_chunk(column)).view(np.uint64)
 

@@ -237,5 +237,5 @@ def _shown(keys: pa.Table, row: int) -> str:
     return ", ".join(f"{name}={column[0].as_py()!r}" for name, column in shown.items())
 
 
-def _table(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.Table:
+def _table(columns: Sequence[pa.Array | pa.ChunkedArray], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([*columns], schema=schema)
