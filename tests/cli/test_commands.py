@@ -1,12 +1,9 @@
-"""The commands as a user runs them: a process of its own, a real database, and its exit code."""
+"""The commands as a user runs them, on a real database, and their exit codes."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from commands import Command, CommandHere, environment_of
 from orders import Shop, check_tables
 from store_steps import triggered
 
@@ -35,35 +32,15 @@ rows.sink("out", ParquetSink("strict"), expect=impossible)
 
 @pytest.fixture
 def project(tmp_path, postgres_url):
-    """The environment of a project's commands, which says nothing of Spark."""
+    """The environment of a project's commands."""
     (tmp_path / "pyproject.toml").write_text(PROJECT)
     (tmp_path / "shop.py").write_text(SHOP)
-    support = Path(__file__).parents[1] / "support"
-    return {
-        **os.environ,
-        "TIDEGATE_HOME": str(tmp_path),
-        "TIDEGATE_DATABASE_URL": postgres_url,
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(support), str(tmp_path), os.environ.get("PYTHONPATH")])),
-        "COLUMNS": "200",
-    }
-
-
-class Command:
-    """`command("run", "orders")`: a process that has ended."""
-
-    def __init__(self, home, environment):
-        self._home, self.environment = home, environment
-
-    def __call__(self, *arguments, **changes):
-        return subprocess.run(
-            [sys.executable, "-m", "tidegate.cli.main", *arguments],
-            capture_output=True, text=True, cwd=self._home, env=self.environment | changes, timeout=300,
-        )  # fmt: skip
+    return environment_of(tmp_path, postgres_url)
 
 
 @pytest.fixture
 def command(tmp_path, project):
-    """With Spark where nothing else is said: in a JVM of its own."""
+    """Each in a process of its own, and with a JVM of its own if it needs Spark."""
     return Command(tmp_path, project)
 
 
@@ -73,8 +50,14 @@ def remote_command(tmp_path, project, connect_server):
     return Command(tmp_path, project | {"TIDEGATE_SPARK_REMOTE": connect_server})
 
 
+@pytest.fixture
+def here(tmp_path, project):
+    """In this process: what needs no Spark."""
+    return CommandHere(tmp_path, project)
+
+
 @pytest.mark.spark
-def test_a_run_its_history_and_its_details(command, tmp_path):
+def test_a_run_its_history_and_its_details(command, here, tmp_path):
     shop = Shop(tmp_path)
     shop.deliver()
     first = command("run", "orders", "-o", "json")
@@ -85,19 +68,19 @@ def test_a_run_its_history_and_its_details(command, tmp_path):
     assert {sink["guarantee"] for sink in document["sinks"]} == {"EXACTLY_ONCE"}
     check_tables(shop)
 
-    history = json.loads(command("checkpoints", "orders", "-o", "json").stdout)
+    history = json.loads(here("checkpoints", "orders", "-o", "json").stdout)
     assert [row["id"] for row in history] == [1]
-    statistics = json.loads(command("stats", "orders", "-o", "json").stdout)
+    statistics = json.loads(here("stats", "orders", "-o", "json").stdout)
     assert statistics["counts"] == {"restored": 0, "total": 1, "in_progress": 0, "completed": 1, "failed": 0}
     assert statistics["latest"] == {"completed": history[0], "failed": None, "savepoint": None, "restored": None}
     durations = statistics["summary"]["end_to_end_duration"]
     assert durations["min"] == durations["p50"] == durations["max"] == history[0]["end_to_end_duration"]
-    assert "End to End Duration" in command("stats", "orders").stdout
-    assert "COMPLETED" in command("checkpoints", "orders").stdout
-    too_late = command("abort", "orders", "1")
+    assert "End to End Duration" in here("stats", "orders").stdout
+    assert "COMPLETED" in here("checkpoints", "orders").stdout
+    too_late = here("abort", "orders", "1")
     assert (too_late.returncode, "can no longer be aborted" in too_late.stderr) == (ExitCode.PIPELINE_STOPPED, True)
 
-    details = json.loads(command("checkpoint", "orders", "1", "-o", "json").stdout)
+    details = json.loads(here("checkpoint", "orders", "1", "-o", "json").stdout)
     assert sum(len(operator["subtasks"]) for operator in details["operators"]) == details["num_subtasks"]
     runs = [
         handle
@@ -109,7 +92,7 @@ def test_a_run_its_history_and_its_details(command, tmp_path):
     assert runs
     for handle in runs:
         assert (tmp_path / ".tidegate/checkpoints" / handle["path"]).stat().st_size == handle["bytes"]
-    assert "Subtasks" in command("checkpoint", "orders", "1").stdout
+    assert "Subtasks" in here("checkpoint", "orders", "1").stdout
 
 
 @pytest.mark.spark
@@ -122,39 +105,39 @@ def test_a_checkpoint_by_hand_is_taken_once_however_often_it_is_asked_for(remote
         assert (document["id"], document["request_id"], document["checkpoint_type"]) == (1, "by hand", "SAVEPOINT")
 
 
-def test_a_pipeline_is_suspended_resumed_and_cancelled(command):
+def test_a_pipeline_is_suspended_resumed_and_cancelled(here):
     def status():
-        return json.loads(command("stats", "orders", "-o", "json").stdout)["pipeline"]["status"]
+        return json.loads(here("stats", "orders", "-o", "json").stdout)["pipeline"]["status"]
 
-    shown = command("suspend", "orders")
+    shown = here("suspend", "orders")
     assert (shown.returncode, shown.stderr) == (ExitCode.OK, "Pipeline orders is SUSPENDED.\n")
     assert status() == "SUSPENDED"
-    dropped = command("run", "orders", "-o", "json")
+    dropped = here("run", "orders", "-o", "json")
     assert dropped.returncode == ExitCode.DROPPED
     assert json.loads(dropped.stdout)["dropped"] == "NOT_ALL_REQUIRED_TASKS_RUNNING"
-    assert command("resume", "orders").returncode == ExitCode.OK
+    assert here("resume", "orders").returncode == ExitCode.OK
     assert status() == "RUNNING"
-    assert command("cancel", "orders").returncode != ExitCode.OK  # nobody is there to confirm
-    assert command("cancel", "orders", "--yes").returncode == ExitCode.OK
-    refused = command("resume", "orders")
+    assert here("cancel", "orders").returncode != ExitCode.OK  # nobody is there to confirm
+    assert here("cancel", "orders", "--yes").returncode == ExitCode.OK
+    refused = here("resume", "orders")
     assert refused.returncode == ExitCode.PIPELINE_STOPPED
     assert "Pipeline orders is CANCELLED and cannot become RUNNING" in refused.stderr
 
 
-def test_a_checkpoint_is_aborted_by_hand(command, store):
-    assert "no checkpoint in progress" in command("abort", "orders").stderr
-    assert command("abort", "orders", "1").returncode == ExitCode.NOT_FOUND
+def test_a_checkpoint_is_aborted_by_hand(here, store):
+    assert "no checkpoint in progress" in here("abort", "orders").stderr
+    assert here("abort", "orders", "1").returncode == ExitCode.NOT_FOUND
     triggered(store, pipeline_id="orders")
     for arguments in ((), ("1",)):
-        shown = command("abort", "orders", *arguments)
+        shown = here("abort", "orders", *arguments)
         assert shown.returncode == ExitCode.OK, shown.stderr
         if not arguments:
             assert shown.stderr.startswith("Checkpoint 1 of pipeline orders is FAILED: COORDINATOR_SUSPEND.")
-    assert command("abort", "orders").returncode == ExitCode.OK
+    assert here("abort", "orders").returncode == ExitCode.OK
 
 
 @pytest.mark.spark
-def test_a_pipeline_is_stopped_with_a_savepoint_resumed_and_drained(remote_command, tmp_path):
+def test_a_pipeline_is_stopped_with_a_savepoint_resumed_and_drained(remote_command, here, tmp_path):
     shop = Shop(tmp_path)
     shop.deliver()
     stopped = remote_command("stop", "orders", "-o", "json")
@@ -166,52 +149,52 @@ def test_a_pipeline_is_stopped_with_a_savepoint_resumed_and_drained(remote_comma
     shown = "Pipeline orders is FINISHED. It was stopped with savepoint 1 (orders/chk-1/_metadata)"
     assert shown in stopped.stderr
     check_tables(shop)
-    dropped = remote_command("run", "orders", "-o", "json")
+    dropped = here("run", "orders", "-o", "json")
     assert dropped.returncode == ExitCode.DROPPED
     assert "`tidegate resume orders` continues from it" in json.loads(dropped.stdout)["message"]
-    assert remote_command("resume", "orders").returncode == ExitCode.OK
+    assert here("resume", "orders").returncode == ExitCode.OK
 
     shop.deliver(files=1)
     drained = remote_command("stop", "orders", "--drain")
     assert drained.returncode == ExitCode.OK, drained.stderr
     assert "It was drained by savepoint 2" in drained.stderr
     check_tables(shop)
-    details = json.loads(remote_command("checkpoint", "orders", "2", "-o", "json").stdout)
+    details = json.loads(here("checkpoint", "orders", "2", "-o", "json").stdout)
     assert details["num_finished_subtasks"] == details["num_subtasks"]
     assert all(subtask["finished"] for operator in details["operators"] for subtask in operator["subtasks"])
-    refused = remote_command("resume", "orders")
+    refused = here("resume", "orders")
     assert refused.returncode == ExitCode.PIPELINE_STOPPED
     assert "FINISHED and cannot be resumed. It was drained by savepoint 2" in " ".join(refused.stderr.split())
 
 
 @pytest.mark.spark
-def test_a_stop_that_was_cut_short_is_gone_on_with_and_never_as_another_kind(remote_command, tmp_path):
+def test_a_stop_that_was_cut_short_is_gone_on_with_and_never_as_another_kind(remote_command, here, tmp_path):
     Shop(tmp_path).deliver()
     begin = (
         "from tidegate import assembly; from tidegate.protocol.records import CheckpointKind as K;"
         "c = assembly.open_coordinator(assembly.load_pipeline('orders'));"
         "c.trigger('stop:1', kind=K.SYNC_SAVEPOINT)"
     )
-    begun = subprocess.run([sys.executable, "-c", begin], env=remote_command.environment, cwd=tmp_path, check=False)
-    assert begun.returncode == 0
-    other = remote_command("stop", "orders", "--drain")
+    begun = remote_command.python("-c", begin)
+    assert begun.returncode == 0, begun.stderr
+    other = here("stop", "orders", "--drain")
     assert other.returncode == ExitCode.DROPPED
     assert "`tidegate stop` continues with it" in " ".join(other.stdout.split())
-    assert remote_command("resume", "orders").returncode == ExitCode.PIPELINE_STOPPED
+    assert here("resume", "orders").returncode == ExitCode.PIPELINE_STOPPED
     again = remote_command("stop", "orders", "-o", "json")
     assert again.returncode == ExitCode.OK, again.stderr
     assert json.loads(again.stdout)["request_id"] == "stop:1"
 
 
 @pytest.mark.spark
-def test_validation_that_fails_has_an_exit_code_and_leaves_nothing_visible(remote_command, tmp_path):
+def test_validation_that_fails_has_an_exit_code_and_leaves_nothing_visible(remote_command, here, tmp_path):
     Shop(tmp_path).deliver()
     result = remote_command("run", "strict")
     assert result.returncode == ExitCode.VALIDATION_FAILED
     assert "expect_column_values_to_be_between on amount" in result.stderr
     assert "Nothing became visible" in result.stderr
     assert not list((tmp_path / "strict").glob("checkpoint=*"))
-    details = json.loads(remote_command("checkpoint", "strict", "1", "-o", "json").stdout)
+    details = json.loads(here("checkpoint", "strict", "1", "-o", "json").stdout)
     assert (details["status"], details["failure_reason"]) == ("FAILED", "VALIDATION_FAILED")
     assert details["verdicts"][0]["success"] is False
 
@@ -230,20 +213,20 @@ def test_validation_that_fails_has_an_exit_code_and_leaves_nothing_visible(remot
         (["checkpoint", "orders", "7", "--savepoint"], {}, ExitCode.USAGE, "leave the ID out"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_paragraph_and_an_exit_code(command, arguments, changes, code, words):
-    result = command(*arguments, **changes)
+def test_a_mistake_is_one_paragraph_and_an_exit_code(here, arguments, changes, code, words):
+    result = here(*arguments, **changes)
     assert result.returncode == code, result.stderr
     assert words in " ".join(result.stderr.split())
     assert "Traceback" not in result.stderr
     assert "geheim" not in result.stderr + result.stdout
 
 
-def test_the_schema_is_created_and_an_old_one_gets_the_command_to_run(command, postgres_server):
+def test_the_schema_is_created_and_an_old_one_gets_the_command_to_run(here, postgres_server):
     postgres_server.create_database("unmigrated")
     url = {"TIDEGATE_DATABASE_URL": postgres_server.url("unmigrated")}
-    refused = command("checkpoints", "orders", **url)
+    refused = here("checkpoints", "orders", **url)
     assert refused.returncode == ExitCode.USAGE
     assert "tidegate db upgrade" in refused.stderr
     for _ in range(2):
-        assert command("db", "upgrade", **url).returncode == ExitCode.OK
-    assert command("checkpoints", "orders", **url).returncode == ExitCode.NOT_FOUND
+        assert here("db", "upgrade", **url).returncode == ExitCode.OK
+    assert here("checkpoints", "orders", **url).returncode == ExitCode.NOT_FOUND

@@ -2,11 +2,9 @@
 and what was moved."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+from commands import Command, CommandHere, environment_of
 
 from tidegate.cli.exit_codes import ExitCode
 
@@ -28,35 +26,22 @@ print(assembly.open_coordinator(assembly.load_pipeline("flights")).trigger("r"))
 
 
 class Project:
-    """A home with a pipeline `flights`; its commands are processes of their own."""
+    """A home with a pipeline `flights`."""
 
     def __init__(self, home, url, source="landing", sink="tables"):
         home.mkdir()
         self.home = home
-        self.environment = {**os.environ, "TIDEGATE_HOME": str(home), "TIDEGATE_DATABASE_URL": url, "COLUMNS": "500"}
-        self.environment["PYTHONPATH"] = str(home)
+        environment = environment_of(home, url)
+        self.tidegate, self._python = CommandHere(home, environment), Command(home, environment).python
         (home / "pyproject.toml").write_text(PROJECT)
         self.define(source, sink)
 
     def define(self, source, sink):
         (self.home / "program.py").write_text(PROGRAM.format(source=source, sink=sink))
 
-    def tidegate(self, *arguments):
-        return self._run("-m", "tidegate.cli.main", *arguments)
-
     def trigger(self):
-        ended = self._run("-c", TRIGGER)
+        ended = self._python("-c", TRIGGER)
         assert ended.returncode == 0, ended.stderr
-
-    def _run(self, *arguments):
-        return subprocess.run(
-            [sys.executable, *arguments],
-            capture_output=True,
-            text=True,
-            cwd=self.home,
-            env=self.environment,
-            timeout=120,
-        )
 
 
 @pytest.fixture

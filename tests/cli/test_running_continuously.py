@@ -7,9 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
+from commands import Command, CommandHere, environment_of
 from orders import Shop, check_tables
 
 from tidegate import assembly
@@ -98,27 +98,13 @@ def environment(tmp_path, postgres_url):
     """What a process needs to work on the project in `tmp_path`."""
     (tmp_path / "pyproject.toml").write_text(PROJECT)
     (tmp_path / "shop.py").write_text(SHOP)
-    places = [str(Path(__file__).parents[1] / "support"), str(tmp_path), os.environ.get("PYTHONPATH", "")]
-    return {
-        **os.environ,
-        "TIDEGATE_HOME": str(tmp_path),
-        "TIDEGATE_DATABASE_URL": postgres_url,
-        "PYTHONPATH": os.pathsep.join(filter(None, places)),
-        "COLUMNS": "200",
-    }
+    return environment_of(tmp_path, postgres_url)
 
 
 @pytest.fixture
-def command(tmp_path, environment):
-    """`command("run", "orders")`: the ended process."""
-
-    def run(*arguments, **changes):
-        return subprocess.run(
-            [sys.executable, "-m", "tidegate.cli.main", *arguments],
-            capture_output=True, text=True, cwd=tmp_path, env=environment | changes, timeout=300,
-        )  # fmt: skip
-
-    return run
+def here(tmp_path, environment):
+    """A command beside the region: in this process, since it needs no Spark."""
+    return CommandHere(tmp_path, environment)
 
 
 @pytest.fixture
@@ -129,11 +115,11 @@ def store(postgres_url):
 
 
 @pytest.fixture
-def running(tmp_path, environment, store):
-    """`running("orders")`: such a process, killed when the test ends."""
+def running(tmp_path, store):
+    """`running("orders", environment)`: such a process, killed when the test ends."""
     started = []
 
-    def start(pipeline):
+    def start(pipeline, environment):
         started.append(Running(pipeline, tmp_path, environment, store))
         return started[-1]
 
@@ -143,11 +129,13 @@ def running(tmp_path, environment, store):
 
 
 def test_it_takes_checkpoints_beside_other_commands_until_another_one_takes_over_or_a_signal_comes(
-    command, running, tmp_path, store
+    environment, running, tmp_path, store, connect_server
 ):
+    remote = environment | {"TIDEGATE_SPARK_REMOTE": connect_server}
+    command = Command(tmp_path, remote)
     shop = Shop(tmp_path)
     shop.deliver()
-    first = running("orders")
+    first = running("orders", remote)
     first.wait_for_checkpoints(2)
     assert all(record.periodic for record in first.completed())
     shop.deliver()
@@ -159,7 +147,7 @@ def test_it_takes_checkpoints_beside_other_commands_until_another_one_takes_over
         assert {sink["guarantee"] for sink in document["sinks"]} == {"EXACTLY_ONCE"}
     first.wait_for_tables(shop)
 
-    second = running("orders")
+    second = running("orders", environment)  # with a JVM, which a signal must not leave behind
     code, said = first.ended()
     assert code == ExitCode.ABORTED, said
     assert "SupersededAttemptError Region attempt 1 of pipeline orders was superseded by attempt 2" in said
@@ -177,12 +165,13 @@ def test_it_takes_checkpoints_beside_other_commands_until_another_one_takes_over
 
 
 def test_stopping_suspending_and_failing_end_it_each_with_its_exit_code(
-    environment, command, running, tmp_path, store, connect_server
+    environment, here, running, tmp_path, store, connect_server
 ):
-    environment["TIDEGATE_SPARK_REMOTE"] = connect_server  # where the other test has a JVM in each process
+    remote = environment | {"TIDEGATE_SPARK_REMOTE": connect_server}
+    command = Command(tmp_path, remote)
     shop = Shop(tmp_path)
     shop.deliver()
-    unlucky, first = running("unlucky"), running("orders")
+    unlucky, first = running("unlucky", remote), running("orders", remote)
     code, said = unlucky.ended()
     assert code == ExitCode.PIPELINE_STOPPED, said
     assert "PipelineFailedError" in said
@@ -190,12 +179,12 @@ def test_stopping_suspending_and_failing_end_it_each_with_its_exit_code(
     assert store.region("unlucky").seen_at is None
 
     first.wait_for_checkpoints(1)
-    assert command("suspend", "orders").returncode == ExitCode.OK
+    assert here("suspend", "orders").returncode == ExitCode.OK
     code, said = first.ended()
     assert (code, "Pipeline orders is SUSPENDED." in said) == (ExitCode.OK, True), said
-    assert command("resume", "orders").returncode == ExitCode.OK
+    assert here("resume", "orders").returncode == ExitCode.OK
 
-    second = running("orders")
+    second = running("orders", remote)
     shop.deliver()
     second.wait_for_tables(shop)
     shop.deliver()
@@ -208,7 +197,7 @@ def test_stopping_suspending_and_failing_end_it_each_with_its_exit_code(
     assert pipeline is not None
     assert pipeline.status is PipelineStatus.FINISHED
     assert store.region("orders").seen_at is None
-    assert command("resume", "orders").returncode == ExitCode.OK
+    assert here("resume", "orders").returncode == ExitCode.OK
     taken = command("run", "orders")  # the scheduled way, with whatever came after the savepoint
     assert taken.returncode == ExitCode.OK, taken.stderr
     check_tables(shop)

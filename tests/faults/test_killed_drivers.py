@@ -91,7 +91,8 @@ def kill_repeatedly(tmp_path, postgres_url, spark, seed, kills, longest):
     return phases
 
 
-@sizes("kills", sample=1, whole=12)
+@pytest.mark.long
+@pytest.mark.parametrize("kills", [12])
 def test_sigkill_of_a_local_driver_at_random_moments_costs_nothing(kills, tmp_path, postgres_url):
     phases = kill_repeatedly(tmp_path, postgres_url, LOCAL, seed=20261120, kills=kills, longest=6.0)
     print(f"killed local drivers left: {dict(phases)}")

@@ -130,6 +130,7 @@ def test_a_checkpoint_past_its_deadline_is_aborted_and_its_stuck_spark_job_is_st
     assert "CHECKPOINT_EXPIRED" in world.api.log("hasty", world.hasty_run, "abort")
 
 
+@pytest.mark.long
 def test_a_run_that_drains_the_pipeline_is_its_last_and_the_next_is_skipped_with_the_reason(world):
     world.lay("last", ("last", 3))
     run_id = world.api.trigger("small", conf={"kind": "SYNC_SAVEPOINT", "drain": True})

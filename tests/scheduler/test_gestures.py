@@ -146,6 +146,7 @@ def test_a_run_that_is_marked_while_it_waits_in_line_leaves_the_line(marked):
     assert marked.states(first) == dict.fromkeys(STEPS, "success") | {"abort": "skipped"}
 
 
+@pytest.mark.long
 def test_a_run_that_is_marked_before_it_began_asks_for_nothing(marked):
     before = marked.checkpoints()
     marked.pause(True)
@@ -227,6 +228,7 @@ def test_an_abort_that_is_marked_and_a_trigger_that_is_cleared_alone_leave_a_che
     marked.abort()
 
 
+@pytest.mark.long
 def test_a_run_with_the_id_of_a_deleted_one_takes_a_checkpoint_of_its_own(marked):
     for expected in (1, 2):
         run_id = marked.waiting(run_id="of_my_own")
@@ -270,6 +272,7 @@ def test_a_dag_that_is_deleted_leaves_the_checkpoint_of_its_run_to_the_deadline(
     assert marked.end(waiting) == "success"
 
 
+@pytest.mark.long
 def test_a_task_that_exceeds_its_execution_timeout_is_tried_again_and_then_ends_the_checkpoint(world):
     world.lay("one", ("a", 1), pipeline="brief")
     world.hold("brief")

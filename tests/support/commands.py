@@ -1,0 +1,91 @@
+"""`tidegate …` in a test: as a process of its own, or in this one, which saves its start where no Spark is needed.
+
+Both are callable: `command("run", "orders")` is the ended command, with `returncode`, `stdout` and `stderr`.
+"""
+
+import io
+import os
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+from tidegate.cli.main import main
+
+SUPPORT = str(Path(__file__).parent)
+
+
+def environment_of(home, database_url):
+    """What the commands of a project in `home` need; it says nothing of Spark."""
+    places = [SUPPORT, str(home), os.environ.get("PYTHONPATH", "")]
+    return {
+        **os.environ,
+        "TIDEGATE_HOME": str(home),
+        "TIDEGATE_DATABASE_URL": database_url,
+        "PYTHONPATH": os.pathsep.join(filter(None, places)),
+        "COLUMNS": "500",
+    }
+
+
+class Command:
+    """A process that has ended."""
+
+    def __init__(self, home, environment):
+        self._home, self.environment = home, environment
+
+    def __call__(self, *arguments, **changes):
+        return self.python("-m", "tidegate.cli.main", *arguments, **changes)
+
+    def python(self, *arguments, **changes):
+        return subprocess.run(
+            [sys.executable, *arguments],
+            capture_output=True, text=True, cwd=self._home, env=self.environment | changes, timeout=300,
+        )  # fmt: skip
+
+
+@dataclass
+class Ended:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class CommandHere:
+    """In this process, with nobody at its standard input. Modules of the project are imported anew each time."""
+
+    def __init__(self, home, environment):
+        self._home, self._environment = home, environment
+
+    def __call__(self, *arguments, **changes):
+        out, err, modules, before = io.StringIO(), io.StringIO(), set(sys.modules), Path.cwd()
+        places = [str(self._home), *sys.path]
+        os.chdir(self._home)
+        try:
+            with (
+                mock.patch.dict(os.environ, self._environment | changes, clear=True),
+                mock.patch.multiple(sys, argv=["tidegate", *arguments], path=places, stdin=io.StringIO()),
+                redirect_stdout(out),
+                redirect_stderr(err),
+            ):
+                code = _exit_code()
+        finally:
+            os.chdir(before)
+            for name in set(sys.modules) - modules:
+                if _is_below(self._home, sys.modules[name]):
+                    del sys.modules[name]
+        return Ended(code, out.getvalue(), err.getvalue())
+
+
+def _exit_code():
+    try:
+        main()
+    except SystemExit as ended:
+        return ended.code or 0
+    return 0
+
+
+def _is_below(home, module):
+    path = getattr(module, "__file__", None)
+    return path is not None and Path(path).is_relative_to(home)
