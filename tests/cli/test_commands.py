@@ -167,6 +167,7 @@ def test_a_pipeline_is_stopped_with_a_savepoint_resumed_and_drained(remote_comma
     assert "FINISHED and cannot be resumed. It was drained by savepoint 2" in " ".join(refused.stderr.split())
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_stop_that_was_cut_short_is_gone_on_with_and_never_as_another_kind(remote_command, here, tmp_path):
     Shop(tmp_path).deliver()

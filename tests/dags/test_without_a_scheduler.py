@@ -9,7 +9,6 @@ import time
 import psutil
 import pytest
 from live_airflow import PROJECT, alive_after
-from sizes import later
 
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.reasons import FailureReason
@@ -95,7 +94,8 @@ def test_a_run_completes(place):
     assert place.newest().status is Status.COMPLETED, place.said()
 
 
-@pytest.mark.parametrize(("command", "sent"), [(COMMAND, signal.SIGINT), later(FUNCTION, signal.SIGTERM)])
+@pytest.mark.long
+@pytest.mark.parametrize(("command", "sent"), [(COMMAND, signal.SIGINT), (FUNCTION, signal.SIGTERM)])
 def test_an_interrupt_ends_it_and_its_checkpoint(place, command, sent):
     place.home.joinpath("doomed.hold").touch()
     process = place.start(command, sent.name)
