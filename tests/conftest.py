@@ -35,8 +35,17 @@ class Lanes(LoadScopeScheduling):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest work begins first, so that no lane waits for another in the end: Airflow, Spark, then the rest."""
-    items.sort(key=lambda item: (not item.nodeid.startswith(TOGETHER), item.get_closest_marker("spark") is None))
+    """The longest work begins first, so that no lane waits for another in the end."""
+    items.sort(key=_rank)
+
+
+def _rank(item: pytest.Item) -> int:
+    """Airflow, Spark, long computations, then the rest."""
+    if item.nodeid.startswith(TOGETHER):
+        return 0
+    if item.get_closest_marker("spark") is not None:
+        return 1
+    return 2 if item.nodeid.startswith("tests/simulation/") else 3
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes:
