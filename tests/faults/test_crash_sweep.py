@@ -53,7 +53,7 @@ class Runner:
         return checkpoint_id
 
 
-@sizes("step", sample=12, whole=1)
+@sizes("step", sample=16, whole=1)
 def test_a_crash_before_or_after_any_effect_costs_nothing(step, tmp_path, store, spark):
     shop, runner = Shop(tmp_path), Runner(tmp_path, store, spark)
     shop.deliver()
@@ -129,7 +129,7 @@ def check_raffle(shop):
     assert {row["id"]: row["n"] for row in rows_of(tables / "uses" / "current")} == drawn
 
 
-@sizes("step", sample=12, whole=1)
+@sizes("step", sample=16, whole=1)
 def test_everybody_sees_what_a_step_drew_wherever_it_crashes(step, tmp_path, store, spark):
     shop, runner = Shop(tmp_path, seed=3), Runner(tmp_path, store, spark, raffle)
     shop.deliver()

@@ -9,10 +9,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from shared import shared
 
 from tidegate.spark.session.java import find_java
 from tidegate.spark.session.sessions import SparkSettings, open_session
@@ -40,13 +43,25 @@ def stop_with_java(session: SparkSession) -> None:
 
 @pytest.fixture(scope="session")
 def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a Spark Connect server in a process group of its own, on a free loopback port."""
+    """The address of a Spark Connect server, which all lanes share."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    with shared(base / "connect.json", lambda: _start_server(base / "connect"), _end_server) as known:
+        yield known["address"]
+
+
+#: What this lane has started, and perhaps another one ends.
+_STARTED: list["subprocess.Popen[bytes]"] = []
+
+
+def _start_server(home: Path) -> dict[str, Any]:
+    """In a process group of its own, on a free loopback port."""
     import pyspark
 
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    home = tmp_path_factory.mktemp("connect")
+    home.mkdir(exist_ok=True)
     confs = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
@@ -72,12 +87,17 @@ def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         server = subprocess.Popen(
             [*command, "spark-internal"], stdout=log, stderr=log, env=environment, cwd=home, start_new_session=True
         )
-    try:
-        _wait_for(port, server, home / "server.log")
-        yield f"sc://127.0.0.1:{port}"
-    finally:
-        os.killpg(server.pid, signal.SIGKILL)
-        server.wait()
+    _wait_for(port, server, home / "server.log")
+    _STARTED.append(server)
+    return {"address": f"sc://127.0.0.1:{port}", "pid": server.pid}
+
+
+def _end_server(known: dict[str, Any]) -> None:
+    """It may be the child of another lane, which does not wait for it."""
+    server = psutil.Process(known["pid"])
+    os.killpg(server.pid, signal.SIGKILL)
+    while server.is_running() and server.status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.05)
 
 
 def _wait_for(port: int, server: "subprocess.Popen[bytes]", log: Path) -> None:
