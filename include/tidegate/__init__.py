@@ -36,6 +36,8 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
+    if name == "state":  # `tidegate.state.read(…)` without an import of its own
+        return import_module("tidegate.state")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'tidegate' has no attribute {name!r}")
     return getattr(import_module(_PUBLIC[name]), name)

@@ -3,27 +3,34 @@
 import os
 import sys
 import tomllib
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from importlib import import_module
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegate.clock import SystemClock
 from tidegate.coordination.continuous_run import ContinuousRun
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.listeners import NotifiedListeners
+from tidegate.coordination.operator_state import find_earlier_state, find_state
+from tidegate.coordination.recover import Recovering
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.errors import ConfigurationError, PipelineNotFoundError
+from tidegate.protocol.errors import ConfigurationError, PipelineNotFoundError, StateIntegrityError
 from tidegate.protocol.paths import shared_directory
 from tidegate.protocol.regions import RegionStart
-from tidegate.settings import Settings
+from tidegate.settings import Settings, resolve
 
 if TYPE_CHECKING:  # heavy: imported where they are used, so that DAG files can import this module
+    import pyarrow as pa
+
     from tidegate.postgres.store import PostgresCheckpointStore
     from tidegate.quality.validator import GreatExpectationsValidator
     from tidegate.spark.region import SparkRegion
     from tidegate.spark.session.sessions import SparkSettings
+    from tidegate.state.reading import StateFiles
 
 #: Of this process: a process that takes several steps notifies a listener once.
 _NOTIFIED = NotifiedListeners()
@@ -52,6 +59,14 @@ def open_coordinator(
     return CheckpointCoordinator(
         pipeline, open_store(database_url), ArrowCheckpointStorage(settings.storage), SystemClock(), _NOTIFIED
     )
+
+
+def open_recovery(pipeline: Pipeline, storage: str | None = None, database_url: str | None = None) -> Recovering:
+    """A recovery of the pipeline from this checkpoint storage, a path or URL; by default the configured one."""
+    from tidegate.state.storage import ArrowCheckpointStorage
+
+    where = Settings.from_environment().storage if storage is None else resolve(storage)
+    return Recovering(compile_graph(pipeline), open_store(database_url), ArrowCheckpointStorage(where), SystemClock())
 
 
 def open_region(
@@ -95,6 +110,70 @@ def open_validator(region: "SparkRegion", settings: Settings | None = None) -> "
 
     settings = settings or Settings.from_environment()
     return GreatExpectationsValidator(region.graph, region.frame, settings.docs)
+
+
+def read_state(
+    pipeline: str,
+    operator: str,
+    *,
+    checkpoint: int | None = None,
+    key: Any = None,
+    changes_since: int | None = None,
+) -> "pa.RecordBatchReader":
+    """The current rows of a keyed operator at a checkpoint (default: the latest completed) as a
+    `pyarrow.RecordBatchReader`: batches of bounded size, in no particular order. Public as `tidegate.state.read`.
+
+    `key`: only the row of this key: a value where there is one key column, a list, or a dict by column name (so also
+    for null). `changes_since`: rows whose value differs from that at another checkpoint, with a column `_change`:
+    "upsert", or "delete" for a key that is gone, whose other columns are null.
+
+    Pipeline, operator and checkpoint are looked up in the database; then only files are read. Raises
+    `PipelineNotFoundError`, `CheckpointNotFoundError`, `CheckpointNotRetainedError`, `OperatorNotFoundError`,
+    `ConfigurationError` for a key that does not fit; while it is read `StateIntegrityError` and `StorageError`.
+    """
+    import pyarrow as pa
+
+    from tidegate.state.reading import open_state
+
+    files = find_state_files(pipeline, operator, checkpoint=checkpoint, changes_since=changes_since)
+
+    @contextmanager
+    def explained() -> Iterator[None]:
+        try:
+            yield
+        except StateIntegrityError:  # the files of a checkpoint that was replaced meanwhile are gone rightly
+            find_state_files(pipeline, operator, checkpoint=files.state.checkpoint_id, changes_since=changes_since)
+            raise
+
+    def batches() -> "Iterator[pa.RecordBatch]":
+        with explained():
+            yield from reading.batches()
+
+    with explained():
+        reading = open_state(files, key)
+    return pa.RecordBatchReader.from_batches(reading.schema, batches())
+
+
+def state_options(
+    pipeline: str, operator: str, *, checkpoint: int | None = None, changes_since: int | None = None
+) -> dict[str, str]:
+    """The options of `spark.read.format("tidegate_state")` for what `read_state` reads: the names resolved to files.
+    Public as `tidegate.state.options`. Raises like `read_state`."""
+    files = find_state_files(pipeline, operator, checkpoint=checkpoint, changes_since=changes_since)
+    return {"files": files.to_json()}
+
+
+def find_state_files(
+    pipeline: str, operator: str, *, checkpoint: int | None = None, changes_since: int | None = None
+) -> "StateFiles":
+    """Where the state lies that `read_state` reads."""
+    from tidegate.state.reading import StateFiles
+
+    settings = Settings.from_environment()
+    with closing(open_store()) as store:
+        state = find_state(store, pipeline, operator, checkpoint)
+        since = None if changes_since is None else find_earlier_state(store, state, changes_since)
+    return StateFiles(settings.storage, settings.cache, state, since)
 
 
 def load_pipeline(name: str) -> Pipeline:

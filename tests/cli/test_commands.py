@@ -99,7 +99,7 @@ def test_a_run_its_history_and_its_details(command, here, tmp_path):
 def test_a_checkpoint_by_hand_is_taken_once_however_often_it_is_asked_for(remote_command, tmp_path):
     Shop(tmp_path).deliver()
     for _ in range(2):
-        asked = remote_command("checkpoint", "orders", "--request-id", "by hand", "--savepoint", "-o", "json")
+        asked = remote_command("savepoint", "orders", "--request-id", "by hand", "--name", "first", "-o", "json")
         assert asked.returncode == ExitCode.OK, asked.stderr
         document = json.loads(asked.stdout)
         assert (document["id"], document["request_id"], document["checkpoint_type"]) == (1, "by hand", "SAVEPOINT")
@@ -211,7 +211,16 @@ def test_validation_that_fails_has_an_exit_code_and_leaves_nothing_visible(remot
         (["checkpoints", "orders"], {"TIDEGATE_DATABASE_URL": "postgresql://a:geheim@127.0.0.1:1/x"},
          ExitCode.STORE_UNAVAILABLE, "127.0.0.1"),
         (["checkpoint"], {}, ExitCode.USAGE, "Missing argument"),
-        (["checkpoint", "orders", "7", "--savepoint"], {}, ExitCode.USAGE, "leave the ID out"),
+        (["checkpoint", "orders", "7", "--request-id", "x"], {}, ExitCode.USAGE, "leave the ID out"),
+        (["savepoint", "orders", "x", "--name", "y"], {}, ExitCode.USAGE, "leave 'x' out"),
+        (["savepoint", "orders", "x"], {}, ExitCode.NOT_FOUND, "has no savepoint 'x'"),
+        (["rename", "orders", "x"], {}, ExitCode.USAGE, "or give a --note"),
+        (["dispose", "orders", "x"], {}, ExitCode.NOT_FOUND, "It has none"),
+        (["restore", "orders"], {}, ExitCode.USAGE, "in one way"),
+        (["restore", "orders", "--latest", "--undo"], {}, ExitCode.USAGE, "in one way"),
+        (["restore", "orders", "--undo"], {}, ExitCode.PIPELINE_STOPPED, "no restore that could be undone"),
+        (["restore", "orders", "--checkpoint", "7"], {}, ExitCode.NOT_FOUND, "has none that can be restored"),
+        (["restore", "orders", "--savepoint", "x"], {}, ExitCode.NOT_FOUND, "has no savepoint 'x'"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_paragraph_and_an_exit_code(here, arguments, changes, code, words):

@@ -32,15 +32,19 @@ class Project:
         home.mkdir()
         self.home = home
         environment = environment_of(home, url)
-        self.tidegate, self._python = CommandHere(home, environment), Command(home, environment).python
+        self._here, self._process = CommandHere(home, environment), Command(home, environment)
         (home / "pyproject.toml").write_text(PROJECT)
         self.define(source, sink)
 
     def define(self, source, sink):
         (self.home / "program.py").write_text(PROGRAM.format(source=source, sink=sink))
 
+    def tidegate(self, *arguments):
+        """`run` may start Spark, and then belongs into a process of its own."""
+        return (self._process if arguments[0] == "run" else self._here)(*arguments)
+
     def trigger(self):
-        ended = self._python("-c", TRIGGER)
+        ended = self._process.python("-c", TRIGGER)
         assert ended.returncode == 0, ended.stderr
 
 

@@ -139,11 +139,11 @@ def test_it_takes_checkpoints_beside_other_commands_until_another_one_takes_over
     first.wait_for_checkpoints(2)
     assert all(record.periodic for record in first.completed())
     shop.deliver()
-    for kind in ([], ["--savepoint"]):
-        asked = command("checkpoint", "orders", "-o", "json", *kind)
+    for kind in ("checkpoint", "savepoint"):
+        asked = command(kind, "orders", "-o", "json")
         assert asked.returncode == ExitCode.OK, asked.stderr
         document = json.loads(asked.stdout)
-        assert (document["status"], document["checkpoint_type"]) == ("COMPLETED", "SAVEPOINT" if kind else "CHECKPOINT")
+        assert (document["status"], document["checkpoint_type"]) == ("COMPLETED", kind.upper())
         assert {sink["guarantee"] for sink in document["sinks"]} == {"EXACTLY_ONCE"}
     first.wait_for_tables(shop)
 

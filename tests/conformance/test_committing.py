@@ -8,7 +8,7 @@ import pytest
 from store_steps import PIPELINE, at, completed
 from worlds import Crash, Judge, ManualClock, MemorySink, MemoryStorage, small_pipeline
 
-from tidegate.coordination import notify as deliveries
+from tidegate.coordination.commit_attempts import TURNS
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore, CommitAttempt
 from tidegate.protocol.committing import COMMIT_LEASE, CommitterRecord
@@ -46,12 +46,12 @@ class World:
     """A checkpoint that has completed and whose sinks were not notified, and processes that notify them."""
 
     def __init__(self, store: CheckpointStore) -> None:
-        self.store, self.clock, self.sink = store, ManualClock(), MemorySink()
+        self.store, self.clock, self.sink, self.storage = store, ManualClock(), MemorySink(), MemoryStorage()
         self.begun_at = self.clock.now()
         self.complete("r1")
 
     def process(self) -> CheckpointCoordinator:
-        return CheckpointCoordinator(small_pipeline(self.sink), self.store, MemoryStorage(), self.clock)
+        return CheckpointCoordinator(small_pipeline(self.sink), self.store, self.storage, self.clock)
 
     def complete(self, request: str) -> None:
         coordinator = self.process()
@@ -205,7 +205,7 @@ def test_one_that_was_overtaken_by_one_that_died_commits_after_all(world: World)
 
 
 def test_one_that_is_overtaken_again_and_again_says_so_and_blames_no_disk(world: World) -> None:
-    world.sink = Overtaken(world, deliveries.TURNS, commits=False)
+    world.sink = Overtaken(world, TURNS, commits=False)
     with pytest.raises(SupersededAttemptError) as raised:
         world.process().notify(1)
     for part in ("the sinks of checkpoint 1 of pipeline p was overtaken by another process", "its rows are safe"):

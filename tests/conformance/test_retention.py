@@ -129,7 +129,7 @@ def test_a_shared_file_lives_as_long_as_any_checkpoint_that_is_kept_refers_to_it
             world.storage.write("p/chk-1/op/0-1-a", b"")
         runs = tuple(_run(name, number) for name in names)
         _complete_with(world, number, runs)
-        there = {path for path in world.storage.files if not path.endswith("_metadata")}
+        there = {path for path in world.storage.files if not path.endswith(("_metadata", "_committed"))}
         assert there == {run.path for run in runs}
 
 

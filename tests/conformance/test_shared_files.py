@@ -24,6 +24,7 @@ from worlds import Crash, Judge
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.paths import marker_path
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
@@ -363,6 +364,8 @@ def live_files(world: Desk) -> set[str]:
         if record.status is Status.COMPLETED:
             assert record.metadata_path is not None
             live.add(record.metadata_path)
+            if record.notified_at is not None:
+                live.add(marker_path("p", record.checkpoint_id))
             known = world.store.subtasks("p", record.checkpoint_id).values()
             live |= {run.path for subtask in known for run in subtask.snapshot.handles}
     return live

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from records import completed
 
 from tidegate.pipeline.definition import SourceVertex
 from tidegate.ports import Segment, SourceContext
@@ -17,10 +18,10 @@ from tidegate.protocol.errors import (
     PipelineDefinitionError,
     SourceChangedError,
     StateIntegrityError,
-    StateSchemaError,
     StorageError,
 )
-from tidegate.protocol.records import HandleKind, Snapshot
+from tidegate.protocol.records import HandleKind, OperatorPlan, Snapshot, SubtaskId
+from tidegate.protocol.restore import restore_snapshots
 from tidegate.sinks.parquet import ParquetSink
 from tidegate.sources import manifests
 from tidegate.sources.files import FileSource
@@ -174,13 +175,29 @@ def test_all_splits_of_a_checkpoint_share_one_listing(
     assert [paths(segment) for segment in again if segment] == [["b.csv"]]
 
 
-def test_another_number_of_splits_is_refused(landing: Path, context: Any) -> None:
-    put(landing, "a.csv")
-    _, snapshot = FileSource("landing", schema=SCHEMA, splits=2).poll(0, None, context(1))
-    with pytest.raises(
-        StateSchemaError, match=r"has 3 splits, but what it has read .* recorded with 2.*Set splits=2 again"
-    ):
-        FileSource("landing", schema=SCHEMA, splits=3).poll(0, snapshot, context(2))
+def test_every_file_is_read_once_however_the_number_of_splits_changes(landing: Path, context: Any) -> None:
+    """With what each split is given by `restore_snapshots` after that."""
+    known: dict[SubtaskId, Snapshot] = {}
+    read: list[str] = []
+    names: list[str] = []
+    latest, plan = None, ()
+    for number, splits in enumerate((1, 3, 3, 2, 7, 1), start=1):
+        for name in (f"{number}-{letter}.csv" for letter in "abcde"):
+            put(landing, name)
+            names.append(name)
+        before, plan = latest, (OperatorPlan("rows", splits, 16),)
+        restored = restore_snapshots(before, known, plan, (), False)
+        source = FileSource("landing", schema=SCHEMA, splits=splits)
+        known = {}
+        for split in range(splits):
+            subtask = SubtaskId("rows", split)
+            segment, known[subtask] = source.poll(split, restored.get(subtask), context(number, split))
+            read += paths(segment) if segment else []
+        assert sorted(read) == sorted(names)
+        assert sum(snapshot.position["files"] for snapshot in known.values() if snapshot.position) == len(names)
+        latest = completed(number, operators=plan)
+    listed = [handle.path for snapshot in known.values() for handle in snapshot.handles]
+    assert len(listed) == len(set(listed))
 
 
 def test_a_file_that_changed_after_it_was_read_is_named(landing: Path, context: Any) -> None:
@@ -283,7 +300,7 @@ def test_a_hundred_thousand_files_are_remembered_in_time(context: Any, storage: 
     from time import perf_counter
 
     files = [FileVersion(f"year={n % 50}/some/where/{n:08}.csv", n, n * 10**9) for n in range(100_000)]
-    handles = manifests.extend((), files, context(1))
+    handles = manifests.extend((), files, context(1), lambda file: True)
     started = perf_counter()
     assert len(manifests.read(handles, storage)) == 100_000
     assert perf_counter() - started < 5  # 0.2 s on an idle machine

@@ -16,7 +16,13 @@ def effects_of_a_commit(mode: str, patch: pytest.MonkeyPatch) -> tuple[int, list
         mortal = Mortal(within, None, after=False)
         commit(sink, 3, staged)
     assert visible(sink) == after
-    return mortal.count, tree(sink)
+    return mortal.count, tree_after_the_next(sink)
+
+
+def tree_after_the_next(sink: ParquetSink) -> list[str]:
+    """Older versions may outlive a repeated commit: the next one removes them."""
+    commit(sink, 4, [stage(sink, 4, 4)])
+    return tree(sink)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
@@ -37,7 +43,7 @@ def test_a_commit_that_dies_anywhere_shows_all_or_nothing_and_a_repeat_finishes_
         seen.add(tuple(visible(sink)))
         commit(sink, 3, staged)
         assert visible(sink) == new
-        assert tree(sink) == whole
+        assert tree_after_the_next(sink) == whole
     assert len(seen) == 2  # the sweep crossed the moment in which the checkpoint became visible
 
 

@@ -102,6 +102,7 @@ def test_what_is_left_out_has_its_default():
         "max_concurrent": 1,
         "retained": 1,
         "retention": "NO_EXTERNALIZED_CHECKPOINTS",
+        "undo_within": 7 * 24 * 3_600_000,
         "tolerable_failed_checkpoints": None,
         "validation_failures_count": True,
         "allow_non_restored_state": False,

@@ -9,8 +9,8 @@ from tidegate.protocol.committing import (
     COMMIT_LEASE,
     LOOK_EVERY,
     SIGN_EVERY,
+    AlreadyDone,
     CommitterRecord,
-    Notified,
     Take,
     WaitForCommitter,
     begun,
@@ -37,7 +37,7 @@ def test_attempts_grow_and_only_the_newest_that_was_not_ended_commits():
 
 @pytest.mark.parametrize("committer", [NEVER, FIRST, ended(FIRST)])
 def test_what_was_notified_is_not_committed_again(committer):
-    assert decide_take(True, committer, None, at(0)) == Notified()
+    assert decide_take(True, committer, None, at(0)) == AlreadyDone()
 
 
 @pytest.mark.parametrize("committer", [NEVER, ended(FIRST)])

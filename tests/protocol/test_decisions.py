@@ -1,19 +1,18 @@
 """The smaller decisions: snapshot, validate, finalize, notify, abort and retention."""
 
-import json
 import re
 
 import pytest
-from records import acknowledgement, at, completed, record, run_handle, subtask
+from records import at, completed, record, run_handle, subtask
 
 from tidegate.protocol.abort import Abort, AlreadyEnded, decide_abort
 from tidegate.protocol.errors import CheckpointNotInProgressError, PipelineDefinitionError, ValidationFailedError
-from tidegate.protocol.finalize import metadata_document, sizes
+from tidegate.protocol.finalize import sizes
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.names import Target
 from tidegate.protocol.notify import choose_unnotified, committables
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind, HandleKind, OperatorPlan, Snapshot, SubtaskId, Verdict
+from tidegate.protocol.records import CheckpointKind, Deletion, HandleKind, OperatorPlan, Snapshot, SubtaskId, Verdict
 from tidegate.protocol.retention import SWEEP_FOR, choose_subsumed, choose_unreferenced, is_settled
 from tidegate.protocol.snapshot import needs_attempt, plan_attempt, require_same_plan
 from tidegate.protocol.validate import ValidatedCheckpoint, decide_rejection, needs_validation, permit
@@ -161,7 +160,17 @@ def test_only_what_is_in_progress_can_be_aborted():
 
 
 def test_files_found_that_nothing_live_refers_to_are_chosen():
-    assert choose_unreferenced(["a", "b", "c"], {"b"}) == ["a", "c"]
+    a, b, c, theirs, mine, marker = (
+        Deletion(owner, path)
+        for owner, path in [
+            *(("storage", f"p/chk-1/op/{name}") for name in "abc"),
+            ("sink:op", "_staging/chk-1/_committed"),
+            ("storage", "p/chk-1/_metadata"),
+            ("storage", "p/chk-1/_committed"),
+        ]
+    )
+    assert choose_unreferenced([a, b, c, theirs, marker, mine], {b}) == [a, c, theirs, marker, mine]
+    assert choose_unreferenced([marker, mine, theirs], {mine}) == [theirs]
 
 
 def test_directories_are_looked_through_until_a_superseded_driver_must_be_gone():
@@ -172,22 +181,6 @@ def test_directories_are_looked_through_until_a_superseded_driver_must_be_gone()
 def test_sizes_count_carried_files_in_full_and_not_as_checkpointed():
     snapshots = [Snapshot((run_handle("a", 1, bytes=100), run_handle("b", 2, bytes=7))), Snapshot()]
     assert sizes(2, snapshots) == (107, 7)
-
-
-def test_the_metadata_is_plain_json_and_names_every_file():
-    subtasks = {
-        SubtaskId("op", index): subtask(
-            index, snapshot=acknowledgement(index, 1, run_handle(f"p/chk-1/{index}", 1)).snapshot
-        )
-        for index in range(2)
-    }
-    document = metadata_document(VALIDATED, subtasks, [GOOD], {"op": {"type": "x"}}, {"mode": "EXACTLY_ONCE"}, at(5))
-    again = json.loads(json.dumps(document))
-    assert again["version"] == 1
-    operator = again["operators"][0]
-    assert (operator["operator_id"], operator["parallelism"], operator["max_parallelism"]) == ("op", 2, 128)
-    assert [known["handles"][0]["path"] for known in operator["subtasks"]] == ["p/chk-1/0", "p/chk-1/1"]
-    assert again["verdicts"] == [{"target": "sink:out", "suite": "s", "success": True}]
 
 
 def test_savepoints_are_not_counted_among_the_retained():

@@ -167,11 +167,11 @@ def test_an_operator_that_has_finished_may_be_rescaled_and_stays_finished():
 
 
 def test_the_metadata_marks_what_has_finished():
-    from tidegate.protocol.finalize import metadata_document
+    from tidegate.protocol.metadata import Metadata, metadata_document
 
     known = {
         SubtaskId("op", index): SubtaskRecord(SubtaskId("op", index), 1, at(1), Snapshot(finished=index == 0))
         for index in range(2)
     }
-    document = metadata_document(record(), known, [], {}, {}, at(2))
+    document = metadata_document(Metadata(record(), known), {}, {})
     assert [subtask["finished"] for subtask in document["operators"][0]["subtasks"]] == [True, False]

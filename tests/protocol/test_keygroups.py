@@ -2,10 +2,18 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.protocol.keygroups import KeyGroupRange, hashes_of, key_group_of, key_groups_of, subtask_of
+from tidegate.protocol.keygroups import (
+    KeyGroupRange,
+    default_max_parallelism,
+    hashes_of,
+    key_group_of,
+    key_groups_of,
+    subtask_of,
+)
 
 HASHES = st.integers(0, 2**64 - 1)
 
@@ -50,3 +58,11 @@ def test_key_groups_grow_with_the_hash(one, other, max_parallelism):
 def test_ranges_overlap_when_they_share_a_group():
     assert KeyGroupRange(0, 4).overlaps(KeyGroupRange(4, 8))
     assert not KeyGroupRange(0, 4).overlaps(KeyGroupRange(5, 8))
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "groups"),
+    [(1, 128), (2, 128), (85, 128), (86, 256), (128, 256), (171, 256), (172, 512), (10_000, 16384), (32768, 32768)],
+)
+def test_the_default_leaves_room_to_grow_by_half(parallelism, groups):
+    assert default_max_parallelism(parallelism) == groups

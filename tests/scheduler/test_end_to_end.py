@@ -47,6 +47,29 @@ def test_a_run_commits_its_checkpoint_and_announces_it_and_clearing_it_changes_n
     assert world.events(run_id) == announced
 
 
+def test_a_restore_shows_its_plan_then_takes_the_tables_back_and_announces_it(world):
+    world.lay("wrong", ("wrong", 8))
+    assert world.run()[1] == "success"
+    latest, before = world.checkpoints()[:2]
+    rows = [row for row in world.rows() if row[0] != "wrong"]
+
+    def restore(**conf):
+        run_id = world.api.trigger("tidegate_restore", conf={"pipeline": "small"} | conf)
+        assert world.api.wait("tidegate_restore", run_id, PATIENCE) == "success"
+        return run_id, world.states(run_id, "tidegate_restore")["restore"]
+
+    run_id, state = restore(to=str(before.checkpoint_id))
+    assert state == "skipped"
+    assert f"left behind: {latest.checkpoint_id}" in world.api.log("tidegate_restore", run_id, "restore")
+    assert "wrong" in world.totals()
+    run_id, state = restore(to=str(before.checkpoint_id), dry_run=False)
+    assert (state, world.rows(), "wrong" in world.totals()) == ("success", rows, False)
+    event = {"checkpoint_id": before.checkpoint_id, "restored": True}
+    assert world.events(run_id) == [(f"tidegate://small/{sink}", event) for sink in ("rows", "totals")]
+    assert world.run()[1] == "success"
+    assert world.totals()["wrong"] == (1, 8)
+
+
 def test_a_killed_snapshot_is_taken_up_by_its_retry_and_then_a_savepoint_comes_before_an_older_request(world):
     world.lay("killed", ("killed", 5))
     world.hold()

@@ -12,12 +12,15 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F
-from spark_checkpoints import Checkpoints, Landing
+from spark_checkpoints import Checkpoints, Landing, in_order
 
 from tidegate import FileSource, ParquetSink, Pipeline, count, expect, suite, sum_
 from tidegate.ports import SourceContext
 from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.operator_state import OperatorState
 from tidegate.spark.session.sessions import SparkSettings, open_session
+from tidegate.spark.state_source import register_state_source
+from tidegate.state.reading import StateFiles
 from tidegate.state.storage import ArrowCheckpointStorage
 
 
@@ -89,6 +92,16 @@ def explained(session: Any, source: FileSource, segment: Any) -> str:
         return str(source.explain(error, [segment]))
 
 
+def read_state(session: Any, checkpoints: Checkpoints) -> list[tuple[Any, ...]]:
+    """The same state by its format, which knows nothing of the pipeline's definition."""
+    subtasks = sorted((id_, known) for id_, known in checkpoints.completed.items() if id_.operator_id == "totals")
+    runs = tuple(known.handles for _, known in subtasks)
+    state = OperatorState("remote", "totals", checkpoints.checkpoint_id, checkpoints.pipeline.max_parallelism, runs)
+    register_state_source(session)
+    files = StateFiles(checkpoints.storage.url, None, state).to_json()
+    return in_order(session.read.format("tidegate_state").option("files", files).load().collect())
+
+
 def main(address: str, root: Path) -> None:
     settings = SparkSettings(remote=address) if address.startswith("sc://") else SparkSettings(master=address)
     try:
@@ -110,6 +123,7 @@ def main(address: str, root: Path) -> None:
     checkpoints.take()
     tell(
         state=checkpoints.rows("state:totals"),
+        read=read_state(session, checkpoints),
         staged=checkpoints.rows("sink:totals"),
         labels=checkpoints.rows("state:running"),
         ids=[row[2] for row in checkpoints.rows("sink:ids")],

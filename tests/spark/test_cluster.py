@@ -14,6 +14,7 @@ from spark_clusters import Cluster
 
 from tidegate.protocol.finalize import referred_files
 from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.paths import with_markers
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -72,7 +73,7 @@ def check_bucket(bucket: Bucket, store) -> None:
         subtasks = store.subtasks("orders", record.checkpoint_id).values()
         expected |= {handle.path: handle.bytes for handle in referred_files(known.snapshot for known in subtasks)}
     found = bucket.objects()
-    documents = {str(record.metadata_path) for record in retained}
+    documents = set(with_markers(str(record.metadata_path) for record in retained))
     assert documents <= found.keys()
     marks = {key for key, size in found.items() if key.endswith("/") and not size}
     assert not [mark for mark in marks if not any(path.startswith(mark) for path in documents | expected.keys())]

@@ -101,7 +101,8 @@ def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path) -> Non
 
 
 def start_client(address: str, root: Path) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parent / "support")}
+    places = [str(HERE.parent / "support"), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
     environment.pop("SPARK_REMOTE", None)
     return subprocess.Popen(
         [sys.executable, str(HERE / "lost_spark_client.py"), address, str(root)],
@@ -135,6 +136,7 @@ def test_a_pipeline_runs_on_connect_and_survives_the_loss_of_the_server(server: 
         assert "bad.csv has a row that does not fit the source's schema: line 2, x,y" in texts["errors"][1]
         facts = told(client.stdout, "state")
         assert facts["state"] == EXPECTED
+        assert facts["read"] == EXPECTED
         assert facts["staged"] == EXPECTED
         assert facts["labels"] == [[1, "10 so far"], [2, "55 so far"]]
         assert len(facts["ids"]) == 1

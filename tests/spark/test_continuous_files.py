@@ -58,7 +58,7 @@ def test_many_micro_batches_leave_few_runs_and_only_the_files_that_somebody_need
         runs.append(len(handles_of(running, HandleKind.RUN)))
         running.complete()
         running.storage.delete(sorted(before - named))
-        stored = {path for path in running.storage.list(running.pipeline.name) if "_metadata" not in path}
+        stored = {path for path in running.storage.list(running.pipeline.name) if "/_" not in path}
         assert stored == needed(running)
     assert runs == [4, 9, 2]
     running.restart()

@@ -1,4 +1,4 @@
-"""A pipeline whose parallelism changes between checkpoints, through the real coordinator and Postgres."""
+"""A pipeline whose parallelism and splits change between checkpoints, through the real coordinator and Postgres."""
 
 from pathlib import Path
 
@@ -34,9 +34,9 @@ def test_state_and_tables_are_the_same_at_any_parallelism(
     shop = Shop(tmp_path)
     settings = Settings(tmp_path, str(tmp_path / "checkpoints"), str(tmp_path / "cache"), tmp_path / "docs")
     storage = ArrowCheckpointStorage(settings.storage)
-    for number, parallelism in enumerate((1, 8, 2, 1, 5, 5, 3)):
+    for number, (parallelism, splits) in enumerate(((1, 1), (8, 3), (2, 2), (1, 2), (5, 1), (5, 5), (3, 2))):
         shop.deliver()
-        pipeline = orders_pipeline(tmp_path, parallelism=parallelism)
+        pipeline = orders_pipeline(tmp_path, parallelism=parallelism, splits=splits)
         region = SparkRegion(compile_graph(pipeline), spark, storage, SystemClock(), settings)
         coordinator = CheckpointCoordinator(pipeline, store, storage, SystemClock())
         triggered = coordinator.trigger(f"request {number}")

@@ -13,6 +13,7 @@ from worlds import (
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.lifecycle import COMMITTED, TRANSITIONS, Stage, Status
+from tidegate.protocol.paths import with_markers
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
@@ -154,7 +155,7 @@ class CheckpointInvariants(RuleBasedStateMachine):
         coordinator.clean()
         expected = set()
         for record in completed:
-            expected.add(record.metadata_path)
+            expected.update(with_markers([record.metadata_path]))
             for known in self.store.subtasks(self.name, record.checkpoint_id).values():
                 expected |= {handle.path for handle in known.snapshot.handles if handle.kind is HandleKind.RUN}
         with self.store.transaction(self.name) as tx:

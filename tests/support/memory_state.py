@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from tidegate.protocol.branches import Restore
 from tidegate.protocol.committing import CommitterRecord
 from tidegate.protocol.identity import Endpoint, Role
 from tidegate.protocol.lifecycle import Status
@@ -39,7 +40,8 @@ class PipelineState:
     requests: dict[str, CheckpointRequest] = field(default_factory=dict)
     region: RegionRecord = field(default_factory=RegionRecord)
     committer: CommitterRecord = field(default_factory=CommitterRecord)
-    restores: tuple[tuple[int, datetime], ...] = ()  # each checkpoint gone on from, and when
+    recoveries: tuple[tuple[int, datetime], ...] = ()  # each checkpoint gone on from, and when
+    restores: tuple[Restore, ...] = ()
     endpoints: dict[tuple[Role, str], Endpoint] = field(default_factory=dict)
 
     def copy(self) -> "PipelineState":
@@ -55,6 +57,7 @@ class PipelineState:
             dict(self.requests),
             self.region,
             self.committer,
+            self.recoveries,
             self.restores,
             dict(self.endpoints),
         )
@@ -83,7 +86,7 @@ def _kept(checkpoint: CheckpointRecord) -> frozenset[HandleKind]:
             return frozenset(HandleKind)
         case Status.COMPLETED:
             return frozenset(HandleKind) - {HandleKind.EXCHANGE}
-        case Status.SUBSUMED if checkpoint.notified_at is None:
+        case Status.SUBSUMED if checkpoint.notified_at is None and checkpoint.abandoned_by is None:
             return frozenset({HandleKind.STAGED})
         case _:
             return frozenset()

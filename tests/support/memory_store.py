@@ -81,6 +81,10 @@ class MemoryCheckpointStore:
         checkpoints = self._state(pipeline_id).checkpoints
         return [checkpoints[id_] for id_ in sorted(checkpoints, reverse=True)[:limit]]
 
+    def completed(self, pipeline_id: str) -> list[CheckpointRecord]:
+        checkpoints = self._state(pipeline_id).checkpoints
+        return [checkpoints[id_] for id_ in sorted(checkpoints) if checkpoints[id_].status is Status.COMPLETED]
+
     def statistics(self, pipeline_id: str) -> Statistics:
         newest_first = self.history(pipeline_id, len(self._state(pipeline_id).checkpoints))
         latest = {record.status: record for record in reversed(newest_first)}
@@ -93,13 +97,15 @@ class MemoryCheckpointStore:
                 (r for r in newest_first if r.status is Status.COMPLETED and r.kind is not CheckpointKind.CHECKPOINT),
                 None,
             ),
-            len(self._state(pipeline_id).restores),
+            len(self._state(pipeline_id).recoveries),
             self._latest_restore(self._state(pipeline_id)),
         )
 
     def _latest_restore(self, state: PipelineState) -> LatestRestore | None:
         return (
-            LatestRestore(state.checkpoints[state.restores[-1][0]], state.restores[-1][1]) if state.restores else None
+            LatestRestore(state.checkpoints[state.recoveries[-1][0]], state.recoveries[-1][1])
+            if state.recoveries
+            else None
         )
 
     def _measured(self, record: CheckpointRecord) -> Measurement:

@@ -7,12 +7,13 @@ from typing import Any
 
 from memory_state import PipelineState, as_json, read_subtasks
 
-from tidegate.protocol import committing
+from tidegate.protocol import committing, regions
+from tidegate.protocol.branches import Branch, Restore
 from tidegate.protocol.committing import CommitterRecord, is_committing
 from tidegate.protocol.errors import CheckpointNotFoundError, RecordRefusedError
 from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Stage, Status, is_legal
-from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus, moved, require_move
+from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus, moved, require_move, restored
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
@@ -27,6 +28,7 @@ from tidegate.protocol.records import (
     Verdict,
 )
 from tidegate.protocol.regions import RegionRecord, begun, directory_in_use, ended, is_current, swept
+from tidegate.protocol.savepoints import Label
 from tidegate.protocol.storable import storable_json, storable_text
 
 
@@ -46,13 +48,27 @@ class MemoryTransaction:
 
     def latest_by_request(self, request_id: str) -> CheckpointRecord | None:
         asked = [c for c in self._in_order() if c.request_id == request_id]
-        return asked[-1] if asked else None
+        counts = [c for c in asked if c.status is not Status.FAILED and c.abandoned_by is None]
+        return (counts or asked or [None])[-1]
 
     def in_progress(self) -> list[CheckpointRecord]:
         return [c for c in self._in_order() if c.status is Status.IN_PROGRESS]
 
     def retained(self) -> list[CheckpointRecord]:
-        return [c for c in self._in_order() if c.status is Status.COMPLETED]
+        return [c for c in self._in_order() if c.status is Status.COMPLETED and c.abandoned_by is None]
+
+    def abandoned(self) -> list[CheckpointRecord]:
+        return [c for c in self._in_order() if c.status is Status.COMPLETED and c.abandoned_by is not None]
+
+    def restores(self) -> list[Restore]:
+        return list(self.state.restores)
+
+    def named(self, name: str) -> CheckpointRecord | None:
+        in_use = (Status.IN_PROGRESS, Status.COMPLETED)
+        return next((c for c in self._in_order() if c.name == name and c.status in in_use), None)
+
+    def last_checkpoint_id(self) -> int:
+        return self._next
 
     def latest_completed(self) -> CheckpointRecord | None:
         retained = self.retained()
@@ -139,11 +155,39 @@ class MemoryTransaction:
 
     def record_restore(self, checkpoint_id: int, at: datetime) -> None:
         self._require(1 <= checkpoint_id <= self.state.last_checkpoint_id, "a checkpoint to come is restored")
-        self.state.restores = (*self.state.restores, (checkpoint_id, at))
+        self.state.recoveries = (*self.state.recoveries, (checkpoint_id, at))
+
+    def begin_restore(self, restore: Restore, present: Branch, message: str, forgiven_until: int) -> None:
+        self._require(restore.number == len(self.state.restores) + 1, "the number is taken")
+        self._require(1 <= restore.checkpoint_id <= restore.last_checkpoint_id, "a checkpoint to come is restored")
+        undone = {earlier.undoes for earlier in self.state.restores}
+        self._require(restore.undoes is None or restore.undoes not in undone, "it was undone before")
+        self.state.pipeline = restored(self.pipeline(), restore.restored_at, storable_text(message), forgiven_until)
+        self.state.restores = (*self.state.restores, restore)
+        for record in self._in_order():
+            if record.status in COMMITTED:
+                by = None if record.checkpoint_id in present else record.abandoned_by or restore.number
+                self.state.checkpoints[record.checkpoint_id] = record.moved(abandoned_by=by)
+        count = [c.request_id for c in self._in_order() if c.status is not Status.FAILED and c.abandoned_by is None]
+        self._require(len(set(count)) == len(count), "a request has two checkpoints")
+
+    def mark_rewound(self, number: int, attempt: int, at: datetime) -> bool:
+        current = is_committing(self.state.committer, attempt)
+        if current:
+            self.state.restores = tuple(
+                replace(each, rewound_at=at) if each.number == number and each.rewound_at is None else each
+                for each in self.state.restores
+            )
+        return current
 
     def next_checkpoint_id(self) -> int:
         self._next += 1
         return self._next
+
+    def reserve_numbers(self, checkpoint_id: int, region_attempt: int, commit_attempt: int, at: datetime) -> None:
+        self._next = self.state.last_checkpoint_id = max(self._next, checkpoint_id)
+        self.state.region = regions.reserved(self.state.region, region_attempt, at)
+        self.state.committer = committing.reserved(self.state.committer, commit_attempt)
 
     def add_pending(self, record: CheckpointRecord, subtasks: Sequence[SubtaskId]) -> None:
         if record.pipeline_id != self.pipeline_id or record.num_subtasks != len(subtasks):
@@ -155,8 +199,10 @@ class MemoryTransaction:
         self._require(record.deadline >= record.triggered_at, "the deadline lies before the trigger")
         self._require_drain_to_stop(record)
         earlier = self.latest_by_request(record.request_id)
-        self._require(earlier is None or earlier.status is Status.FAILED, "the request has a checkpoint")
-        self.state.checkpoints[record.checkpoint_id] = record
+        is_there = earlier is not None and earlier.status is not Status.FAILED and earlier.abandoned_by is None
+        self._require(not is_there, "the request has a checkpoint")
+        self._require_label(record)
+        self.state.checkpoints[record.checkpoint_id] = record.moved(note=record.note and storable_text(record.note))
         self.state.subtasks[record.checkpoint_id] = {subtask: SubtaskRecord(subtask, 0) for subtask in subtasks}
         self.state.last_checkpoint_id = max(self.state.last_checkpoint_id, record.checkpoint_id)
 
@@ -245,10 +291,17 @@ class MemoryTransaction:
         return True
 
     def subsume(self, checkpoint_ids: Sequence[int]) -> None:
-        leaving = {c.checkpoint_id for c in self.retained()} & set(checkpoint_ids)
+        completed = {c.checkpoint_id for c in self._in_order() if c.status is Status.COMPLETED}
+        leaving = completed & set(checkpoint_ids)
         for id_ in leaving:
             self._move(self.state.checkpoints[id_], (Status.SUBSUMED, Phase.VALIDATED))
         self._release(leaving)
+
+    def relabel(self, checkpoint_id: int, label: Label) -> None:
+        known = self._known(checkpoint_id)
+        self._require_label(replace(known, name=label.name, note=label.note))
+        note = label.note and storable_text(label.note)
+        self.state.checkpoints[checkpoint_id] = known.moved(name=label.name, note=note)
 
     def begin_commit(self, at: datetime) -> int:
         attempt = self.state.committer.attempt
@@ -350,6 +403,12 @@ class MemoryTransaction:
         if checkpoint is None:
             raise CheckpointNotFoundError(f"Pipeline {self.pipeline_id!r} has no checkpoint {checkpoint_id}.")
         return checkpoint
+
+    def _require_label(self, record: CheckpointRecord) -> None:
+        labelled = record.name is not None or record.note is not None
+        self._require(not labelled or record.kind is not CheckpointKind.CHECKPOINT, "a checkpoint has a name")
+        holder = None if record.name is None else self.named(record.name)
+        self._require(holder is None or holder.checkpoint_id == record.checkpoint_id, "the name is taken")
 
     def _move(self, checkpoint: CheckpointRecord, after: Stage, **changes: Any) -> None:
         self._require(is_legal((checkpoint.status, checkpoint.phase), after), "the transition is illegal")

@@ -13,6 +13,7 @@ import pyarrow.dataset as ds
 
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, count, max_, sum_
 from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.paths import marker_path
 from tidegate.protocol.records import HandleKind
 
 SCHEMA = "customer string, amount bigint"
@@ -25,6 +26,7 @@ def orders_pipeline(
     wrap_sink: Callable[[Any], Any] = lambda sink: sink,
     slow: Callable[[Any], Any] | None = None,
     parallelism: int = 2,
+    splits: int = 2,
     **config: Any,
 ) -> Pipeline:
     """Declared aggregates after a transform and straight from the source, with appending and latest sinks, a user
@@ -32,7 +34,7 @@ def orders_pipeline(
     pipeline = Pipeline(
         name, parallelism=parallelism, max_parallelism=16, checkpoints=CheckpointConfig(**{"retained": 2} | config)
     )
-    orders = pipeline.source("orders", FileSource(str(home / "landing"), format="csv", schema=SCHEMA, splits=2))
+    orders = pipeline.source("orders", FileSource(str(home / "landing"), format="csv", schema=SCHEMA, splits=splits))
     if slow is not None:
         orders = orders.transform(slow)
     paid = orders.transform(lambda df: df.where("amount > 0"))
@@ -110,7 +112,7 @@ def newest(rows: Sequence[dict[str, Any]], key: str) -> dict[Any, dict[str, Any]
 
 
 def check_tables(shop: Shop) -> None:
-    """Every table against the plain computation over all rows delivered."""
+    """Every table against the plain computation over `shop.rows`: all rows delivered, or those of a moment."""
     tables = shop.home / "tables"
     expected = shop.totals()
     current = rows_of(tables / "totals" / "current")
@@ -138,6 +140,9 @@ def check_storage(store: Any, pipeline_id: str, storage: Path, home: Path) -> No
         if record.status is not Status.COMPLETED:
             continue
         live.add(record.metadata_path)
+        marker = marker_path(pipeline_id, record.checkpoint_id)
+        if record.notified_at is not None or (storage / marker).exists():
+            live.add(marker)
         for known in store.subtasks(pipeline_id, record.checkpoint_id).values():
             for handle in known.snapshot.handles:
                 if handle.kind in {HandleKind.RUN, HandleKind.POSITION}:

@@ -12,7 +12,8 @@ from records import T0
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.expectations import expect, suite
-from tidegate.ports import CheckpointStore, CommitAttempt, DeliveryGuarantee, SinkInput, StoreTransaction
+from tidegate.ports import CheckpointStore, CommitAttempt, DeliveryGuarantee, SinkInput, StoreTransaction, Withdrawn
+from tidegate.protocol.branches import Branch
 from tidegate.protocol.errors import StateIntegrityError, UnknownOutcomeError
 from tidegate.protocol.names import Target
 from tidegate.protocol.records import (
@@ -83,7 +84,9 @@ class MemorySink:
     def __init__(self) -> None:
         self.staged: dict[str, int] = {}  # path -> checkpoint
         self.visible: dict[int, tuple[str, ...]] = {}
+        self.put_away: dict[int, tuple[str, ...]] = {}  # withdrawn by a rewind
         self.before_commit: Any = lambda checkpoint_id: None
+        self.before_rewind: Any = lambda checkpoint_id: None
 
     def writer(self) -> Any:
         raise AssertionError("this world stages by itself")
@@ -104,6 +107,24 @@ class MemorySink:
 
     def verify(self, staged: Sequence[StateHandle], in_full: Collection[str]) -> None:
         """Handles of this world are names: nobody writes their files."""
+
+    def rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
+        attempt.confirm()
+        self.before_rewind(checkpoint_id)
+        known = self.visible | self.put_away
+        self.visible = {id_: paths for id_, paths in known.items() if id_ in branch}
+        self.put_away = {id_: paths for id_, paths in known.items() if id_ not in branch}
+
+    def shown_beside(self, branch: Branch) -> list[Withdrawn]:
+        return [Withdrawn(id_, len(paths), 1) for id_, paths in sorted(self.visible.items()) if id_ not in branch]
+
+    def withdrawn(self) -> list[int]:
+        return sorted(self.put_away)
+
+    def delete_withdrawn(self, checkpoint_ids: Collection[int], attempt: CommitAttempt) -> None:
+        attempt.confirm()
+        for checkpoint_id in checkpoint_ids:
+            del self.put_away[checkpoint_id]
 
     def staged_paths(self, checkpoint_id: int) -> list[str]:
         return sorted(path for path, created in self.staged.items() if created == checkpoint_id)

@@ -2,7 +2,7 @@
 
 Reading order: `dag` (the wiring), `operators`, `sensor` and `abort` (one class a step), `step` (what they share),
 `outcome` (which errors are worth a retry), `running_region` and `spark_connection` (Spark for a step), `triggers`
-(waiting in the triggerer), `assets` (what other DAGs are scheduled on), `links`.
+(waiting in the triggerer), `assets` (what other DAGs are scheduled on), `links`, `restore` (a DAG of its own).
 
 Importing these modules, which every DAG parse does, imports Airflow and nothing heavier. The public names are imported
 when first used.
@@ -21,6 +21,8 @@ _PUBLIC = {
     "FinalizeCheckpointOperator": "tidegate.airflow.operators",
     "NotifyCheckpointOperator": "tidegate.airflow.operators",
     "AbortCheckpointOperator": "tidegate.airflow.abort",
+    "restore_dag": "tidegate.airflow.restore",
+    "RestoreOperator": "tidegate.airflow.restore",
 }
 
 __all__ = sorted(_PUBLIC)

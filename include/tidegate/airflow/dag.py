@@ -44,6 +44,8 @@ _KINDS = (
     "too, and stops the pipeline: `tidegate resume` continues from it."
 )
 _DRAIN = "Only with a SYNC_SAVEPOINT: all inputs count as ended, and the pipeline stops for good."
+_NAME = "Of a savepoint: what it is called. Otherwise it is known by its number."
+_NOTE = "Of a savepoint: what it is for."
 
 
 def checkpoint_dag(
@@ -62,6 +64,8 @@ def checkpoint_dag(
         "params": {
             "kind": Param("CHECKPOINT", enum=list(CheckpointKind), description=_KINDS),
             "drain": Param(False, type="boolean", description=_DRAIN),
+            "name": Param(None, type=["null", "string"], description=_NAME),
+            "note": Param(None, type=["null", "string"], description=_NOTE),
         },
         "doc_md": f"Checkpoints of the pipeline `{pipeline.name}`. A DAG run is a checkpoint.",
     } | dag_kwargs

@@ -22,6 +22,7 @@ from tidegate.protocol.errors import ConfigurationError, IllegalRequestError
 from tidegate.protocol.lifecycle import Phase
 from tidegate.protocol.names import requests_of_run
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.savepoints import Label
 from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class TriggerCheckpointOperator(CheckpointTask):
         with airflow_outcome(context):
             request = request_id(context), _is_periodic(context), _kind(context)
             coordinator = self.open_coordinator()
-            outcome = coordinator.trigger(*request, wait=self.wait, drain=_drain(context))
+            outcome = coordinator.trigger(*request, wait=self.wait, drain=_drain(context), label=_label(context))
             if isinstance(outcome, AlreadyCompleted):
                 completed = coordinator.acknowledge(outcome.checkpoint_id)
                 if _is_of_a_deleted_run(completed, context["dag_run"]):
@@ -118,6 +119,11 @@ def _kind(context: Context) -> CheckpointKind:
 
 def _drain(context: Context) -> bool:
     return bool((context["params"] or {}).get("drain", False))
+
+
+def _label(context: Context) -> Label:
+    given = context["params"] or {}
+    return Label(given.get("name") or None, given.get("note") or None)
 
 
 class SparkStep(CheckpointStep):

@@ -3,16 +3,23 @@
 from enum import IntEnum
 
 from tidegate.protocol.errors import (
+    CheckpointAbandonedError,
     CheckpointCompletedError,
     CheckpointError,
     CheckpointNotFoundError,
+    CheckpointNotRetainedError,
     ConfigurationError,
     IllegalRequestError,
+    NothingToUndoError,
+    OperatorNotFoundError,
     PipelineDefinitionError,
     PipelineFailedError,
     PipelineIdentityError,
     PipelineNotFoundError,
     PipelineStatusError,
+    RecoveryRefusedError,
+    RestoreRefusedError,
+    SavepointInUseError,
     StopIncompleteError,
     StoreUnavailableError,
     UnknownOutcomeError,
@@ -26,7 +33,7 @@ class ExitCode(IntEnum):
     USAGE = 2  # wrong arguments, configuration or pipeline definition; nothing was begun
     VALIDATION_FAILED = 3  # the staged data did not meet its expectations; nothing became visible
     DROPPED = 4  # the request was not admitted (minimum pause, another one in progress); nothing was begun
-    NOT_FOUND = 5  # no such pipeline or checkpoint
+    NOT_FOUND = 5  # no such pipeline, checkpoint or operator
     STORE_UNAVAILABLE = 6  # the database cannot be reached; repeat when it can
     OUTCOME_UNKNOWN = 7  # the connection was lost at the commit point; nothing was deleted; repeat to find out
     PIPELINE_STOPPED = (
@@ -39,15 +46,21 @@ def exit_code_of(error: CheckpointError) -> ExitCode:
     match error:
         case ValidationFailedError():
             return ExitCode.VALIDATION_FAILED
-        case PipelineFailedError() | PipelineStatusError() | StopIncompleteError() | CheckpointCompletedError():
+        case PipelineFailedError() | PipelineStatusError() | StopIncompleteError():
+            return ExitCode.PIPELINE_STOPPED
+        case CheckpointAbandonedError() | CheckpointCompletedError() | NothingToUndoError() | SavepointInUseError():
             return ExitCode.PIPELINE_STOPPED
         case UnknownOutcomeError():
             return ExitCode.OUTCOME_UNKNOWN
         case StoreUnavailableError():
             return ExitCode.STORE_UNAVAILABLE
-        case CheckpointNotFoundError() | PipelineNotFoundError():
+        case CheckpointNotFoundError() | CheckpointNotRetainedError():
+            return ExitCode.NOT_FOUND
+        case PipelineNotFoundError() | OperatorNotFoundError():
             return ExitCode.NOT_FOUND
         case ConfigurationError() | IllegalRequestError() | PipelineDefinitionError() | PipelineIdentityError():
+            return ExitCode.USAGE
+        case RestoreRefusedError() | RecoveryRefusedError():
             return ExitCode.USAGE
         case _:
             return ExitCode.ABORTED

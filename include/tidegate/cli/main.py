@@ -1,35 +1,37 @@
 """`tidegate`: the command line. Thin: every command is a few calls to the coordinator or the store, then a view."""
 
 import uuid
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from tidegate import assembly
 from tidegate.cli import abort as aborting
 from tidegate.cli import documents, views
 from tidegate.cli import run as running
-from tidegate.cli.console import PlainConsole
 from tidegate.cli.continuous import run_continuously
-from tidegate.cli.exit_codes import ExitCode, exit_code_of
-from tidegate.pipeline.definition import Pipeline
+from tidegate.cli.exit_codes import exit_code_of
+from tidegate.cli.options import (
+    EPILOG,
+    OutputFormat,
+    OutputOption,
+    PipelineArgument,
+    YesOption,
+    name_of,
+    say,
+    show,
+    stderr,
+)
+from tidegate.cli.recover import recover
+from tidegate.cli.restore import restore
+from tidegate.cli.savepoints import NameOption, NoteOption, dispose, rename, savepoint, savepoints
+from tidegate.cli.state import state
+from tidegate.cli.take import new_request_by_hand, take
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import CheckpointError, CheckpointNotFoundError, PipelineNotFoundError
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointKind
-
-EPILOG = (
-    "Exit codes: 0 done, 1 checkpoint aborted, 2 usage or definition, 3 validation failed, 4 request dropped, "
-    "5 not found, 6 database unavailable, 7 outcome of a commit unknown, 8 pipeline failed or ended."
-)
-
-
-class OutputFormat(StrEnum):
-    TABLE = "table"
-    JSON = "json"
-
+from tidegate.protocol.savepoints import Label
 
 app = typer.Typer(
     help="Flink's checkpoints for PySpark pipelines.",
@@ -40,9 +42,8 @@ app = typer.Typer(
 )
 database = typer.Typer(help="The metadata database.", no_args_is_help=True)
 app.add_typer(database, name="db")
-
-PipelineArgument = Annotated[str, typer.Argument(help=r"module:attribute, or a name from \[tool.tidegate.pipelines].")]
-OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="table or json")]
+for command in (recover, restore, savepoint, savepoints, rename, dispose, state):
+    app.command(epilog=EPILOG)(command)
 
 
 @app.command(epilog=EPILOG)
@@ -58,22 +59,10 @@ def run(
     command was cut short, its checkpoint is resumed."""
     defined = assembly.load_pipeline(pipeline)
     if continuous:
-        _show_status(run_continuously(defined, _stderr()))
+        _show_status(run_continuously(defined, stderr()))
         return
     request_id = running.unfinished_request(assembly.open_store(), defined.name) or running.new_request()
-    _take(defined, request_id, CheckpointKind.CHECKPOINT, False, output)
-
-
-def _take(
-    defined: Pipeline, request_id: str, kind: CheckpointKind, wait: bool, output: OutputFormat, drain: bool = False
-) -> None:
-    coordinator = assembly.open_coordinator(defined)
-    outcome = running.run_checkpoint(
-        coordinator, defined, lambda: coordinator.trigger(request_id, kind=kind, wait=wait, drain=drain), _stderr()
-    )
-    _show(documents.run_document(outcome), output, views.run_table)
-    if outcome.dropped is not None:
-        raise typer.Exit(ExitCode.DROPPED)
+    take(defined, request_id, CheckpointKind.CHECKPOINT, output, wait=False)
 
 
 @app.command(epilog=EPILOG)
@@ -85,7 +74,7 @@ def checkpoints(
     """Show the history of a pipeline's checkpoints."""
     store, name = _known(pipeline)
     history = store.history(name, limit)
-    _show([documents.checkpoint_document(record) for record in history], output, views.history_table)
+    show([documents.checkpoint_document(record) for record in history], output, views.history_table)
 
 
 @app.command(epilog=EPILOG)
@@ -94,7 +83,7 @@ def stats(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE)
     and the latest ones."""
     store, name = _known(pipeline)
     document = documents.statistics_document(store.pipeline(name), store.statistics(name))
-    _show(document, output, views.statistics_tables)
+    show(document, output, views.statistics_tables)
 
 
 @app.command(epilog=EPILOG)
@@ -105,24 +94,17 @@ def checkpoint(
         str | None,
         typer.Option(help="Id of the request. A request repeated with the same id is not carried out twice."),
     ] = None,
-    savepoint: Annotated[
-        bool,
-        typer.Option(
-            help="Take a savepoint: it comes before other requests and is kept; no later checkpoint replaces it."
-        ),
-    ] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """With an ID, show a checkpoint: its operators and subtasks, its verdicts, and why it failed if it did. Without an
     ID, take a checkpoint, after the requests that have precedence."""
     if checkpoint_id is None:
-        kind = CheckpointKind.SAVEPOINT if savepoint else CheckpointKind.CHECKPOINT
-        _take(assembly.load_pipeline(pipeline), request_id or f"manual:{uuid.uuid4()}", kind, True, output)
+        take(assembly.load_pipeline(pipeline), request_id or new_request_by_hand(), CheckpointKind.CHECKPOINT, output)
         return
-    if request_id or savepoint:
-        raise typer.BadParameter("--request-id and --savepoint ask for a new checkpoint: leave the ID out.")
+    if request_id:
+        raise typer.BadParameter("--request-id asks for a new checkpoint: leave the ID out.")
     store = assembly.open_store()
-    name = _name(pipeline)
+    name = name_of(pipeline)
     record = store.checkpoint(name, checkpoint_id)
     if record is None:
         raise CheckpointNotFoundError(
@@ -131,7 +113,7 @@ def checkpoint(
     document = documents.details_document(
         record, store.subtasks(name, checkpoint_id), store.verdicts(name, checkpoint_id)
     )
-    _show(document, output, views.details_tables)
+    show(document, output, views.details_tables)
 
 
 @app.command(epilog=EPILOG)
@@ -143,7 +125,7 @@ def abort(
     committed data stays. A completed checkpoint cannot be aborted."""
     coordinator = assembly.open_coordinator(assembly.load_pipeline(pipeline))
     outcome = aborting.abort(coordinator, assembly.open_store(), checkpoint_id)
-    _stderr().print(outcome, highlight=False, soft_wrap=True, markup=False)
+    say(outcome)
 
 
 @app.command(epilog=EPILOG)
@@ -164,6 +146,8 @@ def stop(
     drain: Annotated[
         bool, typer.Option(help="Stop for good: all inputs count as ended, and the pipeline cannot be resumed.")
     ] = False,
+    name: NameOption = None,
+    note: NoteOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Take a savepoint and stop with it; a checkpoint in progress is aborted. `resume` continues from the savepoint. If
@@ -171,17 +155,16 @@ def stop(
     defined = assembly.load_pipeline(pipeline)
     store = assembly.open_store()
     request_id = running.unfinished_stop(store, defined.name, drain) or f"stop:{uuid.uuid4()}"
-    _take(defined, request_id, CheckpointKind.SYNC_SAVEPOINT, False, output, drain)
+    take(defined, request_id, CheckpointKind.SYNC_SAVEPOINT, output, wait=False, drain=drain, label=Label(name, note))
     stopped = store.pipeline(defined.name)
     assert stopped is not None
-    said = f"Pipeline {defined.name} is {stopped.status}. {stopped.message}"
-    _stderr().print(said, markup=False, highlight=False, soft_wrap=True)
+    say(f"Pipeline {defined.name} is {stopped.status}. {stopped.message}")
 
 
 @app.command(epilog=EPILOG)
 def cancel(
     pipeline: PipelineArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """Cancel the pipeline for good. Its tables stay; its state is deleted
     unless CheckpointConfig.retention keeps it."""
@@ -194,14 +177,14 @@ def cancel(
 @app.command(epilog=EPILOG)
 def relocate(
     pipeline: PipelineArgument,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """Confirm that sources or sinks were moved on purpose. Until then, a checkpoint of a pipeline whose sources or
     sinks are not where they were is refused: it may be another pipeline of the same name."""
     defined = assembly.load_pipeline(pipeline)
     coordinator = assembly.open_coordinator(defined)
     for moved in coordinator.moved():
-        _stderr().print(f"Pipeline {defined.name}: {moved}.", markup=False, highlight=False, soft_wrap=True)
+        say(f"Pipeline {defined.name}: {moved}.")
     if coordinator.moved() and not yes:
         typer.confirm("Continue from there with the existing state and positions?", abort=True)
     relocated = coordinator.relocate()
@@ -210,11 +193,11 @@ def relocate(
         if relocated
         else "nothing has moved"
     )
-    _stderr().print(f"Pipeline {defined.name}: {said}.", markup=False, highlight=False)
+    stderr().print(f"Pipeline {defined.name}: {said}.", markup=False, highlight=False)
 
 
 def _show_status(record: PipelineRecord) -> None:
-    _stderr().print(f"Pipeline {record.pipeline_id} is {record.status}.", highlight=False)
+    stderr().print(f"Pipeline {record.pipeline_id} is {record.status}.", highlight=False)
 
 
 @database.command()
@@ -224,30 +207,15 @@ def upgrade() -> None:
     from tidegate.postgres.migrate import upgrade as migrate
 
     migrate(locate_database(owner=True))
-    _stderr().print("The database is up to date.")
+    stderr().print("The database is up to date.")
 
 
 def _known(pipeline: str) -> tuple[CheckpointStore, str]:
     """The store, and the name of a pipeline that it has checkpoints of. Raises `PipelineNotFoundError`."""
-    store, name = assembly.open_store(), _name(pipeline)
+    store, name = assembly.open_store(), name_of(pipeline)
     if name not in store.pipelines():
         raise PipelineNotFoundError(f"No checkpoint of a pipeline {name!r} was ever requested in this database.")
     return store, name
-
-
-def _name(pipeline: str) -> str:
-    return assembly.load_pipeline(pipeline).name if ":" in pipeline else pipeline
-
-
-def _show(document: Any, output: OutputFormat, table: Any) -> None:
-    if output is OutputFormat.JSON:
-        typer.echo(documents.to_json(document))
-    else:
-        PlainConsole().print(table(document))
-
-
-def _stderr() -> Console:
-    return PlainConsole(stderr=True)
 
 
 def main() -> None:
@@ -255,8 +223,8 @@ def main() -> None:
     try:
         app()
     except CheckpointError as error:
-        _stderr().print(f"[bold red]{type(error).__name__}[/]", end=" ")
-        _stderr().print(str(error), markup=False, highlight=False)
+        stderr().print(f"[bold red]{type(error).__name__}[/]", end=" ")
+        stderr().print(str(error), markup=False, highlight=False)
         raise SystemExit(exit_code_of(error)) from None
 
 

@@ -29,13 +29,13 @@ def statistics_tables(document: dict[str, Any]) -> Group:
     if restored := document["latest"]["restored"]:
         parts.append(
             f"Latest restore: {restored['checkpoint_type'].lower()} {restored['id']} at "
-            f"{_time(restored['restore_timestamp'])}, {restored['external_path']}"
+            f"{moment(restored['restore_timestamp'])}, {restored['external_path']}"
         )
     return Group(*parts)
 
 
 def _standing(pipeline: dict[str, Any]) -> str:
-    since = f" since {_time(pipeline['since_timestamp'])}" if pipeline["since_timestamp"] >= 0 else ""
+    since = f" since {moment(pipeline['since_timestamp'])}" if pipeline["since_timestamp"] >= 0 else ""
     return " ".join(filter(None, (f"Pipeline {pipeline['status']}{since}.", pipeline["message"])))
 
 
@@ -68,7 +68,25 @@ def _status(document: dict[str, Any]) -> str:
         shown += f" ({document['phase']})"
     elif document["subsumed"]:
         shown += " (discarded)" if document["discarded"] else " (subsumed)"
-    return shown + (escape(" [Savepoint]") if document["is_savepoint"] else "")
+    if document["abandoned"]:
+        shown += " (abandoned)"
+    if not document["is_savepoint"]:
+        return shown
+    return shown + escape(f" [Savepoint {document['name']}]" if document["name"] else " [Savepoint]")
+
+
+def savepoints_table(documents: list[dict[str, Any]]) -> Table:
+    table = Table("ID", "Name", "Taken", "Full Size", "Path", "Note")
+    for document in documents:
+        table.add_row(
+            str(document["id"]),
+            escape(document["name"] or "") + (" (abandoned)" if document["abandoned"] else ""),
+            moment(document["completed_timestamp"]),
+            decimal(document["state_size"]),
+            document["external_path"],
+            escape(document["note"] or ""),
+        )
+    return table
 
 
 def history_table(documents: list[dict[str, Any]]) -> Table:
@@ -87,7 +105,7 @@ def history_table(documents: list[dict[str, Any]]) -> Table:
             str(document["id"]),
             _status(document),
             f"{document['num_acknowledged_subtasks']}/{document['num_subtasks']}",
-            _time(document["trigger_timestamp"]),
+            moment(document["trigger_timestamp"]),
             _duration(document["end_to_end_duration"]),
             decimal(document["checkpointed_size"]),
             decimal(document["state_size"]),
@@ -119,7 +137,7 @@ def details_tables(document: dict[str, Any]) -> Group:
                 operator["operator_id"],
                 str(subtask["index"]),
                 str(subtask["attempt"]),
-                _time(subtask["ack_timestamp"]),
+                moment(subtask["ack_timestamp"]),
                 _duration(subtask["checkpoint"]["sync"]),
                 _duration(subtask["checkpoint"]["async"]),
                 _count(subtask["rows_in"]),
@@ -142,7 +160,7 @@ def details_tables(document: dict[str, Any]) -> Group:
     return Group(*parts)
 
 
-def _time(milliseconds: int) -> str:
+def moment(milliseconds: int) -> str:
     if milliseconds < 0:
         return "n/a"
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -8,11 +8,13 @@ region wrote: its checkpoints were aborted with it, and its successor knows only
 from collections.abc import Mapping
 from datetime import datetime
 
+from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
+from tidegate.protocol.branches import choose_overdue_abandoned
 from tidegate.protocol.directories import choose_closed, choose_unswept, closed_for_ever
 from tidegate.protocol.names import STORAGE, staged_by
-from tidegate.protocol.paths import directory, shared_root
+from tidegate.protocol.paths import directory, shared_root, with_markers
 from tidegate.protocol.records import Deletion
 from tidegate.protocol.regions import RegionRecord, choose_left_behind, last_ended, left_since
 from tidegate.protocol.retention import choose_unreferenced, is_due, is_settled
@@ -25,8 +27,11 @@ ASKED = 100 * BATCH
 class Sweeper:
     """Cleans up after one pipeline. Safe to run in several processes at once: deleting twice is fine."""
 
-    def __init__(self, graph: Graph, store: CheckpointStore, storage: CheckpointStorage, clock: Clock) -> None:
+    def __init__(
+        self, graph: Graph, config: CheckpointConfig, store: CheckpointStore, storage: CheckpointStorage, clock: Clock
+    ) -> None:
         self._pipeline_id = graph.pipeline.name
+        self._undo_within = config.undo_within
         self._store = store
         self._storage = storage
         self._clock = clock
@@ -36,8 +41,11 @@ class Sweeper:
 
     def sweep(self) -> None:
         """Delete files that ended checkpoints left in their directories and staging areas, and ended regions in theirs,
-        unless something live refers to them."""
+        unless something live refers to them. What a restore left behind goes once it is too late for an undo."""
         with self._store.transaction(self._pipeline_id) as tx:
+            overdue = choose_overdue_abandoned(tx.abandoned(), tx.restores(), self._undo_within, self._clock.now())
+            if overdue:
+                tx.subsume(overdue)
             unswept, region = tx.unswept(), tx.region()
         self._sweep_checkpoints(unswept)
         self._sweep_regions(region)
@@ -110,6 +118,6 @@ class Sweeper:
             by_owner.setdefault(deletion.owner, []).append(deletion.path)
         for owner, paths in by_owner.items():
             if owner == STORAGE:
-                self._storage.delete(paths, closed)
+                self._storage.delete(with_markers(paths), closed)
             else:
                 self._sinks[owner].discard(paths)

@@ -1,37 +1,54 @@
-"""Gives out attempts at committing sinks, one at a time, and finds out for each whether it is still the newest."""
+"""Gives out attempts at changing what sinks show, one at a time, and finds out for each whether it is still the newest.
+
+A sink is changed by a commit and by a rewind; both take turns here.
+"""
 
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import assert_never
 
-from tidegate.ports import CheckpointStore, Clock
+from tidegate.ports import CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.committing import (
     COMMIT_LEASE,
-    Notified,
+    AlreadyDone,
     Take,
     WaitForCommitter,
     decide_take,
     is_committing,
     needs_sign,
 )
-from tidegate.protocol.errors import SupersededAttemptError
-from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.errors import StoreUnavailableError, SupersededAttemptError, UnknownOutcomeError
 
 log = logging.getLogger("tidegate")
 
+#: How many attempts one call makes, if other processes overtake it.
+TURNS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SinkWork:
+    """What is to be done with a pipeline's sinks, in words such as "committing the sinks of checkpoint 3", and whether
+    it is done by now."""
+
+    pipeline_id: str
+    what: str
+    is_done: Callable[[StoreTransaction], bool]
+
 
 class Committer:
-    """One attempt at committing a checkpoint's sinks: a `ports.CommitAttempt`."""
+    """One attempt at it: a `ports.CommitAttempt`."""
 
-    def __init__(self, record: CheckpointRecord, number: int, store: CheckpointStore, clock: Clock) -> None:
+    def __init__(self, work: SinkWork, number: int, store: CheckpointStore, clock: Clock) -> None:
         self.number = number
-        self._record = record
+        self._work = work
         self._store = store
         self._clock = clock
         self._seen_at = clock.now()
 
     def confirm(self) -> None:
         """See `ports.CommitAttempt`. Raises `SupersededAttemptError`."""
-        with self._store.transaction(self._record.pipeline_id) as tx:
+        with self._store.transaction(self._work.pipeline_id) as tx:
             if not is_committing(tx.committer(), self.number):
                 raise self.superseded()
             now = self._clock.now()
@@ -45,49 +62,71 @@ class Committer:
             self.confirm()
 
     def release(self) -> None:
-        """Let the next attempt begin at once. Does nothing if another one has taken over."""
-        with self._store.transaction(self._record.pipeline_id) as tx:
-            tx.end_commit(self.number)
+        """Let the next attempt begin at once. Does nothing if another one has taken over. If the store is away, the
+        next one waits until the lease ends."""
+        try:
+            with self._store.transaction(self._work.pipeline_id) as tx:
+                tx.end_commit(self.number)
+        except (StoreUnavailableError, UnknownOutcomeError) as error:
+            log.warning("The next commit of pipeline %s has to wait: %s", self._work.pipeline_id, error)
 
     def superseded(self) -> SupersededAttemptError:
         return SupersededAttemptError(
-            f"Attempt {self.number} at committing the sinks of checkpoint {self._record.checkpoint_id} of pipeline "
-            f"{self._record.pipeline_id} was overtaken by another process, because it gave no sign of life for too "
-            "long. Nothing it does counts any more. The checkpoint is complete and its rows are safe: the process that "
-            "took over makes them visible. Repeat the notify step to confirm that."
+            f"Attempt {self.number} at {self._work.what} of pipeline {self._work.pipeline_id} was overtaken by another "
+            "process, because it gave no sign of life for too long. Nothing it does counts any more. The checkpoint is "
+            "complete and its rows are safe: the process that took over makes them visible. Repeat the step to confirm "
+            "that."
         )
 
 
-def take_turn(record: CheckpointRecord, store: CheckpointStore, clock: Clock) -> Committer | Notified:
-    """Wait until the current committer is done or its lease ends, and take over.
-    `Notified` if the sinks have committed."""
+def in_turn(work: SinkWork, do: Callable[[Committer], None], store: CheckpointStore, clock: Clock) -> None:
+    """Do the work as the newest attempt, or wait until another process has. When overtaken, look again.
+
+    Raises what `do` raises, and `SupersededAttemptError` if other processes overtook it again and again.
+    """
+    for turn in range(1, TURNS + 1):
+        committer = _take_turn(work, store, clock)
+        if isinstance(committer, AlreadyDone):
+            return
+        try:
+            return do(committer)
+        except SupersededAttemptError as error:
+            if turn == TURNS:
+                raise
+            log.info("%s Checking again.", error)
+        except Exception:
+            committer.release()
+            raise
+
+
+def _take_turn(work: SinkWork, store: CheckpointStore, clock: Clock) -> Committer | AlreadyDone:
+    """Wait until the current committer is done or its lease ends, and take over."""
     waited: WaitForCommitter | None = None
     while True:
-        with store.transaction(record.pipeline_id) as tx:
-            known, now = tx.checkpoint(record.checkpoint_id), clock.now()
-            notified = known is not None and known.notified_at is not None
-            match decision := decide_take(notified, tx.committer(), waited, now):
-                case Notified():
+        with store.transaction(work.pipeline_id) as tx:
+            now = clock.now()
+            match decision := decide_take(work.is_done(tx), tx.committer(), waited, now):
+                case AlreadyDone():
                     return decision
                 case Take():
                     number = tx.begin_commit(now)
                     break
                 case WaitForCommitter():
                     if waited is None or waited.committer.attempt != decision.committer.attempt:
-                        _say_who_is_waited_for(record, decision.committer.attempt)
+                        _say_who_is_waited_for(work, decision.committer.attempt)
                     waited = decision
                 case _:
                     assert_never(decision)
         clock.sleep(waited.pause.total_seconds())
-    return Committer(record, number, store, clock)
+    return Committer(work, number, store, clock)
 
 
-def _say_who_is_waited_for(record: CheckpointRecord, attempt: int) -> None:
+def _say_who_is_waited_for(work: SinkWork, attempt: int) -> None:
     log.info(
-        "Attempt %s at committing the sinks of pipeline %s is at work. Checkpoint %s waits for it, and takes over %g s "
-        "after its last sign of life.",
+        "Attempt %s at changing the sinks of pipeline %s is at work. The attempt at %s waits for it, and takes over "
+        "%g s after its last sign of life.",
         attempt,
-        record.pipeline_id,
-        record.checkpoint_id,
+        work.pipeline_id,
+        work.what,
         COMMIT_LEASE.total_seconds(),
     )

@@ -11,26 +11,29 @@ from tidegate.coordination.cleanup import Sweeper
 from tidegate.coordination.finalize import CommitPoint
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.listeners import Listeners, NotifiedListeners, watch_failures
-from tidegate.coordination.notify import Delivered, Delivery
+from tidegate.coordination.notify import Delivered, Delivery, find_outstanding
 from tidegate.coordination.pipeline_status import PipelineControl
 from tidegate.coordination.region_lease import RegionControl
+from tidegate.coordination.restore import Restoring, Target
+from tidegate.coordination.rewind import Rewinding
+from tidegate.coordination.savepoints import Savepoints
 from tidegate.coordination.snapshot import Snapshotting, find_checkpoint
 from tidegate.coordination.trigger import CheckpointRequests
+from tidegate.coordination.validate import Validation
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph, compile_graph
 from tidegate.pipeline.guarantees import reservations
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Region, StoreTransaction, Validator
 from tidegate.protocol.abort import Abort, decide_abort
 from tidegate.protocol.admission import choose_abandoned, must_clean_first
+from tidegate.protocol.branches import require_present
 from tidegate.protocol.errors import (
     CheckpointError,
     FinalizeError,
     RecordRefusedError,
-    ValidationFailedError,
 )
 from tidegate.protocol.identity import Moved
-from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
-from tidegate.protocol.notify import choose_unnotified
+from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
@@ -42,9 +45,11 @@ from tidegate.protocol.records import (
     SubtaskId,
 )
 from tidegate.protocol.regions import RegionStart
-from tidegate.protocol.snapshot import SnapshotTask, ended_error, require_same_plan
+from tidegate.protocol.restore_plan import Accepted, RestorePlan
+from tidegate.protocol.savepoints import UNLABELLED, Label
+from tidegate.protocol.snapshot import SnapshotTask, ended_error
 from tidegate.protocol.trigger import Triggered, TriggerOutcome
-from tidegate.protocol.validate import ValidatedCheckpoint, decide_rejection, needs_validation, permit
+from tidegate.protocol.validate import ValidatedCheckpoint, permit
 
 log = logging.getLogger("tidegate")
 
@@ -73,13 +78,19 @@ class CheckpointCoordinator:
         self._identification = Identification(self.graph, store, storage, clock)
         self._requests = CheckpointRequests(self.graph, self.config, self._identification)
         self._control = PipelineControl(self.pipeline_id, self.config, store, clock)
+        self._validation = Validation(self.graph, store, self._control, clock)
         self._commit_point = CommitPoint(self.graph, self.config, store, storage, clock)
-        self._delivery = Delivery(self.graph, store, clock, listeners)
+        self._rewinding = Rewinding(self.graph, store, clock)
+        self._delivery = Delivery(self.graph, store, storage, clock, listeners, self._rewinding)
         self._regions = RegionControl(
             self.graph, self.config, store, self._control, self._delivery, self._identification, clock
         )
         self._snapshotting = Snapshotting(self.graph, self.config, store, self._control, self._regions, clock)
-        self._sweeper = Sweeper(self.graph, store, storage, clock)
+        self._sweeper = Sweeper(self.graph, self.config, store, storage, clock)
+        self.savepoints = Savepoints(self.pipeline_id, store)
+        self._restoring = Restoring(
+            self.graph, self.config, store, storage, self._delivery, self._identification, clock
+        )
 
     # -- trigger
 
@@ -90,13 +101,14 @@ class CheckpointCoordinator:
         kind: CheckpointKind = CheckpointKind.CHECKPOINT,
         wait: bool = False,
         drain: bool = False,
+        label: Label = UNLABELLED,
     ) -> TriggerOutcome:
         """Record a checkpoint for a request, before any subtask is asked for anything (protocol.md sections 3 and 4).
 
         First makes up for a notification that a crash cut short, and expires overdue checkpoints. With `wait`, a
         request that cannot start yet is `Queued` instead of dropped, and must be repeated. A SYNC_SAVEPOINT aborts
-        everything in progress and stops the pipeline, with `drain` for ever. Raises `PipelineIdentityError`,
-        `PipelineFailedError`, `IllegalRequestError`.
+        everything in progress and stops the pipeline, with `drain` for ever. `label` is of a savepoint. Raises
+        `PipelineIdentityError`, `PipelineFailedError`, `IllegalRequestError`.
         """
         self._identification.check()
         cleaned = False
@@ -104,18 +116,20 @@ class CheckpointCoordinator:
             with self._store.transaction(self.pipeline_id) as tx:
                 self._identification.require(tx)
                 now = self._clock.now()  # under the lock: another one may have completed during the wait for it
-                unnotified = choose_unnotified(tx.retained())
-                abandoned = choose_abandoned(tx.in_progress(), now)
+                outstanding = find_outstanding(tx)
+                overdue = choose_abandoned(tx.in_progress(), now)
                 # Files that cannot be deleted now hold up nothing: it is only logged, here as in Flink.
                 must_clean = not cleaned and must_clean_first(tx.cleaning(), self.config.max_concurrent)
-                if not unnotified and not abandoned and not must_clean:
+                if not outstanding and not overdue and not must_clean:
                     # Never forced: a scheduled checkpoint starts from the state of the last one, which must have ended.
-                    request = CheckpointRequest(request_id, kind, periodic, False, now, now, drain=drain)
+                    request = CheckpointRequest(
+                        request_id, kind, periodic, False, now, now, drain=drain, name=label.name, note=label.note
+                    )
                     outcome = self._requests.admit(tx, request, wait)
                     break
-                for record in abandoned:
+                for record in overdue:
                     self._control.expire(tx, record)
-            self._delivery.deliver(unnotified)
+            self._delivery.deliver(outstanding)
             if must_clean:
                 self.clean()
                 cleaned = True
@@ -149,51 +163,8 @@ class CheckpointCoordinator:
     # -- validate
 
     def validate(self, checkpoint_id: int, validator: Validator) -> ValidatedCheckpoint:
-        """Judge the staged data before any of it is visible. If this is repeated, the first verdicts stand.
-
-        Raises `ValidationFailedError` after aborting the checkpoint for a verdict that failed, is missing or holds an
-        error.
-        """
-        with self._store.transaction(self.pipeline_id) as tx:
-            record = self._found(tx, checkpoint_id)
-            if not needs_validation(record):
-                return permit(record)
-            require_same_plan(record, self.graph.plan)
-            if not self.graph.targets:
-                return permit(self._accept(tx, record))
-            subtasks = tx.subtasks(checkpoint_id)
-        try:
-            verdicts = list(validator.validate(record, subtasks))
-        except Exception as error:
-            if (ended := self._judged_meanwhile(checkpoint_id, error)) is None:
-                raise
-            return ended
-        rejection = decide_rejection(record, self.graph.targets, verdicts)
-        with self._store.transaction(self.pipeline_id) as tx:
-            record = self._found(tx, checkpoint_id)
-            if not needs_validation(record):  # another process was faster; its verdicts stand
-                return permit(record)
-            tx.record_verdicts(checkpoint_id, verdicts)
-            if rejection is None:
-                return permit(self._accept(tx, record))
-            self._control.fail_checkpoint(tx, checkpoint_id, FailureReason.VALIDATION_FAILED, rejection)
-        raise ValidationFailedError(rejection)
-
-    def _judged_meanwhile(self, checkpoint_id: int, error: Exception) -> ValidatedCheckpoint | None:
-        """What became of the checkpoint during a judgement that raised: once it has ended, its files may be gone.
-
-        None: it still waits for its verdicts. Raises as `needs_validation` does.
-        """
-        try:
-            with self._store.transaction(self.pipeline_id) as tx:
-                record = self._found(tx, checkpoint_id)
-            return None if needs_validation(record) else permit(record)
-        except CheckpointError as news:
-            raise news from error
-
-    def _accept(self, tx: StoreTransaction, record: CheckpointRecord) -> CheckpointRecord:
-        tx.advance(record.checkpoint_id, Phase.ACKNOWLEDGED, Phase.VALIDATED, self._clock.now())
-        return self._found(tx, record.checkpoint_id)
+        """See `Validation.validate`."""
+        return self._validation.validate(checkpoint_id, validator)
 
     # -- finalize
 
@@ -229,15 +200,16 @@ class CheckpointCoordinator:
                         "notified only after the commit point. Run the finalize step first."
                     )
                 )
-            unnotified = choose_unnotified(tx.retained(), checkpoint_id)
-        self._delivery.deliver(unnotified)
+            require_present(record)
+            outstanding = find_outstanding(tx, checkpoint_id)
+        self._delivery.deliver(outstanding)
         self.clean()
         return self._delivery.delivered(checkpoint_id)
 
     def _notify_pending(self) -> None:
         with self._store.transaction(self.pipeline_id) as tx:
-            unnotified = choose_unnotified(tx.retained())
-        self._delivery.deliver(unnotified)
+            outstanding = find_outstanding(tx)
+        self._delivery.deliver(outstanding)
 
     # -- a continuous region
 
@@ -262,6 +234,27 @@ class CheckpointCoordinator:
     def has_live_region(self) -> bool:
         """Whether a continuous region takes this pipeline's snapshots now."""
         return self._regions.is_live()
+
+    # -- restore
+
+    def plan_restore(self, target: Target) -> RestorePlan:
+        """See `Restoring.plan`: what `restore` would do. Changes nothing."""
+        return self._restoring.plan(target)
+
+    def restore(
+        self, target: Target, accepted: Accepted | None = None, planned: RestorePlan | None = None
+    ) -> RestorePlan:
+        """See `Restoring.restore`: back to an earlier checkpoint, with state, positions and tables. Files of aborted
+        checkpoints are deleted."""
+        plan = self._restoring.restore(target, accepted or Accepted(), planned)
+        self.clean()
+        return plan
+
+    def dispose(self, savepoint: str) -> CheckpointRecord:
+        """See `Savepoints.dispose`; what nothing refers to is deleted."""
+        record = self.savepoints.dispose(savepoint)
+        self.clean()
+        return record
 
     # -- the pipeline as a whole
 
@@ -328,6 +321,7 @@ class CheckpointCoordinator:
         try:
             self._sweeper.sweep()
             self._sweeper.delete_queued()
+            self._rewinding.delete_withdrawn()
         except CheckpointError as error:
             log.warning("Cleaning up after pipeline %s is left to the next run: %s", self.pipeline_id, error)
 

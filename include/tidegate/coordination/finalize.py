@@ -5,7 +5,7 @@ A commit has one of three outcomes: landed, not landed, unknown. An unknown one 
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -19,14 +19,14 @@ from tidegate.protocol.finalize import (
     NotLanded,
     choose_sample,
     decide_landing,
-    metadata_document,
     referred_files,
     sizes,
 )
 from tidegate.protocol.lifecycle import COMMITTED, Status
+from tidegate.protocol.metadata import Metadata, metadata_document
 from tidegate.protocol.notify import committables
 from tidegate.protocol.paths import metadata_path
-from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord
 from tidegate.protocol.restore import choose_obsolete
 from tidegate.protocol.retention import choose_subsumed
 from tidegate.protocol.validate import ValidatedCheckpoint
@@ -63,10 +63,17 @@ class CommitPoint:
         if validated.record.status in COMMITTED:
             return validated.record
         with self._store.transaction(self._pipeline_id) as tx:
-            subtasks, verdicts = tx.subtasks(checkpoint_id), tx.verdicts(checkpoint_id)
-        outcome = self._verify(validated.record, subtasks)
+            metadata = Metadata(
+                validated.record,
+                tx.subtasks(checkpoint_id),
+                tx.verdicts(checkpoint_id),
+                tx.endpoints(),
+                tx.restores(),
+                tx.region().attempt,
+            )
+        outcome = self._verify(validated.record, metadata.subtasks)
         if isinstance(outcome, _Verified):
-            outcome = self._commit(checkpoint_id, self._write_metadata(validated.record, subtasks, verdicts))
+            outcome = self._commit(checkpoint_id, self._write_metadata(metadata))
         match outcome:
             case Landed():
                 return outcome.record
@@ -116,18 +123,14 @@ class CommitPoint:
             with self._store.transaction(self._pipeline_id) as tx:  # waits for a commit under way: same row lock
                 return decide_landing(tx.checkpoint(checkpoint_id))
 
-    def _write_metadata(
-        self,
-        record: CheckpointRecord,
-        subtasks: Mapping[SubtaskId, SubtaskRecord],
-        verdicts: Sequence[Verdict],
-    ) -> str:
+    def _write_metadata(self, metadata: Metadata) -> str:
+        """Whoever repeats it writes the same: the marker of a completed checkpoint holds its checksum."""
+        record, pipeline = metadata.record, self._graph.pipeline
         vertices = {v.operator_id: v.source.describe() for v in self._graph.sources}
-        pipeline = self._graph.pipeline
         vertices |= {
             v.operator_id: {**v.sink.describe(), "guarantee": guarantee_of(pipeline, v)} for v in self._graph.sinks
         }
-        document = metadata_document(record, subtasks, verdicts, vertices, self._config.describe(), self._clock.now())
+        document = metadata_document(metadata, vertices, self._config.describe())
         path = metadata_path(self._pipeline_id, record.checkpoint_id)
         try:
             self._storage.write(path, json.dumps(document).encode())

@@ -1,37 +1,35 @@
-"""The second phase of sinks: makes visible what completed checkpoints staged, and records that it was done.
+"""The second phase: marks completed checkpoints on storage, makes visible what they staged, and records that it was
+done.
 
 Idempotent, keyed by checkpoint id, and repeated until it succeeds (protocol.md section 16). `protocol.notify` decides
 which checkpoints are still to be committed, `protocol.committing` which process commits.
 """
 
-import logging
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tidegate.coordination.commit_attempts import Committer, take_turn
+from tidegate.coordination.commit_attempts import Committer, SinkWork, in_turn
 from tidegate.coordination.listeners import Listeners
 from tidegate.coordination.pipeline_status import end_if_over
+from tidegate.coordination.rewind import Rewinding
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import guarantee_of
-from tidegate.ports import CheckpointStore, Clock, DeliveryGuarantee
-from tidegate.protocol.committing import Notified
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, DeliveryGuarantee, StoreTransaction
+from tidegate.protocol.branches import Restore, find_unfinished
 from tidegate.protocol.errors import (
     CheckpointError,
     SinkError,
+    StateIntegrityError,
     StopIncompleteError,
-    StoreUnavailableError,
-    SupersededAttemptError,
-    UnknownOutcomeError,
+    StorageError,
 )
 from tidegate.protocol.finished import choose_notified
+from tidegate.protocol.metadata import marker_document, marker_of
 from tidegate.protocol.names import sink_of_operator
-from tidegate.protocol.notify import committables
+from tidegate.protocol.notify import choose_unnotified, committables
+from tidegate.protocol.paths import marker_path
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
-
-log = logging.getLogger("tidegate")
-
-#: How many attempts one call makes at committing a checkpoint, if other processes overtake it.
-TURNS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +42,62 @@ class Delivered:
     guarantee: DeliveryGuarantee
 
 
+@dataclass(frozen=True, slots=True)
+class Outstanding:
+    """What a pipeline's sinks have still to do: first go back with a restore, then commit, oldest checkpoint first."""
+
+    restores: Sequence[Restore]
+    unnotified: Sequence[CheckpointRecord]
+
+    @property
+    def restore(self) -> Restore | None:
+        return find_unfinished(self.restores)
+
+    def __bool__(self) -> bool:
+        return self.restore is not None or bool(self.unnotified)
+
+
+def find_outstanding(tx: StoreTransaction, up_to: int | None = None) -> Outstanding:
+    """As far as the checkpoint `up_to`, if given."""
+    return Outstanding(tx.restores(), choose_unnotified(tx.retained(), up_to))
+
+
 class Delivery:
     """Commits the sinks of one pipeline. Safe to run in several processes at once: they take turns, and one that is
     stopped is overtaken."""
 
-    def __init__(self, graph: Graph, store: CheckpointStore, clock: Clock, listeners: Listeners) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        store: CheckpointStore,
+        storage: CheckpointStorage,
+        clock: Clock,
+        listeners: Listeners,
+        rewinding: Rewinding,
+    ) -> None:
         self._pipeline = graph.pipeline
         self._pipeline_id = graph.pipeline.name
         self._sinks = {vertex.operator_id: vertex for vertex in graph.sinks}
         self._store = store
+        self._storage = storage
         self._clock = clock
         self._listeners = listeners
+        self._rewinding = rewinding
 
-    def deliver(self, records: Sequence[CheckpointRecord]) -> None:
-        """Commit the sinks of completed checkpoints, oldest first, and notify listeners. After its last checkpoint the
-        pipeline has finished.
+    def deliver(self, outstanding: Outstanding) -> None:
+        """Rewind the sinks after a restore, commit those of completed checkpoints, and notify listeners. After its last
+        checkpoint the pipeline has finished.
 
         Raises what sinks raise, `SinkError`, `SupersededAttemptError` if other processes overtook it again and again,
         and `StopIncompleteError` if the pipeline was to stop.
         """
+        if outstanding.restore is not None:
+            self._mark_restored()
+            self._rewinding.finish(outstanding.restore)
+        records = outstanding.unnotified
         try:
             for record in records:
-                self._deliver(record)
+                self._deliver(record, outstanding.restores)
         except (CheckpointError, OSError) as error:
             if (last := next((r for r in records if r.kind is CheckpointKind.SYNC_SAVEPOINT), None)) is None:
                 raise
@@ -76,24 +108,29 @@ class Delivery:
                 "`tidegate stop`."
             ) from error
 
-    def _deliver(self, record: CheckpointRecord) -> None:
-        """Commit one checkpoint, or wait until another process has. When overtaken, look again."""
-        for turn in range(1, TURNS + 1):
-            committer = take_turn(record, self._store, self._clock)
-            if isinstance(committer, Notified):
-                return
-            try:
-                return self._deliver_as(committer, record)
-            except SupersededAttemptError as error:
-                if turn == TURNS:
-                    raise
-                log.info("%s Checking again.", error)
-            except Exception:
-                self._release(committer)
-                raise
+    def _deliver(self, record: CheckpointRecord, restores: Sequence[Restore]) -> None:
+        """Commit one checkpoint, or wait until another process has."""
 
-    def _deliver_as(self, committer: Committer, record: CheckpointRecord) -> None:
-        self._commit(record, committer)
+        def is_done(tx: StoreTransaction) -> bool:
+            """Also if a restore has left it behind since somebody looked: its rows are not to be shown."""
+            known = tx.checkpoint(record.checkpoint_id)
+            return known is not None and (known.notified_at is not None or known.abandoned_by is not None)
+
+        work = SinkWork(self._pipeline_id, f"committing the sinks of checkpoint {record.checkpoint_id}", is_done)
+        in_turn(work, lambda committer: self._deliver_as(committer, record, restores), self._store, self._clock)
+
+    def _deliver_as(self, committer: Committer, record: CheckpointRecord, restores: Sequence[Restore]) -> None:
+        if self._must_rewind_first():  # the pipeline was restored since somebody looked what is outstanding
+            committer.release()
+            raise committer.superseded()
+        try:
+            self._mark(record, restores, committer)
+            self._commit(record, committer)
+        except (SinkError, StateIntegrityError, StorageError) as error:
+            if not self._is_left_behind(record):
+                raise
+            committer.release()  # its files may be gone by now, and nobody needs them
+            raise committer.superseded() from error
         self._listeners.completed(record.checkpoint_id)
         with self._store.transaction(self._pipeline_id) as tx:
             if not tx.mark_notified(record.checkpoint_id, committer.number, self._clock.now()):
@@ -105,12 +142,42 @@ class Delivery:
         if subsumed is not None:
             self._listeners.subsumed(subsumed)
 
-    def _release(self, committer: Committer) -> None:
-        """End the lease, so that a retry need not wait. If the store is away, the retry waits until it ends."""
+    def _must_rewind_first(self) -> bool:
+        with self._store.transaction(self._pipeline_id) as tx:
+            return find_unfinished(tx.restores()) is not None
+
+    def _is_left_behind(self, record: CheckpointRecord) -> bool:
+        with self._store.transaction(self._pipeline_id) as tx:
+            known = tx.checkpoint(record.checkpoint_id)
+        return known is not None and known.abandoned_by is not None
+
+    def _mark(self, record: CheckpointRecord, restores: Sequence[Restore], committer: Committer) -> None:
+        """Say beside the metadata that it was committed, before any row is visible: if the database is lost, what is
+        visible is known to be.
+
+        Raises `StorageError`, `StateIntegrityError` if the metadata is gone, and `SupersededAttemptError` if that is
+        because others have taken over long ago.
+        """
         try:
-            committer.release()
-        except (StoreUnavailableError, UnknownOutcomeError) as error:
-            log.warning("The next commit of pipeline %s has to wait: %s", self._pipeline_id, error)
+            self._write_marker(record, restores, committer.number)
+        except (StateIntegrityError, StorageError):
+            committer.confirm()
+            raise
+
+    def _mark_restored(self) -> None:
+        """The same for a restore, beside the checkpoint that the pipeline goes on from: no later one says it yet."""
+        with self._store.transaction(self._pipeline_id) as tx:
+            restores, attempt = tx.restores(), tx.committer().attempt
+            restore = find_unfinished(restores)
+            record = None if restore is None else tx.checkpoint(restore.checkpoint_id)
+        if record is not None:
+            self._write_marker(record, restores, attempt)
+
+    def _write_marker(self, record: CheckpointRecord, restores: Sequence[Restore], commit_attempt: int) -> None:
+        assert record.metadata_path is not None
+        marker = marker_of(record, self._storage.read(record.metadata_path), restores, commit_attempt)
+        path = marker_path(self._pipeline_id, record.checkpoint_id)
+        self._storage.write(path, json.dumps(marker_document(marker)).encode())
 
     def delivered(self, checkpoint_id: int) -> list[Delivered]:
         """What each sink has made visible of a checkpoint."""

@@ -109,7 +109,9 @@ class PipelineControl:
         with self._store.transaction(self._pipeline_id) as tx:
             if tx.pipeline().status is not after:
                 require(tx)
-                tx.move_pipeline(after, now, forgiven_until=_forgiven(tx) if after is PipelineStatus.RUNNING else None)
+                tx.move_pipeline(
+                    after, now, forgiven_until=find_forgiven(tx) if after is PipelineStatus.RUNNING else None
+                )
                 meanwhile(tx, now)
             return tx.pipeline()
 
@@ -119,12 +121,12 @@ class PipelineControl:
         keep = self._config.retention is CheckpointRetention.RETAIN_ON_CANCELLATION
         if not keep and (runs := tx.compactions()):
             tx.remove_compactions([run.handle.path for run in runs])
-        if leaving := choose_subsumed_on_cancellation(tx.retained(), keep):
+        if leaving := choose_subsumed_on_cancellation([*tx.retained(), *tx.abandoned()], keep):
             tx.subsume(leaving)
 
 
-def _forgiven(tx: StoreTransaction) -> int:
-    """The newest failure so far: the person who resumes a pipeline has seen to it."""
+def find_forgiven(tx: StoreTransaction) -> int:
+    """The newest failure so far: the person who resumes or restores a pipeline has seen to it."""
     before = tx.pipeline().forgiven_until
     return max((record.checkpoint_id for record in tx.failed_after(before)), default=before)
 
@@ -136,9 +138,16 @@ def end_if_over(tx: StoreTransaction, now: datetime) -> None:
         tx.end_region(tx.region().attempt, now)  # a dead region cannot end itself, and a live one is done
 
 
-def abort_all(tx: StoreTransaction, reason: FailureReason, now: datetime, last: CheckpointRecord | None = None) -> None:
-    """Abort what is in progress and drop what waits, except the `last` checkpoint, with which the pipeline stops."""
-    why = reason.sentence
+def abort_all(
+    tx: StoreTransaction,
+    reason: FailureReason,
+    now: datetime,
+    why: str | None = None,
+    last: CheckpointRecord | None = None,
+) -> None:
+    """Abort what is in progress and drop what waits, except the `last` checkpoint, with which the pipeline stops. `why`
+    is a sentence, if the reason's own does not fit."""
+    why = why or reason.sentence
     if last is not None:
         why = f"The pipeline stops with savepoint {last.checkpoint_id}, requested by {last.request_id}."
     message = reassured(why)

@@ -6,15 +6,14 @@ dead.
 """
 
 from tidegate.coordination.identity import Identification
-from tidegate.coordination.notify import Delivery
+from tidegate.coordination.latest import restore_latest
+from tidegate.coordination.notify import Delivery, find_outstanding
 from tidegate.coordination.pipeline_status import PipelineControl
-from tidegate.coordination.restore import restore_latest
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.admission import choose_overdue
 from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.notify import choose_unnotified
 from tidegate.protocol.pipelines import WITH_REGION, PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointRecord
@@ -65,10 +64,10 @@ class RegionControl:
         while True:
             with self._store.transaction(self._pipeline_id) as tx:
                 self._identification.require(tx)
-                unnotified = choose_unnotified(tx.retained())
-                if not unnotified:
+                outstanding = find_outstanding(tx)
+                if not outstanding:
                     return self._start(tx)
-            self._delivery.deliver(unnotified)
+            self._delivery.deliver(outstanding)
 
     def _start(self, tx: StoreTransaction) -> RegionStart:
         now = self._clock.now()

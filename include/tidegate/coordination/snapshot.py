@@ -8,9 +8,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
+from tidegate.coordination.latest import restore_latest
 from tidegate.coordination.pipeline_status import PipelineControl
 from tidegate.coordination.region_lease import RegionControl
-from tidegate.coordination.restore import restore_latest
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStore, Clock, Region, StoreTransaction

@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from tidegate.coordination.identity import Identification
+from tidegate.coordination.latest import restore_latest
 from tidegate.coordination.pipeline_status import abort_all, end_if_over
-from tidegate.coordination.restore import restore_latest
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import StoreTransaction
@@ -27,6 +27,7 @@ from tidegate.protocol.finished import decide_trigger, plan_checkpoint
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRequest
+from tidegate.protocol.savepoints import Label, require_free, require_legal_label
 from tidegate.protocol.stopping import require_legal, stopping_message
 from tidegate.protocol.trigger import (
     Dropped,
@@ -54,6 +55,7 @@ class CheckpointRequests:
         Raises `PipelineFailedError`, `IllegalRequestError`.
         """
         require_legal(request.request_id, request.kind, request.drain)
+        require_legal_label(request.kind, Label(request.name, request.note))
         end_if_over(tx, request.seen_at)
         requests = self._remembered(tx, request.seen_at)
         known = requests.get(request.request_id)
@@ -144,6 +146,7 @@ class CheckpointRequests:
 
     def _start(self, tx: StoreTransaction, request: CheckpointRequest) -> Triggered | Dropped:
         """Record the checkpoint. Subtasks that finished earlier count as acknowledged from the start (section 13)."""
+        require_free(request.name, None if request.name is None else tx.named(request.name))
         now, latest = request.seen_at, tx.latest_completed()
         some_finished = latest is not None and latest.num_finished > 0
         restored = restore_latest(tx, self._graph, self._config)[1] if some_finished else {}
@@ -163,6 +166,7 @@ class CheckpointRequests:
             operators=self._graph.plan,
             timeout=self._config.timeout,
             now=now,
+            label=Label(request.name, request.note),
         )
         tx.add_pending(record, self._graph.subtasks)
         if plan.finished:

@@ -70,6 +70,9 @@ class CheckpointConfig:
     retention: OneOf[CheckpointRetention] = default(CheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS)
     """What becomes of those when the pipeline is cancelled."""
 
+    undo_within: Annotated[Duration, must(lambda t: t >= timedelta(0), "must not be negative.")] = default("7 d")
+    """How long checkpoints that a restore left behind, and the rows it withdrew, are kept so that it can be undone."""
+
     tolerable_failed_checkpoints: Annotated[
         int | None, must(lambda number: number is None or number >= 0, "must be 0 or more, or None.")
     ] = None

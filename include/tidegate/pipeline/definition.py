@@ -21,7 +21,7 @@ from tidegate.ports import (
     Source,
 )
 from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.protocol.keygroups import MAX_PARALLELISM_LIMIT
+from tidegate.protocol.keygroups import MAX_PARALLELISM_LIMIT, default_max_parallelism
 from tidegate.protocol.names import operator_of_sink
 
 Transform = Callable[[Any], Any]
@@ -163,16 +163,19 @@ class Pipeline:
     """A named graph of sources, steps, keyed operators and sinks whose positions, state and output move together.
 
     `parallelism` is the number of subtasks of each step, keyed operator and sink; `max_parallelism` the number of key
-    groups, which is fixed for the life of the state. Raises `PipelineDefinitionError` if the definition is wrong.
+    groups, which is fixed for the life of the state: by default room for half as many subtasks again, at least 128.
+    Raises `PipelineDefinitionError` if the definition is wrong.
     """
 
     def __init__(
         self,
         name: str,
         parallelism: int = 2,
-        max_parallelism: int = 128,
+        max_parallelism: int | None = None,
         checkpoints: CheckpointConfig | None = None,
     ) -> None:
+        if max_parallelism is None:
+            max_parallelism = default_max_parallelism(parallelism)
         if not 1 <= parallelism <= max_parallelism <= MAX_PARALLELISM_LIMIT:
             raise PipelineDefinitionError(
                 f"Pipeline {name!r}: parallelism {parallelism} and max_parallelism {max_parallelism} must satisfy "

@@ -8,7 +8,11 @@ from tidegate.ports.connectors import (
     BacklogSource,
     CommitAttempt,
     DeliveryGuarantee,
+    NumberedSink,
     QuarantiningSource,
+    ReadSince,
+    RereadingSource,
+    RewindableSink,
     Segment,
     Sink,
     SinkInput,
@@ -16,6 +20,7 @@ from tidegate.ports.connectors import (
     Source,
     SourceContext,
     StageContext,
+    Withdrawn,
 )
 from tidegate.ports.regions import (
     Acknowledger,
@@ -39,8 +44,12 @@ __all__ = [
     "ContinuousRegion",
     "Declined",
     "DeliveryGuarantee",
+    "NumberedSink",
     "QuarantiningSource",
+    "ReadSince",
     "Region",
+    "RereadingSource",
+    "RewindableSink",
     "Round",
     "Segment",
     "Sink",
@@ -51,4 +60,5 @@ __all__ = [
     "StageContext",
     "StoreTransaction",
     "Validator",
+    "Withdrawn",
 ]

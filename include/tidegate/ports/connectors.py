@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
 from tidegate.ports.store import CheckpointStorage
+from tidegate.protocol.branches import Branch
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.records import (
     Snapshot,
@@ -82,6 +83,27 @@ class BacklogSource(Protocol):
 
     def is_behind(self, split: int, polled: Segment | None) -> bool:
         """Whether more has arrived than the poll that gave this segment took."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSince:
+    """What a source has read between two snapshots, in files or whatever it reads in. `missing` names what is gone or
+    has changed since, and so cannot be read again as it was."""
+
+    pieces: int
+    bytes: int
+    missing: Sequence[str]
+
+
+@runtime_checkable
+class RereadingSource(Protocol):
+    """A source that can say what a restore makes it read again."""
+
+    def read_since(
+        self, split: int, restored: Snapshot | None, taken: Snapshot | None, storage: CheckpointStorage
+    ) -> ReadSince:
+        """What was read after `restored` and up to `taken`, as it is now."""
         ...
 
 
@@ -178,4 +200,48 @@ class Sink(Protocol):
 
     def describe(self) -> dict[str, Any]:
         """As a source's."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The rows of one checkpoint that a rewind takes out of readers' sight."""
+
+    checkpoint_id: int
+    files: int
+    bytes: int
+
+
+@runtime_checkable
+class NumberedSink(Protocol):
+    """A sink whose files carry the numbers of checkpoints and attempts, which a new database must not give out again
+    when the old one is lost."""
+
+    def numbers(self) -> tuple[int, int]:
+        """The highest id of a checkpoint and the highest attempt at committing of which anything lies there; 0 for
+        none."""
+        ...
+
+
+@runtime_checkable
+class RewindableSink(Protocol):
+    """A sink that can show again what it showed at an earlier checkpoint, for a pipeline that is restored."""
+
+    def rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
+        """Show exactly what the checkpoints of `branch` have committed: what others did is withdrawn but kept, and what
+        of the branch was withdrawn before comes back. `staged` is what the restored checkpoint staged, which is kept
+        with it. Idempotent and fenced as `commit`: readers see each checkpoint's rows whole or not at all.
+        """
+        ...
+
+    def shown_beside(self, branch: Branch) -> list[Withdrawn]:
+        """What a rewind to this branch would withdraw now."""
+        ...
+
+    def withdrawn(self) -> list[int]:
+        """Checkpoints whose rows are withdrawn, and kept."""
+        ...
+
+    def delete_withdrawn(self, checkpoint_ids: Collection[int], attempt: CommitAttempt) -> None:
+        """Delete the withdrawn rows of these checkpoints: no restore can bring them back any more."""
         ...

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol
 
+from tidegate.protocol.branches import Branch, Restore
 from tidegate.protocol.committing import CommitterRecord
 from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.lifecycle import Phase
@@ -22,6 +23,7 @@ from tidegate.protocol.records import (
     Verdict,
 )
 from tidegate.protocol.regions import RegionRecord
+from tidegate.protocol.savepoints import Label
 from tidegate.protocol.statistics import Statistics
 
 
@@ -48,7 +50,8 @@ class StoreTransaction(Protocol):
     # -- facts
     def checkpoint(self, checkpoint_id: int) -> CheckpointRecord | None: ...
     def latest_by_request(self, request_id: str) -> CheckpointRecord | None:
-        """The newest checkpoint that this request asked for."""
+        """The checkpoint that this request asked for and that counts; without one the newest that failed or was left
+        behind by a restore."""
         ...
 
     def in_progress(self) -> list[CheckpointRecord]:
@@ -56,10 +59,29 @@ class StoreTransaction(Protocol):
         ...
 
     def retained(self) -> list[CheckpointRecord]:
-        """Checkpoints with status COMPLETED, oldest first."""
+        """Checkpoints with status COMPLETED that the pipeline has behind it, oldest first."""
         ...
 
-    def latest_completed(self) -> CheckpointRecord | None: ...
+    def latest_completed(self) -> CheckpointRecord | None:
+        """The newest of `retained`: what the next checkpoint goes on from."""
+        ...
+
+    def abandoned(self) -> list[CheckpointRecord]:
+        """Checkpoints with status COMPLETED that a restore has left behind, oldest first."""
+        ...
+
+    def restores(self) -> list[Restore]:
+        """All that the user asked for, oldest first."""
+        ...
+
+    def named(self, name: str) -> CheckpointRecord | None:
+        """The savepoint of this name that is IN_PROGRESS or COMPLETED."""
+        ...
+
+    def last_checkpoint_id(self) -> int:
+        """The newest id that was given out, 0 if none was."""
+        ...
+
     def subtasks(
         self, checkpoint_id: int, only: Iterable[SubtaskId] | None = None
     ) -> dict[SubtaskId, SubtaskRecord]: ...
@@ -125,9 +147,24 @@ class StoreTransaction(Protocol):
         """Count a restore from this completed checkpoint, after a failure or by a new region."""
         ...
 
+    def begin_restore(self, restore: Restore, present: Branch, message: str, forgiven_until: int) -> None:
+        """Record a restore, its commit point. Of all checkpoints that have completed, also of those whose state is not
+        kept any more, exactly those outside of `present` are left behind from here on. Whatever the pipeline's status,
+        it runs again, unless it is suspended: this is the only way out of CANCELLED."""
+        ...
+
+    def mark_rewound(self, number: int, attempt: int, at: datetime) -> bool:
+        """Record that this commit attempt has rewound all sinks; as `mark_notified`."""
+        ...
+
     def next_checkpoint_id(self) -> int:
         """Strictly increasing per pipeline, starting at 1. If this transaction rolls back, the id may be given again:
         it counts only once its checkpoint is recorded."""
+        ...
+
+    def reserve_numbers(self, checkpoint_id: int, region_attempt: int, commit_attempt: int, at: datetime) -> None:
+        """Count these numbers and all lower ones as given out: something that the store does not know may carry them. A
+        region that runs is overtaken, and what regions of these attempts have left on storage is not looked for."""
         ...
 
     def add_pending(self, record: CheckpointRecord, subtasks: Sequence[SubtaskId]) -> None:
@@ -171,6 +208,10 @@ class StoreTransaction(Protocol):
         compacted runs. What the subsumed checkpoints refer to and nothing live does is garbage: `STAGED` handles go to
         the queue under owner `sink:<operator_id>`, all others under `storage`, and a `metadata_path` under `storage`.
         """
+        ...
+
+    def relabel(self, checkpoint_id: int, label: Label) -> None:
+        """Replace the name and note of a savepoint."""
         ...
 
     def begin_commit(self, at: datetime) -> int:
@@ -249,6 +290,10 @@ class CheckpointStore(Protocol):
     def checkpoint(self, pipeline_id: str, checkpoint_id: int) -> CheckpointRecord | None: ...
     def history(self, pipeline_id: str, limit: int) -> list[CheckpointRecord]:
         """Newest first."""
+        ...
+
+    def completed(self, pipeline_id: str) -> list[CheckpointRecord]:
+        """All with status COMPLETED, also those that a restore has left behind, oldest first."""
         ...
 
     def statistics(self, pipeline_id: str) -> Statistics: ...

@@ -68,6 +68,28 @@ WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id
 RETURNING num_subtasks - num_acknowledged
 """)
 
+_BEGIN_ATTEMPT = text("""
+WITH latest AS (
+    SELECT max(attempt) AS attempt FROM tidegate.subtasks
+    WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id
+), asked AS (
+    UPDATE tidegate.subtasks s SET attempt = latest.attempt + 1
+    FROM latest, tidegate.checkpoints c
+    WHERE c.pipeline_id = :pipeline_id AND c.checkpoint_id = :checkpoint_id AND c.status = 'IN_PROGRESS'
+      AND s.pipeline_id = :pipeline_id AND s.checkpoint_id = :checkpoint_id AND s.acknowledged_at IS NULL
+    RETURNING 1
+)
+SELECT latest.attempt + CASE WHEN EXISTS (SELECT FROM asked) THEN 1 ELSE 0 END FROM latest
+""")
+
+
+def begin_attempt(connection: Connection, pipeline_id: str, checkpoint_id: int) -> int | None:
+    """Ask every subtask that has not acknowledged once more; returns the newest attempt, None if there is no such
+    checkpoint."""
+    asked = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id}
+    attempt: int | None = connection.execute(_BEGIN_ATTEMPT, asked).scalar()
+    return attempt
+
 
 def record(
     connection: Connection,

@@ -6,6 +6,7 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from tidegate.postgres import reads
+from tidegate.protocol.branches import Restore
 from tidegate.protocol.committing import CommitterRecord
 from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.lifecycle import Status
@@ -49,7 +50,19 @@ class Facts:
         return reads.with_status(self._connection, self._pipeline_id, Status.IN_PROGRESS)
 
     def retained(self) -> list[CheckpointRecord]:
-        return reads.with_status(self._connection, self._pipeline_id, Status.COMPLETED)
+        return reads.completed(self._connection, self._pipeline_id, abandoned=False)
+
+    def abandoned(self) -> list[CheckpointRecord]:
+        return reads.completed(self._connection, self._pipeline_id, abandoned=True)
+
+    def restores(self) -> list[Restore]:
+        return reads.restores_of(self._connection, self._pipeline_id)
+
+    def named(self, name: str) -> CheckpointRecord | None:
+        return reads.named(self._connection, self._pipeline_id, name)
+
+    def last_checkpoint_id(self) -> int:
+        return self._last_checkpoint_id
 
     def latest_completed(self) -> CheckpointRecord | None:
         return reads.latest_completed(self._connection, self._pipeline_id)

@@ -17,6 +17,7 @@ RIGHTS = {
     "pipelines": _HISTORY,
     "endpoints": _HISTORY,
     "requests": _COMES_AND_GOES,
+    "restores": _HISTORY,
     "checkpoints": _HISTORY,
     "subtasks": _HISTORY,
     "handles": "SELECT, INSERT",

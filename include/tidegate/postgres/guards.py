@@ -89,7 +89,8 @@ PIPELINE_GUARDS = (
         "pipelines_legal_transition",
         "pipelines",
         "UPDATE",
-        "OLD.status <> NEW.status AND (OLD.status, NEW.status) NOT IN (" + _pipeline_moves() + ")",
+        "OLD.status <> NEW.status AND (OLD.status, NEW.status) NOT IN (" + _pipeline_moves() + ")"
+        f" AND NOT (NEW.status = '{PipelineStatus.RUNNING}' AND NEW.last_restore > OLD.last_restore)",
         "the pipeline cannot come from where it is to where it is put",
     ),
     _row(
@@ -105,10 +106,26 @@ PIPELINE_GUARDS = (
         "UPDATE",
         _changed(["pipeline_id"])
         + " OR "
-        + _shrunk(["last_checkpoint_id", "forgiven_until", "region_attempt", "region_swept", "restores"]),
+        + _shrunk(
+            ["last_checkpoint_id", "forgiven_until", "region_attempt", "region_swept", "restores", "last_restore"]
+        ),
         "ids and attempts only grow, or what is overtaken could count again",
     ),
     _never("pipelines_kept", "pipelines", "DELETE OR TRUNCATE", "pipelines are not deleted"),
+)
+
+RESTORE_GUARDS = (
+    _row(
+        "restores_fixed",
+        "restores",
+        "UPDATE",
+        _changed(["pipeline_id", "number", "checkpoint_id", "last_checkpoint_id", "previous_checkpoint_id"])
+        + " OR "
+        + _changed(["restored_at", "undoes"])
+        + " OR OLD.rewound_at IS NOT NULL AND OLD.rewound_at IS DISTINCT FROM NEW.rewound_at",
+        "what was restored stays so",
+    ),
+    _never("restores_kept", "restores", "DELETE OR TRUNCATE", "restores are not deleted"),
 )
 
 CHECKPOINT_GUARDS = (

@@ -34,6 +34,7 @@ from tidegate.postgres.rows import (
     pipeline_record,
     region_record,
     request_record,
+    restore_record,
     subtask_records,
     verdict_record,
 )
@@ -44,9 +45,11 @@ from tidegate.postgres.tables import (
     handles,
     pipelines,
     requests,
+    restores,
     subtasks,
     verdicts,
 )
+from tidegate.protocol.branches import Restore
 from tidegate.protocol.identity import Endpoint, Role
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
@@ -78,7 +81,8 @@ def checkpoint(connection: Connection, pipeline_id: str, checkpoint_id: int) -> 
 
 def latest_by_request(connection: Connection, pipeline_id: str, request_id: str) -> CheckpointRecord | None:
     asked = _of(pipeline_id).where(checkpoints.c.request_id == request_id)
-    found = _checkpoints(connection, asked.order_by(checkpoints.c.checkpoint_id.desc()).limit(1))
+    counts = (checkpoints.c.status != Status.FAILED.value) & checkpoints.c.abandoned_by.is_(None)
+    found = _checkpoints(connection, asked.order_by(counts.desc(), checkpoints.c.checkpoint_id.desc()).limit(1))
     return found[0] if found else None
 
 
@@ -86,6 +90,25 @@ def with_status(connection: Connection, pipeline_id: str, status: Status) -> lis
     """Oldest first."""
     held = _of(pipeline_id).where(checkpoints.c.status == status.value)
     return _checkpoints(connection, held.order_by(checkpoints.c.checkpoint_id))
+
+
+def completed(connection: Connection, pipeline_id: str, abandoned: bool) -> list[CheckpointRecord]:
+    """Those with status COMPLETED that a restore has left behind, or that none has; oldest first."""
+    left_behind = checkpoints.c.abandoned_by.is_not(None) if abandoned else checkpoints.c.abandoned_by.is_(None)
+    held = _of(pipeline_id).where(checkpoints.c.status == Status.COMPLETED.value, left_behind)
+    return _checkpoints(connection, held.order_by(checkpoints.c.checkpoint_id))
+
+
+def named(connection: Connection, pipeline_id: str, name: str) -> CheckpointRecord | None:
+    in_use = checkpoints.c.status.in_([Status.IN_PROGRESS.value, Status.COMPLETED.value])
+    found = _checkpoints(connection, _of(pipeline_id).where(checkpoints.c.name == name, in_use))
+    return found[0] if found else None
+
+
+def restores_of(connection: Connection, pipeline_id: str) -> list[Restore]:
+    """Oldest first."""
+    found = select(restores).where(restores.c.pipeline_id == pipeline_id).order_by(restores.c.number)
+    return [restore_record(row) for row in connection.execute(found).mappings()]
 
 
 def pipeline(connection: Connection, pipeline_id: str) -> PipelineRecord | None:
@@ -132,6 +155,7 @@ def latest_subsumed(connection: Connection, pipeline_id: str) -> int | None:
 
 
 def latest_completed(connection: Connection, pipeline_id: str) -> CheckpointRecord | None:
+    """Of those that no restore has left behind."""
     return _latest(connection, pipeline_id, Status.COMPLETED)
 
 
@@ -188,7 +212,7 @@ ORDER BY c.checkpoint_id DESC
 
 
 def _latest(connection: Connection, pipeline_id: str, status: Status) -> CheckpointRecord | None:
-    held = _of(pipeline_id).where(checkpoints.c.status == status.value)
+    held = _of(pipeline_id).where(checkpoints.c.status == status.value, checkpoints.c.abandoned_by.is_(None))
     found = _checkpoints(connection, held.order_by(checkpoints.c.checkpoint_id.desc()).limit(1))
     return found[0] if found else None
 

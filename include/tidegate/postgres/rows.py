@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import RowMapping
 
 from tidegate.postgres.tables import METRICS
+from tidegate.protocol.branches import Restore
 from tidegate.protocol.committing import CommitterRecord
 from tidegate.protocol.keygroups import KeyGroupRange
 from tidegate.protocol.lifecycle import Phase, Status
@@ -42,6 +43,7 @@ def checkpoint_values(record: CheckpointRecord) -> dict[str, Any]:
         "operators": [asdict(operator) for operator in record.operators],
         "failure_reason": record.failure_reason.name if record.failure_reason else None,
         "kind": record.kind.value,
+        "note": readable(record.note),
     }
 
 
@@ -105,6 +107,7 @@ def request_values(request: CheckpointRequest) -> dict[str, Any]:
         "kind": request.kind.value,
         "dropped": request.dropped.name if request.dropped else None,
         "dropped_message": readable(request.dropped_message),
+        "note": readable(request.note),
     }
 
 
@@ -116,6 +119,16 @@ def request_record(row: RowMapping) -> CheckpointRequest:
     }
     values |= {"asked_at": _utc(row["asked_at"]), "seen_at": _utc(row["seen_at"])}
     return CheckpointRequest(**values)
+
+
+def restore_values(restore: Restore) -> dict[str, Any]:
+    """The columns of a restore's row."""
+    return asdict(restore)
+
+
+def restore_record(row: RowMapping) -> Restore:
+    values = {name: row[name] for name in Restore.__slots__}
+    return Restore(**values | {name: _utc(row[name]) for name in ("restored_at", "rewound_at")})
 
 
 def subtask_records(

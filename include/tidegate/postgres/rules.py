@@ -90,14 +90,14 @@ FOR EACH STATEMENT EXECUTE FUNCTION tidegate.refuse_handles_without_subtask()"""
 #: - the metadata of COMPLETED checkpoints;
 #: - the handles of compacted runs;
 #: - the STAGED handles of a checkpoint that was subsumed before its sinks were notified: until the notification is
-#:   recorded they are the only copy of committed rows.
+#:   recorded they are the only copy of committed rows. After a restore has left it behind, nobody needs them.
 LIVE_REFERENCES = """\
 CREATE VIEW tidegate.live_references AS
     SELECT h.pipeline_id, h.owner, h.path, h.created_by, h.checkpoint_id
     FROM tidegate.handles h JOIN tidegate.checkpoints c USING (pipeline_id, checkpoint_id)
     WHERE c.status = 'IN_PROGRESS'
         OR c.status = 'COMPLETED' AND h.kind <> 'EXCHANGE'
-        OR c.status = 'SUBSUMED' AND c.notified_at IS NULL AND h.kind = 'STAGED'
+        OR c.status = 'SUBSUMED' AND c.notified_at IS NULL AND c.abandoned_by IS NULL AND h.kind = 'STAGED'
   UNION ALL
     SELECT c.pipeline_id, 'storage', c.metadata_path, c.checkpoint_id, c.checkpoint_id
     FROM tidegate.checkpoints c

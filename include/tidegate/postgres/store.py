@@ -17,6 +17,7 @@ from tidegate.postgres.listening import ChangeListener
 from tidegate.postgres.outcomes import explain, explain_commit, is_disconnect
 from tidegate.postgres.rows import committer_record, pipeline_record, region_record
 from tidegate.postgres.transaction import PostgresTransaction
+from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.regions import RegionRecord
@@ -90,6 +91,10 @@ class PostgresCheckpointStore:
 
     def history(self, pipeline_id: str, limit: int) -> list[CheckpointRecord]:
         return self._read("reading the history", lambda c: reads.history(c, pipeline_id, limit))
+
+    def completed(self, pipeline_id: str) -> list[CheckpointRecord]:
+        question = "reading the completed checkpoints"
+        return self._read(question, lambda c: reads.with_status(c, pipeline_id, Status.COMPLETED))
 
     def statistics(self, pipeline_id: str) -> Statistics:
         return self._read("reading the statistics", lambda c: reads.statistics(c, pipeline_id))

@@ -14,6 +14,7 @@ from sqlalchemy.dialects import postgresql
 
 from tidegate.postgres import acknowledgements as acknowledging
 from tidegate.postgres import references
+from tidegate.postgres import restores as restoring
 from tidegate.postgres.facts import Facts
 from tidegate.postgres.rows import (
     checkpoint_values,
@@ -25,12 +26,13 @@ from tidegate.postgres.rows import (
     verdict_values,
 )
 from tidegate.postgres.tables import checkpoints, compactions, pipelines, requests, verdicts
-from tidegate.protocol import committing
+from tidegate.protocol import committing, regions
+from tidegate.protocol.branches import Branch, Restore
 from tidegate.protocol.committing import CommitterRecord, is_committing
 from tidegate.protocol.errors import CheckpointNotFoundError
 from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.lifecycle import Phase, Status, is_legal
-from tidegate.protocol.pipelines import PipelineStatus, moved, require_move
+from tidegate.protocol.pipelines import PipelineStatus, moved, require_move, restored
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
@@ -42,6 +44,7 @@ from tidegate.protocol.records import (
     Verdict,
 )
 from tidegate.protocol.regions import RegionRecord, begun, directory_in_use, ended, is_current, swept
+from tidegate.protocol.savepoints import Label
 from tidegate.protocol.storable import storable_text
 
 _ADD_SUBTASKS = text("""
@@ -59,20 +62,6 @@ INSERT INTO tidegate.endpoints AS e (pipeline_id, role, name, type, place, recor
 VALUES (:pipeline_id, :role, :name, :type, :place, :recorded_at)
 ON CONFLICT (pipeline_id, role, name) DO UPDATE SET
     type = excluded.type, place = excluded.place, recorded_at = excluded.recorded_at, place_before = e.place
-""")
-
-_BEGIN_ATTEMPT = text("""
-WITH latest AS (
-    SELECT max(attempt) AS attempt FROM tidegate.subtasks
-    WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id
-), asked AS (
-    UPDATE tidegate.subtasks s SET attempt = latest.attempt + 1
-    FROM latest, tidegate.checkpoints c
-    WHERE c.pipeline_id = :pipeline_id AND c.checkpoint_id = :checkpoint_id AND c.status = 'IN_PROGRESS'
-      AND s.pipeline_id = :pipeline_id AND s.checkpoint_id = :checkpoint_id AND s.acknowledged_at IS NULL
-    RETURNING 1
-)
-SELECT latest.attempt + CASE WHEN EXISTS (SELECT FROM asked) THEN 1 ELSE 0 END FROM latest
 """)
 
 
@@ -129,6 +118,25 @@ class PostgresTransaction(Facts):
     def record_restore(self, checkpoint_id: int, at: datetime) -> None:
         self._update_pipeline(restores=pipelines.c.restores + 1, restored_checkpoint=checkpoint_id, restored_at=at)
 
+    def begin_restore(self, restore: Restore, present: Branch, message: str, forgiven_until: int) -> None:
+        said = storable_text(message)
+        self._pipeline = restored(self._pipeline, restore.restored_at, said, forgiven_until)
+        self._update_pipeline(
+            status=self._pipeline.status.value,
+            since=self._pipeline.since,
+            message=said,
+            forgiven_until=self._pipeline.forgiven_until,
+            last_restore=restore.number,
+        )
+        restoring.record(self._connection, self._pipeline_id, restore, present)
+
+    def mark_rewound(self, number: int, attempt: int, at: datetime) -> bool:
+        if not is_committing(self._committer, attempt):
+            return False
+        self.wrote = True
+        restoring.mark_rewound(self._connection, self._pipeline_id, number, at)
+        return True
+
     def _update_pipeline(self, **values: Any) -> bool:
         self.wrote = True
         self._connection.execute(update(pipelines).where(pipelines.c.pipeline_id == self._pipeline_id).values(**values))
@@ -137,6 +145,16 @@ class PostgresTransaction(Facts):
     def next_checkpoint_id(self) -> int:
         self._last_checkpoint_id += 1
         return self._last_checkpoint_id
+
+    def reserve_numbers(self, checkpoint_id: int, region_attempt: int, commit_attempt: int, at: datetime) -> None:
+        self._last_checkpoint_id = max(self._last_checkpoint_id, checkpoint_id)
+        self._region = regions.reserved(self._region, region_attempt, at)
+        self._committer = committing.reserved(self._committer, commit_attempt)
+        self._update_pipeline(
+            last_checkpoint_id=self._last_checkpoint_id,
+            **region_values(self._region),
+            **committer_values(self._committer),
+        )
 
     def add_pending(self, record: CheckpointRecord, subtasks: Sequence[SubtaskId]) -> None:
         """Raises `ValueError` if the record is another pipeline's or its number of subtasks differs."""
@@ -152,7 +170,8 @@ class PostgresTransaction(Facts):
         )
 
     def begin_attempt(self, checkpoint_id: int) -> int:
-        attempt: int | None = self._execute(_BEGIN_ATTEMPT, checkpoint_id=checkpoint_id).scalar()
+        self.wrote = True
+        attempt = acknowledging.begin_attempt(self._connection, self._pipeline_id, checkpoint_id)
         if attempt is None:
             raise self._not_found(checkpoint_id)
         return attempt
@@ -223,6 +242,12 @@ class PostgresTransaction(Facts):
         subsumed = list(self._connection.execute(left).scalars())
         if subsumed:
             references.release(self._connection, self._pipeline_id, subsumed)
+
+    def relabel(self, checkpoint_id: int, label: Label) -> None:
+        self.wrote = True
+        mine = (checkpoints.c.pipeline_id == self._pipeline_id) & (checkpoints.c.checkpoint_id == checkpoint_id)
+        values = {"name": label.name, "note": readable(label.note)}
+        self._connection.execute(update(checkpoints).where(mine).values(**values))
 
     def begin_commit(self, at: datetime) -> int:
         self._put_committer(committing.begun(self._committer, at))

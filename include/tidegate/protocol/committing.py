@@ -29,8 +29,8 @@ class Take:
 
 
 @dataclass(frozen=True, slots=True)
-class Notified:
-    """The sinks have committed the checkpoint, and that is recorded."""
+class AlreadyDone:
+    """Another attempt has done the work, and that is recorded, or it is not wanted any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +43,15 @@ class WaitForCommitter:
 
 
 def decide_take(
-    notified: bool, committer: CommitterRecord, waited: WaitForCommitter | None, now: datetime
-) -> Take | WaitForCommitter | Notified:
-    """Whether a checkpoint's sinks are to be committed now; `waited` is the answer of the look before.
+    done: bool, committer: CommitterRecord, waited: WaitForCommitter | None, now: datetime
+) -> Take | WaitForCommitter | AlreadyDone:
+    """Whether sinks are to be changed now, unless that is `done`; `waited` is the answer of the look before.
 
     A lease ends `COMMIT_LEASE` after the last sign, which the committer's clock has dated. If that clock is far ahead,
     it ends once this process has watched for that long without a new sign. Performs no I/O.
     """
-    if notified:
-        return Notified()
+    if done:
+        return AlreadyDone()
     if committer.seen_at is None:
         return Take()
     since = waited.since if waited is not None and waited.committer == committer else now
@@ -79,3 +79,8 @@ def ended(committer: CommitterRecord) -> CommitterRecord:
 def needs_sign(seen_at: datetime, now: datetime) -> bool:
     """Whether it is time for the next sign of life. Performs no I/O."""
     return now - seen_at >= SIGN_EVERY
+
+
+def reserved(committer: CommitterRecord, attempt: int) -> CommitterRecord:
+    """The record, after which only attempts are given out that are newer than this one. Performs no I/O."""
+    return CommitterRecord(max(committer.attempt, attempt))

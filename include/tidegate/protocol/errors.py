@@ -49,6 +49,31 @@ class CheckpointNotFoundError(CheckpointError):
     """No checkpoint of that id is known for the pipeline."""
 
 
+class OperatorNotFoundError(CheckpointError):
+    """The checkpoint has no operator of that name, or none with keyed state."""
+
+
+class CheckpointNotRetainedError(CheckpointError):
+    """The checkpoint has no state that could be restored or read: it did not complete, or newer ones have replaced
+    it."""
+
+
+class CheckpointAbandonedError(CheckpointError):
+    """A step was requested for a checkpoint that completed, and that a restore has since left behind."""
+
+
+class SavepointInUseError(CheckpointError):
+    """Something rests on a savepoint that was to be disposed of."""
+
+
+class NothingToUndoError(CheckpointError):
+    """No restore of the pipeline is left that could be undone."""
+
+
+class RestoreRefusedError(CheckpointError):
+    """The plan of a restore has a part that must be accepted explicitly."""
+
+
 class CheckpointCompletedError(CheckpointError):
     """A checkpoint was to be aborted after its commit point: nothing undoes it."""
 
@@ -116,6 +141,15 @@ class StateIntegrityError(CheckpointError):
     """A file of state is missing, truncated or differs from its checksum."""
 
     reason = FailureReason.CHECKPOINT_DECLINED
+
+
+class MetadataError(CheckpointError):
+    """A checkpoint's `_metadata` or marker cannot be read: it is damaged, of another checkpoint, or of a newer
+    version."""
+
+
+class RecoveryRefusedError(CheckpointError):
+    """The rows of a pipeline were not rebuilt from its checkpoint storage: something must be done or said first."""
 
 
 class StateSchemaError(CheckpointError):

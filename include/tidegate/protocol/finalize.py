@@ -1,28 +1,13 @@
-"""The finalize step: which files are verified before it, the document that makes a checkpoint readable on its own, the
-sizes in its row, and whether its commit landed."""
+"""The finalize step: which files are verified before it, the sizes in the checkpoint's row, and whether its commit
+landed. What is written down of it is in `metadata`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from math import ceil
-from typing import Any
 from zlib import crc32
 
-from tidegate.protocol.handles import handle_for_readers
 from tidegate.protocol.lifecycle import COMMITTED
-from tidegate.protocol.records import (
-    CheckpointRecord,
-    HandleKind,
-    Snapshot,
-    StateHandle,
-    SubtaskId,
-    SubtaskRecord,
-    Verdict,
-)
-
-METADATA_FORMAT = "tidegate-checkpoint"
-METADATA_VERSION = 1
-
+from tidegate.protocol.records import CheckpointRecord, HandleKind, Snapshot, StateHandle
 
 #: Files of older checkpoints that a checkpoint refers to are read again in full, in turns: on average `SAMPLE_BYTES` a
 #: checkpoint, or one part in `SAMPLE_PART` of their bytes where that is more.
@@ -51,54 +36,6 @@ def choose_sample(checkpoint_id: int, files: Sequence[StateHandle]) -> set[str]:
     total = sum(handle.bytes for handle in carried)
     turns = max(1, ceil(total / max(SAMPLE_BYTES, total / SAMPLE_PART)))
     return {handle.path for handle in carried if crc32(handle.path.encode()) % turns == checkpoint_id % turns}
-
-
-def metadata_document(
-    record: CheckpointRecord,
-    subtasks: Mapping[SubtaskId, SubtaskRecord],
-    verdicts: Sequence[Verdict],
-    vertices: Mapping[str, Mapping[str, Any]],
-    options: Mapping[str, Any],
-    at: datetime,
-) -> dict[str, Any]:
-    """Everything a restore needs, as JSON: per operator its parallelism and per subtask position and handles.
-
-    `vertices` describes sources and sinks (class, options, no secrets), `options` is the pipeline's `CheckpointConfig`
-    as it was then. Performs no I/O.
-    """
-    return {
-        "format": METADATA_FORMAT,
-        "version": METADATA_VERSION,
-        "pipeline": record.pipeline_id,
-        "checkpoint_id": record.checkpoint_id,
-        "triggered_at": record.triggered_at.isoformat(),
-        "finalized_at": at.isoformat(),
-        "options": dict(options),
-        "operators": [
-            {
-                "operator_id": plan.operator_id,
-                "parallelism": plan.parallelism,
-                "max_parallelism": plan.max_parallelism,
-                "definition": dict(vertices.get(plan.operator_id, {})),
-                "subtasks": [
-                    _snapshot(subtasks[SubtaskId(plan.operator_id, index)].snapshot)
-                    for index in range(plan.parallelism)
-                ],
-            }
-            for plan in record.operators
-        ],
-        "verdicts": [
-            {"target": str(verdict.target), "suite": verdict.suite, "success": verdict.success} for verdict in verdicts
-        ],
-    }
-
-
-def _snapshot(snapshot: Snapshot) -> dict[str, Any]:
-    return {
-        "finished": snapshot.finished,
-        "position": None if snapshot.position is None else dict(snapshot.position),
-        "handles": [handle_for_readers(handle) for handle in snapshot.handles],
-    }
 
 
 def sizes(checkpoint_id: int, snapshots: Sequence[Snapshot]) -> tuple[int, int]:

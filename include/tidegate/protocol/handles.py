@@ -10,6 +10,8 @@ from tidegate.protocol.keygroups import KeyGroupRange
 from tidegate.protocol.records import HandleKind, StateHandle
 
 _FOR_READERS = {"checksum": "sha256"}
+_BY_READERS = {theirs: ours for ours, theirs in _FOR_READERS.items()}
+_ENDS = ("first", "last")
 
 
 def handle_to_json(handle: StateHandle) -> dict[str, Any]:
@@ -39,7 +41,14 @@ def handle_from_json(handle: Mapping[str, Any]) -> StateHandle:
 
 def handle_for_readers(handle: StateHandle) -> dict[str, Any]:
     """As `_metadata` and the command line show it, to other programs and to people: the same by names that explain
-    themselves. Nothing here reads it back, but it is in every `_metadata` that was ever written."""
+    themselves. It is in every `_metadata` that was ever written."""
     groups = handle.key_groups
     shown = handle_to_json(handle) | {"key_groups": None if groups is None else [groups.first, groups.last]}
     return {_FOR_READERS.get(name, name): value for name, value in shown.items()}
+
+
+def handle_from_readers(shown: Mapping[str, Any]) -> StateHandle:
+    """The handle that `handle_for_readers` shows."""
+    groups = shown["key_groups"]
+    handle = {_BY_READERS.get(name, name): value for name, value in shown.items()}
+    return handle_from_json(handle | {"key_groups": None if groups is None else dict(zip(_ENDS, groups, strict=True))})

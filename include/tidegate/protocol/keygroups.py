@@ -38,6 +38,12 @@ def key_groups_of(subtask_index: int, parallelism: int, max_parallelism: int) ->
     return KeyGroupRange(first, last)
 
 
+def default_max_parallelism(parallelism: int) -> int:
+    """Room to grow by half, as a power of two, at least 128 (protocol.md section 14)."""
+    wanted: int = 1 << (parallelism + parallelism // 2 - 1).bit_length()
+    return min(max(wanted, 128), MAX_PARALLELISM_LIMIT)
+
+
 def hashes_of(groups: KeyGroupRange, max_parallelism: int) -> tuple[int, int]:
     """The smallest and largest unsigned hash that fall into the key groups, both included."""
     low = -(-(groups.first << 32) // max_parallelism) << 32

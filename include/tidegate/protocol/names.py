@@ -45,6 +45,10 @@ def sink_of_operator(operator_id: str) -> str:
     return operator_id.removesuffix(_SINK_OPERATOR)
 
 
+def is_sink(operator_id: str) -> bool:
+    return operator_id.endswith(_SINK_OPERATOR)
+
+
 #: Who can delete a file: the checkpoint storage, or the sink below whose root it was staged. The database makes the
 #: same text from the columns of a handle.
 STORAGE = "storage"

@@ -2,7 +2,8 @@
 
 On checkpoint storage:
 
-    <pipeline>/chk-<id>/_metadata
+    <pipeline>/chk-<id>/_metadata                            the checkpoint, complete in itself
+    <pipeline>/chk-<id>/_committed                           the marker: it has completed
     <pipeline>/chk-<id>/<operator>/<subtask>-<attempt>-…     what an attempt at a checkpoint wrote
     <pipeline>/chk-<id>/<operator>/<subtask>-compacted-…     a run that was merged beside it
     <pipeline>/shared/<attempt>/<operator>/…                 likewise, what an attempt of a region wrote
@@ -11,11 +12,13 @@ Below a sink's root, staged files lie in a directory `chk-<id>`, and their names
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tidegate.protocol.records import SubtaskId
 
 _CHECKPOINT, _SHARED = "chk-", "shared"
+_METADATA, _MARKER = "_metadata", "_committed"
 #: A number as it is written into a name: no leading zeros, no other digits than these, no more than the database holds.
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 
@@ -36,7 +39,32 @@ def directory(pipeline_id: str, checkpoint_id: int) -> str:
 
 
 def metadata_path(pipeline_id: str, checkpoint_id: int) -> str:
-    return f"{directory(pipeline_id, checkpoint_id)}/_metadata"
+    return f"{directory(pipeline_id, checkpoint_id)}/{_METADATA}"
+
+
+def marker_path(pipeline_id: str, checkpoint_id: int) -> str:
+    return f"{directory(pipeline_id, checkpoint_id)}/{_MARKER}"
+
+
+def marked_by(path: str) -> str | None:
+    """The metadata that this marker says was committed; None if the file is no marker."""
+    where, _, name = path.rpartition("/")
+    return f"{where}/{_METADATA}" if name == _MARKER and _is_checkpoints(where) else None
+
+
+def with_markers(paths: Iterable[str]) -> list[str]:
+    """The paths, each metadata after its marker: while there is a marker, there is what it marks."""
+    found: list[str] = []
+    for path in paths:
+        where, _, name = path.rpartition("/")
+        if name == _METADATA and _is_checkpoints(where):
+            found.append(f"{where}/{_MARKER}")
+        found.append(path)
+    return found
+
+
+def _is_checkpoints(where: str) -> bool:
+    return checkpoint_id_of(where.rpartition("/")[2]) is not None
 
 
 def shared_root(pipeline_id: str) -> str:

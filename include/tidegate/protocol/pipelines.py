@@ -48,7 +48,7 @@ PIPELINE_TRANSITIONS: dict[PipelineStatus, frozenset[PipelineStatus]] = {
     PipelineStatus.SUSPENDED: frozenset({PipelineStatus.RUNNING, PipelineStatus.FINISHED, PipelineStatus.CANCELLED}),
     PipelineStatus.FAILED: frozenset({PipelineStatus.RUNNING, PipelineStatus.CANCELLED}),
     PipelineStatus.FINISHED: frozenset({PipelineStatus.RUNNING, PipelineStatus.CANCELLED}),
-    PipelineStatus.CANCELLED: frozenset(),
+    PipelineStatus.CANCELLED: frozenset(),  # only a restore leads out of it, see `restored`
 }
 
 #: A request of a pipeline with this status may lead to a checkpoint.
@@ -78,6 +78,13 @@ def require_move(pipeline: PipelineRecord, after: PipelineStatus) -> None:
             f"Pipeline {pipeline.pipeline_id} is {pipeline.status} and cannot become {after}. Nothing was changed."
             + (" That is final; give a new pipeline another name." if not PIPELINE_TRANSITIONS[pipeline.status] else "")
         )
+
+
+def restored(pipeline: PipelineRecord, at: datetime, message: str, forgiven_until: int) -> PipelineRecord:
+    """The pipeline's row after a restore, which leads out of every status: a suspended pipeline stays suspended, any
+    other runs. Performs no I/O."""
+    after = PipelineStatus.SUSPENDED if pipeline.status is PipelineStatus.SUSPENDED else PipelineStatus.RUNNING
+    return PipelineRecord(pipeline.pipeline_id, after, at, message, max(pipeline.forgiven_until, forgiven_until))
 
 
 def moved(

@@ -146,7 +146,7 @@ class CheckpointRequest:
 
     A `forced` one starts although checkpoints are in progress. `asked_at` is when it arrived, `seen_at` when its
     requester last repeated it. `dropped` says why it will never start; its requester has not heard of that yet.
-    `drain`: stop for ever, all inputs count as ended.
+    `drain`: stop for ever, all inputs count as ended. `name` and `note` are those of a savepoint.
     """
 
     request_id: str
@@ -158,12 +158,16 @@ class CheckpointRequest:
     dropped: FailureReason | None = None
     dropped_message: str | None = None
     drain: bool = False
+    name: str | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRecord:
     """A checkpoint's row. `request_id` names who asked (an Airflow `run_id`); a request never completes twice.
     `num_finished` of its subtasks reported that nothing will follow. With `drain` it is the pipeline's last checkpoint.
+    `abandoned_by` is the restore that left it behind; None while the pipeline has it behind it. `name` and `note` are
+    what the owner of a savepoint says about it, and may change.
     """
 
     pipeline_id: str
@@ -190,6 +194,9 @@ class CheckpointRecord:
     kind: CheckpointKind = CheckpointKind.CHECKPOINT
     num_finished: int = 0
     drain: bool = False
+    abandoned_by: int | None = None
+    name: str | None = None
+    note: str | None = None
 
     def moved(self, **changes: Any) -> "CheckpointRecord":
         """A copy with some fields changed; the caller makes sure that the transition is legal."""

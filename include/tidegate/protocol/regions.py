@@ -82,7 +82,10 @@ def superseded_error(pipeline_id: str, region: RegionRecord, attempt: int) -> Su
         what = f"was superseded by attempt {region.attempt}"
         then = "the later attempt continues from the latest completed checkpoint"
     else:
-        what = "was ended by another process: it gave no sign of life for too long, or its pipeline had ended"
+        what = (
+            "was ended by another process: it gave no sign of life for too long, or its pipeline has ended or was "
+            "restored"
+        )
         then = "the next region continues from the latest completed checkpoint"
     return SupersededAttemptError(
         f"Region attempt {attempt} of pipeline {pipeline_id} {what}. Nothing it does counts any more; {then}. No "
@@ -103,6 +106,13 @@ def ended(region: RegionRecord, at: datetime) -> RegionRecord:
 def swept(region: RegionRecord, attempt: int) -> RegionRecord:
     """The record, with the directories of attempts up to this one swept. Performs no I/O."""
     return replace(region, swept=max(region.swept, attempt))
+
+
+def reserved(region: RegionRecord, attempt: int, at: datetime) -> RegionRecord:
+    """The record, after which only attempts are given out that are newer than this one. Nobody knows what the attempts
+    up to it have left on storage, so it is left there. Performs no I/O."""
+    newest = max(region.attempt, attempt)
+    return RegionRecord(newest, at, None, at, newest) if newest else region
 
 
 def needs_sign(region: RegionRecord, now: datetime) -> bool:

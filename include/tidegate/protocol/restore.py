@@ -88,24 +88,26 @@ def _subtasks(plan: OperatorPlan) -> list[SubtaskId]:
 def _rescaled(
     before: OperatorPlan, plan: OperatorPlan, snapshots: Mapping[SubtaskId, Snapshot]
 ) -> dict[SubtaskId, Snapshot]:
-    """Keyed state follows key-group overlap. Positions stay with their split (a source handles changed splits itself).
-    Staged files each belong to one old subtask and cannot be divided, so a sink stages anew."""
+    """Keyed state follows key-group overlap. Every split of a source gets what all old ones had read, by their files;
+    a position without files stays with its split. Staged files each belong to one old subtask and cannot be divided,
+    so a sink stages anew."""
     owned = [key_groups_of(index, before.parallelism, before.max_parallelism) for index in range(before.parallelism)]
     runs = [
         _of_kind(snapshots.get(SubtaskId(plan.operator_id, index), Snapshot()), HandleKind.RUN)
         for index in range(before.parallelism)
     ]
+    read = [snapshots[id_] for id_ in _subtasks(before) if id_ in snapshots]
+    positions = tuple({h.path: h for snapshot in read for h in _of_kind(snapshot, HandleKind.POSITION)}.values())
     result = {}
     for index in range(plan.parallelism):
         subtask = SubtaskId(plan.operator_id, index)
         groups = key_groups_of(index, plan.parallelism, plan.max_parallelism)
         old = snapshots.get(subtask, Snapshot())
-        positions = _of_kind(old, HandleKind.POSITION)
         sharing = [(theirs, listed) for theirs, listed in zip(owned, runs, strict=True) if theirs.overlaps(groups)]
         # An operator's subtasks finish together. `finished` refuses to rescale a source of which some splits have
         # finished.
         finished = any(snapshots[id_].finished for id_ in _subtasks(before) if id_ in snapshots)
-        result[subtask] = Snapshot(_views(sharing, groups) + positions, old.position, finished)
+        result[subtask] = Snapshot(_views(sharing, groups) + positions, None if positions else old.position, finished)
     return result
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
+from tidegate.protocol.names import STORAGE
+from tidegate.protocol.paths import marked_by
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, Deletion
 
 #: A superseded driver may go on writing for a while. Directories of ended checkpoints are looked through until then.
@@ -29,8 +31,14 @@ def choose_subsumed_on_cancellation(retained: Sequence[CheckpointRecord], keep: 
 
 
 def choose_unreferenced(found: Iterable[Deletion], live: set[Deletion]) -> list[Deletion]:
-    """Files found in the directories of an ended checkpoint that nothing live refers to. Performs no I/O."""
-    return [deletion for deletion in found if deletion not in live]
+    """Files found in the directories of an ended checkpoint that nothing live refers to. A marker lives as long as the
+    metadata that it marks. Performs no I/O."""
+    return [deletion for deletion in found if live.isdisjoint((deletion, _marked(deletion)))]
+
+
+def _marked(deletion: Deletion) -> Deletion | None:
+    path = marked_by(deletion.path) if deletion.owner == STORAGE else None
+    return None if path is None else Deletion(STORAGE, path)
 
 
 def is_settled(ended_at: datetime, now: datetime) -> bool:

@@ -13,6 +13,7 @@ from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
 from tidegate.protocol.pipelines import ACTIVE, PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, OperatorPlan
+from tidegate.protocol.savepoints import UNLABELLED, Label
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,10 @@ TriggerOutcome = Triggered | Resumed | AlreadyCompleted | Queued | Dropped
 
 
 def decide_repeated(previous: CheckpointRecord | None) -> Resumed | AlreadyCompleted | None:
-    """`previous` is the newest checkpoint of the same request. None: it asks anew. Performs no I/O."""
+    """`previous` is the newest checkpoint of the same request. None: it asks anew, also if a restore has left that
+    checkpoint behind. Performs no I/O."""
+    if previous is not None and previous.abandoned_by is not None:
+        return None
     if previous is not None and previous.status in COMMITTED:
         return AlreadyCompleted(previous.checkpoint_id)
     if previous is not None and previous.status is Status.IN_PROGRESS:
@@ -105,6 +109,7 @@ def pending_checkpoint(
     timeout: timedelta,
     now: datetime,
     drain: bool = False,
+    label: Label = UNLABELLED,
 ) -> CheckpointRecord:
     """The row that makes a checkpoint durable before any subtask is asked for anything. Its deadline runs from here."""
     return CheckpointRecord(
@@ -120,4 +125,6 @@ def pending_checkpoint(
         deadline=now + timeout,
         num_subtasks=sum(plan.parallelism for plan in operators),
         operators=tuple(operators),
+        name=label.name,
+        note=label.note,
     )

@@ -71,6 +71,15 @@ def committing(root: str, checkpoint_id: int, attempt: CommitAttempt) -> Iterato
         raise SinkError(_explanation(root, checkpoint_id, private, error)) from error
 
 
+def last_attempt(root: str) -> int:
+    """The newest attempt that has left a directory; 0 if there is none."""
+    try:
+        names = os.listdir(os.path.join(root, COMMITTING))
+    except FileNotFoundError:
+        return 0
+    return max((int(name) for name in names if name.isdecimal()), default=0)
+
+
 def _fence_older(private: PrivateDirectory, number: int) -> None:
     parent = os.path.dirname(private.path)
     for name in os.listdir(parent):

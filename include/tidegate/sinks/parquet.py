@@ -12,12 +12,14 @@ from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
-from tidegate.ports import CommitAttempt, DeliveryGuarantee, SinkInput, StageContext
+from tidegate.ports import CommitAttempt, DeliveryGuarantee, SinkInput, StageContext, Withdrawn
+from tidegate.protocol.branches import Branch
 from tidegate.protocol.errors import PipelineDefinitionError, SinkError, StorageError
 from tidegate.protocol.paths import attempt_prefix
 from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.settings import absolute, spark_path
-from tidegate.sinks import publish
+from tidegate.sinks import publish, rewind
+from tidegate.sinks.fencing import last_attempt
 
 _MODES = {"append": SinkInput.CHANGES, "latest": SinkInput.CURRENT}
 
@@ -103,6 +105,28 @@ class ParquetSink:
         for handle in staged:
             publish.staged_path(handle)
         open_storage(self.root).verify(staged, in_full)
+
+    def rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
+        """See `ports.RewindableSink`. Each partition, or the link `current`, changes in one step; several partitions
+        change one after the other. Raises `SinkError`, `SupersededAttemptError`."""
+        if self.mode == "append":
+            rewind.append(self.root, checkpoint_id, branch, attempt)
+        else:
+            rewind.replace(self.root, checkpoint_id, staged, attempt)
+
+    def shown_beside(self, branch: Branch) -> list[Withdrawn]:
+        return (rewind.shown_beside if self.mode == "append" else rewind.replaced)(self.root, branch)
+
+    def withdrawn(self) -> list[int]:
+        return rewind.withdrawn(self.root)
+
+    def delete_withdrawn(self, checkpoint_ids: Collection[int], attempt: CommitAttempt) -> None:
+        rewind.delete_withdrawn(self.root, checkpoint_ids, attempt)
+
+    def numbers(self) -> tuple[int, int]:
+        """See `ports.NumberedSink`."""
+        ids = [*publish.numbers(self.root), *rewind.shown(self.root), *rewind.withdrawn(self.root)]
+        return max(ids, default=0), last_attempt(self.root)
 
     def staged_paths(self, checkpoint_id: int) -> list[str]:
         return publish.staged_paths(self.root, checkpoint_id)

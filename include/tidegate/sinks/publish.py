@@ -6,6 +6,7 @@ Layout below a sink's root; readers skip names that begin with an underscore:
     _staging/chk-<id>/…      what attempts wrote; only acknowledged files count
     _committing/<attempt>/   what one commit attempt prepares, see `fencing`
     checkpoint=<id>/         append: visible
+    _withdrawn/              append: what a restore took out of sight, see `rewind`
     _versions/chk-<id>/      latest: the acknowledged files of every subtask
     current                  latest: a symbolic link to one version
 
@@ -64,16 +65,23 @@ def replace(root: str, checkpoint_id: int, staged: Sequence[StateHandle], attemp
         if current is not None and current > checkpoint_id:
             _check_older(root, current, checkpoint_id, staged)
             return
-        version = os.path.join(root, _version(checkpoint_id))
-        if not os.path.isdir(version):
-            os.makedirs(os.path.dirname(version), exist_ok=True)
-            os.rename(_gather(root, private, staged, checkpoint_id, attempt.keep), version)
-            sync(os.path.dirname(version))
-        _check_same(version, staged, checkpoint_id)
-        if current != checkpoint_id:
-            _point_to(root, private, _version(checkpoint_id))
+        show_version(root, private, checkpoint_id, staged, attempt)
         sync(root)
         _remove_versions(root, private, checkpoint_id, before=current)
+
+
+def show_version(
+    root: str, private: PrivateDirectory, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt
+) -> None:
+    """Make `current` show the staged files, whatever it shows now."""
+    version = os.path.join(root, _version(checkpoint_id))
+    if not os.path.isdir(version):
+        os.makedirs(os.path.dirname(version), exist_ok=True)
+        os.rename(_gather(root, private, staged, checkpoint_id, attempt.keep), version)
+        sync(os.path.dirname(version))
+    _check_same(version, staged, checkpoint_id)
+    if current_checkpoint(root) != checkpoint_id:
+        _point_to(root, private, _version(checkpoint_id))
 
 
 def current_checkpoint(root: str) -> int | None:
@@ -89,6 +97,16 @@ def current_checkpoint(root: str) -> int | None:
             "or give the sink a directory of its own; the checkpoint is complete and will be committed then."
         ) from error
     return checkpoint_id_of(os.path.basename(target))
+
+
+def numbers(root: str) -> list[int]:
+    """The checkpoints that have a directory in staging, or a version."""
+    found: list[int] = []
+    for directory in (_STAGING, _VERSIONS):
+        with suppress(FileNotFoundError):
+            names = os.listdir(os.path.join(root, directory))
+            found += [id_ for name in names if (id_ := checkpoint_id_of(name)) is not None]
+    return found
 
 
 def staged_paths(root: str, checkpoint_id: int) -> list[str]:
@@ -139,16 +157,16 @@ def _gather(
         keep()
         path, name = _confined(handle.path), os.path.basename(handle.path)
         try:
-            _link(os.path.join(root, path), os.path.join(gathered, name), keep)
+            link(os.path.join(root, path), os.path.join(gathered, name), keep)
         except FileNotFoundError:
             with suppress(FileNotFoundError):  # lost, which is detected below
-                _link(os.path.join(root, moved, name), os.path.join(gathered, name), keep)
+                link(os.path.join(root, moved, name), os.path.join(gathered, name), keep)
     _check_complete(root, gathered, staged, checkpoint_id)
     sync(gathered)
     return gathered
 
 
-def _link(source: str, target: str, keep: Callable[[], None]) -> None:
+def link(source: str, target: str, keep: Callable[[], None]) -> None:
     """Give an immutable file a second name, so that deleting one keeps the other. Copy it where that is impossible."""
     try:
         os.link(source, target)
@@ -174,13 +192,16 @@ def _point_to(root: str, private: PrivateDirectory, version: str) -> None:
 
 
 def _remove_versions(root: str, private: PrivateDirectory, checkpoint_id: int, before: int | None) -> None:
-    """Keep the version before this one, so that its readers can finish. Never remove a newer one, of any attempt."""
+    """Keep the version before this one, so that its readers can finish. Never remove a newer one, of any attempt.
+
+    Who repeats a commit cannot tell what was shown before: after a rewind not the next older id. Then the next commit
+    removes it."""
     directory = os.path.join(root, _VERSIONS)
-    versions = {name: checkpoint_id_of(name) for name in os.listdir(directory)}
-    if before in (None, checkpoint_id):
-        before = max((found for found in versions.values() if found is not None and found < checkpoint_id), default=0)
-    for name, found in versions.items():
-        if name.endswith(".tmp") if found is None else found < (before or 0):  # `.tmp`: unfinished, by an older release
+    known = before not in (None, checkpoint_id)
+    for name in os.listdir(directory):
+        found = checkpoint_id_of(name)
+        is_old = known and found is not None and found < checkpoint_id and found != before
+        if is_old or (found is None and name.endswith(".tmp")):  # `.tmp`: unfinished, by an older release
             private.take_away(os.path.join(directory, name))
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from tidegate.ports import CheckpointStorage, Segment, Sink, SinkInput, SourceContext
-from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, SourceChangedError, StateSchemaError
+from tidegate.ports import CheckpointStorage, ReadSince, Segment, Sink, SinkInput, SourceContext
+from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, SourceChangedError
 from tidegate.protocol.records import Snapshot
 from tidegate.settings import absolute
 from tidegate.sources import manifests, parsing
@@ -26,10 +26,10 @@ class FileSource:
     `schema` is Spark DDL. `options` are Spark's reader options. CSV files have a header unless `header` is "false"; it
     must name the columns of the schema in their order. CSV is RFC 4180 as commonly written, unless `quote`, `escape` or
     `multiLine` say otherwise (docs/pipelines.md). Text that is not in the `encoding` counts as malformed. Each of the
-    `splits` has its own position and owns the files whose path hashes to it. `max_files_per_checkpoint` bounds what one
-    checkpoint reads, shared evenly between the splits. Rows that do not fit the schema fail the checkpoint, or with
-    `malformed="quarantine"` go to the sink `quarantine` as (file, record, reason). Columns that a Parquet file lacks
-    are null.
+    `splits` has its own position and owns the files whose path hashes to it; their number may change.
+    `max_files_per_checkpoint` bounds what one checkpoint reads, shared evenly between the splits. Rows that do not fit
+    the schema fail the checkpoint, or with `malformed="quarantine"` go to the sink `quarantine` as (file, record,
+    reason). Columns that a Parquet file lacks are null.
 
     Files whose name begins with a dot or underscore or ends in .tmp, .part, .inprogress or ._copying_ are ignored until
     they are renamed, and so is everything in directories whose name begins with a dot or underscore. A file must not
@@ -108,18 +108,19 @@ class FileSource:
         """See `ports.Source`. A file may disappear after it was read, for instance into an archive.
 
         Raises `SourceChangedError` if a file that was read has another size or modification time, or a file came after
-        the end marker; `StateSchemaError` if the number of splits has changed.
+        the end marker.
         """
         before = restored or Snapshot()
-        self._check_position(split, before)
         known = {row.file.path: row for row in manifests.read(before.handles, context.storage)}
         listing = self._list_once(split, context.checkpoint_id)
-        mine = [file for file in listing if split_of(file.path, self.splits) == split]
+        mine = [file for file in listing if self._is_of(split, file)]
         self._check_unchanged(mine, known)
         unread = [file for file in mine if file.path not in known]
         fresh = unread[: self._limit(split)]
-        handles = manifests.extend(before.handles, fresh, context) if fresh else before.handles
-        position = {"splits": self.splits, "files": len(known) + len(fresh)}
+        handles = before.handles
+        if fresh:
+            handles = manifests.extend(handles, fresh, context, lambda file: self._is_of(split, file))
+        position = {"splits": self.splits, "files": self._count_read(split, before, known.values()) + len(fresh)}
         return _segment(split, fresh), Snapshot(handles, position, finished=self._ended and fresh == unread)
 
     def is_behind(self, split: int, polled: Segment | None) -> bool:
@@ -132,6 +133,16 @@ class FileSource:
     ) -> Segment | None:
         before = restored.handles if restored else ()
         return _segment(split, in_reading_order(manifests.added(before, taken.handles, storage)))
+
+    def read_since(
+        self, split: int, restored: Snapshot | None, taken: Snapshot | None, storage: CheckpointStorage
+    ) -> ReadSince:
+        """See `ports.RereadingSource`."""
+        before, after = (snapshot.handles if snapshot else () for snapshot in (restored, taken))
+        files = [file for file in manifests.added(before, after, storage) if self._is_of(split, file)]
+        found = Directory(self.location).look([file.path for file in files]) if files else []
+        missing = [file.path for file, now in zip(files, found, strict=True) if now != file]
+        return ReadSince(len(files), sum(file.size for file in files), sorted(missing))
 
     def read(self, spark: Any, segments: Sequence[Segment], output: str = "rows") -> Any:
         """See `ports.Source`. Checks every file first: one that changed after listing raises `SourceChangedError`."""
@@ -181,14 +192,15 @@ class FileSource:
         share, rest = divmod(self.max_files_per_checkpoint, self.splits)
         return share + (split < rest)
 
-    def _check_position(self, split: int, restored: Snapshot) -> None:
+    def _is_of(self, split: int, file: FileVersion) -> bool:
+        return split_of(file.path, self.splits) == split
+
+    def _count_read(self, split: int, restored: Snapshot, known: Iterable[manifests.ReadFile]) -> int:
+        """How many files the split has read. After the number of splits has changed, each knows what all have read."""
         position = restored.position or {}
-        if position.get("splits", self.splits) != self.splits:
-            raise StateSchemaError(
-                f"The source of {self.location!r} has {self.splits} splits, but what it has read (split {split}: "
-                f"{position['files']} files) was recorded with {position['splits']}. Files would move between splits "
-                f"and be read twice, so nothing was read. Set splits={position['splits']} again."
-            )
+        if position.get("splits") == self.splits:
+            return int(position["files"])
+        return sum(self._is_of(split, row.file) for row in known)
 
     def _check_unchanged(self, found: Iterable[FileVersion], known: Mapping[str, manifests.ReadFile]) -> None:
         for file in found:

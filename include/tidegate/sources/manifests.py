@@ -8,7 +8,7 @@ times.
 
 import hashlib
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from tidegate.ports import CheckpointStorage, SourceContext
@@ -40,11 +40,15 @@ def carried(sizes: Sequence[int], fresh: int) -> int:
 
 
 def extend(
-    handles: Sequence[StateHandle], fresh: Sequence[FileVersion], context: SourceContext
+    handles: Sequence[StateHandle],
+    fresh: Sequence[FileVersion],
+    context: SourceContext,
+    is_mine: Callable[[FileVersion], bool],
 ) -> tuple[StateHandle, ...]:
-    """The manifests that list the files of `handles` and `fresh`. Writes one file."""
+    """The manifests that list the files of `handles` and `fresh`. Writes one file. Of what is merged into it, files of
+    other splits are left out, which a split has from before their number changed: the others list them too."""
     keep = carried([handle.rows for handle in handles], len(fresh))
-    merged = read(handles[keep:], context.storage)
+    merged = [row for row in read(handles[keep:], context.storage) if is_mine(row.file)]
     rows = [*merged, *(ReadFile(file, context.checkpoint_id) for file in fresh)]
     content = _encode(rows)
     path = f"{context.prefix}.parquet"
@@ -61,11 +65,11 @@ def read(handles: Iterable[StateHandle], storage: CheckpointStorage) -> list[Rea
 
 
 def added(before: Sequence[StateHandle], after: Sequence[StateHandle], storage: CheckpointStorage) -> list[FileVersion]:
-    """The files listed by `after` and not by `before`. Reads only the manifests in which the two differ."""
+    """The files listed by `after` and not by `before`, once each. Reads only the manifests in which the two differ."""
     old, new = {handle.path for handle in before}, {handle.path for handle in after}
     known = {row.file.path for row in read((handle for handle in before if handle.path not in new), storage)}
     rows = read((handle for handle in after if handle.path not in old), storage)
-    return [row.file for row in rows if row.file.path not in known]
+    return list({row.file.path: row.file for row in rows if row.file.path not in known}.values())
 
 
 def _content(handle: StateHandle, storage: CheckpointStorage) -> bytes:

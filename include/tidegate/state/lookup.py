@@ -3,14 +3,18 @@
 Vectorised: the only loop that depends on the data steps over keys that share a 64-bit hash.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
+from tidegate.protocol.records import StateHandle
 from tidegate.state.columns import Bools, Hashes, Ints, flags, integers, no_rows, one_chunk, same_rows
 from tidegate.state.opening import RunPart, open_run
 from tidegate.state.spec import SubtaskSpec
+
+Opened = Callable[[SubtaskSpec, StateHandle], Sequence[RunPart]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +34,18 @@ class _Search:
     rows: list[pa.RecordBatch] = field(default_factory=list)
 
 
-def find_rows(spec: SubtaskSpec, hashes: Hashes, keys: pa.Table, columns: list[str]) -> Found:
-    """`columns` of the current rows of `keys` (a `pyarrow.Table`, each key once), which are sorted by `hashes`."""
+def find_rows(
+    spec: SubtaskSpec, hashes: Hashes, keys: pa.Table, columns: list[str], opened: Opened = open_run
+) -> Found:
+    """`columns` of the current rows of `keys` (a `pyarrow.Table`, each key once), which are sorted by `hashes`.
+
+    `opened` gives the parts of a run in the order of their hashes; parts without any of `hashes` may be missing.
+    """
     search = _Search(hashes, keys, np.arange(len(hashes)))
     for run in reversed(spec.runs):
         if len(search.open) == 0:
             break
-        for part in open_run(spec, run):
+        for part in opened(spec, run):
             _search_part(search, part, columns)
     return _gathered(search, pa.schema([spec.layout.stored.field(name) for name in columns]))
 

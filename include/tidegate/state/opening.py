@@ -12,6 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -62,6 +63,56 @@ def open_run(spec: SubtaskSpec, run: StateHandle) -> list[RunPart]:
     return [part for part in parts if len(part.hashes)]
 
 
+def open_near(spec: SubtaskSpec, run: StateHandle, value: int) -> list[RunPart]:
+    """The parts of a run that have a hash (unsigned); none if the run does not.
+
+    For a single key of a large run: only row groups that may have it are read, where they lie. So the file's length is
+    checked, but not its checksum. Raises like `open_run`.
+    """
+    _check_layout(spec, run)
+    low, high = spec.hashes_in(run)
+    if not low <= value <= high or run.rows == 0:
+        return []
+    if run.bytes <= cache.IN_PLACE_FILE:
+        parts = (_cut(batch.rows, value, value) for batch in open_run(spec, run))
+        return [part for part in parts if len(part.hashes)]
+    with open_storage(spec.storage_url).open_input(run.path) as source:
+        if source.size() != run.bytes:
+            raise _damaged(spec.where(), run, f"it has {source.size():,} bytes where {run.bytes:,} were written")
+        try:
+            with pq.ParquetFile(source) as file:
+                _check_stored(spec, run, file.schema_arrow.metadata or {})
+                return [part for group in range(file.num_row_groups) for part in _near(file, group, value)]
+        except pa.ArrowInvalid as error:
+            raise _damaged(spec.where(), run, str(error)) from error
+
+
+def _near(file: pq.ParquetFile, group: int, value: int) -> list[RunPart]:
+    """The rows of a row group with a hash. The other columns are decoded only if it is there."""
+    statistics = file.metadata.row_group(group).column(file.schema_arrow.get_field_index(HASH)).statistics
+    signed = value - (1 << 64) if value >> 63 else value  # as the column's type, and so its statistics
+    if statistics is not None and statistics.has_min_max and not statistics.min <= signed <= statistics.max:
+        return []
+    hashes = hashes_of_column(file.read_row_group(group, [HASH], use_threads=False).column(HASH))
+    start = int(np.searchsorted(hashes, np.uint64(value), side="left"))
+    stop = int(np.searchsorted(hashes, np.uint64(value), side="right"))
+    if start == stop:
+        return []
+    rows = file.read_row_group(group, use_threads=False).replace_schema_metadata(None).slice(start, stop - start)
+    return [RunPart(hashes[start:stop], batch) for batch in rows.combine_chunks().to_batches()]
+
+
+def read_layout(storage_url: str, where: str, run: StateHandle) -> StateLayout:
+    """A run's layout as its own metadata has it, for a reader who has no definition.
+
+    Raises `StateSchemaError`, `StateIntegrityError`. `where` says whose state it is.
+    """
+    stored = _stored(where, run, _metadata_of(storage_url, where, run))
+    if problems := _of_other_format(stored):
+        raise StateSchemaError(f"The state of {where}, cannot be read: {problems[0]} (in {run.path}).")
+    return StateLayout.from_json(stored["layout"])
+
+
 def _cut(batch: pa.RecordBatch, low: int, high: int) -> RunPart:
     hashes = hashes_of_column(batch.column(HASH))
     start, stop = 0, len(hashes)
@@ -75,7 +126,7 @@ def _read(spec: SubtaskSpec, run: StateHandle) -> list[pa.RecordBatch]:
     in_place = open_storage(spec.storage_url).is_local and run.bytes <= cache.IN_PLACE_FILE
     batches = _decoded(spec, run) if in_place else _downloaded(spec, run)
     if sum(batch.num_rows for batch in batches) != run.rows:
-        raise _damaged(spec, run, f"it does not hold the {run.rows:,} rows recorded for it")
+        raise _damaged(spec.where(), run, f"it does not hold the {run.rows:,} rows recorded for it")
     return batches
 
 
@@ -118,9 +169,9 @@ def _verified_blocks(spec: SubtaskSpec, run: StateHandle) -> Iterator[bytes]:
     except StateIntegrityError as error:
         raise StateIntegrityError(f"{error} It belongs to the state of {spec.where()}.") from error
     if size != run.bytes:
-        raise _damaged(spec, run, f"it has {size:,} bytes where {run.bytes:,} were written")
+        raise _damaged(spec.where(), run, f"it has {size:,} bytes where {run.bytes:,} were written")
     if sha.hexdigest() != run.checksum:
-        raise _damaged(spec, run, f"its SHA-256 is {sha.hexdigest()} where {run.checksum} was written")
+        raise _damaged(spec.where(), run, f"its SHA-256 is {sha.hexdigest()} where {run.checksum} was written")
 
 
 def _converted(spec: SubtaskSpec, run: StateHandle, fetched: Path) -> list[pa.RecordBatch]:
@@ -149,10 +200,10 @@ def _batches(spec: SubtaskSpec, run: StateHandle, source: pa.NativeFile) -> Gene
             yield from table.combine_chunks().to_batches()
 
 
-def _damaged(spec: SubtaskSpec, run: StateHandle, how: str) -> StateIntegrityError:
+def _damaged(where: str, run: StateHandle, how: str) -> StateIntegrityError:
     return StateIntegrityError(
         f"The state file {run.path}, written by checkpoint {run.created_by}, is damaged: {how}. Affected: "
-        f"{spec.where()}. Nothing was changed. Restore the file from a copy of the storage, or go back to a checkpoint "
+        f"{where}. Nothing was changed. Restore the file from a copy of the storage, or go back to a checkpoint "
         "that does not refer to it."
     )
 
@@ -162,23 +213,34 @@ def _check_layout(spec: SubtaskSpec, run: StateHandle) -> None:
     details = run.details
     if details.get("layout") == spec.layout.fingerprint and details.get("max_parallelism") == spec.max_parallelism:
         return
-    with open_storage(spec.storage_url).open_input(run.path) as source:
+    _check_stored(spec, run, _metadata_of(spec.storage_url, spec.where(), run))
+
+
+def _metadata_of(storage_url: str, where: str, run: StateHandle) -> Mapping[bytes, bytes]:
+    with open_storage(storage_url).open_input(run.path) as source:
         try:
-            metadata = pq.read_schema(source).metadata or {}
+            return pq.read_schema(source).metadata or {}
         except pa.ArrowInvalid as error:
-            raise _damaged(spec, run, str(error)) from error
-    _check_stored(spec, run, metadata)
+            raise _damaged(where, run, str(error)) from error
+
+
+def _stored(where: str, run: StateHandle, metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
+    if METADATA not in metadata:
+        raise StateSchemaError(f"{run.path} is not a run of keyed state. Affected: {where}. Nothing was changed.")
+    stored: dict[str, Any] = json.loads(metadata[METADATA])
+    return stored
+
+
+def _of_other_format(stored: Mapping[str, Any]) -> list[str]:
+    if stored["format"] == FORMAT:
+        return []
+    return [f"its format is {stored['format']}, and this version of Tidegate reads {FORMAT}"]
 
 
 def _check_stored(spec: SubtaskSpec, run: StateHandle, metadata: Mapping[bytes, bytes]) -> None:
-    if METADATA not in metadata:
-        raise StateSchemaError(
-            f"{run.path} is not a run of keyed state. Affected: {spec.where()}. Nothing was changed."
-        )
-    stored = json.loads(metadata[METADATA])
-    if stored["format"] != FORMAT:
-        problems = [f"its format is {stored['format']}, and this version of Tidegate reads {FORMAT}"]
-    else:
+    stored = _stored(spec.where(), run, metadata)
+    problems = _of_other_format(stored)
+    if not problems:
         problems = spec.layout.differences(StateLayout.from_json(stored["layout"]))
         if stored["max_parallelism"] != spec.max_parallelism:
             problems.append(f"max_parallelism is stored as {stored['max_parallelism']}, now {spec.max_parallelism}")

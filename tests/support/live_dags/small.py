@@ -13,7 +13,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, count, expect, suite, sum_
-from tidegate.airflow import checkpoint_dag, sink_asset
+from tidegate.airflow import checkpoint_dag, restore_dag, sink_asset
 
 HOME = Path(os.environ["TIDEGATE_HOME"])
 
@@ -51,6 +51,7 @@ small = counting("small", "5 min", suite("rows", expect("column_values_to_be_bet
 
 dag = checkpoint_dag(small, spark_conn_id="spark_server")  # Spark Connect
 again = checkpoint_dag(small, dag_id="small_again", max_active_runs=3, spark_conn_id="spark_server")
+restore = restore_dag(small)
 hasty = checkpoint_dag(counting("hasty", "40 s"))  # Spark inside the task's own process tree
 doomed = checkpoint_dag(counting("doomed", "5 min"))
 brief = checkpoint_dag(

@@ -19,7 +19,16 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from tidegate.postgres.guards import CHECKPOINT_GUARDS, VERDICT_GUARDS
 from tidegate.postgres.rules import TRANSITION_FUNCTION, TRANSITION_TRIGGER
-from tidegate.postgres.tables.columns import INSTANT, ONLY_TO_STOP, after_create, confined, listed, members, metadata
+from tidegate.postgres.tables.columns import (
+    INSTANT,
+    ONLY_OF_SAVEPOINTS,
+    ONLY_TO_STOP,
+    after_create,
+    confined,
+    listed,
+    members,
+    metadata,
+)
 from tidegate.protocol.lifecycle import COMMITTED, TRANSITIONS, Phase, Stage, Status
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind
@@ -59,6 +68,9 @@ checkpoints = Table(
     Column("kind", Text, nullable=False, server_default=text(f"'{CheckpointKind.CHECKPOINT}'")),
     Column("num_finished", Integer, nullable=False, server_default=text("0")),
     Column("drain", Boolean, nullable=False, server_default=text("false")),
+    Column("abandoned_by", Integer),
+    Column("name", Text),
+    Column("note", Text),
     PrimaryKeyConstraint("pipeline_id", "checkpoint_id", name="checkpoints_pkey"),
     CheckConstraint("checkpoint_id >= 1", name="checkpoints_id"),
     CheckConstraint("request_id <> ''", name="checkpoints_request"),
@@ -91,13 +103,27 @@ checkpoints = Table(
     CheckConstraint(f"kind IN ({members(CheckpointKind)})", name="checkpoints_kind"),
     CheckConstraint("num_finished >= 0 AND num_finished <= num_acknowledged", name="checkpoints_finished"),
     CheckConstraint(ONLY_TO_STOP, name="checkpoints_drain"),
+    CheckConstraint(ONLY_OF_SAVEPOINTS, name="checkpoints_label"),
     CheckConstraint(f"NOT swept OR status <> '{Status.IN_PROGRESS}'", name="checkpoints_swept"),
+    ForeignKeyConstraint(
+        ["pipeline_id", "abandoned_by"],
+        ["tidegate.restores.pipeline_id", "tidegate.restores.number"],
+        name="checkpoints_abandoned_fkey",
+    ),
+    CheckConstraint(f"abandoned_by IS NULL OR status IN ({_COMMITTED})", name="checkpoints_abandoned"),
     Index(
         "checkpoints_request_once",
         "pipeline_id",
         "request_id",
         unique=True,
-        postgresql_where=text(f"status <> '{Status.FAILED}'"),
+        postgresql_where=text(f"status <> '{Status.FAILED}' AND abandoned_by IS NULL"),
+    ),
+    Index(
+        "checkpoints_named_once",
+        "pipeline_id",
+        "name",
+        unique=True,
+        postgresql_where=text(f"status IN ('{Status.IN_PROGRESS}', '{Status.COMPLETED}')"),
     ),
     Index("checkpoints_by_request", "pipeline_id", "request_id", "checkpoint_id"),
     Index("checkpoints_by_status", "pipeline_id", "status", "checkpoint_id"),

@@ -12,6 +12,7 @@ CHANNEL = "tidegate"  # of NOTIFY; the payload is the pipeline's id
 metadata = MetaData(schema=SCHEMA)
 
 INSTANT = TIMESTAMP(timezone=True)
+ONLY_OF_SAVEPOINTS = f"kind <> '{CheckpointKind.CHECKPOINT}' OR num_nonnulls(name, note) = 0"
 ONLY_TO_STOP = f"NOT drain OR kind = '{CheckpointKind.SYNC_SAVEPOINT}'"
 
 

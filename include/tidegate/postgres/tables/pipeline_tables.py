@@ -6,6 +6,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     ForeignKey,
+    Index,
     Integer,
     PrimaryKeyConstraint,
     Table,
@@ -13,9 +14,17 @@ from sqlalchemy import (
     text,
 )
 
-from tidegate.postgres.guards import PIPELINE_GUARDS, REFUSE, REFUSE_PARTS_OF_ENDED
+from tidegate.postgres.guards import PIPELINE_GUARDS, REFUSE, REFUSE_PARTS_OF_ENDED, RESTORE_GUARDS
 from tidegate.postgres.rules import ATTEMPTS_FUNCTION, ATTEMPTS_TRIGGER
-from tidegate.postgres.tables.columns import INSTANT, ONLY_TO_STOP, after_create, listed, members, metadata
+from tidegate.postgres.tables.columns import (
+    INSTANT,
+    ONLY_OF_SAVEPOINTS,
+    ONLY_TO_STOP,
+    after_create,
+    listed,
+    members,
+    metadata,
+)
 from tidegate.protocol.identity import Role
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
@@ -43,6 +52,8 @@ pipelines = Table(
     Column("restores", Integer, nullable=False, server_default=text("0")),
     Column("restored_checkpoint", BigInteger),
     Column("restored_at", INSTANT),
+    # The newest of `restores`, which the user asked for.
+    Column("last_restore", Integer, nullable=False, server_default=text("0")),
     CheckConstraint("pipeline_id <> ''", name="pipelines_named"),
     CheckConstraint("last_checkpoint_id >= 0", name="pipelines_counter"),
     CheckConstraint(f"status IN ({members(PipelineStatus)})", name="pipelines_status"),
@@ -79,6 +90,30 @@ endpoints = Table(
     CheckConstraint("name <> '' AND type <> ''", name="endpoints_named"),
 )
 
+#: How often the user went back to a checkpoint: see `protocol.branches`.
+restores = Table(
+    "restores",
+    metadata,
+    Column("pipeline_id", Text, ForeignKey("tidegate.pipelines.pipeline_id", name="restores_pipeline_fkey")),
+    Column("number", Integer, nullable=False, autoincrement=False),
+    Column("checkpoint_id", BigInteger, nullable=False),
+    Column("last_checkpoint_id", BigInteger, nullable=False),
+    Column("previous_checkpoint_id", BigInteger),
+    Column("restored_at", INSTANT, nullable=False),
+    Column("undoes", Integer),
+    Column("rewound_at", INSTANT),
+    Column("allows_non_restored_state", Boolean, nullable=False),
+    PrimaryKeyConstraint("pipeline_id", "number", name="restores_pkey"),
+    CheckConstraint("number >= 1", name="restores_number"),
+    CheckConstraint(
+        "checkpoint_id BETWEEN 1 AND last_checkpoint_id"
+        " AND (previous_checkpoint_id IS NULL OR previous_checkpoint_id BETWEEN 1 AND last_checkpoint_id)",
+        name="restores_of_the_past",
+    ),
+    CheckConstraint("undoes >= 1 AND undoes < number", name="restores_undoes"),
+    Index("restores_undone_once", "pipeline_id", "undoes", unique=True),
+)
+
 #: Requests that wait, and dropped ones whose owners do not know it yet.
 requests = Table(
     "requests",
@@ -93,6 +128,8 @@ requests = Table(
     Column("dropped", Text),
     Column("dropped_message", Text),
     Column("drain", Boolean, nullable=False, server_default=text("false")),
+    Column("name", Text),
+    Column("note", Text),
     PrimaryKeyConstraint("pipeline_id", "request_id", name="requests_pkey"),
     CheckConstraint("request_id <> ''", name="requests_named"),
     CheckConstraint(f"kind IN ({members(CheckpointKind)})", name="requests_kind"),
@@ -100,6 +137,8 @@ requests = Table(
     CheckConstraint(f"dropped IN ({listed([reason.name for reason in FailureReason])})", name="requests_dropped"),
     CheckConstraint("(dropped IS NULL) = (dropped_message IS NULL)", name="requests_dropped_message"),
     CheckConstraint(ONLY_TO_STOP, name="requests_drain"),
+    CheckConstraint(ONLY_OF_SAVEPOINTS, name="requests_label"),
 )
 
 after_create(pipelines, ATTEMPTS_FUNCTION, ATTEMPTS_TRIGGER, REFUSE, REFUSE_PARTS_OF_ENDED, *PIPELINE_GUARDS)
+after_create(restores, *RESTORE_GUARDS)

@@ -1,0 +1,120 @@
+"""A DAG that restores pipelines. Its form says which one, and to where; by default a run only shows the plan."""
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG, Asset, BaseOperator, Context, Param
+from airflow.sdk.exceptions import AirflowSkipException
+
+from tidegate.airflow.assets import sink_asset
+from tidegate.airflow.step import airflow_outcome
+from tidegate.pipeline.definition import Pipeline, SinkVertex
+from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.restore_plan import Accepted, RestorePlan
+
+if TYPE_CHECKING:
+    from tidegate.coordination.coordinator import CheckpointCoordinator
+    from tidegate.coordination.restore import Target
+
+_TO = "Where to go back to: a checkpoint's number, a savepoint's name, `latest`, or `undo` for the last restore."
+_DRY_RUN = "Only show the plan, in the task's log. Turn it off to carry the plan out."
+_MISSING = "What to do if files that would be read again are gone or have changed."
+_LEAVE = "Names of sinks that cannot be rewound, and stay as they are."
+_DROP = "Drop state that the definition has no operator for."
+
+
+def restore_dag(*pipelines: Pipeline, **dag_kwargs: Any) -> DAG:
+    """The DAG `tidegate_restore`, for these pipelines; it runs when somebody triggers it. `dag_kwargs` are those of
+    `DAG`."""
+    names = [pipeline.name for pipeline in pipelines]
+    options: dict[str, Any] = {
+        "dag_id": "tidegate_restore",
+        "max_active_runs": 1,
+        "tags": ["tidegate"],
+        "params": {
+            "pipeline": Param(names[0] if len(names) == 1 else None, type="string", enum=names),
+            "to": Param(None, type="string", minLength=1, description=_TO),
+            "dry_run": Param(True, type="boolean", description=_DRY_RUN),
+            "missing_files": Param("refuse", enum=["refuse", "skip"], description=_MISSING),
+            "leave": Param([], type="array", items={"type": "string"}, description=_LEAVE),
+            "allow_non_restored_state": Param(False, type="boolean", description=_DROP),
+        },
+        "doc_md": "Goes back to an earlier checkpoint: state, positions of sources, and tables.",
+    } | dag_kwargs
+    with DAG(schedule=None, **options) as dag:
+        RestoreOperator(task_id="restore", pipelines=pipelines)
+    dag.fileloc = sys._getframe(1).f_code.co_filename  # the DAG file, which calls this; Airflow shows its code
+    return dag
+
+
+class RestoreOperator(BaseOperator):
+    """Shows the plan, and carries it out unless the DAG run's parameter `dry_run` says not to: then it is skipped.
+
+    Its events say that the tables went back: one for each sink that was rewound, with `{"checkpoint_id", "restored"}`.
+    """
+
+    def __init__(self, *, pipelines: tuple[Pipeline, ...], **kwargs: Any) -> None:
+        kwargs.setdefault("outlets", [sink for pipeline in pipelines for sink in _assets(pipeline).values()])
+        super().__init__(do_xcom_push=False, retries=0, **kwargs)
+        self.pipelines = {pipeline.name: pipeline for pipeline in pipelines}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """As in `CheckpointTask`: what a user put into a pipeline need not be fit to be copied."""
+        memo[id(self.pipelines)] = self.pipelines
+        return super().__deepcopy__(memo)
+
+    def execute(self, context: Context) -> None:
+        # Imported here: DAG files are parsed often, and importing what runs a step takes seconds.
+        from tidegate.assembly import open_coordinator
+
+        params: Mapping[str, Any] = context["params"]
+        with airflow_outcome(context):
+            pipeline = self.pipelines.get(str(params["pipeline"]))
+            if pipeline is None:
+                raise ConfigurationError(
+                    f"The parameter pipeline is {params['pipeline']!r}, but must be one of "
+                    f"{', '.join(self.pipelines)}. Nothing was changed."
+                )
+            coordinator = open_coordinator(pipeline)
+            target = _target(coordinator, str(params["to"] or ""))
+            plan = coordinator.plan_restore(target)
+            self._show(plan)
+            if params["dry_run"]:
+                raise AirflowSkipException("Only the plan was shown. Nothing was changed.")
+            skip = params["missing_files"] == "skip"
+            accepted = Accepted(skip, tuple(params["leave"]), bool(params["allow_non_restored_state"]))
+            coordinator.restore(target, accepted, plan)
+            self._announce(context, pipeline, plan)
+
+    def _show(self, plan: RestorePlan) -> None:
+        for line in plan.lines():
+            self.log.info("%s", line)
+
+    def _announce(self, context: Context, pipeline: Pipeline, plan: RestorePlan) -> None:
+        rewound = {sink.sink for sink in plan.sinks if sink.can_rewind}
+        mine = [asset for name, asset in _assets(pipeline).items() if name in rewound]
+        self.outlets = [asset for asset in mine if asset in self.outlets]
+        for asset in self.outlets:
+            context["outlet_events"][asset].extra = {
+                "checkpoint_id": plan.checkpoint.checkpoint_id,
+                "restored": True,
+            }
+
+
+def _assets(pipeline: Pipeline) -> dict[str, Asset]:
+    sinks = [vertex.name for vertex in pipeline.vertices if isinstance(vertex, SinkVertex)]
+    return {name: sink_asset(pipeline.name, name) for name in sinks}
+
+
+def _target(coordinator: "CheckpointCoordinator", to: str) -> "Target":
+    """Raises `CheckpointNotFoundError`."""
+    from tidegate.coordination.restore import ToCheckpoint, Undo
+
+    if to == "undo":
+        return Undo()
+    if to == "latest":
+        return ToCheckpoint(None)
+    if to.isdecimal():
+        return ToCheckpoint(int(to))
+    return ToCheckpoint(coordinator.savepoints.find(to).checkpoint_id)

@@ -1,0 +1,48 @@
+"""What the commands have in common: their arguments, and how they show what they found."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from tidegate import assembly
+from tidegate.cli import documents
+from tidegate.cli.console import PlainConsole
+
+EPILOG = (
+    "Exit codes: 0 done, 1 checkpoint aborted, 2 usage or definition, 3 validation failed, 4 request dropped, "
+    "5 not found, 6 database unavailable, 7 outcome of a commit unknown, 8 pipeline failed or ended."
+)
+
+
+class OutputFormat(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+PipelineArgument = Annotated[str, typer.Argument(help=r"module:attribute, or a name from \[tool.tidegate.pipelines].")]
+OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="table or json")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+
+
+def name_of(pipeline: str) -> str:
+    """The name of a pipeline that is given by `PipelineArgument`."""
+    return assembly.load_pipeline(pipeline).name if ":" in pipeline else pipeline
+
+
+def show(document: Any, output: OutputFormat, table: Any) -> None:
+    """On standard output, as JSON or as the table that `table` draws of it."""
+    if output is OutputFormat.JSON:
+        typer.echo(documents.to_json(document))
+    else:
+        PlainConsole().print(table(document))
+
+
+def say(text: str) -> None:
+    """A sentence for a person, on standard error. It may hold what users have written."""
+    stderr().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def stderr() -> Console:
+    return PlainConsole(stderr=True)

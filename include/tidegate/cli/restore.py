@@ -1,0 +1,143 @@
+"""`tidegate restore`: shows the plan, asks, and carries it out."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from tidegate import assembly
+from tidegate.cli.documents import checkpoint_document
+from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say, show
+from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.coordination.restore import Target, ToCheckpoint, Undo
+from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.restore_plan import Accepted, RestorePlan
+
+
+class MissingFiles(StrEnum):
+    REFUSE = "refuse"
+    SKIP = "skip"
+
+
+def restore(
+    pipeline: PipelineArgument,
+    checkpoint_id: Annotated[
+        int | None, typer.Option("--checkpoint", metavar="ID", help="Back to this checkpoint or savepoint.")
+    ] = None,
+    savepoint: Annotated[
+        str | None, typer.Option("--savepoint", metavar="NAME", help="Back to the savepoint of this name or number.")
+    ] = None,
+    latest: Annotated[bool, typer.Option("--latest", help="To the latest completed checkpoint.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="To where the pipeline was before its last restore.")] = False,
+    missing_files: Annotated[
+        MissingFiles, typer.Option(help="What to do if files that would be read again are gone or have changed.")
+    ] = MissingFiles.REFUSE,
+    leave: Annotated[
+        list[str] | None, typer.Option(metavar="SINK", help="A sink that cannot be rewound, and stays as it is.")
+    ] = None,
+    allow_non_restored_state: Annotated[
+        bool, typer.Option("--allow-non-restored-state", help="Drop state that the definition has no operator for.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
+    yes: YesOption = False,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Go back to an earlier checkpoint: state, positions of sources, and tables. First shows a plan. Later checkpoints
+    are left behind, and kept for a while: --undo brings them back."""
+    defined = assembly.load_pipeline(pipeline)
+    coordinator = assembly.open_coordinator(defined)
+    target = _target(coordinator, checkpoint_id, savepoint, latest, undo)
+    plan = coordinator.plan_restore(target)
+    show(plan_document(plan), output, plan_tables)
+    if dry_run:
+        return
+    if not yes:
+        typer.confirm(f"Restore {defined.name} to checkpoint {plan.checkpoint.checkpoint_id}?", abort=True, err=True)
+    skip = missing_files is MissingFiles.SKIP
+    coordinator.restore(target, Accepted(skip, tuple(leave or ()), allow_non_restored_state), plan)
+    say(f"Pipeline {defined.name} was restored to checkpoint {plan.checkpoint.checkpoint_id}.")
+
+
+def _target(
+    coordinator: CheckpointCoordinator, checkpoint_id: int | None, savepoint: str | None, latest: bool, undo: bool
+) -> Target:
+    """Exactly one of them says where to go. Raises `ConfigurationError`."""
+    if (checkpoint_id is not None) + (savepoint is not None) + latest + undo != 1:
+        raise ConfigurationError(
+            "Say where to go back to, in one way: --checkpoint ID, --savepoint NAME, --latest, or --undo for the "
+            "moment before the last restore. Nothing was changed."
+        )
+    if savepoint is not None:
+        checkpoint_id = coordinator.savepoints.find(savepoint).checkpoint_id
+    return Undo() if undo else ToCheckpoint(checkpoint_id)
+
+
+def plan_document(plan: RestorePlan) -> dict[str, Any]:
+    """The plan as JSON; sizes are bytes."""
+    return {
+        "checkpoint": checkpoint_document(plan.checkpoint),
+        "latest_checkpoint": None if plan.previous is None else plan.previous.checkpoint_id,
+        "undoes_restore": plan.undoes,
+        "abandoned_checkpoints": list(plan.left_behind),
+        "returning_checkpoints": list(plan.coming_back),
+        "aborted_checkpoints": list(plan.aborted),
+        "sources": [
+            {"source": each.source, "files": each.pieces, "bytes": each.bytes, "missing": list(each.missing)}
+            for each in plan.sources
+        ],
+        "operators": [
+            {"operator_id": each.operator_id, "matched": each.matched, "rows": each.rows, "bytes": each.bytes}
+            for each in plan.operators
+        ],
+        "sinks": [
+            {
+                "sink": each.sink,
+                "can_rewind": each.can_rewind,
+                "withdrawn_checkpoints": list(each.withdrawn),
+                "files": each.files,
+                "bytes": each.bytes,
+            }
+            for each in plan.sinks
+        ],
+    }
+
+
+def plan_tables(document: dict[str, Any]) -> Group:
+    """What a person decides by. Sizes of state are of files that stay where they are: a restore moves none."""
+    sources = Table("Source", "Reads again", "Missing", title="Sources")
+    for each in document["sources"]:
+        sources.add_row(each["source"], f"{each['files']:,} files, {decimal(each['bytes'])}", _some(each["missing"]))
+    operators = Table("Operator", "State", "Rows", "Size", title="State")
+    for each in document["operators"]:
+        what = "returns" if each["matched"] else "has no operator in the definition"
+        operators.add_row(each["operator_id"], what, f"{each['rows']:,}", decimal(each["bytes"]))
+    sinks = Table("Sink", "Rows of checkpoints", "Withdrawn", title="Sinks")
+    for each in document["sinks"]:
+        files = f"{each['files']:,} files, {decimal(each['bytes'])}"
+        sinks.add_row(
+            each["sink"],
+            _some(each["withdrawn_checkpoints"]),
+            files if each["can_rewind"] else "cannot be withdrawn",
+        )
+    return Group(Text(_summary(document)), *(each for each in (sources, operators, sinks) if each.row_count))
+
+
+def _summary(document: dict[str, Any]) -> str:
+    checkpoint = document["checkpoint"]
+    said = [f"Back to checkpoint {checkpoint['id']}."]
+    if ids := document["abandoned_checkpoints"]:
+        said.append(f"Checkpoints left behind: {_some(ids)}.")
+    if ids := document["returning_checkpoints"]:
+        said.append(f"Checkpoints that come back: {_some(ids)}.")
+    if ids := document["aborted_checkpoints"]:
+        said.append(f"In progress, and aborted: {_some(ids)}.")
+    return " ".join(said)
+
+
+def _some(names: list[Any]) -> str:
+    shown = ", ".join(str(name) for name in names[:10])
+    return shown + (f" and {len(names) - 10} more" if len(names) > 10 else "")

@@ -1,0 +1,156 @@
+"""`tidegate state`: rows of an operator's state, a key's history, or what has changed between two checkpoints."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from tidegate import assembly
+from tidegate.cli.console import plain
+from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, name_of, show
+from tidegate.cli.views import moment
+from tidegate.coordination.operator_state import find_history, find_state
+from tidegate.protocol.errors import OperatorNotFoundError
+from tidegate.protocol.records import CheckpointRecord
+
+Document = dict[str, Any]
+
+
+def state(
+    pipeline: PipelineArgument,
+    operator: Annotated[str, typer.Argument(help="A keyed operator of the pipeline.")],
+    checkpoint_id: Annotated[
+        int | None, typer.Option("--checkpoint", metavar="ID", help="Default: the latest completed checkpoint.")
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(help="Only the row of this key: its value, or a JSON object or list of the key columns' values."),
+    ] = None,
+    history: Annotated[bool, typer.Option("--history", help="The key's row at every checkpoint that is kept.")] = False,
+    diff: Annotated[
+        tuple[int, int] | None, typer.Option(metavar="ID ID", help="What has changed from one checkpoint to another.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, help="How many rows to show.")] = 10,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show the state of a keyed operator: its first rows and their number, the row of a key, a key's history, or the
+    changes between two checkpoints. Needs no Spark and no definition."""
+    if history and (key is None or checkpoint_id is not None or diff is not None):
+        raise typer.BadParameter("--history is of one --key over all checkpoints: leave --checkpoint and --diff out.")
+    if diff is not None and checkpoint_id is not None:
+        raise typer.BadParameter("--diff names both checkpoints: leave --checkpoint out.")
+    name = name_of(pipeline)
+    if history and key is not None:
+        show(history_document(name, operator, key), output, history_table)
+    elif diff is not None:
+        show(changes_document(name, operator, diff, key, limit), output, changes_table)
+    else:
+        show(rows_document(name, operator, checkpoint_id, key, limit), output, rows_table)
+
+
+def rows_document(pipeline: str, operator: str, checkpoint: int | None, key: str | None, limit: int) -> Document:
+    """The first rows at a checkpoint, or the row of a key, and how many there are."""
+    at = assembly.find_state_files(pipeline, operator, checkpoint=checkpoint).state.checkpoint_id
+    number, rows = _first(_read(pipeline, operator, at, key), limit)
+    return {"pipeline": pipeline, "operator": operator, "checkpoint": at, "num_rows": number, "rows": rows}
+
+
+def changes_document(pipeline: str, operator: str, diff: tuple[int, int], key: str | None, limit: int) -> Document:
+    """The first rows that have changed from one checkpoint to the other, and how many there are."""
+    before, now = diff
+    number, rows = _first(_read(pipeline, operator, now, key, before), limit)
+    return {
+        "pipeline": pipeline,
+        "operator": operator,
+        "changes_since": before,
+        "checkpoint": now,
+        "num_changes": number,
+        "changes": rows,
+    }
+
+
+def history_document(pipeline: str, operator: str, key: str) -> Document:
+    """The row of a key at each checkpoint that is kept, newest first; null where it has none."""
+    with closing(assembly.open_store()) as store:
+        find_state(store, pipeline, operator)  # the operator must be there today
+        kept = find_history(store, pipeline)
+    history = [_at(record, operator, key) for record in reversed(kept)]
+    return {"pipeline": pipeline, "operator": operator, "history": history}
+
+
+def _at(record: CheckpointRecord, operator: str, key: str) -> Document:
+    assert record.completed_at is not None
+    try:
+        _, rows = _first(_read(record.pipeline_id, operator, record.checkpoint_id, key), 1)
+    except OperatorNotFoundError:  # it had no state yet
+        rows = []
+    return {
+        "checkpoint": record.checkpoint_id,
+        "completed_timestamp": round(record.completed_at.timestamp() * 1000),
+        "row": rows[0] if rows else None,
+    }
+
+
+def _read(pipeline: str, operator: str, checkpoint: int, key: str | None, since: int | None = None) -> Iterator[Any]:
+    """Batches. The modules that read state are heavy, so they are imported when a command needs them."""
+    from tidegate.state.keys import key_of_text
+
+    asked = None if key is None else key_of_text(key)
+    yield from assembly.read_state(pipeline, operator, checkpoint=checkpoint, key=asked, changes_since=since)
+
+
+def _first(batches: Iterator[Any], limit: int) -> tuple[int, list[Document]]:
+    """How many rows there are, and the first ones."""
+    from tidegate.state.showing import json_rows
+
+    number, rows = 0, list[Document]()
+    for batch in batches:
+        number += batch.num_rows
+        rows += json_rows(batch.slice(0, limit - len(rows)))
+    return number, rows
+
+
+def rows_table(document: Document) -> Any:
+    what = f"{document['operator']} at checkpoint {document['checkpoint']}"
+    return _table(document["rows"], document["num_rows"], what, "row")
+
+
+def changes_table(document: Document) -> Any:
+    what = f"{document['operator']} from checkpoint {document['changes_since']} to {document['checkpoint']}"
+    return _table(document["changes"], document["num_changes"], what, "change")
+
+
+def history_table(document: Document) -> Any:
+    columns = next((list(each["row"]) for each in document["history"] if each["row"]), [])
+    table = _with_columns(Table("Checkpoint", "Completed", title=document["operator"]), columns)
+    for each in document["history"]:
+        values = [_cell(each["row"][name]) for name in columns] if each["row"] else ["no row"][: len(columns)]
+        table.add_row(str(each["checkpoint"]), moment(each["completed_timestamp"]), *values)
+    return table
+
+
+def _table(rows: Sequence[Document], number: int, what: str, noun: str) -> Any:
+    shown = "" if len(rows) in (0, number) else f", of which these are the first {len(rows)}"
+    said = Text(f"{what}: {number:,} {noun}{'' if number == 1 else 's'}{shown}.")
+    if not rows:
+        return said
+    table = _with_columns(Table(), rows[0])
+    for row in rows:
+        table.add_row(*map(_cell, row.values()))
+    return Group(said, table)
+
+
+def _with_columns(table: Table, names: Iterable[str]) -> Table:
+    for name in names:
+        table.add_column(_cell(name))
+    return table
+
+
+def _cell(value: Any) -> Text:
+    if value is None:
+        return Text("null", style="dim")
+    return Text(plain(str(value)))  # before the table measures it

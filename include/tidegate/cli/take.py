@@ -1,0 +1,42 @@
+"""A checkpoint or savepoint that a command asks for, takes and shows."""
+
+import uuid
+
+import typer
+
+from tidegate import assembly
+from tidegate.cli import documents, views
+from tidegate.cli.exit_codes import ExitCode
+from tidegate.cli.options import OutputFormat, show, stderr
+from tidegate.cli.run import run_checkpoint
+from tidegate.pipeline.definition import Pipeline
+from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.savepoints import UNLABELLED, Label
+
+
+def new_request_by_hand() -> str:
+    """The id of a request that nobody repeats unless they say so."""
+    return f"manual:{uuid.uuid4()}"
+
+
+def take(
+    defined: Pipeline,
+    request_id: str,
+    kind: CheckpointKind,
+    output: OutputFormat,
+    *,
+    wait: bool = True,
+    drain: bool = False,
+    label: Label = UNLABELLED,
+) -> None:
+    """From the trigger to the notification. Exits with DROPPED if the request was; raises what the steps raise."""
+    coordinator = assembly.open_coordinator(defined)
+    outcome = run_checkpoint(
+        coordinator,
+        defined,
+        lambda: coordinator.trigger(request_id, kind=kind, wait=wait, drain=drain, label=label),
+        stderr(),
+    )
+    show(documents.run_document(outcome), output, views.run_table)
+    if outcome.dropped is not None:
+        raise typer.Exit(ExitCode.DROPPED)

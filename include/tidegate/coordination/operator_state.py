@@ -1,0 +1,54 @@
+"""Finds the state of an operator by names: pipeline, operator, checkpoint. Reads rows of the store and no file.
+
+Changes nothing and holds no lock, so it may be asked beside whatever runs. `protocol.operator_state` decides.
+"""
+
+from tidegate.ports import CheckpointStore
+from tidegate.protocol.errors import PipelineNotFoundError
+from tidegate.protocol.operator_state import OperatorState, choose_history, choose_kept, require_state, state_of
+from tidegate.protocol.records import CheckpointRecord
+
+
+def find_state(
+    store: CheckpointStore, pipeline_id: str, operator_id: str, checkpoint_id: int | None = None
+) -> OperatorState:
+    """At the checkpoint, or at the latest completed one.
+
+    Raises `PipelineNotFoundError`, `CheckpointNotFoundError`, `CheckpointNotRetainedError`, `OperatorNotFoundError`.
+    """
+    record = _kept(store, pipeline_id, checkpoint_id)
+    return require_state(record, store.subtasks(pipeline_id, record.checkpoint_id), operator_id)
+
+
+def find_earlier_state(store: CheckpointStore, state: OperatorState, checkpoint_id: int) -> OperatorState:
+    """The same operator's at another checkpoint; without subtasks if it had none there.
+
+    Raises `CheckpointNotFoundError`, `CheckpointNotRetainedError`.
+    """
+    record = _kept(store, state.pipeline_id, checkpoint_id)
+    nothing = OperatorState(state.pipeline_id, state.operator_id, checkpoint_id, state.max_parallelism, ())
+    return state_of(record, store.subtasks(state.pipeline_id, checkpoint_id), state.operator_id) or nothing
+
+
+def find_history(store: CheckpointStore, pipeline_id: str) -> list[CheckpointRecord]:
+    """The checkpoints that the pipeline has behind it and whose state is kept, oldest first.
+
+    Raises `PipelineNotFoundError`.
+    """
+    _require_known(store, pipeline_id)
+    return choose_history(store.completed(pipeline_id))
+
+
+def _kept(store: CheckpointStore, pipeline_id: str, checkpoint_id: int | None) -> CheckpointRecord:
+    _require_known(store, pipeline_id)
+    found = None if checkpoint_id is None else store.checkpoint(pipeline_id, checkpoint_id)
+    return choose_kept(pipeline_id, store.completed(pipeline_id), checkpoint_id, found)
+
+
+def _require_known(store: CheckpointStore, pipeline_id: str) -> None:
+    known = store.pipelines()
+    if pipeline_id not in known:
+        raise PipelineNotFoundError(
+            f"No checkpoint of a pipeline {pipeline_id!r} was ever requested in this database. Its pipelines: "
+            f"{', '.join(known) or 'none'}."
+        )

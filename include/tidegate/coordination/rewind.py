@@ -1,0 +1,76 @@
+"""The second phase of a restore: takes the sinks to where the pipeline is now, and records that it was done.
+
+Idempotent, and repeated until it holds, by whoever comes next: every step that commits sinks looks for it first.
+"""
+
+from dataclasses import dataclass
+
+from tidegate.coordination.commit_attempts import Committer, SinkWork, in_turn
+from tidegate.pipeline.graph import Graph
+from tidegate.ports import CheckpointStore, Clock, RewindableSink, StoreTransaction
+from tidegate.protocol.branches import Restore, branch_of, choose_withdrawn_for_good, find_unfinished
+from tidegate.protocol.notify import committables
+
+
+@dataclass(frozen=True, slots=True)
+class _Rewindable:
+    operator_id: str
+    sink: RewindableSink
+
+
+class Rewinding:
+    """Rewinds the sinks of one pipeline. Safe to run in several processes at once, as `notify.Delivery` is."""
+
+    def __init__(self, graph: Graph, store: CheckpointStore, clock: Clock) -> None:
+        self._pipeline_id = graph.pipeline.name
+        self._sinks = [_Rewindable(v.operator_id, v.sink) for v in graph.sinks if isinstance(v.sink, RewindableSink)]
+        self._store = store
+        self._clock = clock
+
+    def finish(self, restore: Restore) -> None:
+        """Rewind every sink that can be, unless another process has, or the pipeline was restored again since.
+
+        Raises what sinks raise, `SinkError` and `SupersededAttemptError`.
+        """
+
+        def is_done(tx: StoreTransaction) -> bool:
+            unfinished = find_unfinished(tx.restores())
+            return unfinished is None or unfinished.number != restore.number
+
+        work = SinkWork(self._pipeline_id, f"rewinding the sinks to checkpoint {restore.checkpoint_id}", is_done)
+        in_turn(work, lambda committer: self._rewind(committer, restore), self._store, self._clock)
+
+    def _rewind(self, committer: Committer, restore: Restore) -> None:
+        with self._store.transaction(self._pipeline_id) as tx:
+            branch = branch_of(restore.checkpoint_id, tx.restores())
+        subtasks = self._store.subtasks(self._pipeline_id, restore.checkpoint_id)
+        for each in self._sinks:
+            committer.keep()
+            each.sink.rewind(restore.checkpoint_id, branch, committables(subtasks, each.operator_id), committer)
+        with self._store.transaction(self._pipeline_id) as tx:
+            if not tx.mark_rewound(restore.number, committer.number, self._clock.now()):
+                raise committer.superseded()
+            tx.end_commit(committer.number)
+
+    def delete_withdrawn(self) -> None:
+        """Delete withdrawn rows that no restore can bring back any more."""
+        found = {each.operator_id: ids for each in self._sinks if (ids := each.sink.withdrawn())}
+        if not found:
+            return
+
+        def for_good(tx: StoreTransaction) -> dict[str, list[int]]:
+            restores, completed = tx.restores(), [*tx.retained(), *tx.abandoned()]
+            chosen = {id_: choose_withdrawn_for_good(ids, completed, restores) for id_, ids in found.items()}
+            return {id_: ids for id_, ids in chosen.items() if ids}
+
+        def delete(committer: Committer) -> None:
+            with self._store.transaction(self._pipeline_id) as tx:
+                chosen = for_good(tx)
+            for each in self._sinks:
+                if ids := chosen.get(each.operator_id):
+                    committer.keep()
+                    each.sink.delete_withdrawn(ids, committer)
+            committer.release()
+
+        work = SinkWork(self._pipeline_id, "deleting withdrawn rows", lambda tx: not for_good(tx))
+        in_turn(work, delete, self._store, self._clock)

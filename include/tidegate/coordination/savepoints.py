@@ -1,0 +1,59 @@
+"""What the owner of savepoints does with them after they were taken: lists, renames and disposes of them."""
+
+from tidegate.ports import CheckpointStore, StoreTransaction
+from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.savepoints import (
+    Label,
+    choose_savepoints,
+    find_savepoint,
+    require_disposable,
+    require_free,
+    require_legal_label,
+)
+
+
+class Savepoints:
+    """The savepoints of one pipeline; `wanted` is a name or a number."""
+
+    def __init__(self, pipeline_id: str, store: CheckpointStore) -> None:
+        self._pipeline_id = pipeline_id
+        self._store = store
+
+    def list(self) -> list[CheckpointRecord]:
+        """Completed ones, oldest first, those that a restore left behind too."""
+        with self._store.transaction(self._pipeline_id) as tx:
+            return _savepoints(tx)
+
+    def find(self, wanted: str) -> CheckpointRecord:
+        """Raises `CheckpointNotFoundError`."""
+        return find_savepoint(self._pipeline_id, wanted, self.list())
+
+    def relabel(self, wanted: str, label: Label) -> CheckpointRecord:
+        """Give it another name, another note, or both; what is None stays as it is.
+
+        Raises `CheckpointNotFoundError`, `IllegalRequestError`.
+        """
+        with self._store.transaction(self._pipeline_id) as tx:
+            record = find_savepoint(self._pipeline_id, wanted, _savepoints(tx))
+            require_legal_label(record.kind, label)
+            holder = None if label.name is None else tx.named(label.name)
+            if holder is not None and holder.checkpoint_id != record.checkpoint_id:
+                require_free(label.name, holder)
+            kept = Label(label.name or record.name, record.note if label.note is None else label.note)
+            tx.relabel(record.checkpoint_id, kept)
+            return record.moved(name=kept.name, note=kept.note)
+
+    def dispose(self, wanted: str) -> CheckpointRecord:
+        """Give it up: what nothing else refers to is deleted by the next cleaning.
+
+        Raises `CheckpointNotFoundError`, `SavepointInUseError`.
+        """
+        with self._store.transaction(self._pipeline_id) as tx:
+            record = find_savepoint(self._pipeline_id, wanted, _savepoints(tx))
+            require_disposable(record, tx.latest_completed(), tx.restores())
+            tx.subsume([record.checkpoint_id])
+            return record
+
+
+def _savepoints(tx: StoreTransaction) -> list[CheckpointRecord]:
+    return choose_savepoints([*tx.retained(), *tx.abandoned()])

@@ -1,0 +1,91 @@
+"""A key as a person gives it: values, or text for those, in the types of an operator's key columns."""
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import time
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.protocol.errors import ConfigurationError
+from tidegate.state.columns import Hashes, canonical_key, hashes_of_column
+from tidegate.state.hashing import spark_hash
+from tidegate.state.layout import Column, StateLayout
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Keys to look up, each once: `rows` (a `pyarrow.Table` of key columns) in the order of their `hashes`."""
+
+    hashes: Hashes
+    rows: pa.Table
+
+
+def key_of_text(text: str) -> Any:
+    """A key from a command line or an option: a JSON object or list of the columns' values, else the one value itself.
+
+    A value that looks like JSON can be given in a list: `["[1]"]`. So can null: `[null]`.
+    """
+    if text.lstrip()[:1] in ("{", "["):
+        with suppress(ValueError):
+            return json.loads(text)
+    return text
+
+
+def one_key(layout: StateLayout, key: Any) -> Keys:
+    """The key that `key` stands for: a value where there is one key column, a sequence of them, or a mapping by name.
+
+    Text stands for a value of any type, as Spark writes it; moments without a zone are in UTC. Raises
+    `ConfigurationError` if it does not fit the key columns.
+    """
+    columns = [_converted(layout, column, value) for column, value in _by_column(layout, key)]
+    hashes = hashes_of_column(spark_hash(columns))
+    return Keys(hashes, pa.Table.from_arrays(columns, schema=layout.key_schema))
+
+
+def _by_column(layout: StateLayout, key: Any) -> list[tuple[Column, Any]]:
+    if isinstance(key, Mapping):
+        if set(key) != set(layout.key_names):
+            raise _wrong(layout, f"{', '.join(map(str, key)) or 'nothing'} was given")
+        return [(column, key[column.name]) for column in layout.keys]
+    values = list(key) if isinstance(key, Sequence) and not isinstance(key, str | bytes | bytearray) else [key]
+    if len(values) != len(layout.keys):
+        raise _wrong(layout, f"{len(values)} {'value was' if len(values) == 1 else 'values were'} given")
+    return list(zip(layout.keys, values, strict=True))
+
+
+def _converted(layout: StateLayout, column: Column, value: Any) -> pa.Array:
+    try:
+        return canonical_key(_array(column.type, value))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise _wrong(layout, f"{value!r} cannot be a {column.sql}") from error
+
+
+def _array(kind: pa.DataType, value: Any) -> pa.Array:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and pa.types.is_temporal(kind):  # Arrow would count its units
+        raise TypeError
+    if isinstance(value, float) and (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):  # Arrow would cut it off
+        value = str(int(value) if value.is_integer() else value)
+    if isinstance(value, str) and pa.types.is_time(kind):
+        value = time.fromisoformat(value)
+    if not isinstance(value, str) or pa.types.is_string(kind):
+        return pa.array([value], kind)
+    text = pa.array([value], pa.string())
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        try:
+            return text.cast(kind)
+        except pa.ArrowInvalid:  # no zone
+            return text.cast(pa.timestamp("us")).cast(kind)
+    return text.cast(kind)
+
+
+def _wrong(layout: StateLayout, what: str) -> ConfigurationError:
+    listed = ", ".join(f"{column.name} {column.sql}" for column in layout.keys)
+    example = ", ".join(f'"{column.name}": …' for column in layout.keys)
+    return ConfigurationError(
+        f"This is not a key of the operator: {what}, and its key is ({listed}). Give the value itself where there is "
+        f"one column, or all of them as {{{example}}}."
+    )

@@ -1,0 +1,168 @@
+"""Reads an operator's state from its files alone: current rows, a key's row, or what has changed since a checkpoint.
+
+Neither the pipeline's definition nor the store is needed: key columns, types and aggregates are in the metadata of the
+runs. What is read is divided into parts that can be read in several places at once.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.protocol.errors import StateSchemaError
+from tidegate.protocol.keygroups import KeyGroupRange, key_groups_of
+from tidegate.protocol.operator_state import OperatorState
+from tidegate.state.changes import CHANGE, changed_rows, changes_schema, touched_keys
+from tidegate.state.keys import Keys, one_key
+from tidegate.state.layout import StateLayout
+from tidegate.state.lookup import find_rows
+from tidegate.state.opening import open_near, open_run, read_layout
+from tidegate.state.spec import SubtaskSpec
+from tidegate.state.subtask import scan, visible_rows
+
+
+@dataclass(frozen=True, slots=True)
+class StateFiles:
+    """Where an operator's state lies at a checkpoint, and at the one `since` which its changes are wanted if any.
+
+    `cache_dir` None stands for the user's own directory on the machine that reads.
+    """
+
+    storage_url: str
+    cache_dir: str | None
+    state: OperatorState
+    since: OperatorState | None = None
+
+    def to_json(self) -> str:
+        since = None if self.since is None else self.since.to_json()
+        return json.dumps(
+            {"storage": self.storage_url, "cache": self.cache_dir, "state": self.state.to_json(), "since": since}
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> "StateFiles":
+        files = json.loads(text)
+        since = None if files["since"] is None else OperatorState.from_json(files["since"])
+        return cls(files["storage"], files["cache"], OperatorState.from_json(files["state"]), since)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is read in one go: the state of one subtask, or its changes since `before`; small and picklable.
+
+    With `keys`, only that of a single key.
+    """
+
+    now: SubtaskSpec
+    before: SubtaskSpec | None = None
+    keys: Keys | None = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Rows in batches of bounded size. Raises `StateIntegrityError`, `StateSchemaError`, `StorageError`."""
+        opened = open_run if self.keys is None else partial(open_near, value=int(self.keys.hashes[0]))
+        if self.before is not None:
+            slices = touched_keys(self.before, self.now) if self.keys is None else iter((self.keys,))
+            tables = (changed_rows(self.before, self.now, keys, opened) for keys in slices)
+            yield from (batch for table in tables for batch in table.combine_chunks().to_batches())
+        elif self.keys is not None:
+            layout = self.now.layout
+            found = find_rows(self.now, self.keys.hashes, self.keys.rows, layout.stored.names, opened)
+            yield from visible_rows(found.rows, layout).to_batches()
+        else:
+            yield from scan(self.now)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was asked for: the `pyarrow.Schema` of its rows, and its parts."""
+
+    schema: pa.Schema
+    parts: tuple[Part, ...]
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Those of all parts, one after the other."""
+        for part in self.parts:
+            yield from part.batches()
+
+
+def open_state(files: StateFiles, key: Any = None) -> Reading:
+    """Plans what to read; reads no row yet. With `key` (see `keys.one_key`) only the subtask that owns it.
+
+    Raises `ConfigurationError` for a key that does not fit, `StateSchemaError`, `StateIntegrityError`, `StorageError`.
+    """
+    layout = _layout(files, files.state)
+    if files.since is not None:
+        _require_comparable(files, layout)
+    parts = _parts(files, layout)
+    if key is not None:
+        keys = one_key(layout, key)
+        parts = [replace(part, keys=keys) for part in parts if _owns(part.now, int(keys.hashes[0]))]
+    return Reading(layout.rows if files.since is None else changes_schema(layout), tuple(parts))
+
+
+def _layout(files: StateFiles, state: OperatorState) -> StateLayout:
+    """The layout that the newest run was written with: all others fit it."""
+    newest = max(state.runs, key=lambda run: run.created_by)
+    return read_layout(files.storage_url, state.where(), newest)
+
+
+def _require_comparable(files: StateFiles, layout: StateLayout) -> None:
+    now, since = files.state, files.since
+    if since is None or not since.runs:
+        return
+    problems = layout.differences(_layout(files, since))
+    if now.max_parallelism != since.max_parallelism:
+        problems.append(f"max_parallelism was {since.max_parallelism}, and is {now.max_parallelism}")
+    if CHANGE in layout.rows.names:
+        problems.append(f"it has a column {CHANGE!r} of its own")
+    if problems:
+        raise StateSchemaError(
+            f"The state of {now.where()}, cannot be compared with that at checkpoint {since.checkpoint_id}: "
+            f"{'; '.join(problems)}. Read them one after the other."
+        )
+
+
+def _parts(files: StateFiles, layout: StateLayout) -> list[Part]:
+    specs = _specs(files, files.state, layout)
+    if files.since is None:
+        return [Part(spec) for spec in specs]
+    before = _specs(files, files.since, layout) or [replace(spec, runs=()) for spec in specs]
+    return [
+        Part(replace(now, key_groups=groups), replace(old, key_groups=groups))
+        for now in specs
+        for old in before
+        if (groups := _common(now.key_groups, old.key_groups)) is not None
+    ]
+
+
+def _specs(files: StateFiles, state: OperatorState, layout: StateLayout) -> list[SubtaskSpec]:
+    return [
+        SubtaskSpec(
+            storage_url=files.storage_url,
+            cache_dir=files.cache_dir,
+            operator=state.operator_id,
+            pipeline=state.pipeline_id,
+            checkpoint_id=state.checkpoint_id,
+            prefix="",
+            key_groups=key_groups_of(index, len(state.subtasks), state.max_parallelism),
+            max_parallelism=state.max_parallelism,
+            layout=layout,
+            runs=runs,
+        )
+        for index, runs in enumerate(state.subtasks)
+    ]
+
+
+def _common(one: KeyGroupRange, other: KeyGroupRange) -> KeyGroupRange | None:
+    """The key groups that both have. After a rescale a subtask shares some with several."""
+    if not one.overlaps(other):
+        return None
+    return KeyGroupRange(max(one.first, other.first), min(one.last, other.last))
+
+
+def _owns(spec: SubtaskSpec, value: int) -> bool:
+    low, high = spec.hashes()
+    return low <= value <= high

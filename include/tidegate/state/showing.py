@@ -1,0 +1,45 @@
+"""Rows of state as JSON, for people and other programs: nothing is lost, and every reader accepts it."""
+
+import math
+from typing import Any
+
+import pyarrow as pa
+
+
+def json_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """One object a row. Decimals, dates, times and intervals are text, binary is text in hex, and floats that JSON does
+    not have are "NaN", "Infinity" and "-Infinity"."""
+    columns = {name: _plain(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _plain(column: pa.Array) -> list[Any]:
+    """Converted by Arrow where Python's types cannot hold all values."""
+    kind = column.type
+    if pa.types.is_duration(kind):
+        return [None if value is None else _interval(value) for value in column.cast(pa.int64()).to_pylist()]
+    if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):
+        values: list[Any] = column.cast(pa.string()).to_pylist()
+        return values
+    if pa.types.is_binary(kind):
+        return [None if value is None else value.hex() for value in column.to_pylist()]
+    if pa.types.is_floating(kind):
+        return [_finite(value) for value in column.to_pylist()]
+    plain: list[Any] = column.to_pylist()
+    return plain
+
+
+def _interval(microseconds: int) -> str:
+    """Days, hours, minutes and seconds, like `-3 04:05:06.000007`."""
+    seconds, fraction = divmod(abs(microseconds), 1_000_000)
+    days, rest = divmod(seconds, 86_400)
+    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}.{fraction:06}"
+    return f"{'-' if microseconds < 0 else ''}{days} {clock}"
+
+
+def _finite(value: float | None) -> float | str | None:
+    if value is None or math.isfinite(value):
+        return value
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"

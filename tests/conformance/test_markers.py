@@ -1,0 +1,132 @@
+"""The marker beside `_metadata`: there before any row is visible, wherever somebody crashes, and gone with its
+checkpoint."""
+
+from hashlib import sha256
+
+import pytest
+from effects import Effects, Mortal, MortalTransactions
+from pasts import Past
+from worlds import Crash, Judge
+
+from tidegate.protocol.errors import StateIntegrityError
+from tidegate.protocol.metadata import read_marker
+from tidegate.protocol.paths import marker_path, metadata_path
+from tidegate.protocol.reasons import FailureReason
+
+
+@pytest.fixture
+def past(store):
+    return Past(store, retained=2)
+
+
+def test_it_is_written_after_the_commit_and_before_any_row_is_visible(past):
+    record = past.finalize("r1")
+    assert past.marked() == []
+    seen = []
+    past.sink.before_commit = lambda checkpoint_id: seen.append(past.marked())
+    past.coordinator.notify(1)
+    assert seen == [[1]]
+    marker = read_marker("p", 1, past.storage.files[marker_path("p", 1)])
+    assert (marker.completed_at, marker.commit_attempt) == (record.completed_at, 1)
+    assert marker.sha256 == sha256(past.storage.files[metadata_path("p", 1)]).hexdigest()
+
+
+def test_an_aborted_checkpoint_has_none(past):
+    past.ask("r1")
+    past.snapshot(1)
+    past.coordinator.abort(1, FailureReason.CHECKPOINT_DECLINED, "on purpose")
+    past.clock.advance(7200)
+    past.coordinator.clean()
+    assert past.storage.files == {}
+
+
+def test_it_goes_with_its_checkpoint_and_not_before(past):
+    for number in range(5):
+        past.take(f"r{number}")
+    assert past.marked() == [4, 5]
+    past.clock.advance(7200)
+    past.coordinator.clean()
+    assert past.marked() == [4, 5]
+    past.coordinator.cancel()
+    assert past.storage.files == {}
+
+
+def test_a_crash_between_the_deletion_of_both_leaves_metadata_without_a_marker_and_never_the_other_way_round(past):
+    past.take("r1")
+    there = []
+
+    class Watching(type(past.storage)):
+        def delete(self, paths, closed=()):
+            for path in paths:
+                super().delete([path])
+                there.append((marker_path("p", 1) in self.files, metadata_path("p", 1) in self.files))
+
+    past.storage.__class__ = Watching
+    past.take("r2")
+    past.take("r3")
+    assert (False, True) in there
+    assert (True, False) not in there
+
+
+def test_one_written_late_by_a_process_that_was_overtaken_is_swept(past):
+    past.take("r1")
+    late = past.storage.files[marker_path("p", 1)]
+    for number in range(2, 5):
+        past.take(f"r{number}")
+    past.storage.files[marker_path("p", 1)] = late
+    past.clock.advance(600)
+    past.coordinator.clean()
+    assert past.marked() == [3, 4]
+
+
+def test_metadata_that_are_gone_are_named_and_no_row_becomes_visible(past):
+    past.finalize("r1")
+    kept = past.storage.files.pop(metadata_path("p", 1))
+    with pytest.raises(StateIntegrityError, match="p/chk-1/_metadata"):
+        past.coordinator.notify(1)
+    assert past.shown() == []
+    past.storage.files[metadata_path("p", 1)] = kept
+    past.coordinator.notify(1)
+    assert past.shown() == [1]
+
+
+def test_whoever_repeats_finalize_writes_the_same_metadata(past):
+    past.ask("r1")
+    past.snapshot(1)
+    past.coordinator.validate(1, Judge(True))
+    storage, effects, written = past.storage, Effects(), []
+    past.storage = Mortal(storage, effects, "write")
+    past.reopen(past.store)
+    for _ in range(2):
+        past.clock.advance(60)
+        effects.die(0, before=False)
+        with pytest.raises(Crash):
+            past.coordinator.finalize(1)
+        written.append(storage.files.pop(metadata_path("p", 1)))
+    assert written[0] == written[1]
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_wherever_notify_dies_what_is_visible_is_marked_and_a_repeat_marks_the_rest(past, before):
+    effects, number, survived = Effects(), 0, False
+    past.sink.before_commit = lambda checkpoint_id: effects.around("commit", lambda: None)
+    store, storage = past.store, past.storage
+    while not survived:
+        checkpoint_id = past.finalize(f"r{number}").checkpoint_id
+        past.storage = Mortal(storage, effects, "write", "read", "delete")
+        past.reopen(MortalTransactions(store, effects))
+        effects.die(number, before)
+        try:
+            past.coordinator.notify(checkpoint_id)
+            survived = True
+        except Crash:
+            pass
+        effects.die(None)
+        past.storage = storage
+        past.reopen(store)
+        assert checkpoint_id not in past.shown() or checkpoint_id in past.marked()
+        past.clock.advance(60)
+        past.coordinator.notify(checkpoint_id)
+        assert past.marked() == [id_ for id_ in (checkpoint_id - 1, checkpoint_id) if id_]
+        number += 1
+    assert number > 8, effects.log

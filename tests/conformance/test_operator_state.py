@@ -1,0 +1,80 @@
+"""An operator's state is found by names, on every store; what cannot be found is told what there is."""
+
+import pytest
+from store_steps import FIRST, PIPELINE, SECOND, completed, fail_checkpoint, handle, triggered
+
+from tidegate.coordination.operator_state import find_earlier_state, find_history, find_state
+from tidegate.ports import CheckpointStore
+from tidegate.protocol.errors import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    CheckpointNotRetainedError,
+    OperatorNotFoundError,
+    PipelineNotFoundError,
+)
+from tidegate.protocol.operator_state import OperatorState, choose_history, choose_kept
+from tidegate.protocol.records import HandleKind
+
+
+def two_checkpoints(store: CheckpointStore, subsume: tuple[int, ...] = ()) -> None:
+    old, staged = handle("a", 1), handle("s", 1, HandleKind.STAGED)
+    completed(store, {FIRST: [old, staged]})
+    completed(store, {FIRST: [old], SECOND: [handle("b", 2)]}, subsume=subsume)
+
+
+def test_the_runs_of_the_latest_checkpoint_or_of_the_one_that_is_named(store: CheckpointStore) -> None:
+    two_checkpoints(store)
+    latest = find_state(store, PIPELINE, "carriers")
+    assert latest == OperatorState(PIPELINE, "carriers", 2, 128, ((handle("a", 1),), (handle("b", 2),)))
+    assert OperatorState.from_json(latest.to_json()) == latest
+    assert find_state(store, PIPELINE, "carriers", 2) == latest
+    first = find_state(store, PIPELINE, "carriers", 1)
+    assert (first.checkpoint_id, [run.path for run in first.runs]) == (1, ["a"])
+    assert find_earlier_state(store, latest, 1) == first
+    assert [record.checkpoint_id for record in find_history(store, PIPELINE)] == [1, 2]
+
+
+def test_what_was_left_behind_is_read_only_if_it_is_named(store: CheckpointStore) -> None:
+    """Each checkpoint that is still COMPLETED has its files."""
+    two_checkpoints(store)
+    kept = store.completed(PIPELINE)
+    abandoned = [kept[0], kept[1].moved(abandoned_by=1)]
+    assert choose_kept(PIPELINE, abandoned, None) == kept[0]
+    assert choose_kept(PIPELINE, abandoned, 2).checkpoint_id == 2
+    assert choose_history(abandoned) == [kept[0]]
+
+
+def test_an_operator_without_state_at_the_earlier_checkpoint_had_none(store: CheckpointStore) -> None:
+    completed(store)
+    completed(store, {FIRST: [handle("a", 2)]})
+    now = find_state(store, PIPELINE, "carriers")
+    assert find_earlier_state(store, now, 1).subtasks == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "error", "said"),
+    [
+        (("flight", "carriers"), PipelineNotFoundError, "of a pipeline 'flight' was ever requested"),
+        ((PIPELINE, "carriers", 9), CheckpointNotFoundError, "has no checkpoint 9. Those whose state is kept: 2"),
+        ((PIPELINE, "carriers", 1), CheckpointNotRetainedError, "newer ones have replaced it"),
+        ((PIPELINE, "carriers", 3), CheckpointNotRetainedError, "does not count, because it is FAILED"),
+        ((PIPELINE, "carriers", 4), CheckpointNotRetainedError, "it is IN_PROGRESS. Those whose state is kept: 2"),
+        ((PIPELINE, "airports"), OperatorNotFoundError, "no operator 'airports' at checkpoint 2 of pipeline flights"),
+        ((PIPELINE, "source"), OperatorNotFoundError, "has no keyed state at checkpoint 2"),
+        ((PIPELINE, "airports"), OperatorNotFoundError, "Those with keyed state: carriers."),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_found_is_told_what_there_is(names, error, said, store: CheckpointStore) -> None:
+    two_checkpoints(store, subsume=(1,))
+    fail_checkpoint(store, triggered(store))
+    triggered(store)
+    with pytest.raises(error) as refused:
+        find_state(store, *names)
+    assert said in str(refused.value)
+
+
+def test_a_pipeline_that_has_completed_nothing_has_no_state(store: CheckpointStore) -> None:
+    triggered(store)
+    with pytest.raises(CheckpointError, match="no completed checkpoint whose state is kept"):
+        find_state(store, PIPELINE, "carriers")
+    assert find_history(store, PIPELINE) == []

@@ -1,0 +1,169 @@
+"""`_metadata` and the marker: what is written is read back, whole; what is not ours, damaged or newer is refused."""
+
+import json
+from dataclasses import replace
+from hashlib import sha256
+
+import pytest
+from records import at, completed, run_handle
+
+from tidegate.protocol.branches import Restore
+from tidegate.protocol.errors import MetadataError
+from tidegate.protocol.identity import Endpoint, Role
+from tidegate.protocol.keygroups import KeyGroupRange
+from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.metadata import (
+    Metadata,
+    marker_document,
+    marker_of,
+    metadata_document,
+    read_marker,
+    read_metadata,
+)
+from tidegate.protocol.names import Target
+from tidegate.protocol.records import (
+    CheckpointKind,
+    HandleKind,
+    OperatorPlan,
+    Snapshot,
+    StateHandle,
+    SubtaskId,
+    SubtaskMetrics,
+    SubtaskRecord,
+    Verdict,
+)
+
+RUN = run_handle("p/chk-3/op/0-2-a", 3, key_groups=KeyGroupRange(0, 63), details={"level": 0})
+STAGED = StateHandle("_staging/chk-4/0-1-a", HandleKind.STAGED, 1, 2, "ab", 4)
+SUBTASKS = {
+    SubtaskId("src", 0): SubtaskRecord(SubtaskId("src", 0), 0, at(1), Snapshot((), {"file": "a"}, True)),
+    SubtaskId("op", 0): SubtaskRecord(SubtaskId("op", 0), 3, at(2), Snapshot((RUN,)), SubtaskMetrics(1, 2, 3, 4, 5)),
+    SubtaskId("op", 1): SubtaskRecord(SubtaskId("op", 1), 2, at(2.5), Snapshot((), {})),
+    SubtaskId("out-sink", 0): SubtaskRecord(SubtaskId("out-sink", 0), 2, at(3), Snapshot((STAGED,))),
+}
+PLAN = (OperatorPlan("src", 1, 128), OperatorPlan("op", 2, 128), OperatorPlan("out-sink", 1, 128))
+RECORD = completed(
+    4,
+    request_id="dag/run",
+    periodic=False,
+    kind=CheckpointKind.SYNC_SAVEPOINT,
+    drain=True,
+    operators=PLAN,
+    num_subtasks=4,
+    num_acknowledged=4,
+    num_finished=1,
+)
+PENDING = replace(RECORD, status=Status.IN_PROGRESS, completed_at=None, notified_at=None, metadata_path=None)
+WHOLE = Metadata(
+    PENDING,
+    SUBTASKS,
+    [
+        Verdict(Target.parse("sink:out"), "s", True, 2, 0, ({"type": "t", "observed": 1.5},), None, "docs/1"),
+        Verdict(Target.parse("state:op"), "s", True, 1, 0),
+    ],
+    [Endpoint(Role.SINK, "out", "ParquetSink", "tables"), Endpoint(Role.SOURCE, "src", "FileSource", "")],
+    [Restore(1, 1, 2, None, at(5), None, at(6), True), Restore(2, 2, 3, 1, at(7), 1)],
+    7,
+)
+
+
+def document(metadata=WHOLE):
+    return metadata_document(metadata, {"op": {"type": "x"}}, {"mode": "EXACTLY_ONCE"})
+
+
+def written(**changes):
+    return json.dumps(document() | changes).encode()
+
+
+def test_what_was_written_is_read_back_whole():
+    assert read_metadata("p", 4, written()) == WHOLE
+    assert (PENDING.phase, PENDING.acknowledged_at is None) == (Phase.VALIDATED, False)
+
+
+def test_it_is_plain_json_with_names_that_explain_themselves():
+    shown = json.loads(written())
+    assert (shown["format"], shown["version"]) == ("tidegate-checkpoint", 2)
+    operator = shown["operators"][1]
+    assert (operator["operator_id"], operator["parallelism"], operator["max_parallelism"]) == ("op", 2, 128)
+    assert operator["definition"] == {"type": "x"}
+    assert operator["subtasks"][0]["handles"][0]["key_groups"] == [0, 63]
+    assert shown["options"] == {"mode": "EXACTLY_ONCE"}
+    assert shown["verdicts"][0]["target"] == "sink:out"
+
+
+def test_it_does_not_depend_on_the_order_in_which_endpoints_were_recorded():
+    assert document() == document(replace(WHOLE, endpoints=WHOLE.endpoints[::-1]))
+
+
+def test_the_first_version_is_read_as_far_as_it_goes():
+    first = {
+        "format": "tidegate-checkpoint",
+        "version": 1,
+        "pipeline": "p",
+        "checkpoint_id": 4,
+        "triggered_at": at(0).isoformat(),
+        "finalized_at": at(9).isoformat(),
+        "options": {},
+        "operators": [
+            {
+                "operator_id": "op",
+                "parallelism": 1,
+                "max_parallelism": 128,
+                "definition": {},
+                "subtasks": [document()["operators"][1]["subtasks"][0]],
+            }
+        ],
+        "verdicts": [{"target": "sink:out", "suite": "s", "success": True}],
+    }
+    read = read_metadata("p", 4, json.dumps(first).encode())
+    assert (read.version, read.endpoints, read.restores, read.region_attempt) == (1, (), (), 0)
+    assert read.subtasks[SubtaskId("op", 0)] == SubtaskRecord(SubtaskId("op", 0), 1, at(9), Snapshot((RUN,)))
+    assert (read.record.request_id, read.record.kind) == ("recovered:4", CheckpointKind.CHECKPOINT)
+    assert (read.record.triggered_at, read.record.validated_at, read.record.deadline) == (at(0), at(9), at(9))
+    assert read.verdicts == [Verdict(Target.parse("sink:out"), "s", True, 0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (written()[:-10], "p/chk-4/_metadata is not JSON, so it was cut off"),
+        (b"", "is not JSON"),
+        (b"[]", "is not of the format 'tidegate-checkpoint'"),
+        (written(format="other"), "is not of the format"),
+        (written(version=3), "has version 3 of its format, and this release reads versions up to 2"),
+        (written(version="2"), "its version is '2'"),
+        (written(pipeline="q"), "is of checkpoint 4 of pipeline q"),
+        (written(checkpoint_id=5), "is of checkpoint 5 of pipeline p"),
+        (written(triggered_at="today"), "is damaged: .*today"),
+        (written(operators=[]), "as many subtasks as its parallelism says"),
+        (written(operators=[{}]), "is damaged: 'subtasks' is missing"),
+        (written(kind="OTHER"), "is damaged: 'OTHER'"),
+        (written(endpoints=[{"role": "SINK"}]), "is damaged"),
+        (written(verdicts=None), "is damaged"),
+    ],
+)
+def test_what_is_damaged_foreign_or_newer_is_refused_by_name(content, words):
+    with pytest.raises(MetadataError, match=words):
+        read_metadata("p", 4, content)
+
+
+def test_a_marker_says_which_metadata_was_committed_and_when():
+    content = written()
+    marker = marker_of(RECORD, content, WHOLE.restores, 9)
+    assert (marker.sha256, marker.completed_at) == (sha256(content).hexdigest(), at(3))
+    shown = marker_document(marker)
+    assert read_marker("p", 4, json.dumps(shown).encode()) == marker
+    assert shown == {
+        "format": "tidegate-committed",
+        "version": 1,
+        "pipeline": "p",
+        "checkpoint_id": 4,
+        "sha256": marker.sha256,
+        "completed_at": at(3).isoformat(),
+        "restores": document()["restores"],
+        "commit_attempt": 9,
+    }
+    refused = ({"version": 2}, "newer release"), ({"pipeline": "q"}, "copied"), ({"completed_at": 1}, "damaged")
+    for changes, words in refused:
+        with pytest.raises(MetadataError, match=words):
+            read_marker("p", 4, json.dumps(shown | changes).encode())

@@ -1,0 +1,346 @@
+"""What people read of keyed state, beside a dictionary: rows, a key's row, and the changes between two checkpoints."""
+
+import math
+import shutil
+from dataclasses import replace
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from state_epochs import (
+    AGGREGATES,
+    INPUT,
+    MASKS,
+    ROWS,
+    UPSERTED,
+    as_dict,
+    epochs,
+    input_rows,
+    key_of,
+    plain,
+    state_rows,
+    table_of,
+)
+from state_operator import Operator, with_hash
+
+from tidegate.protocol.errors import ConfigurationError, StateIntegrityError, StateSchemaError
+from tidegate.state import cache, keys
+from tidegate.state.keys import key_of_text
+from tidegate.state.layout import StateLayout
+from tidegate.state.reading import StateFiles, open_state
+from tidegate.state.showing import json_rows
+from tidegate.state.storage import open_storage
+
+SETTINGS = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def files_of(operator: Operator, state: Any = None, since: Any = None) -> StateFiles:
+    files = StateFiles(str(operator.workshop.storage), str(operator.workshop.cache), state or operator.state(), since)
+    assert StateFiles.from_json(files.to_json()) == files  # so does it reach Spark
+    return files
+
+
+def read(files: StateFiles, key: Any = None) -> pa.Table:
+    """Every part by itself, as several machines would."""
+    reading = open_state(files, key)
+    assert key is None or len(reading.parts) == 1
+    batches = [batch for part in reading.parts for batch in part.batches()]
+    return pa.Table.from_batches(batches, reading.schema)
+
+
+def changes_of(table: pa.Table) -> tuple[dict[Any, Any], set[Any]]:
+    """The upserted rows by key, and the deleted keys."""
+    upserted, deleted = (table.filter(pa.compute.equal(table["_change"], what)) for what in ("upsert", "delete"))
+    assert len(upserted) + len(deleted) == len(table)
+    gone = as_dict(deleted.drop_columns("_change"))
+    assert all(value is None for row in gone.values() for value in row)
+    return as_dict(upserted.drop_columns("_change")), set(gone)
+
+
+def replayed(before: dict[Any, Any], after: dict[Any, Any]) -> tuple[dict[Any, Any], set[Any]]:
+    return {key: row for key, row in after.items() if before.get(key) != row}, set(before) - set(after)
+
+
+@pytest.fixture
+def share_hashes(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`share_hashes(mask)`: a reader's keys get the hashes that `with_hash` gives with this mask."""
+
+    def share(mask: int) -> None:
+        def masked(columns: Any) -> pa.Array:
+            names = [str(at) for at in range(len(columns))]
+            return with_hash(pa.table(dict(zip(names, columns, strict=True))), names, mask).column("_hash").chunk(0)
+
+        monkeypatch.setattr(keys, "spark_hash", masked)
+
+    return share
+
+
+def check_history(operator: Operator, history: list[tuple[Any, dict[Any, Any]]], asked: set[Any]) -> None:
+    """Each checkpoint, each key at each, and each pair of neighbours and of the first and the last, both ways."""
+    for state, model in history:
+        assert as_dict(read(files_of(operator, state))) == model
+        for key in asked:
+            row = {key: model[key]} if key in model else {}
+            assert as_dict(read(files_of(operator, state), unplain(key))) == row
+    pairs = [*pairwise(history), (history[0], history[-1]), (history[-1], history[0])]
+    for (before, old), (after, new) in pairs:
+        found = read(files_of(operator, after, before))
+        assert changes_of(found) == replayed(old, new)
+        for key in list(asked)[:3]:
+            of_key = replayed({k: v for k, v in old.items() if k == key}, {k: v for k, v in new.items() if k == key})
+            assert changes_of(read(files_of(operator, after, before), unplain(key))) == of_key
+
+
+def unplain(key: tuple[Any, ...]) -> list[Any]:
+    return [math.nan if value == "NaN" else value for value in key]
+
+
+@SETTINGS
+@pytest.mark.usefixtures("reading")
+@given(script=epochs(state_rows), mask=MASKS)
+def test_rows_keys_and_changes_are_those_of_a_dictionary(script, mask, new_workshop, share_hashes) -> None:
+    share_hashes(mask)
+    operator = Operator(new_workshop(), ROWS, mask)
+    model: dict[Any, Any] = {}
+    history, asked = [], {(None, None), ("a", 1.5)}
+    for epoch in script:
+        rows = {key_of(row): row for row in epoch["rows"]}
+        operator.upsert(table_of(rows.values(), UPSERTED), epoch["parallelism"])
+        model = model | {key: tuple(map(plain, row[2:4])) for key, row in rows.items()}
+        model = {key: row for key, row in model.items() if not (key in rows and rows[key][4])}
+        if operator.state().runs:
+            history.append((operator.state(), model))
+        asked |= set(list(rows)[:2])
+        if epoch["merge"]:
+            operator.merge(epoch["merge"])
+        if epoch["lose_cache"]:
+            shutil.rmtree(operator.workshop.cache, ignore_errors=True)
+    if history:
+        check_history(operator, history, asked)
+
+
+@SETTINGS
+@given(script=epochs(input_rows), mask=MASKS)
+def test_aggregates_are_read_as_the_tables_have_them(script, mask, new_workshop, share_hashes) -> None:
+    share_hashes(mask)
+    operator = Operator(new_workshop(), AGGREGATES, mask)
+    history, asked = [], {(None, None)}
+    for epoch in script:
+        operator.aggregate(table_of(epoch["rows"], INPUT), epoch["parallelism"])
+        if operator.state().runs:
+            history.append((operator.state(), as_dict(operator.scan())))
+        asked |= {key_of(row) for row in epoch["rows"][:2]}
+        if epoch["merge"]:
+            operator.merge(epoch["merge"])
+    if history:
+        assert read(files_of(operator)).schema.names == AGGREGATES.rows.names
+        check_history(operator, history, asked)
+
+
+ROUTES = StateLayout.of_rows(pa.schema([("a", pa.string()), ("b", pa.string()), ("n", pa.int64())]), ["a", "b"])
+
+
+def routes(*rows: tuple[Any, ...]) -> pa.Table:
+    return table_of(rows, pa.schema([*ROUTES.rows, ("_delete", pa.bool_())]))
+
+
+def test_two_keys_with_one_hash_are_told_apart(workshop) -> None:
+    """A null leaves the hash as it was, so these two need no mask."""
+    operator = Operator(workshop, ROUTES)
+    operator.upsert(routes(("JFK", None, 1, False), (None, "JFK", 2, False)))
+    hashes = with_hash(routes(("JFK", None, 1, False), (None, "JFK", 2, False)), ["a", "b"]).column("_hash")
+    assert hashes[0] == hashes[1]
+    before = operator.state()
+    operator.upsert(routes((None, "JFK", None, True)), parallelism=3)
+    assert read(files_of(operator, before), ["JFK", None])["n"].to_pylist() == [1]
+    assert read(files_of(operator, before), {"b": "JFK", "a": None})["n"].to_pylist() == [2]
+    assert read(files_of(operator), [None, "JFK"]).num_rows == 0
+    assert changes_of(read(files_of(operator, since=before))) == ({}, {(None, "JFK")})
+    assert read(files_of(operator, since=before), ["JFK", None]).num_rows == 0
+
+
+def test_what_was_not_there_before_is_all_new(workshop) -> None:
+    operator = Operator(workshop, ROUTES)
+    operator.upsert(routes(("a", "b", 1, False)), parallelism=2)
+    nothing = replace(operator.state(), checkpoint_id=0, subtasks=())
+    assert changes_of(read(files_of(operator, since=nothing))) == ({("a", "b"): (1,)}, set())
+
+
+def test_a_value_that_comes_back_is_no_change(workshop) -> None:
+    layout = StateLayout.of_rows(pa.schema([("k", pa.int64()), ("x", pa.float64())]), ["k"])
+    operator = Operator(workshop, layout)
+    operator.upsert(pa.table({"k": [1, 2, 3], "x": [math.nan, 0.0, 1.0]}))
+    before = operator.state()
+    operator.upsert(pa.table({"k": [1, 2, 3], "x": [5.0, 5.0, 5.0]}))
+    operator.upsert(pa.table({"k": [1, 2, 3], "x": [math.nan, -0.0, 5.0]}))
+    changed = read(files_of(operator, since=before))
+    assert changed.to_pylist() == [{"k": 3, "x": 5.0, "_change": "upsert"}]
+
+
+def large(workshop: Any, monkeypatch: pytest.MonkeyPatch) -> Operator:
+    """Runs of several row groups that are too large to be read in full for one key."""
+    monkeypatch.setattr(cache, "IN_PLACE_FILE", 0)
+    monkeypatch.setattr("tidegate.state.runs._GROUP_ROWS", 1000)
+    layout = StateLayout.of_rows(pa.schema([("k", pa.int64()), ("text", pa.string())]), ["k"])
+    operator = Operator(workshop, layout)
+    numbers = list(range(20_000))
+    operator.upsert(pa.table({"k": numbers, "text": [f"row {n}" for n in numbers]}), parallelism=2)
+    return operator
+
+
+def test_one_key_of_a_large_run_costs_a_row_group(workshop, monkeypatch) -> None:
+    operator = large(workshop, monkeypatch)
+    taken = []
+    monkeypatch.setattr("tidegate.state.opening._near", counted(taken))
+    for key in (0, 19_999, "7"):
+        found = read(files_of(operator), key)
+        assert found.to_pylist() == [{"k": int(key), "text": f"row {key}"}]
+    assert read(files_of(operator), 20_000).num_rows == 0
+    assert sum(taken) == 3  # of about ten row groups each time
+    assert not workshop.copies.exists()  # nothing is downloaded for it
+
+
+def counted(taken: list[int]) -> Any:
+    from tidegate.state.opening import _near
+
+    def near(*arguments: Any) -> Any:
+        parts = _near(*arguments)
+        taken.append(len(parts))
+        return parts
+
+    return near
+
+
+def test_a_file_that_was_cut_off_or_is_gone_is_an_error_that_names_it(workshop, monkeypatch) -> None:
+    operator = large(workshop, monkeypatch)
+    files = files_of(operator)
+    for run in files.state.runs:
+        path = workshop.file(run)
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(StateIntegrityError, match=r"\.parquet, written by checkpoint 1, is damaged"):
+        read(files, 5)
+    for run in files.state.runs:
+        workshop.file(run).unlink()
+    with pytest.raises(StateIntegrityError, match="is missing from checkpoint storage"):
+        read(files)
+
+
+def test_what_is_no_run_or_of_another_format_is_refused(workshop) -> None:
+    operator = Operator(workshop, ROUTES)
+    operator.upsert(routes(("a", "b", 1, False)))
+    (run,) = operator.state().runs
+    schema = pa.parquet.read_schema(workshop.file(run))
+    newer = {b"tidegate.state": schema.metadata[b"tidegate.state"].replace(b'"format": 1', b'"format": 2')}
+    for metadata, said in ((None, "is not a run of keyed state"), (newer, "its format is 2")):
+        pa.parquet.write_table(schema.with_metadata(metadata).empty_table(), workshop.file(run))
+        with pytest.raises(StateSchemaError, match=said):
+            read(files_of(operator))
+
+
+def test_an_operator_that_was_defined_anew_cannot_be_compared(workshop) -> None:
+    operator = Operator(workshop, ROUTES)
+    operator.upsert(routes(("a", "b", 1, False)))
+    other = Operator(workshop, StateLayout.of_rows(pa.schema([("a", pa.string()), ("n", pa.int64())]), ["a"]))
+    other.upsert(pa.table({"a": ["a"], "n": [1]}))
+    with pytest.raises(StateSchemaError, match=r"cannot be compared .* the key is stored as \(a string, b string\)"):
+        read(files_of(other, since=operator.state()))
+
+
+TYPES = [
+    (pa.bool_(), True, "true"),
+    (pa.int8(), -5, "-5"),
+    (pa.int64(), 2**62, str(2**62)),
+    (pa.float32(), 1.5, "1.5"),
+    (pa.float64(), -0.0, "0"),
+    (pa.decimal128(9, 2), Decimal("1.50"), "1.5"),
+    (pa.decimal128(38, 10), Decimal("-1.5"), "-1.5"),
+    (pa.string(), "[1", "[1"),
+    (pa.binary(), b"ab", "ab"),
+    (pa.date32(), date(2013, 1, 31), "2013-01-31"),
+    (pa.timestamp("us", "UTC"), datetime(2013, 1, 1, 12, tzinfo=UTC), "2013-01-01 12:00:00"),
+    (pa.timestamp("us", "UTC"), datetime(2013, 1, 1, 12, tzinfo=UTC), "2013-01-01T14:00:00+02:00"),
+    (pa.timestamp("us"), datetime(2013, 1, 1, 12), "2013-01-01 12:00:00"),
+    (pa.time64("ns"), time(12, 30), "12:30:00"),
+    (pa.duration("us"), timedelta(days=1), None),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "text"), TYPES, ids=[f"{kind} {text}" for kind, _, text in TYPES])
+def test_a_key_of_every_type_is_found_by_value_and_by_text(kind, value, text, workshop) -> None:
+    layout = StateLayout.of_rows(pa.schema([("k", kind), ("n", pa.int64())]), ["k"])
+    operator = Operator(workshop, layout)
+    operator.upsert(pa.table({"k": pa.array([value, None], kind), "n": [1, 2]}))
+    asked = [value, [value], {"k": value}] if text is None else [value, [value], {"k": value}, key_of_text(text)]
+    for key in asked:
+        assert read(files_of(operator), key)["n"].to_pylist() == [1]
+    for null in ([None], {"k": None}, key_of_text("[null]")):
+        assert read(files_of(operator), null)["n"].to_pylist() == [2]
+
+
+def test_a_key_as_text() -> None:
+    assert key_of_text("AA") == "AA"
+    assert key_of_text('["JFK", null]') == ["JFK", None]
+    assert key_of_text(' {"a": 1}') == {"a": 1}
+    assert key_of_text("[not JSON") == "[not JSON"
+    assert key_of_text('["[1]"]') == ["[1]"]
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("a", "1 value was given, and its key is (k bigint, d date)"),
+        ([1, 2, 3], "3 values were given"),
+        ({"k": 1}, "k was given"),
+        ({}, "nothing was given"),
+        (["x", "2013-01-01"], "'x' cannot be a bigint"),
+        ([1.5, "2013-01-01"], "1.5 cannot be a bigint"),
+        ([2**70, None], "cannot be a bigint"),
+        ([1, "yesterday"], "'yesterday' cannot be a date"),
+        ([1, [1]], "[1] cannot be a date"),
+        ([1, 5], "5 cannot be a date"),
+        ([True, None], "True cannot be a bigint"),
+    ],
+)
+def test_a_key_that_does_not_fit_is_told_what_the_key_is(key, said, workshop) -> None:
+    schema = pa.schema([("k", pa.int64()), ("d", pa.date32()), ("n", pa.int64())])
+    operator = Operator(workshop, StateLayout.of_rows(schema, ["k", "d"]))
+    operator.upsert(table_of([(1, date(2013, 1, 1), 1)], schema))
+    with pytest.raises(ConfigurationError) as refused:
+        read(files_of(operator), key)
+    assert said in str(refused.value)
+
+
+def test_rows_are_shown_without_loss() -> None:
+    columns = {
+        "text": pa.array(["ü", None]),
+        "real": pa.array([math.nan, -math.inf]),
+        "exact": pa.array([Decimal("0.10"), None], pa.decimal128(9, 2)),
+        "bytes": pa.array([b"\x00\xff", None]),
+        "day": pa.array([0, 5_000_000], pa.int32()).cast(pa.date32()),  # beyond the years of Python
+        "at": pa.array([0, None], pa.timestamp("us", "UTC")),
+        "clock": pa.array([1, None], pa.time64("ns")),
+        "span": pa.array([-(3 * 86_400 * 10**6) - 1, None], pa.duration("us")),
+        "flag": pa.array([True, None]),
+    }
+    first, second = json_rows(pa.record_batch(columns))
+    assert first == {
+        "text": "ü", "real": "NaN", "exact": "0.10", "bytes": "00ff", "day": "1970-01-01",
+        "at": "1970-01-01 00:00:00.000000Z", "clock": "00:00:00.000000001", "span": "-3 00:00:00.000001", "flag": True,
+    }  # fmt: skip
+    assert (second["real"], second["day"]) == ("-Infinity", "15659-07-15")
+
+
+def test_a_reader_reads_files_and_nothing_else(workshop, monkeypatch) -> None:
+    """No directory is listed, and nothing is written."""
+    operator = Operator(workshop, ROUTES)
+    operator.upsert(routes(("a", "b", 1, False)))
+    written = workshop.written()
+    storage = open_storage(str(workshop.storage))
+    for name in ("list", "write", "delete", "open_output"):
+        monkeypatch.setattr(type(storage), name, None)
+    assert read(files_of(operator)).num_rows == 1
+    assert workshop.written() == written
