@@ -3,7 +3,20 @@
 `MUTATIONS` maps the sentence that describes a mistake to what it replaces; reading order: `planting`, then the lists.
 """
 
-from mutations import commits, driver, fencing, files, gates, hearing, requests, running, snapshots, steps, stops
+from mutations import (
+    commits,
+    driver,
+    fencing,
+    files,
+    gates,
+    hearing,
+    requests,
+    restores,
+    running,
+    snapshots,
+    steps,
+    stops,
+)
 from mutations.planting import MUTATIONS, planted
 
 __all__ = [
@@ -16,6 +29,7 @@ __all__ = [
     "hearing",
     "planted",
     "requests",
+    "restores",
     "running",
     "snapshots",
     "steps",

@@ -3,22 +3,24 @@
 from dataclasses import replace
 
 from mutations.planting import mutation
-from tidegate.coordination import coordinator as coordinators
 from tidegate.coordination import finalize as commit_points
+from tidegate.coordination import notify as deliveries
+from tidegate.coordination import validate as validations
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.finalize import CommitPoint
+from tidegate.coordination.notify import Outstanding
 from tidegate.protocol.errors import UnknownOutcomeError
 from tidegate.protocol.lifecycle import Status
 
 
-@mutation("a failed verdict is overlooked", (coordinators, "decide_rejection"))
+@mutation("a failed verdict is overlooked", (validations, "decide_rejection"))
 def _(original):
     return lambda record, targets, verdicts: original(
         record, targets, [replace(verdict, success=True) for verdict in verdicts]
     )
 
 
-@mutation("a missing verdict is a good one", (coordinators, "decide_rejection"))
+@mutation("a missing verdict is a good one", (validations, "decide_rejection"))
 def _(original):
     return lambda record, targets, verdicts: original(record, [verdict.target for verdict in verdicts], verdicts)
 
@@ -43,18 +45,18 @@ def _(original):
 @mutation("sinks are notified before the checkpoint is committed", (CheckpointCoordinator, "finalize_validated"))
 def _(original):
     def finalize(self, validated):
-        self._delivery.deliver([validated.record])
+        self._delivery.deliver(Outstanding(None, [validated.record]))
         return original(self, validated)
 
     return finalize
 
 
-@mutation("a notification that a crash cut short is never made up for", (coordinators, "choose_unnotified"))
+@mutation("a notification that a crash cut short is never made up for", (deliveries, "choose_unnotified"))
 def _(original):
     return lambda retained, up_to=None: [r for r in original(retained, up_to) if r.checkpoint_id == up_to]
 
 
-@mutation("sinks are notified of the newest checkpoint first", (coordinators, "choose_unnotified"))
+@mutation("sinks are notified of the newest checkpoint first", (deliveries, "choose_unnotified"))
 def _(original):
     return lambda retained, up_to=None: [] if up_to is None else original(retained, up_to)[::-1]
 
@@ -63,7 +65,7 @@ def _(original):
 def _(original):
     def abort(self, checkpoint_id, reason, message):
         record = original(self, checkpoint_id, reason, message)
-        self._delivery.deliver([record] if record.status is Status.FAILED else [])
+        self._delivery.deliver(Outstanding(None, [record] if record.status is Status.FAILED else []))
         return record
 
     return abort

@@ -48,6 +48,6 @@ def _(original):
     return remove
 
 
-@mutation("staged files are moved away before they are visible", (publish, "_link"))
+@mutation("staged files are moved away before they are visible", (publish, "link"))
 def _(original):
     return lambda source, target, keep: publish.os.rename(source, target)

@@ -42,7 +42,7 @@ def _(original):
 
 @mutation("what is in progress goes on beside the savepoint to stop with", (desks, "abort_all"))
 def _(original):
-    return lambda tx, reason, now, but: None
+    return lambda tx, reason, now, last: None
 
 
 @mutation("a pipeline goes on behind its end", (controls, "require_resumable"))

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from tidegate.sinks import fencing, publish
+from tidegate.sinks import fencing, publish, rewind
 
 Directory = dict  # of names to nodes
 
@@ -51,11 +51,12 @@ class SimulatedDisk:
         path = SimpleNamespace(
             **{name: getattr(posixpath, name) for name in ("join", "dirname", "basename")},
             isdir=self.isdir,
+            realpath=self.realpath,
             getsize=lambda path: self._file(path).size,
         )
         system = SimpleNamespace(**calls, path=path, O_RDONLY=os.O_RDONLY)
         with ExitStack() as stack:
-            for module in (publish, fencing):
+            for module in (publish, fencing, rewind):
                 stack.enter_context(patch.object(module, "os", system))
             stack.enter_context(patch.object(fencing, "shutil", SimpleNamespace(rmtree=self.rmtree)))
             yield
@@ -89,8 +90,9 @@ class SimulatedDisk:
         parent = posixpath.dirname(path)
         if parent != "/" and not isinstance(self.look(parent), dict):
             self.makedirs(parent, exist_ok)
-        if not isinstance(self.look(path), dict):
-            self.mkdir(path)
+        with suppress(FileExistsError):  # somebody else was faster
+            if not isinstance(self.look(path), dict):
+                self.mkdir(path)
 
     def listdir(self, path: str) -> list[str]:
         self._point(f"listdir {path}")
@@ -99,6 +101,11 @@ class SimulatedDisk:
     def isdir(self, path: str) -> bool:
         self._point(f"isdir {path}")
         return isinstance(self.look(path), dict)
+
+    def realpath(self, path: str) -> str:
+        """Of a link itself; no directory on the way to it is one."""
+        node = self.look(path)
+        return posixpath.join(posixpath.dirname(path), node) if isinstance(node, Link) else path
 
     def rename(self, source: str, target: str) -> None:
         self._point(f"rename {source} to {target}")

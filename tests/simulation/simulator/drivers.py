@@ -8,18 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 from simulator.region import SimulatedRegion
 from simulator.requests import Request, trigger
+from simulator.restores import notify
 from simulator.scheduler import Process, Violation, require
 from tidegate.airflow.outcome import cause_of, is_deterministic
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.protocol.errors import (
+    CheckpointAbandonedError,
     CheckpointDeclinedError,
     CheckpointError,
     CheckpointExpiredError,
     CheckpointNotInProgressError,
+    CheckpointNotRetainedError,
     FinalizeError,
+    NothingToUndoError,
     PipelineDefinitionError,
     PipelineFailedError,
     PipelineStatusError,
+    RestoreRefusedError,
     SinkError,
     StateIntegrityError,
     StopIncompleteError,
@@ -40,14 +45,18 @@ if TYPE_CHECKING:
 #: What may befall a step in a world like this one. Anything else, a refusal of the store included, is a defect; so is
 #: damage, which nothing here does: an attempt that finds a file gone was superseded, and has to say so.
 EXPECTED = (
+    CheckpointAbandonedError,  # a step of a checkpoint that a restore has left behind
     CheckpointDeclinedError,
     CheckpointExpiredError,
     CheckpointNotInProgressError,
+    CheckpointNotRetainedError,  # a restore to what was replaced, as `restores` makes sure
     FinalizeError,
+    NothingToUndoError,  # the same
     PipelineDefinitionError,  # the checkpoint was triggered before a rescale
     PipelineFailedError,
     PipelineStatusError,
-    SinkError,
+    RestoreRefusedError,  # a checkpoint has completed since the plan was made
+    SinkError,  # the disk is full, and nothing worse
     StateIntegrityError,  # a write was lost
     StorageError,
     StopIncompleteError,
@@ -90,6 +99,9 @@ class Judge:
 def take_step(world: "World", coordinator: CheckpointCoordinator, step: str, checkpoint_id: int) -> None:
     try:
         _take_step(world, coordinator, step, checkpoint_id)
+    except CheckpointAbandonedError as error:
+        require(checkpoint_id in world.observer.history.ever_left, f"no restore has done that: {error}")
+        raise
     except StateIntegrityError as error:
         lost = step == "finalize" and world.observer.lost_a_write(checkpoint_id)
         require(lost, f"{step} of checkpoint {checkpoint_id} calls damage what its successor did: {error}")
@@ -106,7 +118,7 @@ def _take_step(world: "World", coordinator: CheckpointCoordinator, step: str, ch
             record = coordinator.finalize(checkpoint_id)
             world.observer.repeats(step, checkpoint_id, (record.completed_at, record.metadata_path, record.state_size))
         case "notify":
-            world.observer.repeats(step, checkpoint_id, coordinator.notify(checkpoint_id))
+            world.observer.repeats(step, checkpoint_id, notify(world, coordinator, checkpoint_id))
         case "abort":
             reason = world.random.choice([FailureReason.TASK_FAILURE, FailureReason.COORDINATOR_SUSPEND])
             coordinator.abort(checkpoint_id, reason, "somebody aborted it")

@@ -7,16 +7,18 @@ and nothing else.
 
 from typing import TYPE_CHECKING
 
-from simulator.drivers import STEPS, take_step
+from simulator.peace import take_checkpoint
 from simulator.requests import Request, trigger
-from simulator.scheduler import Violation, require
+from simulator.restores import check_the_end, restore
+from simulator.scheduler import require
 from simulator.stops import has_finished, is_at_its_end
+from tidegate.coordination.restore import ToCheckpoint
 from tidegate.pipeline.config import CheckpointRetention
-from tidegate.protocol.errors import PipelineFailedError, PipelineStatusError
-from tidegate.protocol.lifecycle import COMMITTED, Status
+from tidegate.protocol.errors import PipelineStatusError
+from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskId
-from tidegate.protocol.trigger import Dropped, Queued
+from tidegate.protocol.trigger import Dropped
 
 if TYPE_CHECKING:
     from simulator.world import World
@@ -29,17 +31,28 @@ def finish(world: "World") -> None:
     _go_on(world)
     while world.arrive():
         pass
+    _run_to_the_end(world, "last")
+    _compare(world)
+    _cancel(world)
+    if kept := _retained(world):
+        _come_back(world, world.random.choice(kept))
+
+
+def _run_to_the_end(world: "World", name: str) -> None:
+    """All that is left is read. A last checkpoint may be empty."""
     for number in range(MOST_CHECKPOINTS):
         if _all_is_read(world) or has_finished(world.store.state):
             break
-        _take_checkpoint(world, f"last-{number}")
-    _take_checkpoint(world, "empty")
+        take_checkpoint(world, Request(f"{name}-{number}"))
+    take_checkpoint(world, Request(f"{name}-empty"))
     _check_end(world)
     _clean(world)
+
+
+def _compare(world: "World") -> None:
     _compare_output(world)
     _compare_state(world, _retained(world))
     _compare_files(world)
-    _cancel(world)
 
 
 def _go_on(world: "World") -> None:
@@ -49,13 +62,14 @@ def _go_on(world: "World") -> None:
     try:
         world.open_coordinator().resume()
     except PipelineStatusError:
-        require(is_at_its_end(world.store.state), "a pipeline that is not at its end cannot be resumed")
+        at_its_end = is_at_its_end(world.observer.history, world.store.state)
+        require(at_its_end, "a pipeline that is not at its end cannot be resumed")
 
 
 def _check_end(world: "World") -> None:
     """All is read, unless the pipeline was drained; it has finished if, and only if, nothing can follow."""
     state = world.store.state
-    drained = any(record.drain and record.status in COMMITTED for record in state.checkpoints.values())
+    drained = any(state.checkpoints[id_].drain for id_ in world.observer.history.branch_in(state))
     require(drained or _all_is_read(world), "the input is never read to its end")
     bounded = all(source.bounded for source in world.sources.values())
     ended = has_finished(state)
@@ -77,38 +91,27 @@ def _cancel(world: "World") -> None:
     require(isinstance(outcome, Dropped), f"a cancelled pipeline answers {outcome}")
 
 
+def _come_back(world: "World", record: CheckpointRecord) -> None:
+    """A restore leads out of the end, and what was read since is read once more."""
+    restore(world, ToCheckpoint(record.checkpoint_id))
+    _run_to_the_end(world, "again")
+    _compare(world)
+
+
 def _retained(world: "World") -> list[CheckpointRecord]:
     return [record for record in world.store.state.checkpoints.values() if record.status is Status.COMPLETED]
 
 
 def _clean(world: "World") -> None:
-    """Long after, when nobody who was abandoned can write any more."""
-    world.clock.advance(2 * 3600)
+    """Long after, when nobody who was abandoned can write any more, and no restore can be undone."""
+    world.clock.advance(2 * 3600 + world.pipeline.checkpoints.undo_within.total_seconds())
     for _ in range(2):
         world.open_coordinator().clean()
 
 
-def _take_checkpoint(world: "World", request_id: str) -> None:
-    coordinator = world.open_coordinator()
-    for _ in range(10):
-        try:
-            outcome = trigger(world, coordinator, Request(request_id))
-        except PipelineFailedError:  # what was left lying expired, and that was one failure too many
-            coordinator.resume()
-            continue
-        if not isinstance(outcome, Dropped | Queued):
-            for step in STEPS:
-                take_step(world, coordinator, step, outcome.checkpoint_id)
-            return
-        if has_finished(world.store.state):
-            return
-        world.clock.advance(700)
-    raise Violation(f"nothing is wrong any more, but {request_id} is dropped for ever: {outcome.message}")
-
-
 def _all_is_read(world: "World") -> bool:
     return all(
-        len(world.observer.read.get(SubtaskId(name, split), ())) == len(pieces)
+        len(world.observer.history.now.read.get(SubtaskId(name, split), ())) == len(pieces)
         for name, source in world.sources.items()
         for split, pieces in enumerate(source.pieces)
     )
@@ -121,14 +124,14 @@ def _compare_output(world: "World") -> None:
 
 
 def _compare_state(world: "World", retained: list[CheckpointRecord]) -> None:
-    """Every retained checkpoint can be read, and the newest is that of the plain execution."""
+    """Every retained checkpoint can be read, and is what the plain execution had come to, on whatever branch."""
     for record in retained:
         subtasks = world.store.state.subtasks[record.checkpoint_id]
         snapshots = {subtask: known.snapshot for subtask, known in subtasks.items()}
         for vertex in world.graph.keyed:
             state = world.observer.state_of(vertex.operator_id, snapshots)
-            same = state == world.observer.sequential.states[vertex.name]
-            require(same or record is not retained[-1], f"the state of {vertex.name} is not that of a plain execution")
+            same = state == world.observer.history.moments[record.checkpoint_id].states[vertex.name]
+            require(same, f"the state of {vertex.name} in {record.checkpoint_id} is not that of a plain execution")
 
 
 def _compare_files(world: "World") -> None:
@@ -138,3 +141,4 @@ def _compare_files(world: "World") -> None:
     there = {("storage", path) for path in world.storage.files}
     there |= {(f"sink:{name}-sink", path) for name, sink in world.sinks.items() for path in sink.staged}
     require(there <= needed, f"files that nothing refers to are left: {sorted(there - needed)[:5]}")
+    check_the_end(world)

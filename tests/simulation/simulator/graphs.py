@@ -56,9 +56,10 @@ def draw_pipeline(world: "World", random: Random) -> Pipeline:
     config = CheckpointConfig(
         timeout=timedelta(seconds=random.choice([30, 120, 600])),
         min_pause=timedelta(seconds=random.choice([0, 0, 20, 300])),
-        retained=random.choice([1, 1, 2, 3]),
+        retained=random.choice([1, 2, 3, 5] if world.temper.restore else [1, 1, 2, 3]),
         retention=random.choice(list(CheckpointRetention)),
         tolerable_failed_checkpoints=random.choice([None, None, 0, 2]),
+        undo_within=timedelta(seconds=random.choice([0, 60, 600, 7 * 24 * 3600])),
     )
     pipeline = Pipeline(PIPELINE_ID, random.choice([1, 1, 2, 3]), random.choice([4, 8, 11]), config)
     streams = [
@@ -129,7 +130,8 @@ def describe(world: "World") -> list[str]:
     pipeline, config = world.pipeline, world.pipeline.checkpoints
     return [
         f"Pipeline: parallelism {pipeline.parallelism} of {pipeline.max_parallelism} key groups, timeout "
-        f"{config.timeout}, min pause {config.min_pause}, {config.retained} retained",
+        f"{config.timeout}, min pause {config.min_pause}, {config.retained} retained, undo within "
+        f"{config.undo_within}",
         *(
             f"  {name}: {type(source).__name__}, {source.num_splits()} splits{', bounded' if source.bounded else ''}"
             for name, source in world.sources.items()

@@ -4,20 +4,23 @@ execution. It decides by what is recorded and by what the world contains, never 
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from simulator.failures import check_failures
+from simulator.history import History, Moment, Return, is_rewinding
+from simulator.restores import check_restores, check_subsumed
 from simulator.runs import values_of
 from simulator.scheduler import Process, require
 from simulator.sequential import SequentialExecution
 from simulator.sinks import SimulatedSink
 from simulator.sources import Row
 from simulator.stops import check_finished, check_stops, require_finished_before
+from tidegate.coordination.restore import Target
 from tidegate.pipeline.definition import StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.protocol.admission import LEASE
 from tidegate.protocol.lifecycle import COMMITTED, TRANSITIONS, Stage, Status
+from tidegate.protocol.paths import marker_path, with_markers
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.records import (
     Acknowledgement,
@@ -52,12 +55,6 @@ def _reachable(stage: Stage) -> set[Stage]:
 REACHABLE = {stage: _reachable(stage) for stage in TRANSITIONS}
 
 
-def completions_of(state: "PipelineState") -> list[datetime]:
-    """When checkpoints completed, by their ids: the clocks that said so may differ."""
-    records = [state.checkpoints[id_] for id_ in sorted(state.checkpoints)]
-    return [record.completed_at for record in records if record.completed_at is not None]
-
-
 class Observer:
     """One simulated run's witness."""
 
@@ -65,7 +62,9 @@ class Observer:
         self.world = world
         self.graph = graph
         self.sequential = SequentialExecution(graph)
-        self.read: dict[SubtaskId, set[int]] = {}  # pieces that committed checkpoints have read, by split
+        self.history = History(Moment(0, frozenset(), *self.sequential.came_to(), {}))
+        self.returned: dict[Process | None, Return] = {}  # the restore that each has carried out
+        self.wanted: dict[Process | None, Target] = {}  # where each process that restores was to go
         self.judged: dict[int, list[dict[SubtaskId, Snapshot]]] = {}
         self.counted: set[tuple[int, SubtaskId]] = set()
         self.committables: dict[int, dict[str, list[str]]] = {}  # by checkpoint and sink, paths
@@ -78,18 +77,21 @@ class Observer:
     def committed(self, before: "PipelineState", after: "PipelineState") -> None:
         """A transaction has become durable."""
         self._commits(before, after)
-        for id_, record in after.checkpoints.items():
+        check_restores(self.world, before, after)
+        if len(after.restores) > len(before.restores):
+            self.sequential.go_on_from(self.history.now.states, self.history.now.outputs)
+        for id_, record in reversed(after.checkpoints.items()):  # first the one that completes and subsumes others
             previous = before.checkpoints.get(id_)
             if previous is None:
                 self._triggered(record, before, after)
             elif previous is not record:
-                self._moved(previous, record, after)
+                self._moved(previous, record, before, after)
             if after.subtasks[id_] is not before.subtasks.get(id_):
                 for subtask, known in after.subtasks[id_].items():
                     self._reported(record, known, before.subtasks.get(id_, {}).get(subtask))
         if after.pipeline is not None and before.pipeline is not None:
             check_failures(before, after, self.graph.pipeline.checkpoints.tolerable_failed_checkpoints)
-        check_stops(before, after)
+        check_stops(self.history, before, after)
         if after.pipeline is not None and after.pipeline.status is PipelineStatus.SUSPENDED:
             going = [id_ for id_, record in after.checkpoints.items() if record.status is Status.IN_PROGRESS]
             require(not going, f"checkpoints {going} go on although the pipeline is suspended")
@@ -117,16 +119,18 @@ class Observer:
         id_, config = record.checkpoint_id, self.graph.pipeline.checkpoints
         require(id_ > max(before.checkpoints, default=0), f"checkpoint {id_} is not newer than those before")
         same = [known for known in after.checkpoints.values() if known.request_id == record.request_id]
-        going = [known for known in same if known.status is not Status.FAILED]
-        require(len(going) == 1, f"{record.request_id} has two checkpoints")
+        going = [known for known in same if known.status is Status.IN_PROGRESS]
+        counts = self.history.answers_for(before, record.request_id)
+        require(len(going) == 1 and not counts, f"{record.request_id} has two checkpoints")
+        require(not is_rewinding(before), f"checkpoint {id_} begins before the sinks are rewound")
         waiting = [known for known in after.checkpoints.values() if known.status is Status.IN_PROGRESS]
         require(len(waiting) <= config.max_concurrent, f"checkpoint {id_} was one too many at once")
         status = PipelineStatus.CREATED if before.pipeline is None else before.pipeline.status
         require(status in (PipelineStatus.CREATED, PipelineStatus.RUNNING), f"checkpoint {id_} began when {status}")
         if record.kind is not CheckpointKind.SYNC_SAVEPOINT:  # which aborts everything else
             self._comes_first(record, before)
-        if record.periodic and (completions := completions_of(before)):
-            pause = record.triggered_at - completions[-1]
+        if record.periodic and (success := self.history.last_success(before)) is not None:
+            pause = record.triggered_at - success
             require(pause >= config.min_pause, f"periodic checkpoint {id_} came {pause} after the last success")
 
     def _comes_first(self, record: CheckpointRecord, before: "PipelineState") -> None:
@@ -140,14 +144,16 @@ class Observer:
             first = other is mine or not there or rank <= theirs
             require(first, f"{record.request_id} begins although {other.request_id} has precedence")
 
-    def _moved(self, previous: CheckpointRecord, record: CheckpointRecord, after: "PipelineState") -> None:
+    def _moved(
+        self, previous: CheckpointRecord, record: CheckpointRecord, before: "PipelineState", after: "PipelineState"
+    ) -> None:
         id_ = record.checkpoint_id
         stages = (previous.status, previous.phase), (record.status, record.phase)
         require(stages[1] in REACHABLE[stages[0]], f"checkpoint {id_} went from {stages[0]} to {stages[1]}")
         if previous.status is Status.FAILED:
             require(record == previous, f"checkpoint {id_} was changed after it had failed")
         if record.status in COMMITTED and previous.status not in COMMITTED:
-            self._completed(record, after)
+            self._completed(record, before, after)
         if record.status is Status.SUBSUMED and previous.status is Status.COMPLETED:
             self._subsumed(record, after)
         if record.notified_at is not None and previous.notified_at is None:
@@ -164,12 +170,13 @@ class Observer:
         require(record.kind is CheckpointKind.CHECKPOINT, f"savepoint {id_} is its owner's, but was subsumed")
         if after.pipeline is not None and after.pipeline.status is PipelineStatus.CANCELLED:
             return  # nothing is retained any more
-        completed = [known for known in after.checkpoints.values() if known.status is Status.COMPLETED]
-        newest = max((known.checkpoint_id for known in completed), default=0)
-        require(newest > id_, f"checkpoint {id_} was subsumed by none that is newer")
-        retained = [known for known in completed if known.kind is CheckpointKind.CHECKPOINT]
-        ever = [known for known in after.checkpoints.values() if known.kind is record.kind and known.completed_at]
-        kept = min(self.graph.pipeline.checkpoints.retained, len(ever))
+        if id_ in self.history.left_by:
+            return check_subsumed(self.world, id_)
+        present = [after.checkpoints[known] for known in self.history.branch_in(after)]
+        require(max(r.checkpoint_id for r in present) > id_, f"checkpoint {id_} was subsumed by none that is newer")
+        ours = [known for known in present if known.kind is CheckpointKind.CHECKPOINT]
+        retained = [known for known in ours if known.status is Status.COMPLETED]
+        kept = min(self.graph.pipeline.checkpoints.retained, len(ours))
         require(len(retained) >= kept, f"only {len(retained)} checkpoints are retained instead of {kept}")
 
     def _reported(self, record: CheckpointRecord, known: SubtaskRecord, previous: SubtaskRecord | None) -> None:
@@ -178,7 +185,7 @@ class Observer:
             require(known == previous, f"the snapshot of {subtask} for checkpoint {id_} was changed")
         elif known.acknowledged_at is not None:
             if previous is None:
-                require_finished_before(self.world.store.state, record, known)
+                require_finished_before(self.world, record, known)
             else:
                 require(previous.attempt == known.attempt, f"a stale report of {subtask} counted")
             in_time = known.acknowledged_at < record.deadline
@@ -187,7 +194,7 @@ class Observer:
             for handle in known.snapshot.handles:
                 require(self._exists(subtask, handle), f"{handle.path} of {subtask} is gone when it is acknowledged")
 
-    def _completed(self, record: CheckpointRecord, after: "PipelineState") -> None:
+    def _completed(self, record: CheckpointRecord, before: "PipelineState", after: "PipelineState") -> None:
         id_, subtasks = record.checkpoint_id, after.subtasks[record.checkpoint_id]
         missing = [str(known.subtask) for known in subtasks.values() if known.acknowledged_at is None]
         require(not missing, f"checkpoint {id_} completed without {', '.join(missing)}")
@@ -201,8 +208,7 @@ class Observer:
             all(verdicts.get(target) for target in self.graph.targets), f"checkpoint {id_} completed with {verdicts}"
         )
         require(record.metadata_path in self.world.storage.files, f"checkpoint {id_} completed without metadata")
-        same = [c for c in after.checkpoints.values() if c.request_id == record.request_id and c.status in COMMITTED]
-        require(len(same) == 1, f"{record.request_id} completed twice")
+        require(not self.history.answers_for(before, record.request_id), f"{record.request_id} completed twice")
         check_finished(self.world, record, snapshots)
         self._compare(id_, snapshots)
 
@@ -210,7 +216,9 @@ class Observer:
 
     def _compare(self, id_: int, snapshots: Mapping[SubtaskId, Snapshot]) -> None:
         """The checkpoint's state and staged rows are those of the sequential execution of its cut."""
-        given = self.sequential.step(self._cut(id_, snapshots), self._drawn(snapshots))
+        cut, read = self._cut(id_, snapshots)
+        given = self.sequential.step(cut, self._drawn(snapshots))
+        self.history.complete(id_, *self.sequential.came_to(), read)
         for vertex in self.graph.keyed:
             require(
                 self.state_of(vertex.operator_id, snapshots) == self.sequential.states[vertex.name],
@@ -230,17 +238,21 @@ class Observer:
             require(all(map(sink.is_whole, handles)), f"checkpoint {id_} completed without all of {vertex.name}")
             self.committables[id_][vertex.name] = [handle.path for handle in handles]
 
-    def _cut(self, id_: int, snapshots: Mapping[SubtaskId, Snapshot]) -> dict[str, list[Row]]:
+    def _cut(
+        self, id_: int, snapshots: Mapping[SubtaskId, Snapshot]
+    ) -> tuple[dict[str, list[Row]], dict[SubtaskId, set[int]]]:
+        """The rows that the checkpoint has read, by source, and the pieces that were read by then, by split."""
         cut: dict[str, list[Row]] = {name: [] for name in self.world.sources}
+        read: dict[SubtaskId, set[int]] = {}
         for name, source in self.world.sources.items():
             for split in range(source.num_splits()):
                 subtask = SubtaskId(name, split)
-                before = self.read.get(subtask, set())
+                before = self.history.now.read.get(subtask, set())
                 now = source.pieces_read(split, snapshots[subtask], self.world.storage.files)
                 require(before <= now, f"checkpoint {id_} forgot what {subtask} had read: {sorted(before - now)}")
                 cut[name] += [row for piece in sorted(now - before) for row in source.pieces[split][piece]]
-                self.read[subtask] = now
-        return cut
+                read[subtask] = now
+        return cut, read
 
     def _drawn(self, snapshots: Mapping[SubtaskId, Snapshot]) -> dict[str, list[Row]]:
         """By step, the rows on record; their files go with the completion."""
@@ -277,10 +289,11 @@ class Observer:
         for subtask, attempt in task.attempts.items():
             known = state.subtasks[task.checkpoint_id][subtask]
             require(known.attempt >= attempt >= 1, f"attempt {attempt} of {subtask} is not recorded")
-        committed = [c.checkpoint_id for c in state.checkpoints.values() if c.status in COMMITTED]
         if record is not None and record.status is Status.IN_PROGRESS and self._is_current(task):
-            older = [id_ for id_ in committed if id_ < task.checkpoint_id]
-            require(bool(older) == bool(task.restored), f"checkpoint {task.checkpoint_id} does not start from {older}")
+            latest = self.history.now.checkpoint_id
+            require(
+                (latest > 0) == bool(task.restored), f"checkpoint {task.checkpoint_id} does not start from {latest}"
+            )
             for vertex in self.graph.keyed:
                 require(
                     self.state_of(vertex.operator_id, task.restored) == self.sequential.states[vertex.name],
@@ -311,17 +324,23 @@ class Observer:
         require(first == answer, f"{step} of checkpoint {id_} answers {answer}, but first it was {first}")
 
     def tells(self, sink: SimulatedSink, id_: int, staged: Sequence[StateHandle]) -> None:
-        """A sink is told to commit."""
+        """A sink is told to commit, after all others that the checkpoint follows."""
         record = self.world.store.state.checkpoints.get(id_)
         committed = record is not None and record.status in COMMITTED
         require(committed, f"{sink.name} is notified of checkpoint {id_}, which has not completed")
-        earlier = {known for known in self.committables if known < id_} - self.knows[sink.name]
-        require(not earlier, f"{sink.name} is notified of checkpoint {id_} before {sorted(earlier)}")
-        paths = [handle.path for handle in staged]
+        marker = marker_path(self.graph.pipeline.name, id_)
+        gone = record is None or record.status is not Status.COMPLETED  # who was overtaken may still go on
         require(
-            paths == self.committables[id_][sink.name],
-            f"{sink.name} is to commit other files than checkpoint {id_} has",
+            gone or marker in self.world.storage.files, f"rows of checkpoint {id_} are shown before its marker is there"
         )
+        earlier = self.history.moments[id_].branch - {id_} - self.knows[sink.name]
+        require(not earlier, f"{sink.name} is notified of checkpoint {id_} before {sorted(earlier)}")
+        self.shows(sink, id_, staged)
+
+    def shows(self, sink: SimulatedSink, id_: int, staged: Sequence[StateHandle]) -> None:
+        """What a sink is to show of a checkpoint is what that has staged."""
+        same = [handle.path for handle in staged] == self.committables[id_][sink.name]
+        require(same, f"{sink.name} is to show other files than checkpoint {id_} has")
 
     def missed(self, id_: int) -> list[str]:
         """The sinks that have rows of a checkpoint and were not notified of it."""
@@ -345,7 +364,7 @@ class Observer:
 
     def references(self, record: CheckpointRecord) -> set[tuple[str, str]]:
         """Owner and path of every file that a completed checkpoint still needs."""
-        needed = {("storage", record.metadata_path or "")}
+        needed = {("storage", path) for path in with_markers([record.metadata_path or ""])}
         for subtask, known in self.world.store.state.subtasks[record.checkpoint_id].items():
             for handle in known.snapshot.handles:
                 if handle.kind is HandleKind.STAGED:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from simulator.observer import completions_of
 from simulator.scheduler import Process, require
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.protocol.lifecycle import COMMITTED, Status
@@ -56,7 +55,10 @@ def _is_right(world: "World", process: Process, request: Request, outcome: Trigg
     others = [other for other in found.requests.values() if other.dropped is None and other is not known]
     busy = bool(others) or any(record.status is Status.IN_PROGRESS for record in records.values())
     mine = [record for record in records.values() if record.request_id == request.request_id]
-    if any(record.status is not Status.FAILED for record in mine) and isinstance(outcome, Queued | Dropped):
+    history = world.observer.history
+    going = any(record.status is Status.IN_PROGRESS for record in mine)
+    counts = history.answers_for(process.left, request.request_id)
+    if (going or counts) and isinstance(outcome, Queued | Dropped):
         return False  # its checkpoint is there
     match outcome:
         case Triggered() | Resumed():
@@ -64,14 +66,15 @@ def _is_right(world: "World", process: Process, request: Request, outcome: Trigg
             return record.request_id == request.request_id and record.status is Status.IN_PROGRESS
         case AlreadyCompleted():
             record = records[outcome.checkpoint_id]
-            return record.request_id == request.request_id and record.status in COMMITTED
+            counted = record.checkpoint_id in counts
+            return record.request_id == request.request_id and record.status in COMMITTED and counted
         case Queued():
             return request.wait and busy
         case Dropped() if known is not None and known.dropped is outcome.reason:
             return True  # somebody else's transaction decided so, and the observer saw it
         case Dropped(reason=FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS):
-            pause, completions = world.pipeline.checkpoints.min_pause, completions_of(found)
-            return request.periodic and bool(completions) and completions[-1] + pause > now
+            pause, success = world.pipeline.checkpoints.min_pause, history.last_success(found)
+            return request.periodic and success is not None and success + pause > now
         case Dropped(reason=reason) if reason in STANDING:
             # It may have ended in the same transaction, because the sinks were notified of its last checkpoint.
             return any(

@@ -10,6 +10,7 @@ from tidegate.dataflow.in_flight import in_flight_of
 from tidegate.pipeline.definition import SinkVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.lifecycle import COMMITTED, Status
+from tidegate.protocol.paths import with_markers
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.records import HandleKind, Snapshot, SubtaskId
 
@@ -138,7 +139,7 @@ class Ending:
         staged = set()
         for id_, record in self.world.store.state.checkpoints.items():
             if record.status is Status.COMPLETED:
-                needed.add(record.metadata_path)
+                needed.update(with_markers([record.metadata_path or ""]))
                 for row in self.world.store.state.subtasks[id_].values():
                     for handle in row.snapshot.handles:
                         (staged if handle.kind is HandleKind.STAGED else needed).add(handle.path)

@@ -121,7 +121,7 @@ class Disk(ObjectStore):
 
     def write(self, path: str, content: bytes) -> None:
         self._trouble(f"writes {path}")
-        assert path not in self.files or path.endswith("_metadata"), f"{path} is written twice"
+        assert path not in self.files or path.endswith(("_metadata", "_committed")), f"{path} is written twice"
         super().write(path, content)
         self._trouble(f"has written {path}")
 

@@ -18,6 +18,15 @@ class SequentialExecution:
         self.states: dict[str, dict[int, int]] = {vertex.name: {} for vertex in graph.keyed}
         self.outputs: dict[str, list[Row]] = {vertex.name: [] for vertex in graph.sinks}
 
+    def came_to(self) -> tuple[dict[str, dict[int, int]], dict[str, list[Row]]]:
+        """States and outputs, as they are now and stay."""
+        return {name: dict(state) for name, state in self.states.items()}, dict(self.outputs)
+
+    def go_on_from(self, states: Mapping[str, Mapping[int, int]], outputs: Mapping[str, list[Row]]) -> None:
+        """As if nothing had been processed since then."""
+        self.states = {name: dict(state) for name, state in states.items()}
+        self.outputs = dict(outputs)
+
     def step(self, cut: Mapping[str, Sequence[Row]], drawn: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
         """Process one checkpoint's rows by source name, `drawn` being what is on record of steps; returns what each
         sink gets of it. A step keeps the values of its rows, so that none can be lost or doubled."""

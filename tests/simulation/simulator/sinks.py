@@ -1,23 +1,28 @@
 """A two-phase output: staged while a checkpoint is taken, visible once it is told that it completed. How rows become
-visible is `tidegate.sinks.publish` itself, on a disk in memory.
+visible is `tidegate.sinks.publish` itself, and how it goes back `tidegate.sinks.rewind`, on a disk in memory.
 """
 
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from simulator.history import is_rewinding
 from simulator.scheduler import Violation, require
 from simulator.sources import Row
-from tidegate.ports import CommitAttempt, DeliveryGuarantee, SinkInput
+from tidegate.ports import CommitAttempt, DeliveryGuarantee, SinkInput, Withdrawn
+from tidegate.protocol.branches import Branch
 from tidegate.protocol.errors import SinkError, StateIntegrityError
+from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.records import HandleKind, StateHandle
-from tidegate.sinks import publish
+from tidegate.sinks import publish, rewind
 
 if TYPE_CHECKING:
     from simulator.world import World
 
+FULL = "the disk is full"
+
 
 class SimulatedSink:
-    """`ports.Sink`. Readers see the rows of every checkpoint, or of `CURRENT` rows the last one's."""
+    """`ports.RewindableSink`. Readers see the rows of every checkpoint, or of `CURRENT` rows the last one's."""
 
     guarantee = DeliveryGuarantee.EXACTLY_ONCE
 
@@ -59,28 +64,61 @@ class SimulatedSink:
         """Checkpoints and their files."""
         root = self.world.disk.look(self.root) or {}
         if self.input is SinkInput.CHANGES:
-            return {int(name.partition("=")[2]): root[name] for name in root if name.startswith("checkpoint=")}
+            return _partitions(root)
         if "current" not in root:
             return {}
         files = self.world.disk.look(f"{self.root}/{root['current']}")
         require(files is not None, f"{self.name} shows {root['current']}, which is gone")
         return {int(root["current"].rpartition("-")[2]): files}
 
+    def put_away(self) -> dict[int, dict[str, Any]]:
+        """The same of what is withdrawn."""
+        return _partitions(self.world.disk.look(f"{self.root}/_withdrawn") or {})
+
     def check(self) -> None:
-        """What readers see is whole, and never goes back; who opened the version before may finish."""
-        visible = self._visible()
-        for id_, files in visible.items():
+        """What readers see is whole, and goes back only with a restore; who opened the version before may finish."""
+        visible, away = self._visible(), self.put_away()
+        for id_, files in (*visible.items(), *away.items()):
             self._check_whole(id_, files)
-        if self.input is SinkInput.CURRENT and visible:
-            (now,) = visible
-            before = self.shown[-1] if self.shown else 0
-            require(now >= before, f"{self.name} shows checkpoint {now} after {before}")
+        self._check_kept(visible.keys() | away.keys())
+        if not is_rewinding(self.world.store.state):
+            self._check_present(set(visible))
+        if self.input is SinkInput.CURRENT and (visible or self.shown):
+            now, before = max(visible, default=0), self.shown[-1] if self.shown else 0
+            goes_on = now >= before or is_rewinding(self.world.store.state)
+            require(goes_on, f"{self.name} shows checkpoint {now} after {before}")
             if now != before:
                 self.shown.append(now)
-            for id_ in self.shown[-2:-1]:
+            for id_ in filter(None, self.shown[-2:-1]):
                 files = self.world.disk.look(f"{self.root}/_versions/chk-{id_}")
                 require(files is not None, f"{self.name} has removed checkpoint {id_}, which it has shown until now")
                 self._check_whole(id_, files)
+
+    def _check_present(self, visible: set[int]) -> None:
+        """Of the present branch readers see what was committed, and of others nothing."""
+        present = self.world.observer.history.branch_in(self.world.store.state)
+        require(visible <= present, f"{self.name} shows checkpoints {visible - present}, which were left behind")
+        committed = self._committed(present)
+        if self.input is SinkInput.CHANGES:
+            require(committed <= visible, f"{self.name} does not show checkpoints {committed - visible}")
+        else:
+            newest = max(committed, default=0)
+            require(newest <= max(visible, default=0), f"{self.name} does not show checkpoint {newest}")
+
+    def _check_kept(self, there: Collection[int]) -> None:
+        """The rows that a kept checkpoint rests on are there, also if it was left behind."""
+        history, checkpoints = self.world.observer.history, self.world.store.state.checkpoints
+        if self.input is SinkInput.CURRENT or not history.returns:
+            return
+        for id_ in history.left_by:
+            if checkpoints[id_].status is Status.COMPLETED:
+                lost = self._committed(history.moments[id_].branch) - set(there)
+                require(not lost, f"{self.name} has lost checkpoints {lost}, which checkpoint {id_} rests on")
+
+    def _committed(self, ids: Collection[int]) -> set[int]:
+        """Checkpoints that have rows here and were committed."""
+        checkpoints, promised = self.world.store.state.checkpoints, self.world.observer.committables
+        return {id_ for id_ in ids if checkpoints[id_].notified_at is not None and promised[id_][self.name]}
 
     def _check_whole(self, id_: int, files: dict[str, Any]) -> None:
         promised = self.world.observer.committables.get(id_, {}).get(self.name)
@@ -91,12 +129,32 @@ class SimulatedSink:
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         self.world.point(f"commits chk-{checkpoint_id} to {self.name} as attempt {attempt.number}")
         if self.world.strikes("sink_error"):
-            raise SinkError("the disk is full")
+            raise SinkError(FULL)
         self.world.observer.tells(self, checkpoint_id, staged)
         publisher = publish.append if self.input is SinkInput.CHANGES else publish.replace
         publisher(self.root, checkpoint_id, staged, attempt)
         self.world.observer.told(self, checkpoint_id)
         self.world.point(f"has committed chk-{checkpoint_id} to {self.name}")
+
+    def rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
+        self.world.point(f"rewinds {self.name} to chk-{checkpoint_id} as attempt {attempt.number}")
+        if self.world.strikes("sink_error"):
+            raise SinkError(FULL)
+        self.world.observer.shows(self, checkpoint_id, staged)
+        if self.input is SinkInput.CHANGES:
+            rewind.append(self.root, checkpoint_id, branch, attempt)
+        else:
+            rewind.replace(self.root, checkpoint_id, staged, attempt)
+        self.world.point(f"has rewound {self.name} to chk-{checkpoint_id}")
+
+    def shown_beside(self, branch: Branch) -> list[Withdrawn]:
+        return (rewind.shown_beside if self.input is SinkInput.CHANGES else rewind.replaced)(self.root, branch)
+
+    def withdrawn(self) -> list[int]:
+        return rewind.withdrawn(self.root)
+
+    def delete_withdrawn(self, checkpoint_ids: Collection[int], attempt: CommitAttempt) -> None:
+        rewind.delete_withdrawn(self.root, checkpoint_ids, attempt)
 
     def verify(self, staged: Sequence[StateHandle], in_full: Collection[str]) -> None:
         self.world.point(f"looks at {len(staged)} staged files of {self.name}")
@@ -120,3 +178,7 @@ class SimulatedSink:
 
     def describe(self) -> dict[str, Any]:
         return {"type": "SimulatedSink"}
+
+
+def _partitions(directory: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    return {int(name.partition("=")[2]): directory[name] for name in directory if name.startswith("checkpoint=")}

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from simulator.scheduler import Violation
-from tidegate.ports import CheckpointStorage, Segment, SourceContext
+from tidegate.ports import CheckpointStorage, ReadSince, Segment, SourceContext
 from tidegate.protocol.records import HandleKind, Snapshot, StateHandle
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ Row = tuple[int, int]  # key and value
 
 
 class SimulatedSource:
-    """`ports.Source`. Each split has numbered pieces of rows; `arrived` lists the numbers in the order they came. A
-    split of a bounded one has finished when it has read all that will ever come."""
+    """`ports.RereadingSource`. Each split has numbered pieces of rows; `arrived` lists the numbers in the order they
+    came. A split of a bounded one has finished when it has read all that will ever come."""
 
     schema = "k bigint, v bigint"
 
@@ -66,6 +66,16 @@ class SimulatedSource:
     ) -> Segment | None:
         raise NotImplementedError
 
+    def read_since(
+        self, split: int, restored: Snapshot | None, taken: Snapshot | None, storage: CheckpointStorage
+    ) -> ReadSince:
+        before, now = self._known(restored, storage), self._known(taken, storage)
+        return ReadSince(len(now - before), 10 * len(now - before), ())
+
+    def _known(self, position: Snapshot | None, storage: CheckpointStorage) -> set[int]:
+        """The pieces that were read, as the source itself finds out."""
+        raise NotImplementedError
+
     def read(self, spark: Any, segments: Sequence[Segment], output: str = "rows") -> Any:
         raise Violation("there is no Spark here")
 
@@ -94,6 +104,9 @@ class LogSource(SimulatedSource):
         self.world.point(f"replays {self.name}/{split}")
         return self.segment(split, range(_offset(restored), _offset(taken)))
 
+    def _known(self, position: Snapshot | None, storage: CheckpointStorage) -> set[int]:
+        return set(range(_offset(position)))
+
 
 class DirectorySource(SimulatedSource):
     """Files that arrive late and in any order: the position is a list of manifests on checkpoint storage."""
@@ -107,7 +120,7 @@ class DirectorySource(SimulatedSource):
     def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
         self.world.point(f"lists {self.name}/{split}")
         before = () if restored is None else restored.handles
-        known = {piece for handle in before for piece in json.loads(context.storage.read(handle.path))}
+        known = self._known(restored, context.storage)
         fresh = sorted(set(self.arrived[split]) - known)[: self.limit]
         read = len(known) + len(fresh)
         position, finished = {"files": read}, self.has_read_all(split, read)
@@ -127,6 +140,10 @@ class DirectorySource(SimulatedSource):
         before = set() if restored is None else {handle.path for handle in restored.handles}
         added = [handle for handle in taken.handles if handle.path not in before]
         return self.segment(split, [piece for handle in added for piece in json.loads(storage.read(handle.path))])
+
+    def _known(self, position: Snapshot | None, storage: CheckpointStorage) -> set[int]:
+        handles = () if position is None else position.handles
+        return {piece for handle in handles for piece in json.loads(storage.read(handle.path))}
 
 
 def _offset(snapshot: Snapshot | None) -> int:

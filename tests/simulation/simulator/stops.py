@@ -5,6 +5,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from simulator.history import History
 from simulator.scheduler import require
 from tidegate.pipeline.graph import inputs_of
 from tidegate.protocol.lifecycle import Status
@@ -30,17 +31,12 @@ def has_finished(state: "PipelineState") -> bool:
     return state.pipeline is not None and state.pipeline.status is PipelineStatus.FINISHED
 
 
-def is_at_its_end(state: "PipelineState") -> bool:
+def is_at_its_end(history: History, state: "PipelineState") -> bool:
     """Whether everything had finished in the latest completed checkpoint, and its sinks know."""
-    latest = _latest(state)
+    latest = history.latest_in(state)
     if latest is None or latest.notified_at is None:
         return False
     return all(known.snapshot.finished for known in state.subtasks[latest.checkpoint_id].values())
-
-
-def _latest(state: "PipelineState") -> CheckpointRecord | None:
-    completed = [record for record in state.checkpoints.values() if record.status is Status.COMPLETED]
-    return max(completed, key=lambda record: record.checkpoint_id, default=None)
 
 
 def check_finished(world: "World", record: CheckpointRecord, snapshots: Mapping[SubtaskId, Snapshot]) -> None:
@@ -61,9 +57,10 @@ def check_finished(world: "World", record: CheckpointRecord, snapshots: Mapping[
     require(record.num_finished == finished, f"checkpoint {record.checkpoint_id} counts {record.num_finished} finished")
 
 
-def require_finished_before(state: "PipelineState", record: CheckpointRecord, known: SubtaskRecord) -> None:
+def require_finished_before(world: "World", record: CheckpointRecord, known: SubtaskRecord) -> None:
     """Whoever counts from the start had finished in the checkpoint before, with the same keyed state or position."""
-    latest = _latest(state)
+    state = world.store.state
+    latest = world.observer.history.latest_in(state)
     before = {} if latest is None else state.subtasks[latest.checkpoint_id]
     mine = [other.snapshot.finished for id_, other in before.items() if id_.operator_id == known.subtask.operator_id]
     had_finished = known.subtask in before and before[known.subtask].snapshot.finished
@@ -71,12 +68,13 @@ def require_finished_before(state: "PipelineState", record: CheckpointRecord, kn
     require(known.attempt == 0 and known.snapshot.finished, f"{known.subtask} counts from the start as if it ran")
 
 
-def check_stops(before: "PipelineState", after: "PipelineState") -> None:
-    """After every commit. Raises `Violation`."""
+def check_stops(history: History, before: "PipelineState", after: "PipelineState") -> None:
+    """After every commit. Only a restore may lead out of an end or a stop for no reason of their own. Raises
+    `Violation`."""
     if after.pipeline is None:
         return
     was = PipelineStatus.CREATED if before.pipeline is None else before.pipeline.status
-    now, latest = after.pipeline.status, _latest(after)
+    now, latest = after.pipeline.status, history.latest_in(after)
     going = [record for record in after.checkpoints.values() if record.status is Status.IN_PROGRESS]
     stopping = [record.checkpoint_id for record in going if record.kind is SYNC]
     others = [record.checkpoint_id for record in going if record.kind is not SYNC]
@@ -89,13 +87,15 @@ def check_stops(before: "PipelineState", after: "PipelineState") -> None:
         require(not waiting, f"{waiting} wait although the pipeline is stopping")
     if now is PipelineStatus.FINISHED:
         require(not going, f"checkpoints {going} go on although the pipeline has finished")
-        unnotified = [r.checkpoint_id for r in after.checkpoints.values() if r.completed_at and r.notified_at is None]
+        unnotified = [id_ for id_ in history.branch_in(after) if after.checkpoints[id_].notified_at is None]
         require(not unnotified, f"the pipeline has finished, but no sink was notified of {unnotified}")
         if was is not PipelineStatus.FINISHED:
             stopped = was is PipelineStatus.STOPPING and latest is not None and latest.kind is SYNC
-            require(stopped or is_at_its_end(after), "the pipeline has finished too early")
+            require(stopped or is_at_its_end(history, after), "the pipeline has finished too early")
+    if len(after.restores) > len(before.restores):
+        return
     if was is PipelineStatus.FINISHED and now is not was and now is not PipelineStatus.CANCELLED:
-        require(not is_at_its_end(after), "a pipeline goes on behind its end")
+        require(not is_at_its_end(history, after), "a pipeline goes on behind its end")
     if was is PipelineStatus.STOPPING and now in (PipelineStatus.RUNNING, PipelineStatus.FAILED):
         _check_failed_stop(before, after, now)
 

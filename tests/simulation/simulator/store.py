@@ -33,6 +33,11 @@ def changes_between(before: "PipelineState", after: "PipelineState") -> str:
             told.append(f"chk-{id_} notified")
         elif after.subtasks[id_] is not before.subtasks[id_]:
             told.append(f"chk-{id_} attempt {max(known.attempt for known in after.subtasks[id_].values())}")
+    for restore in after.restores[len(before.restores) :]:
+        what = "restored" if restore.undoes is None else f"undoes restore {restore.undoes} and is restored"
+        told.append(f"{what} to chk-{restore.checkpoint_id}")
+    if after.restores[: len(before.restores)] != before.restores:
+        told.append("the sinks are rewound")
     if after.pipeline is not None and after.pipeline != before.pipeline:
         told.append(f"pipeline {after.pipeline.status}")
     if after.deletions.keys() - before.deletions.keys():

@@ -23,6 +23,7 @@ WORST = {
     "leap": 0.02,  # per step: minutes pass at once
     "meddling": 0.1,  # per event: somebody looks, aborts or cleans by hand
     "rescale": 0.2,  # the same: the pipeline is deployed with another parallelism
+    "restore": 0.1,  # the same: somebody takes the pipeline back to an earlier checkpoint, or undoes that
     "hang": 0.1,  # per step of a sink on its file system: it stops there, and goes on when others have overtaken it
     "clearing": 0.5,  # per DAG run that ended: it is cleared and runs again
 }
@@ -49,6 +50,7 @@ class Temper:
     leap: float = 0.0
     meddling: float = 0.0
     rescale: float = 0.0
+    restore: float = 0.0
     hang: float = 0.0
     clearing: float = 0.0
     stickiness: float = 0.5  # probability that whoever has the turn keeps it
