@@ -44,7 +44,7 @@ $(INSTALLED): requirements.txt pyproject.toml
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
-demo: $(INSTALLED) ## Run the demonstration: five DAG runs on real data, compared with a batch computation
+demo: $(INSTALLED) ## Run the demonstration: DAG runs on real data, compared with a batch computation
 	@$(BIN)/python -m flights
 
 up: $(INSTALLED) ## Start the demonstration's Airflow and Postgres and leave them running for the browser

@@ -15,7 +15,7 @@ app = typer.Typer(help="Tidegate's demonstration.", add_completion=False, pretty
 
 @app.callback(invoke_without_command=True)
 def demo(context: typer.Context) -> None:
-    """Five DAG runs on real data, compared with a batch computation."""
+    """DAG runs on real data, compared with a batch computation."""
     if context.invoked_subcommand is None and not run.demonstrate(_layout(), _console()):
         raise typer.Exit(1)
 

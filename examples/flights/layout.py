@@ -37,11 +37,16 @@ class Layout:
     def reports(self) -> Path:
         return self.home / ".tidegate" / "docs"
 
-    def stack(self, environment: Mapping[str, str] | None = None) -> LocalStack:
+    @property
+    def dags(self) -> Path:
+        """The demonstration's own copy of the DAG files, since it deploys a wrong one."""
+        return self.home / "dags"
+
+    def stack(self, dags: Path, environment: Mapping[str, str] | None = None) -> LocalStack:
         """Its Postgres is where `tidegate` looks for an embedded one, so history can be read after it is stopped."""
         return LocalStack(
             self.home / ".tidegate",
-            dags=self.project / "dags",
+            dags=dags,
             plugins=self.project / "plugins",
             environment={"TIDEGATE_HOME": str(self.home), **(environment or {})},
         )

@@ -103,8 +103,8 @@ def _pairs(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
-def unchanged(console: Console, before: Observation, after: Observation) -> None:
-    table = Table("", "Before", "After", "", title="What the stopped checkpoint changed")
+def compared_with(console: Console, before: Observation, after: Observation, title: str) -> None:
+    table = Table("", "Before", "After", "", title=title)
     for kind in ("tables", "positions", "state"):
         old: dict[str, Content] = getattr(before, kind)
         new: dict[str, Content] = getattr(after, kind)
@@ -144,7 +144,7 @@ def verdict(console: Console, identical: bool, seconds: float) -> None:
     if identical:
         console.print(
             f"[bold green]Every table equals the batch computation, row for row.[/] {_minutes(seconds)}. "
-            "`make up` shows the five DAG runs in the browser."
+            "`make up` shows the DAG runs in the browser."
         )
     else:
         console.print(f"[bold red]The tables differ from the batch computation.[/] {_minutes(seconds)}.")

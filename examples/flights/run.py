@@ -1,4 +1,4 @@
-"""What `make demo` runs: five DAG runs on real data, one bad file, one killed Spark, one comparison.
+"""What `make demo` runs: DAG runs on real data, one bad file, one wrong deployment, one killed Spark, one comparison.
 
 Airflow and the pipeline decide what happens. This file delivers the data, does the damage, and observes. `report` shows
 what it sees.
@@ -18,6 +18,7 @@ from rich.console import Console
 
 from flights import report
 from flights.data import Deliveries
+from flights.deployment import deploy, deploy_mistake
 from flights.layout import Layout
 from flights.observation import Observation, observe
 from flights.pipeline import pipeline
@@ -51,6 +52,8 @@ class Batch:
     weather: tuple[int, int]
 
 
+#: The DAG that restores pipelines.
+RESTORE = "tidegate_restore"
 #: Seconds. A checkpoint's own deadline ends it after ten minutes, and a DAG run takes longer than its checkpoint.
 RUN_TIMEOUT = 1800.0
 
@@ -58,12 +61,13 @@ BATCHES = (
     Batch((0, 120), (0, 110)),
     Batch((120, 210), (110, 220)),
     Batch((210, 300), (220, 290)),
-    Batch((300, 365), (290, 364)),
+    Batch((300, 330), (290, 320)),
+    Batch((330, 365), (320, 364)),
 )
 
 
 class Demonstration:
-    """Five DAG runs on a running stack. Each method is a chapter and raises if it does not go as expected."""
+    """DAG runs on a running stack. Each method is a chapter and raises if it does not go as expected."""
 
     def __init__(self, layout: Layout, stack: LocalStack, api: AirflowApi, console: Console) -> None:
         from tidegate.assembly import open_store
@@ -77,12 +81,15 @@ class Demonstration:
 
     def run(self) -> Sequence["Comparison"]:
         """Run all chapters, in order."""
-        self.api.wait_for_dag(pipeline.name)
+        for dag_id in (pipeline.name, RESTORE):
+            self.api.wait_for_dag(dag_id)
         self.good("first", BATCHES[0])
         self.good("second", BATCHES[1])
         mistaken = self.bad("mistaken", BATCHES[2])
         self.corrected("corrected", mistaken)
-        self.killed("killed", BATCHES[3])
+        right = self.wrong("wrong", BATCHES[3])
+        self.restored("restored", right)
+        self.killed("killed", BATCHES[4])
         return self.compared()
 
     def good(self, run_id: str, batch: Batch) -> None:
@@ -103,7 +110,7 @@ class Demonstration:
         verdicts = self.store.verdicts(pipeline.name, record.checkpoint_id)
         report.stopped(self.console, record, verdicts, self.layout.reports)
         after = self._observe()
-        report.unchanged(self.console, before, after)
+        report.compared_with(self.console, before, after, "What the stopped checkpoint changed")
         _must(before == after, "The failed checkpoint changed something.")
         return day
 
@@ -112,6 +119,33 @@ class Demonstration:
         report.chapter(self.console, run_id, f"the same files, with flights-{mistaken}.csv corrected")
         self._finish(run_id, "success")
         report.completed(self.console, self._record(run_id), self._observe())
+
+    def wrong(self, run_id: str, batch: Batch) -> Observation:
+        """A DAG run of a wrong version of the pipeline, which no expectation notices. Returns what was there before."""
+        before = self._observe()
+        changed = deploy_mistake(self.layout.dags)
+        report.chapter(self.console, run_id, f"{self._deliver(batch)}, and a wrong change is deployed: {changed}")
+        self._finish(run_id, "success")
+        report.completed(self.console, self._record(run_id), self._observe())
+        return before
+
+    def restored(self, run_id: str, right: Observation) -> None:
+        """Back to the checkpoint before the wrong one, and on with the right code."""
+        latest = [record for record in self.store.history(pipeline.name, 10) if record.status is Status.COMPLETED]
+        back, wrong = latest[1].checkpoint_id, latest[0].checkpoint_id
+        report.chapter(
+            self.console, run_id, f"the right code is deployed again, and the pipeline restored to checkpoint {back}"
+        )
+        deploy(self.layout.project, self.layout.dags)
+        self.api.trigger(RESTORE, run_id, {"pipeline": pipeline.name, "to": str(back), "dry_run": False})
+        with self.console.status("Restoring"):
+            state = self.api.wait(RESTORE, run_id)
+        _must(state == "success", f"DAG run {run_id!r} of {RESTORE} ended as {state}.")
+        after = self._observe()
+        report.compared_with(self.console, right, after, f"What checkpoint {wrong} changed, and the restore took back")
+        _must(right == after, f"The pipeline is not as it was with checkpoint {back}.")
+        self._finish("redone", "success")
+        report.completed(self.console, self._record("redone"), self._observe())
 
     def killed(self, run_id: str, batch: Batch) -> None:
         delivered = self._deliver(batch)
@@ -192,9 +226,11 @@ def _must(holds: bool, otherwise: str) -> None:
 def demonstrate(layout: Layout, console: Console) -> bool:
     """Run the demonstration from nothing on its own stack, and stop it. Returns whether all tables were identical."""
     began = time.monotonic()
-    stack = layout.stack({"AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False"})  # only the DAG runs that are triggered here
+    # Only the DAG runs that are triggered here.
+    stack = layout.stack(layout.dags, {"AIRFLOW__SCHEDULER__USE_JOB_SCHEDULE": "False"})
     stack.remove()
     shutil.rmtree(layout.home, ignore_errors=True)
+    deploy(layout.project, layout.dags)
     try:
         start(stack, console)
         with closing(stack.api()) as api:
@@ -219,7 +255,7 @@ def start(stack: LocalStack, console: Console) -> None:
 
 def up(layout: Layout, console: Console) -> None:
     """Leave the whole stack running, with the demonstration's history if there is one, else with a year to read."""
-    stack = layout.stack()
+    stack = layout.stack(layout.project / "dags")
     start(stack, console)
     if not layout.landing.exists():
         deliver(layout, console)
@@ -236,13 +272,13 @@ def deliver(layout: Layout, console: Console) -> None:
 
 def down(layout: Layout, console: Console) -> None:
     """Stop the stack, also if another process started it. Data and history stay."""
-    layout.stack().stop()
+    layout.stack(layout.project / "dags").stop()
     console.print("Airflow and Postgres are stopped. `make up` starts them again where they were.")
 
 
 def remove(layout: Layout, console: Console) -> None:
     """Stop everything and remove all that was ever written here, including embedded databases."""
-    layout.stack().remove()
+    layout.stack(layout.project / "dags").remove()
     kept = layout.project / ".tidegate"
     for lock in kept.rglob("postgres/lock"):
         EmbeddedPostgres(lock.parent).remove()
