@@ -7,8 +7,8 @@ from memory_transaction import MemoryTransaction
 from simulator.region import SimulatedRegion
 
 from mutations.planting import MUTATIONS, Replacement, mutation
-from tidegate.coordination import coordinator
 from tidegate.coordination import snapshot as snapshotting
+from tidegate.coordination import validate as validations
 from tidegate.coordination.snapshot import Snapshotting
 from tidegate.dataflow import scheduled_driver, source_snapshots
 from tidegate.protocol import restore as restores
@@ -134,7 +134,7 @@ def _(original):
 
 @mutation(
     "a checkpoint goes on with another parallelism than it was triggered for",
-    (coordinator, "require_same_plan"),
+    (validations, "require_same_plan"),
     (snapshotting, "require_same_plan"),
 )
 def _(original):
