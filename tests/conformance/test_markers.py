@@ -8,7 +8,7 @@ from effects import Effects, Mortal, MortalTransactions
 from pasts import Past
 from worlds import Crash, Judge
 
-from tidegate.protocol.errors import StateIntegrityError
+from tidegate.protocol.errors import StateIntegrityError, StorageError
 from tidegate.protocol.metadata import read_marker
 from tidegate.protocol.paths import marker_path, metadata_path
 from tidegate.protocol.reasons import FailureReason
@@ -130,3 +130,25 @@ def test_wherever_notify_dies_what_is_visible_is_marked_and_a_repeat_marks_the_r
         assert past.marked() == [id_ for id_ in (checkpoint_id - 1, checkpoint_id) if id_]
         number += 1
     assert number > 8, effects.log
+
+
+def test_a_sweep_that_takes_the_unfinished_file_for_a_leftover_costs_no_run(past, monkeypatch):
+    past.finalize("r1")
+    write, refusals = past.storage.write, [StorageError("the unfinished file is gone")]
+
+    def swept(path, content):
+        if refusals:
+            raise refusals.pop()
+        write(path, content)
+
+    monkeypatch.setattr(past.storage, "write", swept)
+    past.coordinator.notify(1)
+    assert past.marked() == [1]
+    refusals += [StorageError("the disk is full")] * 2
+    monkeypatch.undo()
+    past.finalize("r2")
+    monkeypatch.setattr(past.storage, "write", swept)
+    with pytest.raises(StorageError, match="the disk is full"):
+        past.coordinator.notify(2)
+    past.coordinator.notify(2)
+    assert past.marked() == [1, 2]

@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.connect.session import SparkSession as ConnectSession
 from spark_checkpoints import in_order
 from state_operator import GROUPS, Operator, Workshop
 
-from tidegate.spark.session.sessions import SparkSettings, open_session
+from tidegate.spark.session.sessions import adopt_session
 from tidegate.spark.state_source import register_state_source
 from tidegate.state.layout import StateLayout
 from tidegate.state.reading import StateFiles, open_state
@@ -42,7 +43,8 @@ LAYOUT = StateLayout.of_rows(SCHEMA, ["name", "day"])
 def session(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     connects = request.param == "connect"
     given = request.getfixturevalue("connect_server" if connects else "spark")
-    found = open_session(SparkSettings.connect(given)) if connects else given
+    # As a session beside the classic one of the lane: what `open_session` does would switch the whole process over.
+    found = adopt_session(ConnectSession.builder.remote(given).create()) if connects else given
     for _ in range(2):
         register_state_source(found)
     yield found

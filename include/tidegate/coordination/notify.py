@@ -177,7 +177,11 @@ class Delivery:
         assert record.metadata_path is not None
         marker = marker_of(record, self._storage.read(record.metadata_path), restores, commit_attempt)
         path = marker_path(self._pipeline_id, record.checkpoint_id)
-        self._storage.write(path, json.dumps(marker_document(marker)).encode())
+        content = json.dumps(marker_document(marker)).encode()
+        try:
+            self._storage.write(path, content)
+        except StorageError:  # a sweep at the same moment takes the unfinished file for a leftover, and once only
+            self._storage.write(path, content)
 
     def delivered(self, checkpoint_id: int) -> list[Delivered]:
         """What each sink has made visible of a checkpoint."""
