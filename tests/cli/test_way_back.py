@@ -4,7 +4,7 @@ import json
 
 import pytest
 from commands import Command, CommandHere, environment_of
-from orders import Shop, check_tables
+from orders import Shop, check_tables, check_tables_of
 
 from tidegate.cli.exit_codes import ExitCode
 
@@ -61,15 +61,13 @@ def test_a_savepoint_is_gone_back_to_by_its_name_and_the_restore_is_undone(proje
     shown = ok(here("restore", "orders", "--checkpoint", "1", "--yes"))
     assert "Back to checkpoint 1. Checkpoints left behind: 2." in shown.stdout
     assert "Pipeline orders was restored to checkpoint 1." in shown.stderr
-    everything, shop.rows = shop.rows, then
-    check_tables(shop)
+    check_tables_of(shop, then)
     history = json.loads(ok(here("checkpoints", "orders", "-o", "json")).stdout)
     assert [(each["id"], each["abandoned"]) for each in history] == [(2, True), (1, False)]
     assert "(abandoned)" in ok(here("checkpoints", "orders")).stdout
     in_use = here("dispose", "orders", "day one", "--yes")
     assert (in_use.returncode, "goes on from it" in in_use.stderr) == (ExitCode.PIPELINE_STOPPED, True)
     ok(command("run", "orders"))
-    shop.rows = everything
     check_tables(shop)
 
     ok(here("restore", "orders", "--undo", "--yes"))

@@ -1,4 +1,4 @@
-"""An operator's state is found by names, on every store; what cannot be found is told what there is."""
+"""An operator's state is found by names, on every store. If it is not there, the error says what is."""
 
 import pytest
 from store_steps import FIRST, PIPELINE, SECOND, completed, fail_checkpoint, handle, triggered

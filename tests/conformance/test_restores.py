@@ -3,8 +3,8 @@
 from datetime import timedelta
 
 import pytest
-from desks import Desk
-from worlds import DEATHS, CapturingRegion, Crash, Judge, MortalStore, small_pipeline
+from pasts import OP, Past
+from worlds import DEATHS, Crash, Judge, MortalStore, small_pipeline
 
 from tidegate.coordination.restore import ToCheckpoint, Undo
 from tidegate.ports import SinkInput
@@ -22,58 +22,8 @@ from tidegate.protocol.errors import (
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.protocol.restore_plan import Accepted
 from tidegate.protocol.trigger import AlreadyCompleted, Triggered
-
-OUT, OP = SubtaskId("out-sink", 0), SubtaskId("op", 0)
-
-
-class Past(Desk):
-    """A pipeline with checkpoints behind it, each of which has staged a file and written a run."""
-
-    def take(self, request_id, savepoint=False):
-        checkpoint_id = self.ask(request_id, savepoint=savepoint).checkpoint_id
-        self.snapshot(checkpoint_id)
-        self.coordinator.validate(checkpoint_id, Judge(True))
-        self.coordinator.finalize(checkpoint_id)
-        self.coordinator.notify(checkpoint_id)
-        return checkpoint_id
-
-    def snapshot(self, checkpoint_id):
-        def report(task):
-            self.restored = task.restored.get(OP, Snapshot()).handles
-            acks = [
-                Acknowledgement(key, attempt, self.made(checkpoint_id, key, attempt))
-                for key, attempt in task.attempts.items()
-            ]
-            self.coordinator.record_acknowledgements(checkpoint_id, acks)
-
-        self.coordinator.snapshot(checkpoint_id, CapturingRegion(report))
-
-    def made(self, checkpoint_id, subtask, attempt):
-        if subtask == OUT:
-            path = f"_staging/chk-{checkpoint_id}/0-{attempt}-x.parquet"
-            self.sink.staged[path] = checkpoint_id
-            return Snapshot((StateHandle(path, HandleKind.STAGED, 1, 1, "0", checkpoint_id),))
-        if subtask == OP:
-            path = f"p/chk-{checkpoint_id}/op/0-{attempt}-x.parquet"
-            self.storage.files[path] = b"run"
-            return Snapshot((*self.restored, StateHandle(path, HandleKind.RUN, 1, 3, "0", checkpoint_id)))
-        return Snapshot()
-
-    def shown(self):
-        return sorted(self.sink.visible)
-
-    def runs_restored(self):
-        return [handle.created_by for handle in self.restored]
-
-    def ids(self):
-        with self.store.transaction("p") as tx:
-            return [r.checkpoint_id for r in tx.retained()], [r.checkpoint_id for r in tx.abandoned()]
-
-    def restore(self, checkpoint_id):
-        return self.coordinator.restore(ToCheckpoint(checkpoint_id))
 
 
 @pytest.fixture
@@ -339,7 +289,7 @@ def test_wherever_it_dies_it_is_the_old_moment_or_the_new_one_and_a_repeat_leads
         except (Crash, UnknownOutcomeError):
             pass
         world.reopen(store)
-        world.clock.advance(60)  # whoever held a lease is dead
+        world.clock.advance(60)  # a process that held a lease is dead
         assert world.ids() in (([1, 2], [3, 4]), ([1, 2, 3, 4], []))
         world.ask("look")
         world.coordinator.abort(world.store.history("p", 1)[0].checkpoint_id, FailureReason.TASK_FAILURE, "enough")

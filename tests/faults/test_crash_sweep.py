@@ -7,7 +7,7 @@ import pytest
 from effects import Effects, Mortal, MortalTransactions
 from orders import SCHEMA, Shop, check_storage, check_tables, orders_pipeline, rows_of
 from sizes import later, sizes
-from worlds import Crash, Judge
+from worlds import Crash, Judge, ShiftedClock
 
 from tidegate import FileSource, ParquetSink, Pipeline, count
 from tidegate.clock import SystemClock
@@ -17,16 +17,6 @@ from tidegate.settings import Settings
 from tidegate.state.storage import ArrowCheckpointStorage
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]  # some hundred whole checkpoints
-
-
-class ShiftedClock(SystemClock):
-    shift = timedelta(0)
-
-    def now(self):
-        return super().now() + self.shift
-
-    def sleep(self, seconds):
-        self.shift += timedelta(seconds=seconds)
 
 
 class Runner:

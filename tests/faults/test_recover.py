@@ -4,7 +4,7 @@ those of a straight run."""
 import shutil
 
 import pytest
-from orders import Shop, check_storage, check_tables, orders_pipeline
+from orders import Shop, check_storage, check_tables, check_tables_of, orders_pipeline
 from sizes import sizes
 from worlds import Judge
 
@@ -71,11 +71,7 @@ class Lost:
         return checkpoint_id
 
     def check_as_of(self, checkpoint_id):
-        everything, self.shop.rows = self.shop.rows, self.delivered[checkpoint_id]
-        try:
-            check_tables(self.shop)
-        finally:
-            self.shop.rows = everything
+        check_tables_of(self.shop, self.delivered[checkpoint_id])
 
 
 @pytest.fixture

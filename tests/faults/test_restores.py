@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 from effects import Effects, Mortal, MortalTransactions
-from orders import Shop, check_storage, check_tables, orders_pipeline
+from orders import Shop, check_storage, check_tables, check_tables_of, orders_pipeline
 from sizes import sizes
-from worlds import Crash, Judge
+from worlds import Crash, Judge, ShiftedClock
 
 from tidegate.clock import SystemClock
 from tidegate.coordination.coordinator import CheckpointCoordinator
@@ -18,16 +18,6 @@ from tidegate.settings import Settings
 from tidegate.state.storage import ArrowCheckpointStorage
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
-
-
-class ShiftedClock(SystemClock):
-    shift = timedelta(0)
-
-    def now(self):
-        return super().now() + self.shift
-
-    def sleep(self, seconds):
-        self.shift += timedelta(seconds=seconds)
 
 
 class MortalSink(Mortal):
@@ -68,11 +58,7 @@ class Past:
         return checkpoint_id
 
     def check_as_of(self, checkpoint_id):
-        everything, self.shop.rows = self.shop.rows, self.delivered[checkpoint_id]
-        try:
-            check_tables(self.shop)
-        finally:
-            self.shop.rows = everything
+        check_tables_of(self.shop, self.delivered[checkpoint_id])
 
 
 @pytest.fixture

@@ -5,15 +5,16 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from memory_state import PipelineState, as_json, read_subtasks
+from memory_facts import MemoryFacts
+from memory_state import as_json
 
 from tidegate.protocol import committing, regions
 from tidegate.protocol.branches import Branch, Restore
-from tidegate.protocol.committing import CommitterRecord, is_committing
+from tidegate.protocol.committing import is_committing
 from tidegate.protocol.errors import CheckpointNotFoundError, RecordRefusedError
 from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Stage, Status, is_legal
-from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus, moved, require_move, restored
+from tidegate.protocol.pipelines import PipelineStatus, moved, require_move, restored
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
@@ -27,86 +28,13 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.regions import RegionRecord, begun, directory_in_use, ended, is_current, swept
+from tidegate.protocol.regions import begun, directory_in_use, ended, is_current, swept
 from tidegate.protocol.savepoints import Label
 from tidegate.protocol.storable import storable_json, storable_text
 
 
-class MemoryTransaction:
+class MemoryTransaction(MemoryFacts):
     """`ports.StoreTransaction` over a copy of the pipeline's state."""
-
-    def __init__(self, pipeline_id: str, state: PipelineState) -> None:
-        self.pipeline_id = pipeline_id
-        self.state = state
-        self.refused: str | None = None
-        self._next = state.last_checkpoint_id
-
-    # -- facts
-
-    def checkpoint(self, checkpoint_id: int) -> CheckpointRecord | None:
-        return self.state.checkpoints.get(checkpoint_id)
-
-    def latest_by_request(self, request_id: str) -> CheckpointRecord | None:
-        asked = [c for c in self._in_order() if c.request_id == request_id]
-        counts = [c for c in asked if c.status is not Status.FAILED and c.abandoned_by is None]
-        return (counts or asked or [None])[-1]
-
-    def in_progress(self) -> list[CheckpointRecord]:
-        return [c for c in self._in_order() if c.status is Status.IN_PROGRESS]
-
-    def retained(self) -> list[CheckpointRecord]:
-        return [c for c in self._in_order() if c.status is Status.COMPLETED and c.abandoned_by is None]
-
-    def abandoned(self) -> list[CheckpointRecord]:
-        return [c for c in self._in_order() if c.status is Status.COMPLETED and c.abandoned_by is not None]
-
-    def restores(self) -> list[Restore]:
-        return list(self.state.restores)
-
-    def named(self, name: str) -> CheckpointRecord | None:
-        in_use = (Status.IN_PROGRESS, Status.COMPLETED)
-        return next((c for c in self._in_order() if c.name == name and c.status in in_use), None)
-
-    def last_checkpoint_id(self) -> int:
-        return self._next
-
-    def latest_completed(self) -> CheckpointRecord | None:
-        retained = self.retained()
-        return retained[-1] if retained else None
-
-    def subtasks(self, checkpoint_id: int, only: Iterable[SubtaskId] | None = None) -> dict[SubtaskId, SubtaskRecord]:
-        return read_subtasks(self.state, checkpoint_id, only)
-
-    def verdicts(self, checkpoint_id: int) -> list[Verdict]:
-        return list(self.state.verdicts.get(checkpoint_id, ()))
-
-    def compactions(self) -> list[CompactedRun]:
-        return list(self.state.compactions.values())
-
-    def pipeline(self) -> PipelineRecord:
-        return self.state.pipeline or PipelineRecord(self.pipeline_id)
-
-    def requests(self) -> list[CheckpointRequest]:
-        return list(self.state.requests.values())
-
-    def failed_after(self, checkpoint_id: int) -> list[CheckpointRecord]:
-        return [c for c in self._in_order() if c.status is Status.FAILED and c.checkpoint_id > checkpoint_id]
-
-    def endpoints(self) -> list[Endpoint]:
-        return list(self.state.endpoints.values())
-
-    def cleaning(self) -> int:
-        return sum(c.status is Status.SUBSUMED for c in self._in_order())
-
-    def region(self) -> RegionRecord:
-        return self.state.region
-
-    def committer(self) -> CommitterRecord:
-        return self.state.committer
-
-    def latest_subsumed(self) -> int | None:
-        gone = [c.checkpoint_id for c in self._in_order() if c.status in {Status.SUBSUMED, Status.DISCARDED}]
-        return gone[-1] if gone else None
 
     # -- writes
 
@@ -394,9 +322,6 @@ class MemoryTransaction:
         self.state.region = swept(self.state.region, attempt)
 
     # -- inside
-
-    def _in_order(self) -> list[CheckpointRecord]:
-        return [self.state.checkpoints[id_] for id_ in sorted(self.state.checkpoints)]
 
     def _known(self, checkpoint_id: int) -> CheckpointRecord:
         checkpoint = self.state.checkpoints.get(checkpoint_id)

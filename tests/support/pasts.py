@@ -6,6 +6,7 @@ from hashlib import sha256
 from desks import Desk
 from worlds import CapturingRegion, Judge, MemoryStorage
 
+from tidegate.coordination.restore import ToCheckpoint
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import StateIntegrityError
 from tidegate.protocol.keygroups import KeyGroupRange
@@ -19,6 +20,7 @@ from tidegate.protocol.records import (
     SubtaskId,
     SubtaskMetrics,
 )
+from tidegate.protocol.restore_plan import RestorePlan
 from tidegate.protocol.snapshot import SnapshotTask
 
 OUT, OP = SubtaskId("out-sink", 0), SubtaskId("op", 0)
@@ -70,7 +72,7 @@ class Past(Desk):
             self.sink.staged[path] = checkpoint_id
             return Snapshot((StateHandle(path, HandleKind.STAGED, 1, 1, "0", checkpoint_id),))
         if subtask == OP:
-            path, content = f"p/chk-{checkpoint_id}/op/0-{attempt}-x.parquet", f"run {checkpoint_id}".encode()
+            path, content = f"p/chk-{checkpoint_id}/op/0-{attempt}-x.parquet", f"r{checkpoint_id:02}".encode()
             self.storage.files[path] = content
             checksum, groups = sha256(content).hexdigest(), KeyGroupRange(0, 3)
             run = StateHandle(path, HandleKind.RUN, 1, len(content), checksum, checkpoint_id, groups, {"level": 0})
@@ -80,6 +82,18 @@ class Past(Desk):
     def shown(self) -> list[int]:
         """Checkpoints whose rows readers see."""
         return sorted(self.sink.visible)
+
+    def runs_restored(self) -> list[int]:
+        """Which checkpoints wrote the runs that the last one began with."""
+        return [handle.created_by for handle in self.restored]
+
+    def ids(self) -> tuple[list[int], list[int]]:
+        """The checkpoints that can be restored: those behind the pipeline, and those that were left behind."""
+        with self.store.transaction("p") as tx:
+            return [r.checkpoint_id for r in tx.retained()], [r.checkpoint_id for r in tx.abandoned()]
+
+    def restore(self, checkpoint_id: int) -> RestorePlan:
+        return self.coordinator.restore(ToCheckpoint(checkpoint_id))
 
     def marked(self) -> list[int]:
         """Of the last hundred checkpoints, those that have a marker."""

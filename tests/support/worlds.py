@@ -9,6 +9,7 @@ from typing import Any
 
 from records import T0
 
+from tidegate.clock import SystemClock
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.expectations import expect, suite
@@ -46,6 +47,18 @@ class ManualClock:
         self.time += timedelta(seconds=seconds)
 
     sleep = advance
+
+
+class ShiftedClock(SystemClock):
+    """The real time, and what somebody has slept or a test has added."""
+
+    shift = timedelta(0)
+
+    def now(self) -> datetime:
+        return super().now() + self.shift
+
+    def sleep(self, seconds: float) -> None:
+        self.shift += timedelta(seconds=seconds)
 
 
 class MemoryStorage:

@@ -31,7 +31,7 @@ def abort(coordinator: CheckpointCoordinator, store: CheckpointStore, checkpoint
         raise CheckpointCompletedError(
             f"Checkpoint {checkpoint_id} of pipeline {name} completed at {record.completed_at:%Y-%m-%d %H:%M:%S} UTC "
             "and can no longer be aborted: its rows are visible, or become visible with the next checkpoint. Nothing "
-            "was changed."
+            f"was changed. `tidegate restore {name}` goes back to an earlier checkpoint."
         )
     assert record.failure_reason is not None  # what was in progress is no longer
     return (

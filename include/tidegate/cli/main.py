@@ -162,12 +162,9 @@ def stop(
 
 
 @app.command(epilog=EPILOG)
-def cancel(
-    pipeline: PipelineArgument,
-    yes: YesOption = False,
-) -> None:
-    """Cancel the pipeline for good. Its tables stay; its state is deleted
-    unless CheckpointConfig.retention keeps it."""
+def cancel(pipeline: PipelineArgument, yes: YesOption = False) -> None:
+    """Cancel the pipeline for good. Its tables stay; its state is deleted unless CheckpointConfig.retention keeps it.
+    Only `restore` leads back, to a checkpoint or savepoint that is kept."""
     defined = assembly.load_pipeline(pipeline)
     if not yes:
         typer.confirm(f"Cancel {defined.name} for good (retention: {defined.checkpoints.retention})?", abort=True)
@@ -175,10 +172,7 @@ def cancel(
 
 
 @app.command(epilog=EPILOG)
-def relocate(
-    pipeline: PipelineArgument,
-    yes: YesOption = False,
-) -> None:
+def relocate(pipeline: PipelineArgument, yes: YesOption = False) -> None:
     """Confirm that sources or sinks were moved on purpose. Until then, a checkpoint of a pipeline whose sources or
     sinks are not where they were is refused: it may be another pipeline of the same name."""
     defined = assembly.load_pipeline(pipeline)
@@ -193,7 +187,7 @@ def relocate(
         if relocated
         else "nothing has moved"
     )
-    stderr().print(f"Pipeline {defined.name}: {said}.", markup=False, highlight=False)
+    say(f"Pipeline {defined.name}: {said}.")
 
 
 def _show_status(record: PipelineRecord) -> None:

@@ -1,7 +1,7 @@
 """Rebuilds what the database knew of a pipeline from its checkpoint storage, when the database is lost.
 
 Looking changes nothing. One transaction is the recovery: every checkpoint is recorded by the same steps as when it was
-taken, so the store's rules hold for it. Sinks are committed, or taken back, by whoever comes next.
+taken, so the store's rules hold for it. The next process commits the sinks, or takes them back.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

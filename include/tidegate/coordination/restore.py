@@ -240,7 +240,7 @@ class Restoring:
 
     def restore(self, target: Target, accepted: Accepted, planned: RestorePlan | None = None) -> RestorePlan:
         """Carry out a plan: the one that was shown, if any. Returns it. Repeating after a crash is safe: either nothing
-        has happened, or the restore is recorded and its sinks are rewound by whoever comes next.
+        has happened, or the restore is recorded and the next process rewinds its sinks.
 
         Raises as `plan` does, `RestoreRefusedError` for what is not accepted, or if a checkpoint has completed since
         the plan was made, and what sinks raise: then the restore holds, and the sinks are rewound later.

@@ -1,6 +1,6 @@
 """The second phase of a restore: takes the sinks to where the pipeline is now, and records that it was done.
 
-Idempotent, and repeated until it holds, by whoever comes next: every step that commits sinks looks for it first.
+Idempotent. The next process repeats it until it holds: every step that commits sinks finishes a rewind first.
 """
 
 from dataclasses import dataclass

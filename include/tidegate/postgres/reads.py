@@ -176,7 +176,7 @@ def statistics(connection: Connection, pipeline_id: str) -> Statistics:
 
 
 def _latest_savepoint(connection: Connection, pipeline_id: str) -> CheckpointRecord | None:
-    """Savepoints stay COMPLETED for ever."""
+    """Savepoints stay COMPLETED until they are disposed of."""
     kept = _of(pipeline_id).where(
         (checkpoints.c.status == Status.COMPLETED.value) & (checkpoints.c.kind != CheckpointKind.CHECKPOINT.value)
     )

@@ -75,7 +75,7 @@ class RestoreRefusedError(CheckpointError):
 
 
 class CheckpointCompletedError(CheckpointError):
-    """A checkpoint was to be aborted after its commit point: nothing undoes it."""
+    """A checkpoint was to be aborted after its commit point: only a restore takes it back."""
 
 
 class CheckpointNotInProgressError(CheckpointError):

@@ -42,7 +42,8 @@ TRANSITIONS: dict[Stage, frozenset[Stage]] = {
     (Status.FAILED, Phase.VALIDATED): frozenset(),
 }
 
-#: Past the commit point: the checkpoint's effects hold for ever, whether or not its state is still kept.
+#: Past the commit point: the checkpoint's effects hold, whether or not its state is still kept. Only a restore takes
+#: them back.
 COMMITTED = frozenset({Status.COMPLETED, Status.SUBSUMED, Status.DISCARDED})
 
 

@@ -20,7 +20,7 @@ class PipelineStatus(StrEnum):
     SUSPENDED = "SUSPENDED"  # takes none until it is resumed
     FAILED = "FAILED"  # more checkpoints failed in a row than are tolerated; takes none until it is resumed
     FINISHED = "FINISHED"  # has ended; can be resumed only if it was stopped while there was still something to read
-    CANCELLED = "CANCELLED"  # ended for good by the user
+    CANCELLED = "CANCELLED"  # ended by the user; only a restore leads out of it
 
 
 PIPELINE_TRANSITIONS: dict[PipelineStatus, frozenset[PipelineStatus]] = {
@@ -76,8 +76,15 @@ def require_move(pipeline: PipelineRecord, after: PipelineStatus) -> None:
     if after not in PIPELINE_TRANSITIONS[pipeline.status]:
         raise PipelineStatusError(
             f"Pipeline {pipeline.pipeline_id} is {pipeline.status} and cannot become {after}. Nothing was changed."
-            + (" That is final; give a new pipeline another name." if not PIPELINE_TRANSITIONS[pipeline.status] else "")
+            + ("" if PIPELINE_TRANSITIONS[pipeline.status] else _final(pipeline.pipeline_id))
         )
+
+
+def _final(pipeline_id: str) -> str:
+    return (
+        " That is final; give a new pipeline another name, or go back to a checkpoint or savepoint that was kept with "
+        f"`tidegate restore {pipeline_id}`."
+    )
 
 
 def restored(pipeline: PipelineRecord, at: datetime, message: str, forgiven_until: int) -> PipelineRecord:

@@ -132,7 +132,8 @@ def require_resumable(pipeline: PipelineRecord, latest: CheckpointRecord | None)
     if pipeline.status is PipelineStatus.FINISHED and latest is not None and is_at_end(latest):
         raise PipelineStatusError(
             f"Pipeline {pipeline.pipeline_id} is FINISHED and cannot be resumed. {_end_of(latest)} Nothing was "
-            "changed; its state and tables are safe. Give a new pipeline another name."
+            "changed; its state and tables are safe. Give a new pipeline another name, or go back to an earlier "
+            f"checkpoint with `tidegate restore {pipeline.pipeline_id}`."
         )
 
 
