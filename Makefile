@@ -4,6 +4,10 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
+# Commands, Airflow's tasks and Spark's workers are processes of their own. Where containers set this, each of them would
+# compile all that it imports anew, which takes ten seconds and more.
+unexport PYTHONDONTWRITEBYTECODE
+
 UV_VERSION := 0.13.8
 BIN := .venv/bin
 INSTALLED := .venv/.installed
