@@ -98,6 +98,17 @@ def test_what_the_database_knew_is_there_again_and_the_pipeline_goes_on(lost):
     assert (world.ids(), world.shown()) == (([1, 2], [3, 4, 5]), [1, 2])
 
 
+def test_nothing_begins_beside_completed_checkpoints_that_the_database_does_not_know(lost):
+    world, lose = lost
+    lose()
+    for begin in (lambda: world.ask("r5"), world.coordinator.start_region):
+        with pytest.raises(PipelineIdentityError, match=r"but 4 completed ones are on .* `tidegate recover p` brings"):
+            begin()
+    check_nothing_is_recorded(world)
+    world.recover()
+    assert world.take("r5") == 5
+
+
 def test_the_plan_changes_nothing(lost):
     world, lose = lost
     lose()
@@ -309,7 +320,7 @@ def test_a_database_that_knows_checkpoints_of_the_pipeline_is_refused(lost):
     world, lose = lost
     lose()
     plan = world.recovering.plan()
-    world.ask("r1")
+    world.recover()
     before = world.store.history("p", 9)
     with pytest.raises(RecoveryRefusedError, match="already knows checkpoints of pipeline p"):
         world.recovering.plan()
@@ -326,7 +337,9 @@ def test_no_number_that_anything_carries_is_given_out_again(lost):
     with world.store.transaction("p") as tx:
         newest = tx.committer().attempt
     lose()
-    stale = world.coordinator.start_region()  # somebody began in the empty database
+    there, world.storage.files = world.storage.files, {}
+    stale = world.coordinator.start_region()  # somebody began in the empty database, with another storage
+    world.storage.files = there
     left = {each.checkpoint_id: each.reason for each in world.recover().unrecovered}
     assert left == {7: "It has no _metadata: it had not completed, or was deleted."}
     with pytest.raises(SupersededAttemptError):

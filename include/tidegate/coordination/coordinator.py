@@ -110,7 +110,7 @@ class CheckpointCoordinator:
         everything in progress and stops the pipeline, with `drain` for ever. `label` is of a savepoint. Raises
         `PipelineIdentityError`, `PipelineFailedError`, `IllegalRequestError`.
         """
-        self._identification.check()
+        self._identification.check_to_begin()
         cleaned = False
         while True:
             with self._store.transaction(self.pipeline_id) as tx:

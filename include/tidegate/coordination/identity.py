@@ -8,7 +8,15 @@ from datetime import datetime
 
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
-from tidegate.protocol.identity import Moved, find_moved, find_new, require_at_rest, require_same, stored_elsewhere
+from tidegate.protocol.identity import (
+    Moved,
+    find_moved,
+    find_new,
+    require_at_rest,
+    require_not_lost,
+    require_same,
+    stored_elsewhere,
+)
 from tidegate.protocol.paths import directory
 
 log = logging.getLogger("tidegate")
@@ -44,6 +52,15 @@ class Identification:
             if path == missing:
                 raise stored_elsewhere(self._pipeline_id, path, self._storage.url)
             missing = path  # look again: a newer checkpoint may have completed, and this one's files may be deleted
+
+    def check_to_begin(self) -> None:
+        """The same before a checkpoint or region begins. If this database knows none of the pipeline, its checkpoint
+        storage has no completed one either: the pipeline would read again what its tables show already."""
+        self.check()
+        with self._store.transaction(self._pipeline_id) as tx:
+            known = tx.last_checkpoint_id()
+        if not known:
+            require_not_lost(self._pipeline_id, self._storage.list(self._pipeline_id), self._storage.url)
 
     def require(self, tx: StoreTransaction) -> None:
         """If two processes begin at once, the second finds here what the first has recorded. Raises

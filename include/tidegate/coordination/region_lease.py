@@ -60,7 +60,7 @@ class RegionControl:
         Raises `PipelineIdentityError`, `PipelineStatusError`, `PipelineFailedError`, `StateSchemaError`, and what sinks
         raise.
         """
-        self._identification.check()
+        self._identification.check_to_begin()
         while True:
             with self._store.transaction(self._pipeline_id) as tx:
                 self._identification.require(tx)

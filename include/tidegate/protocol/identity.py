@@ -6,12 +6,13 @@ A removed one stays recorded, so that it is checked when it comes back. One that
 confirms the move.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from tidegate.protocol.errors import PipelineIdentityError, PipelineStatusError
 from tidegate.protocol.notify import choose_unnotified
+from tidegate.protocol.paths import marked_by
 from tidegate.protocol.records import CheckpointRecord
 
 
@@ -83,6 +84,20 @@ def stored_elsewhere(pipeline_id: str, metadata_path: str, url: str) -> Pipeline
         "another project, give its pipeline a name of its own, or a database of its own (TIDEGATE_DATABASE_URL). "
         "Otherwise set TIDEGATE_STORAGE, or TIDEGATE_HOME, to where the pipeline's state is, or put it back."
     )
+
+
+def require_not_lost(pipeline_id: str, paths: Iterable[str], url: str) -> None:
+    """`paths` lie on the checkpoint storage, and the database knows no checkpoint of the pipeline. Raises
+    `PipelineIdentityError` if one of them says that a checkpoint completed. Performs no I/O."""
+    completed = [path for path in paths if marked_by(path) is not None]
+    if completed:
+        raise PipelineIdentityError(
+            f"This database knows no checkpoint of pipeline {pipeline_id}, but {len(completed)} completed ones are on "
+            f"its checkpoint storage ({url}). Nothing was started, and nothing was changed: the pipeline would read "
+            "again what its tables show already. If the database was lost, `tidegate recover "
+            f"{pipeline_id}` brings them back. If it is another one, set TIDEGATE_DATABASE_URL. To begin anew, give "
+            "the pipeline another name, or another checkpoint storage (TIDEGATE_STORAGE)."
+        )
 
 
 def require_at_rest(
