@@ -93,13 +93,14 @@ def open_continuous(
     """A continuous run of the pipeline, on a Spark session of its own or the one that `spark` describes."""
     from tidegate.dataflow.continuous_driver import ContinuousDriver
 
+    coordinator = open_coordinator(pipeline, settings, database_url)
+    coordinator.check()  # what cannot begin is refused before Spark is started
     region = open_region(pipeline, spark, settings)
 
     def start(begin: RegionStart) -> ContinuousDriver:
         directory = shared_directory(pipeline.name, begin.attempt)
         return ContinuousDriver(region.parts, directory, begin.attempt, begin.restored)
 
-    coordinator = open_coordinator(pipeline, settings, database_url)
     validator = open_validator(region, settings)
     return ContinuousRun(coordinator, open_store(database_url), start, validator, SystemClock(), Random())
 

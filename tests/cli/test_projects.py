@@ -39,9 +39,9 @@ class Project:
     def define(self, source, sink):
         (self.home / "program.py").write_text(PROGRAM.format(source=source, sink=sink))
 
-    def tidegate(self, *arguments):
+    def tidegate(self, *arguments, **changes):
         """`run` may start Spark, and then belongs into a process of its own."""
-        return (self._process if arguments[0] == "run" else self._here)(*arguments)
+        return (self._process if arguments[0] == "run" else self._here)(*arguments, **changes)
 
     def trigger(self):
         ended = self._process.python("-c", TRIGGER)
@@ -61,8 +61,8 @@ def test_another_project_with_a_pipeline_of_the_name_is_refused(project):
     assert "source 'rows' is FileSource at landing, and here it is FileSource at incoming" in refused.stderr
     assert "`tidegate relocate flights`" in refused.stderr
     assert "Traceback" not in refused.stderr
-    continuous = second.tidegate("run", "flights", "--continuous")
-    assert (continuous.returncode, "Nothing was started" in continuous.stderr) == (ExitCode.USAGE, True)
+    continuous = second.tidegate("run", "flights", "--continuous", TIDEGATE_SPARK_REMOTE="sc://never.asked")
+    assert (continuous.returncode, continuous.stderr) == (ExitCode.USAGE, refused.stderr)
 
 
 def test_places_below_the_home_are_the_same_wherever_that_is_mounted(project):

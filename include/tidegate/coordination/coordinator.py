@@ -273,6 +273,11 @@ class CheckpointCoordinator:
         self._notify_pending()
         return self._after_cleaning(self._control.cancel())
 
+    def check(self) -> None:
+        """Whether this is the pipeline that the database knows, with the checkpoint storage that it was with. Raises
+        `PipelineIdentityError`."""
+        self._identification.check_to_begin()
+
     def moved(self) -> list[Moved]:
         """Sources and sinks whose definition differs from their record."""
         return self._identification.moved()
