@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from tidegate.protocol.names import sink_of_operator
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord, Deletion
+from tidegate.protocol.records import CheckpointRecord, Deletion
 from tidegate.protocol.retention import Reason, Why
 
 #: A file, by whose it is and where it lies, and its size in bytes.
@@ -75,30 +75,33 @@ class CleanReport:
 
     def lines(self) -> list[str]:
         """For a log: one sentence a line. Sizes are bytes."""
-        lines = [
-            f"Checkpoint {_called(each.record)} is kept ({reasons_text(each)}): {_size(each.full)}, of which "
+        kept = [
+            f"Checkpoint {each.record.checkpoint_id} is kept ({reasons_text(each)}): {_size(each.full)}, of which "
             f"{_size(each.alone)} alone."
             for each in self.kept
         ]
-        lines.append(f"Pipeline {self.pipeline_id} keeps {_size(self.total)}.")
-        will, were = ("was deleted", "were deleted") if self.changed else ("would be deleted", "would be deleted")
+        return [*kept, f"Pipeline {self.pipeline_id} keeps {_size(self.total)}.", *self.summary()]
+
+    def summary(self) -> list[str]:
+        """What was done or would be, and what is wrong: one sentence a line."""
+        deleted, lines = "Deleted" if self.changed else "To be deleted", []
         if self.expired:
-            ids = ", ".join(str(record.checkpoint_id) for record in self.expired)
-            lines.append(f"Too old, and what they alone refer to {will}: checkpoints {ids} ({_size(self.freed)}).")
+            ids = _ids(record.checkpoint_id for record in self.expired)
+            lines.append(f"{deleted}: checkpoints that are too old, {ids}, with {_size(self.freed)}.")
         if self.garbage:
-            shown = ", ".join(f"{deletion.owner} {deletion.path}" for deletion in self.garbage[:10])
+            shown = ", ".join(deletion.path for deletion in self.garbage[:10])
             more = "" if len(self.garbage) <= 10 else f" and {len(self.garbage) - 10} more"
-            lines.append(f"Files that nothing refers to {were}: {shown}{more}.")
-        for sink, ids_ in self.withdrawn.items():
-            lines.append(f"Sink {sink} keeps withdrawn rows of checkpoints {_ids(ids_)}.")
+            lines.append(f"{deleted}: {_files(len(self.garbage))} that nothing refers to, {shown}{more}.")
         for sink, ids_ in self.withdrawn_for_good.items():
-            lines.append(f"Withdrawn rows of sink {sink} {were}: checkpoints {_ids(ids_)}.")
+            lines.append(f"{deleted}: rows that sink {sink} has withdrawn of checkpoints {_ids(ids_)}.")
+        for sink, ids_ in self.withdrawn.items():
+            lines.append(f"Kept for a restore: rows that sink {sink} has withdrawn of checkpoints {_ids(ids_)}.")
         if self.foreign:
             lines.append(
-                f"Checkpoints {_ids(self.foreign)} have completed on the storage, and this database does not know "
-                "them. They were left alone."
+                "Left alone: checkpoints that have completed on the storage and that this database does not know, "
+                f"{_ids(self.foreign)}."
             )
-        return lines + self.damage_lines()
+        return [*lines, f"Compared with checksums: {_size(self.read)}.", *self.damage_lines()]
 
     def damage_lines(self) -> list[str]:
         """What is damaged, who needs it, and what is safe."""
@@ -166,13 +169,12 @@ def by_sink(found: Mapping[str, Iterable[int]]) -> dict[str, tuple[int, ...]]:
     return {sink_of_operator(id_): ids for id_, of in found.items() if (ids := tuple(of))}
 
 
-def _called(record: CheckpointRecord) -> str:
-    is_savepoint = record.kind is not CheckpointKind.CHECKPOINT
-    return f"{record.checkpoint_id} ({record.kind})" if is_savepoint else str(record.checkpoint_id)
-
-
 def _size(of: Cost) -> str:
-    return f"{of.files} files ({of.bytes} bytes)"
+    return f"{_files(of.files)} ({of.bytes} bytes)"
+
+
+def _files(number: int) -> str:
+    return "1 file" if number == 1 else f"{number} files"
 
 
 def _ids(ids: Iterable[int]) -> str:
