@@ -5,10 +5,9 @@ import json
 import pytest
 from commands import Command, CommandHere, environment_of
 from orders import Shop, check_tables, check_tables_of
+from store_steps import triggered
 
 from tidegate.cli.exit_codes import ExitCode
-
-pytestmark = pytest.mark.spark
 
 PROJECT = """
 [tool.tidegate.pipelines]
@@ -26,13 +25,15 @@ never = orders_pipeline(Path(os.environ["TIDEGATE_HOME"]), "never")
 
 
 @pytest.fixture
-def project(tmp_path, postgres_url, connect_server):
+def project(tmp_path, postgres_url):
     (tmp_path / "pyproject.toml").write_text(PROJECT)
     (tmp_path / "shop.py").write_text(SHOP)
-    return environment_of(tmp_path, postgres_url) | {"TIDEGATE_SPARK_REMOTE": connect_server}
+    return environment_of(tmp_path, postgres_url)
 
 
-def test_what_is_kept_is_shown_what_was_left_goes_and_damage_is_named(project, tmp_path):
+@pytest.mark.spark
+def test_what_is_kept_is_shown_what_was_left_goes_and_damage_is_named(project, tmp_path, connect_server):
+    project |= {"TIDEGATE_SPARK_REMOTE": connect_server}
     command, here, shop = Command(tmp_path, project), CommandHere(tmp_path, project), Shop(tmp_path)
     storage = tmp_path / ".tidegate/checkpoints"
 
@@ -69,18 +70,13 @@ def test_what_is_kept_is_shown_what_was_left_goes_and_damage_is_named(project, t
     shown = here("clean", "orders").stdout
     assert "Pipeline orders keeps" in shown
     assert "savepoint first" in shown
-    assert here("clean", "never").returncode == ExitCode.NOT_FOUND
-
-    stored = {path: path.stat().st_size for path in storage.rglob("*.parquet")}
-    mine, whole = planned["kept"][0]["alone"], {path for path in stored if "/chk-1/" in str(path)}
-    (damaged, *_) = sorted(whole)
+    (damaged, *_) = sorted(storage.rglob("chk-1/**/*.parquet"))
     content = damaged.read_bytes()
     damaged.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     hurt = cleaned("orders", code=ExitCode.DAMAGED)
-    assert [(each["path"], each["checkpoints"]) for each in hurt["damage"]] == [
-        (str(damaged.relative_to(storage)), [1, 2])
-    ]
-    assert "SHA-256" in hurt["damage"][0]["problem"]
+    (damage,) = hurt["damage"]
+    assert (damage["path"], damage["checkpoints"]) == (str(damaged.relative_to(storage)), [1, 2])
+    assert "SHA-256" in damage["problem"]
     assert not hurt["changed"]
     damaged.write_bytes(content)
 
@@ -88,8 +84,32 @@ def test_what_is_kept_is_shown_what_was_left_goes_and_damage_is_named(project, t
     check_tables_of(shop, then)
     assert here("restore", "orders", "--undo", "--yes").returncode == ExitCode.OK
     check_tables(shop)
-    before = sum(path.stat().st_size for path in storage.rglob("*.parquet"))
+    before = held(tmp_path)
     assert here("dispose", "orders", "first", "--yes").returncode == ExitCode.OK
-    staged = 0
-    assert before - sum(path.stat().st_size for path in storage.rglob("*.parquet")) <= mine["bytes"] + staged
+    freed = before.keys() - held(tmp_path).keys()
+    alone = planned["kept"][0]["alone"]
+    assert (len(freed), sum(before[path] for path in freed)) == (alone["files"], alone["bytes"])
     assert cleaned("orders")["damage"] == []
+
+
+def test_one_that_cannot_be_cleaned_up_after_does_not_hold_up_the_others(project, tmp_path, store):
+    here = CommandHere(tmp_path, project)
+    nothing = here("clean", "-o", "json")
+    assert (nothing.returncode, json.loads(nothing.stdout)) == (ExitCode.OK, [])  # no checkpoint was ever asked for
+    unknown = here("clean", "never")
+    assert (unknown.returncode, "'never' was ever requested" in unknown.stderr) == (ExitCode.NOT_FOUND, True)
+    triggered(store, pipeline_id="orders")
+    both = here("clean", "lost", "never", "orders", "-o", "json")
+    assert both.returncode == ExitCode.NOT_FOUND
+    assert [(each["pipeline"], each["kept"]) for each in json.loads(both.stdout)] == [("orders", [])]
+    assert "No pipeline named 'lost'" in both.stderr
+    assert "'never' was ever requested" in both.stderr
+    (tmp_path / "pyproject.toml").write_text("")
+    none = here("clean")
+    assert (none.returncode, "Say which pipelines" in none.stderr) == (ExitCode.USAGE, True)
+
+
+def held(home):
+    """Files of state and of sinks' staging, with their sizes."""
+    found = [*(home / ".tidegate/checkpoints").rglob("*"), *(home / "tables").glob("*/_staging/*/*")]
+    return {path: path.stat().st_size for path in found if path.is_file() and path.name[0] != "_"}

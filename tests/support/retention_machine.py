@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from memory_store import MemoryCheckpointStore
 from pasts import Past
-from worlds import DEATHS, Crash, MortalStore
+from worlds import DEATHS, Crash, Judge, MortalStore
 
 from tidegate.coordination.restore import ToCheckpoint, Undo
 from tidegate.protocol.errors import (
@@ -23,6 +23,7 @@ from tidegate.protocol.errors import (
     SavepointInUseError,
     UnknownOutcomeError,
 )
+from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.paths import marker_path, metadata_path
 from tidegate.protocol.reasons import FailureReason
 
@@ -66,10 +67,11 @@ class RetentionMachine(RuleBasedStateMachine):
         return self.world.ask(f"r{self.asked}", savepoint=savepoint).checkpoint_id  # type: ignore[union-attr]
 
     @precondition(lambda self: self.going is None)
-    @rule(savepoint=st.sampled_from([False, False, True]))
-    def take(self, savepoint: bool) -> None:
-        self.asked += 1
-        self.complete(self.world.take(f"r{self.asked}", savepoint), savepoint)
+    @rule(savepoints=st.lists(st.sampled_from([False, False, True]), min_size=1, max_size=4))
+    def take(self, savepoints: list[bool]) -> None:
+        for savepoint in savepoints:
+            self.asked += 1
+            self.complete(self.world.take(f"r{self.asked}", savepoint), savepoint)
 
     def complete(self, checkpoint_id: int, savepoint: bool) -> None:
         handles = self.store.subtasks("p", checkpoint_id).values()
@@ -83,6 +85,12 @@ class RetentionMachine(RuleBasedStateMachine):
     def begin_one(self) -> None:
         self.going = self.ask(savepoint=False)
         self.world.snapshot(self.going)
+        self.world.storage.files[self.being_written] = b"not yet"
+
+    @property
+    def being_written(self) -> str:
+        """By the checkpoint in progress: nobody has reported it."""
+        return f"p/chk-{self.going}/op/0-1-being-written.parquet"
 
     @precondition(lambda self: self.going is not None)
     @rule(completes=st.booleans())
@@ -93,7 +101,7 @@ class RetentionMachine(RuleBasedStateMachine):
             self.world.coordinator.abort(going, FailureReason.TASK_FAILURE, "enough")
             self.let_go()
             return
-        self.world.coordinator.validate(going, _yes())
+        self.world.coordinator.validate(going, Judge(True))
         self.world.coordinator.finalize(going)
         self.world.coordinator.notify(going)
         self.complete(going, False)
@@ -127,9 +135,11 @@ class RetentionMachine(RuleBasedStateMachine):
             del self.there[disposed]
             self.let_go()
 
-    @rule(hours=st.sampled_from([1, 2, 20, 30, 50]))
-    def time_passes(self, hours: int) -> None:
+    @rule(hours=st.sampled_from([1, 20, 30, 50]), and_somebody_cleans=st.booleans())
+    def time_passes(self, hours: int, and_somebody_cleans: bool) -> None:
         self.world.clock.advance(hours * 3600 + 1)
+        if and_somebody_cleans:
+            self.clean_up()
 
     @rule(pick=PICK, staged=st.booleans())
     def somebody_writes_who_was_thought_dead(self, pick: int, staged: bool) -> None:
@@ -151,7 +161,9 @@ class RetentionMachine(RuleBasedStateMachine):
                 self.world.coordinator.cleaning.clean()
             self.world.reopen(self.store)
             self.world.clock.advance(60)  # a process that held a lease is dead
-            self.let_go(certain=False)
+        self.clean_up()
+
+    def clean_up(self) -> None:
         planned = self.world.coordinator.cleaning.plan()
         report = self.world.coordinator.cleaning.clean()
         assert report.damage == ()
@@ -167,9 +179,9 @@ class RetentionMachine(RuleBasedStateMachine):
     def pick(self, number: int) -> Point:
         return sorted(self.there.values(), key=lambda point: point.id)[number % len(self.there)]
 
-    def let_go(self, certain: bool = True) -> None:
-        """What is too old may go. `certain`: whoever came last has looked."""
-        if not certain or self.latest is None:
+    def let_go(self) -> None:
+        """What is too old goes: somebody has just looked."""
+        if self.latest is None:
             return
         now = self.world.clock.now()
         present = [point for point in self.latest.line() if point.id in self.there]
@@ -203,16 +215,14 @@ class RetentionMachine(RuleBasedStateMachine):
     def check_nothing_else_is_there(self) -> None:
         going = self.store.subtasks("p", self.going) if self.going is not None else {}
         written = {handle.path for known in going.values() for handle in known.snapshot.handles}
+        if self.going is not None:
+            written.add(self.being_written)
+            assert self.being_written in self.world.storage.files
         needed = {path for point in self.there.values() for path in point.files}
         needed |= {of("p", id_) for id_ in self.there for of in (metadata_path, marker_path)}
         assert self.world.storage.files.keys() - written == needed - written
         assert self.world.sink.staged.keys() <= written
         present = {point.id for point in self.latest.line()} if self.latest else set()
+        assert not [each for each in self.store.history("p", 999) if each.status is Status.SUBSUMED]
         wanted = {each.id for point in self.there.values() for each in point.line()}
         assert set(self.world.sink.withdrawn()) == wanted - present
-
-
-def _yes() -> Any:
-    from worlds import Judge
-
-    return Judge(True)

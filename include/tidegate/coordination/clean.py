@@ -8,7 +8,7 @@ cleanings. While something that is kept is damaged, nothing is deleted: what wou
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidegate.coordination.cleanup import ASKED, Sweeper
+from tidegate.coordination.cleanup import Sweeper
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.kept_files import Handles, KeptFiles
 from tidegate.coordination.rewind import Rewinding
@@ -123,7 +123,7 @@ class Cleaning:
             reasons = find_reasons(retained, self._rule, now)
             reasons |= find_undo_reasons(abandoned, restores, self._rule, now)
             completed = sorted((*retained, *abandoned), key=lambda record: record.checkpoint_id)
-            queued = tx.pending_deletions(ASKED)
+            queued = self._sweeper.queued(tx)
             return _Facts(completed, reasons, tx.in_progress(), restores, tx.compactions(), queued)
 
     def _still_there(self, damage: Sequence[Damage]) -> list[Damage]:

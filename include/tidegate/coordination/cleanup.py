@@ -12,7 +12,7 @@ from datetime import datetime
 
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StagingSink
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StagingSink, StoreTransaction
 from tidegate.protocol.branches import choose_overdue_abandoned
 from tidegate.protocol.directories import choose_closed, choose_unswept, closed_for_ever
 from tidegate.protocol.leftovers import (
@@ -120,6 +120,14 @@ class Sweeper:
             stored = [deletion.path for deletion in batch if deletion.owner == STORAGE]
             self._delete(batch, choose_closed(self._pipeline_id, stored, going, region))
 
+    def queued(self, tx: StoreTransaction) -> list[Deletion]:
+        """What `delete_queued` would delete first."""
+        return self._deletable(tx.pending_deletions(ASKED))
+
+    def _deletable(self, queued: Sequence[Deletion]) -> list[Deletion]:
+        """Without what was staged by sinks that the definition no longer has."""
+        return [deletion for deletion in queued if deletion.owner == STORAGE or deletion.owner in self._sinks]
+
     def delete_queued(self) -> None:
         """Delete what the queue holds; an entry leaves the queue after its file is gone. If the pipeline was cancelled,
         remove its directories too."""
@@ -128,7 +136,7 @@ class Sweeper:
                 queued = tx.pending_deletions(ASKED)
                 going, region = [record.checkpoint_id for record in tx.in_progress()], tx.region()
                 for_ever = closed_for_ever(tx.pipeline())
-            mine = [deletion for deletion in queued if deletion.owner == STORAGE or deletion.owner in self._sinks]
+            mine = self._deletable(queued)
             for first in range(0, len(mine), BATCH):
                 batch = mine[first : first + BATCH]
                 stored = [deletion.path for deletion in batch if deletion.owner == STORAGE]
