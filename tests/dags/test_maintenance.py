@@ -19,17 +19,23 @@ STORED = "checkpoints"
 
 
 @pytest.fixture
-def maintenance(pipeline):
-    return maintenance_dag(pipeline, small_pipeline(MemorySink(), "other"))
+def made(pipeline):
+    """Makes the DAG, as every task's process does: a run's parameters stay in it."""
+    other = small_pipeline(MemorySink(), "other")
+    return lambda: maintenance_dag(pipeline, other)
 
 
 @pytest.fixture
-def clean(maintenance, run, capsys):
+def maintenance(made):
+    return made()
+
+
+@pytest.fixture
+def clean(made, run, capsys):
     """`clean("p", dry_run=True)`: how the task of this pipeline ended, and what it logged."""
 
     def clean(name, **conf):
-        task = maintenance.get_task("clean").unmap({"pipeline": name})
-        task.map_index_template = None
+        task = made().get_task("clean").unmap({"pipeline": name})
         capsys.readouterr()
         return run(task, conf=conf or None), capsys.readouterr().out
 
