@@ -59,7 +59,9 @@ def test_a_report_says_what_went_and_what_is_wrong():
         "Deleted: 12 files that nothing refers to, f0, f1, f2, f3, f4, f5, f6, f7, f8, f9 and 2 more.",
         "Deleted: rows that sink out has withdrawn of checkpoints 2.",
         "Kept for a restore: rows that sink out has withdrawn of checkpoints 1.",
-        "Left alone: checkpoints that have completed on the storage and that this database does not know, 9.",
+        "Checkpoints 9 have completed on the storage, and this database does not know them: it may be older than the "
+        "storage. What they refer to may lie anywhere, so what nothing refers to was not looked for. If nobody needs "
+        "them, remove their directories.",
         "Compared with checksums: 1 file (10 bytes).",
         "The file x is missing. Checkpoints that need it: 4.",
         "No damage was found of checkpoints 3. The tables are as they are. Nothing of pipeline p was deleted.",

@@ -73,7 +73,7 @@ def test_what_an_ended_region_wrote_is_left(region, now, expected):
     assert left("p/shared/2/op/0-1-x.parquet", region=region, now=now) is expected
 
 
-def test_what_has_completed_and_is_not_known_is_foreign_and_nothing_of_it_is_left():
+def test_while_something_has_completed_that_is_not_known_nothing_counts_as_left():
     listed = [
         *listed_on_storage("p", [RUN, "p/chk-3/_committed", "p/chk-4/op/0-1-x.parquet"]),
         Listed(Deletion("sink:out-sink", "_staging/chk-3/0-1-x"), ByCheckpoint(3)),
@@ -81,6 +81,7 @@ def test_what_has_completed_and_is_not_known_is_foreign_and_nothing_of_it_is_lef
     ]
     known = {3: None, 4: None}
     assert find_foreign(listed, known) == [3]
-    assert find_foreign(listed, {3: completed(3), 4: None}) == []
-    ids = {each.writer.checkpoint_id for each in choose_left(listed, known, LATEST, NONE, LONG_AFTER)}
-    assert ids == {4}
+    assert choose_left(listed, known, LATEST, NONE, LONG_AFTER) == []
+    known = {3: completed(3), 4: None}
+    assert find_foreign(listed, known) == []
+    assert choose_left(listed, known, LATEST, NONE, LONG_AFTER) == listed

@@ -28,7 +28,8 @@ class Listed:
 @dataclass(frozen=True, slots=True)
 class Leftovers:
     """Files that nothing refers to, and `foreign` checkpoints: a marker says that they have completed, but the database
-    does not know them. Their files are not counted as left."""
+    does not know them. It may be an older one than the storage. What they refer to may lie in any directory, so while
+    there are such, no file counts as left."""
 
     files: Sequence[Deletion]
     foreign: Sequence[int]
@@ -52,10 +53,11 @@ def choose_left(
     region: RegionRecord,
     now: datetime,
 ) -> list[Listed]:
-    """Those whose writers have ended. `known` has the record of each of `checkpoints_of`; all of it was looked up after
-    the files were listed. Performs no I/O."""
-    foreign = set(find_foreign(listed, known))
-    ended = {id_ for id_, record in known.items() if id_ not in foreign and _has_ended(id_, record, latest, now)}
+    """Those whose writers have ended; none if there are `foreign` checkpoints. `known` has the record of each of
+    `checkpoints_of`; all of it was looked up after the files were listed. Performs no I/O."""
+    if find_foreign(listed, known):
+        return []
+    ended = {id_ for id_, record in known.items() if _has_ended(id_, record, latest, now)}
     return [
         each
         for each in listed
