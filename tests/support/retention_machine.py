@@ -173,6 +173,8 @@ class RetentionMachine(RuleBasedStateMachine):
         self.let_go()
         assert sorted(kept.record.checkpoint_id for kept in report.kept) == sorted(self.there)
         self.check_nothing_else_is_there()
+        for id_ in self.there:
+            assert self.world.coordinator.plan_restore(ToCheckpoint(id_)).checkpoint.checkpoint_id == id_
 
     # -- what must be so
 
@@ -207,8 +209,6 @@ class RetentionMachine(RuleBasedStateMachine):
             for path in point.files:
                 assert self.world.storage.files[path] == f"r{int(path.split('/')[1].removeprefix('chk-')):02}".encode()
             assert {metadata_path("p", point.id), marker_path("p", point.id)} <= self.world.storage.files.keys()
-            plan = self.world.coordinator.plan_restore(ToCheckpoint(point.id))
-            assert plan.checkpoint.checkpoint_id == point.id
             shown = self.world.sink.visible.keys() | self.world.sink.put_away.keys()
             assert {each.id for each in point.line()} <= shown
 

@@ -98,9 +98,9 @@ class CleanReport:
             lines.append(f"Kept for a restore: rows that sink {sink} has withdrawn of checkpoints {_ids(ids_)}.")
         if self.foreign:
             lines.append(
-                f"Checkpoints {_ids(self.foreign)} have completed on the storage, and this database does not know them: "
-                "it may be older than the storage. What they refer to may lie anywhere, so what nothing refers to was not "
-                "looked for. If nobody needs them, remove their directories."
+                f"Checkpoints {_ids(self.foreign)} have completed on the storage, and this database does not know "
+                "them: it may be older than the storage. What they refer to may lie anywhere, so what nothing refers "
+                "to was not looked for. If nobody needs them, remove their directories."
             )
         return [*lines, f"Compared with checksums: {_size(self.read)}.", *self.damage_lines()]
 
