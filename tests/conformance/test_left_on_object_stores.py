@@ -143,3 +143,20 @@ def test_a_region_that_goes_on_is_left_alone(written: Written, store: Checkpoint
         written.desk.coordinator.clean()
         assert written.files() == {mine.path}
     assert not [mark for mark in written.marks() if mark.startswith(shared_directory("p", first))]
+
+
+def test_what_was_left_long_ago_goes_with_its_directories(written: Written) -> None:
+    coordinator = written.desk.coordinator
+    failed = written.begin("r1")
+    coordinator.abort(failed, FailureReason.CHECKPOINT_DECLINED, "on purpose")
+    written.complete(written.begin("r2"))
+    written.desk.clock.advance(SWEEP_FOR.total_seconds() + 1)
+    coordinator.clean()
+    kept = written.files()
+    zombie = written.write(directory("p", failed), SubtaskId("op", 0), 9, failed)
+    coordinator.clean()
+    assert written.files() == kept | {zombie.path}
+    report = coordinator.cleaning.clean()
+    assert ([deletion.path for deletion in report.garbage], report.damage) == ([zombie.path], ())
+    assert written.files() == kept
+    check_marks(written)

@@ -15,6 +15,7 @@ from worlds import DEATHS, Crash, Judge, MortalStore, small_pipeline
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.listeners import Listeners, NotifiedListeners, watch_failures
+from tidegate.coordination.restore import ToCheckpoint
 from tidegate.ports import CheckpointListener, CheckpointStore
 from tidegate.protocol.errors import CheckpointError, CheckpointExpiredError, ValidationFailedError
 from tidegate.protocol.lifecycle import COMMITTED, Status
@@ -79,6 +80,20 @@ def test_the_newest_that_was_subsumed_is_found(store: CheckpointStore) -> None:
         tx.remove_deletions(tx.pending_deletions(100))
         tx.mark_discarded()
         assert tx.latest_subsumed() == 2
+
+
+def test_what_a_restore_left_behind_was_not_subsumed_by_anything(desk: MakeDesk) -> None:
+    world = desk(retained=3, undo_within="1 d")
+    ears = listening(world)
+    take(world, "a", "b", "c", "d")
+    world.coordinator.restore(ToCheckpoint(2))
+    world.clock.advance(86401)
+    world.coordinator.clean()  # it is too late for an undo: 3 and 4 go
+    assert world.store.checkpoint("p", 4).status is Status.DISCARDED
+    with world.store.transaction("p") as tx:
+        assert tx.latest_subsumed() == 1
+    take(world, "e")
+    assert [what for what in ears.heard if what[0] == "subsumed"] == [("subsumed", 1)]
 
 
 def test_a_completion_is_notified_after_the_sinks_and_then_what_it_subsumed(desk: MakeDesk) -> None:

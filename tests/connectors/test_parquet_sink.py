@@ -12,7 +12,7 @@ import pytest
 from commits import commit
 from parquet_sinks import rows, shown, stage, visible
 
-from tidegate.ports import SinkInput, StageContext
+from tidegate.ports import SinkInput, StageContext, StagingSink
 from tidegate.protocol.errors import (
     SinkError,
     StateIntegrityError,
@@ -47,6 +47,16 @@ def test_staged_files_are_looked_at_in_full_length_and_those_chosen_in_full(appe
         append.verify([handle], [])
     with pytest.raises(SinkError, match="is not a path in a sink's staging"):
         append.verify([replace(handle, path="checkpoint=1/x")], [])
+
+
+def test_checkpoints_of_which_something_is_staged_are_listed(append):
+    assert append.staged_checkpoints() == []
+    stage(append, 12, 5)
+    stage(append, 3, 6)
+    Path(append.root, "_staging", "elsewhere").mkdir()
+    commit(append, 3, [stage(append, 3, 7, attempt=2)])
+    assert isinstance(append, StagingSink)
+    assert append.staged_checkpoints() == [3, 12]  # one of another attempt stays
 
 
 def test_staged_rows_are_on_disk_named_and_invisible(append: ParquetSink) -> None:

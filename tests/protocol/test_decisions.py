@@ -1,11 +1,13 @@
 """The smaller decisions: snapshot, validate, finalize, notify, abort and retention."""
 
 import re
+from datetime import timedelta
 
 import pytest
 from records import at, completed, record, run_handle, subtask
 
 from tidegate.protocol.abort import Abort, AlreadyEnded, decide_abort
+from tidegate.protocol.branches import Restore
 from tidegate.protocol.errors import CheckpointNotInProgressError, PipelineDefinitionError, ValidationFailedError
 from tidegate.protocol.finalize import sizes
 from tidegate.protocol.lifecycle import Phase, Status
@@ -13,7 +15,17 @@ from tidegate.protocol.names import Target
 from tidegate.protocol.notify import choose_unnotified, committables
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, Deletion, HandleKind, OperatorPlan, Snapshot, SubtaskId, Verdict
-from tidegate.protocol.retention import SWEEP_FOR, choose_subsumed, choose_unreferenced, is_settled
+from tidegate.protocol.retention import (
+    SWEEP_FOR,
+    Reason,
+    RetentionRule,
+    Why,
+    choose_subsumed,
+    choose_unreferenced,
+    find_reasons,
+    find_undo_reasons,
+    is_settled,
+)
 from tidegate.protocol.snapshot import needs_attempt, plan_attempt, require_same_plan
 from tidegate.protocol.validate import ValidatedCheckpoint, decide_rejection, needs_validation, permit
 
@@ -119,16 +131,66 @@ def test_a_permit_cannot_be_forged():
         ValidatedCheckpoint(record(), object())
 
 
+def subsumed(retained, number, age=timedelta(0), now=None):
+    return choose_subsumed(retained, RetentionRule(number, age, timedelta(0)), now or at(1000))
+
+
 @pytest.mark.parametrize(
     ("num_retained", "expected"), [(1, [1, 2, 3]), (2, [1, 2]), (4, []), (9, []), (0, [1, 2, 3]), (-5, [1, 2, 3])]
 )
 def test_the_oldest_give_way_and_the_newest_never_does(num_retained, expected):
-    assert choose_subsumed([completed(index) for index in (1, 2, 3, 4)], num_retained) == expected
+    assert subsumed([completed(index) for index in (1, 2, 3, 4)], num_retained) == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "age", "expected"),
+    [
+        (1, 0, [1, 2, 3, 4]),
+        (1, 25, [1, 2, 3]),  # beyond the number, but young enough
+        (1, 100, []),
+        (3, 0, [1, 2]),
+        (3, 15, [1, 2]),  # old, but among the newest
+        (2, 35, [1, 2]),  # to the second: at its age it goes
+        (2, 36, [1]),
+        (5, 1, []),
+    ],
+)
+def test_number_and_age_keep_each_for_itself(number, age, expected):
+    retained = [completed(index, completed_at=at(10 * index)) for index in (1, 2, 3, 4, 5)]
+    assert subsumed(retained, number, timedelta(seconds=age), at(55)) == expected
+
+
+def test_savepoints_and_what_is_not_notified_outlive_number_and_age():
+    retained = [
+        completed(1, kind=CheckpointKind.SAVEPOINT),
+        completed(2, notified_at=None),
+        completed(3),
+        completed(4, kind=CheckpointKind.SYNC_SAVEPOINT),
+    ]
+    assert subsumed(retained, 1) == []
+    assert subsumed([*retained, completed(5)], 1) == [3]
+    assert subsumed([completed(1)], 1, now=at(10**9)) == []
+
+
+def test_each_reason_to_keep_a_checkpoint_is_said():
+    rule = RetentionRule(1, timedelta(seconds=60), timedelta(seconds=600))
+    retained = [completed(1, completed_at=at(0)), completed(2, completed_at=at(50)),
+                completed(3, kind=CheckpointKind.SAVEPOINT, completed_at=at(60), notified_at=None)]  # fmt: skip
+    assert find_reasons(retained, rule, at(70)) == {
+        1: (),
+        2: (Reason(Why.RETAINED), Reason(Why.RETAINED_UNTIL, at(110))),
+        3: (Reason(Why.LATEST), Reason(Why.UNNOTIFIED), Reason(Why.SAVEPOINT)),
+    }
+    left = [completed(4, abandoned_by=1), completed(5, abandoned_by=1, kind=CheckpointKind.SAVEPOINT)]
+    restores = [Restore(1, 3, 5, 5, at(100))]
+    until = Reason(Why.UNDO_UNTIL, at(700))
+    assert find_undo_reasons(left, restores, rule, at(700)) == {4: (until,), 5: (Reason(Why.SAVEPOINT), until)}
+    assert find_undo_reasons(left, restores, rule, at(701)) == {4: (), 5: (Reason(Why.SAVEPOINT),)}
 
 
 def test_a_checkpoint_whose_sinks_wait_for_their_commit_is_never_subsumed():
     retained = [completed(1), completed(2, notified_at=None), completed(3), completed(4)]
-    assert choose_subsumed(retained, 1) == [1, 3]
+    assert subsumed(retained, 1) == [1, 3]
 
 
 def test_notification_goes_in_order_and_includes_what_an_earlier_crash_left():
@@ -191,8 +253,8 @@ def test_savepoints_are_not_counted_among_the_retained():
         CheckpointKind.SYNC_SAVEPOINT,
     ]
     retained = [completed(number, kind=kind) for number, kind in enumerate(kinds * 2, start=1)]
-    assert choose_subsumed(retained, 5) == []
-    assert choose_subsumed(retained, 4) == []
-    assert choose_subsumed(retained, 3) == [1]
-    assert choose_subsumed(retained, 2) == [1, 3]
-    assert choose_subsumed(retained, 1) == [1, 3, 5]
+    assert subsumed(retained, 5) == []
+    assert subsumed(retained, 4) == []
+    assert subsumed(retained, 3) == [1]
+    assert subsumed(retained, 2) == [1, 3]
+    assert subsumed(retained, 1) == [1, 3, 5]

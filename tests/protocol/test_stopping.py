@@ -1,6 +1,8 @@
 """protocol.md section 18, with what sections 3 and 8 say about savepoints to stop with;
 and when a pipeline is at its end."""
 
+from datetime import timedelta
+
 import pytest
 from records import at, completed, record
 
@@ -10,7 +12,7 @@ from tidegate.protocol.failures import Tolerated, decide_pipeline_failure
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind
-from tidegate.protocol.retention import choose_subsumed, choose_subsumed_on_cancellation
+from tidegate.protocol.retention import RetentionRule, choose_subsumed, choose_subsumed_on_cancellation
 from tidegate.protocol.stopping import (
     PipelineEnd,
     Restart,
@@ -78,7 +80,7 @@ def test_no_failed_savepoint_is_counted(kind):
 
 def test_a_savepoint_to_stop_with_is_never_subsumed_not_even_on_cancellation():
     retained = [completed(1, kind=SYNC), completed(2), completed(3)]
-    assert choose_subsumed(retained, 1) == [2]
+    assert choose_subsumed(retained, RetentionRule(1, timedelta(0), timedelta(0)), at(1000)) == [2]
     assert choose_subsumed_on_cancellation(retained, keep=False) == [2, 3]
 
 

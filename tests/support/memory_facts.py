@@ -91,8 +91,8 @@ class MemoryFacts:
         return self.state.committer
 
     def latest_subsumed(self) -> int | None:
-        gone = [c.checkpoint_id for c in self._in_order() if c.status in {Status.SUBSUMED, Status.DISCARDED}]
-        return gone[-1] if gone else None
+        gone = [c for c in self._in_order() if c.status in {Status.SUBSUMED, Status.DISCARDED}]
+        return max((c.checkpoint_id for c in gone if c.abandoned_by is None), default=None)
 
     def _in_order(self) -> list[CheckpointRecord]:
         return [self.state.checkpoints[id_] for id_ in sorted(self.state.checkpoints)]

@@ -37,7 +37,10 @@ class ExactStorage(MemoryStorage):
 
 
 class Past(Desk):
-    """Its runs are on the storage with their bytes; each checkpoint carries all earlier ones."""
+    """Its runs are on the storage with their bytes; each checkpoint carries all earlier ones, or only the newest
+    `carried`."""
+
+    carried: int | None = None
 
     def __init__(self, store: CheckpointStore, **config: object) -> None:
         super().__init__(store, **config)
@@ -76,7 +79,10 @@ class Past(Desk):
             self.storage.files[path] = content
             checksum, groups = sha256(content).hexdigest(), KeyGroupRange(0, 3)
             run = StateHandle(path, HandleKind.RUN, 1, len(content), checksum, checkpoint_id, groups, {"level": 0})
-            return Snapshot((*self.restored, run))
+            carried = (
+                self.restored if self.carried is None else self.restored[max(len(self.restored) - self.carried, 0) :]
+            )
+            return Snapshot((*carried, run))
         return Snapshot((), {"read": checkpoint_id} if subtask.operator_id == "src" else None)
 
     def shown(self) -> list[int]:

@@ -139,6 +139,9 @@ class MemorySink:
         for checkpoint_id in checkpoint_ids:
             del self.put_away[checkpoint_id]
 
+    def staged_checkpoints(self) -> list[int]:
+        return sorted(set(self.staged.values()))
+
     def staged_paths(self, checkpoint_id: int) -> list[str]:
         return sorted(path for path, created in self.staged.items() if created == checkpoint_id)
 

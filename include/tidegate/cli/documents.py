@@ -46,18 +46,18 @@ def checkpoint_document(record: CheckpointRecord) -> dict[str, Any]:
         "discarded": record.status is Status.DISCARDED,
         "abandoned": record.abandoned_by is not None,
         "request_id": record.request_id,
-        "trigger_timestamp": _ms(record.triggered_at),
-        "latest_ack_timestamp": _ms(record.acknowledged_at),
-        "completed_timestamp": _ms(record.completed_at),
-        "notified_timestamp": _ms(record.notified_at),
-        "end_to_end_duration": _duration(record, _ms(latest)),
+        "trigger_timestamp": milliseconds(record.triggered_at),
+        "latest_ack_timestamp": milliseconds(record.acknowledged_at),
+        "completed_timestamp": milliseconds(record.completed_at),
+        "notified_timestamp": milliseconds(record.notified_at),
+        "end_to_end_duration": _duration(record, milliseconds(latest)),
         "num_subtasks": record.num_subtasks,
         "num_acknowledged_subtasks": record.num_acknowledged,
         "num_finished_subtasks": record.num_finished,
         "checkpointed_size": record.checkpointed_size,
         "state_size": record.state_size,
         "external_path": record.metadata_path,
-        "failure_timestamp": _ms(record.failed_at),
+        "failure_timestamp": milliseconds(record.failed_at),
         "failure_reason": record.failure_reason.name if record.failure_reason else None,
         "failure_message": record.failure_message,
     }
@@ -89,7 +89,7 @@ def details_document(
 
 def _operator(record: CheckpointRecord, plan: OperatorPlan, subtasks: Sequence[SubtaskRecord]) -> dict[str, Any]:
     acknowledged = [known for known in subtasks if known.acknowledged_at is not None]
-    latest = max((_ms(known.acknowledged_at) for known in acknowledged), default=-1)
+    latest = max((milliseconds(known.acknowledged_at) for known in acknowledged), default=-1)
     complete = len(acknowledged) == len(subtasks)
     return {
         "operator_id": plan.operator_id,
@@ -121,8 +121,8 @@ def _subtask(record: CheckpointRecord, known: SubtaskRecord) -> dict[str, Any]:
         "index": known.subtask.subtask_index,
         "status": "pending_or_failed" if known.acknowledged_at is None else "completed",
         "attempt": known.attempt,
-        "ack_timestamp": _ms(known.acknowledged_at),
-        "end_to_end_duration": _duration(record, _ms(known.acknowledged_at)),
+        "ack_timestamp": milliseconds(known.acknowledged_at),
+        "end_to_end_duration": _duration(record, milliseconds(known.acknowledged_at)),
         "finished": known.snapshot.finished,
         "start_delay": metrics.start_delay,
         "alignment": {
@@ -166,7 +166,7 @@ def statistics_document(pipeline: PipelineRecord | None, statistics: Statistics)
     completed, failed, savepoint = statistics.latest_completed, statistics.latest_failed, statistics.latest_savepoint
     known = pipeline or PipelineRecord("")
     return {
-        "pipeline": {"status": known.status, "since_timestamp": _ms(known.since), "message": known.message},
+        "pipeline": {"status": known.status, "since_timestamp": milliseconds(known.since), "message": known.message},
         "counts": asdict(count_checkpoints(statistics.by_status, statistics.restores)),
         "summary": {
             figure: asdict(summarize([getattr(measured, figure) for measured in statistics.measurements]))
@@ -187,7 +187,7 @@ def _restored(latest: LatestRestore | None) -> dict[str, Any] | None:
     return {
         "id": latest.checkpoint.checkpoint_id,
         "checkpoint_type": latest.checkpoint.kind.value,
-        "restore_timestamp": _ms(latest.at),
+        "restore_timestamp": milliseconds(latest.at),
         "external_path": latest.checkpoint.metadata_path,
     }
 
@@ -202,8 +202,9 @@ def run_document(outcome: RunOutcome) -> dict[str, Any]:
 
 def _duration(record: CheckpointRecord, until: int) -> int:
     """From the trigger until then; -1 if there is no end yet."""
-    return -1 if until < 0 else max(0, until - _ms(record.triggered_at))
+    return -1 if until < 0 else max(0, until - milliseconds(record.triggered_at))
 
 
-def _ms(at: datetime | None) -> int:
+def milliseconds(at: datetime | None) -> int:
+    """Since 1970; -1 if there is no such moment."""
     return -1 if at is None else round(at.timestamp() * 1000)

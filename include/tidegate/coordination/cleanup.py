@@ -3,21 +3,31 @@
 Always in this order: list what is there, then ask in a transaction what is live, then delete the rest. An ended
 checkpoint can gain no reference any more, so nothing that was listed can become live in between. Nor can what an ended
 region wrote: its checkpoints were aborted with it, and its successor knows only files of completed ones.
+
+Each run sweeps where an attempt may have left something lately. `tidegate clean` also looks everywhere else.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StagingSink, StoreTransaction
 from tidegate.protocol.branches import choose_overdue_abandoned
 from tidegate.protocol.directories import choose_closed, choose_unswept, closed_for_ever
+from tidegate.protocol.leftovers import (
+    Leftovers,
+    Listed,
+    checkpoints_of,
+    choose_left,
+    find_foreign,
+    listed_on_storage,
+)
 from tidegate.protocol.names import STORAGE, staged_by
-from tidegate.protocol.paths import directory, shared_root, with_markers
+from tidegate.protocol.paths import ByCheckpoint, directory, shared_root, with_markers
 from tidegate.protocol.records import Deletion
 from tidegate.protocol.regions import RegionRecord, choose_left_behind, last_ended, left_since
-from tidegate.protocol.retention import choose_unreferenced, is_due, is_settled
+from tidegate.protocol.retention import choose_subsumed, choose_unreferenced, is_due, is_settled
 
 BATCH = 1000  # files that are deleted before their deletion is recorded
 #: Queued files asked for at once: to find out which of them are live, every live reference is read each time.
@@ -31,7 +41,7 @@ class Sweeper:
         self, graph: Graph, config: CheckpointConfig, store: CheckpointStore, storage: CheckpointStorage, clock: Clock
     ) -> None:
         self._pipeline_id = graph.pipeline.name
-        self._undo_within = config.undo_within
+        self._rule = config.retention_rule()
         self._store = store
         self._storage = storage
         self._clock = clock
@@ -41,10 +51,12 @@ class Sweeper:
 
     def sweep(self) -> None:
         """Delete files that ended checkpoints left in their directories and staging areas, and ended regions in theirs,
-        unless something live refers to them. What a restore left behind goes once it is too late for an undo."""
+        unless something live refers to them. Checkpoints that have become too old go, and what a restore left behind
+        once it is too late for an undo."""
         with self._store.transaction(self._pipeline_id) as tx:
-            overdue = choose_overdue_abandoned(tx.abandoned(), tx.restores(), self._undo_within, self._clock.now())
-            if overdue:
+            now, undo_within = self._clock.now(), self._rule.undo_within
+            overdue = choose_overdue_abandoned(tx.abandoned(), tx.restores(), undo_within, now)
+            if overdue := [*choose_subsumed(tx.retained(), self._rule, now), *overdue]:
                 tx.subsume(overdue)
             unswept, region = tx.unswept(), tx.region()
         self._sweep_checkpoints(unswept)
@@ -84,6 +96,38 @@ class Sweeper:
             with self._store.transaction(self._pipeline_id) as tx:
                 tx.mark_regions_swept(up_to)
 
+    def find_leftovers(self) -> Leftovers:
+        """All files that nothing refers to, also where `sweep` looks no more. Changes nothing."""
+        listed = listed_on_storage(self._pipeline_id, self._storage.list(self._pipeline_id))
+        for owner, sink in self._sinks.items():
+            for id_ in sink.staged_checkpoints() if isinstance(sink, StagingSink) else ():
+                listed += [Listed(Deletion(owner, path), ByCheckpoint(id_)) for path in sink.staged_paths(id_)]
+        with self._store.transaction(self._pipeline_id) as tx:
+            known = {id_: tx.checkpoint(id_) for id_ in checkpoints_of(listed)}
+            left = choose_left(listed, known, tx.latest_completed(), tx.region(), self._clock.now())
+            live = tx.live_below(self._pipeline_id)
+            for id_ in checkpoints_of(each for each in left if each.file.owner != STORAGE):
+                live |= tx.live_paths(id_)
+        return Leftovers(choose_unreferenced([each.file for each in left], live), find_foreign(listed, known))
+
+    def delete_leftovers(self) -> None:
+        """Delete what `find_leftovers` finds now."""
+        found = self.find_leftovers().files
+        with self._store.transaction(self._pipeline_id) as tx:
+            going, region = [record.checkpoint_id for record in tx.in_progress()], tx.region()
+        for first in range(0, len(found), BATCH):
+            batch = found[first : first + BATCH]
+            stored = [deletion.path for deletion in batch if deletion.owner == STORAGE]
+            self._delete(batch, choose_closed(self._pipeline_id, stored, going, region))
+
+    def queued(self, tx: StoreTransaction) -> list[Deletion]:
+        """What `delete_queued` would delete first."""
+        return self._deletable(tx.pending_deletions(ASKED))
+
+    def _deletable(self, queued: Sequence[Deletion]) -> list[Deletion]:
+        """Without what was staged by sinks that the definition no longer has."""
+        return [deletion for deletion in queued if deletion.owner == STORAGE or deletion.owner in self._sinks]
+
     def delete_queued(self) -> None:
         """Delete what the queue holds; an entry leaves the queue after its file is gone. If the pipeline was cancelled,
         remove its directories too."""
@@ -92,7 +136,7 @@ class Sweeper:
                 queued = tx.pending_deletions(ASKED)
                 going, region = [record.checkpoint_id for record in tx.in_progress()], tx.region()
                 for_ever = closed_for_ever(tx.pipeline())
-            mine = [deletion for deletion in queued if deletion.owner == STORAGE or deletion.owner in self._sinks]
+            mine = self._deletable(queued)
             for first in range(0, len(mine), BATCH):
                 batch = mine[first : first + BATCH]
                 stored = [deletion.path for deletion in batch if deletion.owner == STORAGE]
@@ -112,7 +156,7 @@ class Sweeper:
             found += [Deletion(owner, path) for path in sink.staged_paths(checkpoint_id)]
         return found
 
-    def _delete(self, deletions: list[Deletion], closed: set[str]) -> None:
+    def _delete(self, deletions: Sequence[Deletion], closed: set[str]) -> None:
         by_owner: dict[str, list[str]] = {STORAGE: []} if closed else {}
         for deletion in deletions:
             by_owner.setdefault(deletion.owner, []).append(deletion.path)

@@ -7,6 +7,7 @@ store's transactions say. A step that has already happened gives its first answe
 import logging
 from collections.abc import Mapping, Sequence
 
+from tidegate.coordination.clean import Cleaning
 from tidegate.coordination.cleanup import Sweeper
 from tidegate.coordination.finalize import CommitPoint
 from tidegate.coordination.identity import Identification
@@ -88,6 +89,9 @@ class CheckpointCoordinator:
         self._snapshotting = Snapshotting(self.graph, self.config, store, self._control, self._regions, clock)
         self._sweeper = Sweeper(self.graph, self.config, store, storage, clock)
         self.savepoints = Savepoints(self.pipeline_id, store)
+        self.cleaning = Cleaning(
+            self.graph, self.config, store, storage, self._identification, self._sweeper, self._rewinding, clock
+        )
         self._restoring = Restoring(
             self.graph, self.config, store, storage, self._delivery, self._identification, clock
         )

@@ -145,12 +145,13 @@ class CommitPoint:
     def _complete(self, checkpoint_id: int, path: str) -> Landed | NotLanded:
         """The transaction. Another process may have completed or aborted the checkpoint before."""
         with self._store.transaction(self._pipeline_id) as tx:
+            now = self._clock.now()
             snapshots = {key: known.snapshot for key, known in tx.subtasks(checkpoint_id).items()}
             state_size, checkpointed_size = sizes(checkpoint_id, list(snapshots.values()))
-            if not tx.complete(checkpoint_id, self._clock.now(), path, state_size, checkpointed_size):
+            if not tx.complete(checkpoint_id, now, path, state_size, checkpointed_size):
                 return decide_landing(tx.checkpoint(checkpoint_id))
             if obsolete := choose_obsolete(snapshots, tx.compactions()):
                 tx.remove_compactions([compaction.handle.path for compaction in obsolete])
-            if subsumed := choose_subsumed(tx.retained(), self._config.retained):
+            if subsumed := choose_subsumed(tx.retained(), self._config.retention_rule(), now):
                 tx.subsume(subsumed)
             return decide_landing(tx.checkpoint(checkpoint_id))

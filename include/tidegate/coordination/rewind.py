@@ -52,9 +52,13 @@ class Rewinding:
                 raise committer.superseded()
             tx.end_commit(committer.number)
 
+    def find_withdrawn(self) -> dict[str, list[int]]:
+        """By the operator id of each sink, the checkpoints whose rows it has withdrawn, and keeps."""
+        return {each.operator_id: ids for each in self._sinks if (ids := each.sink.withdrawn())}
+
     def delete_withdrawn(self) -> None:
         """Delete withdrawn rows that no restore can bring back any more."""
-        found = {each.operator_id: ids for each in self._sinks if (ids := each.sink.withdrawn())}
+        found = self.find_withdrawn()
         if not found:
             return
 

@@ -14,6 +14,7 @@ from pydantic.dataclasses import dataclass
 from tidegate.pipeline.options import Duration, OneOf, OptionalDuration, default, must, refusal
 from tidegate.protocol.barriers.options import GateOptions
 from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.retention import RetentionRule
 from tidegate.protocol.schedule import OFF
 
 MAX_MIN_PAUSE = timedelta(days=365)
@@ -66,6 +67,9 @@ class CheckpointConfig:
 
     retained: Annotated[int, AfterValidator(lambda number: max(number, 1))] = 1
     """Completed checkpoints whose state is kept. Values <= 0 fall back to 1 (protocol.md section 9)."""
+
+    retained_for: Annotated[Duration, must(lambda t: t >= timedelta(0), "must not be negative.")] = default("0 s")
+    """How long each is kept since it completed, also beyond that number."""
 
     retention: OneOf[CheckpointRetention] = default(CheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS)
     """What becomes of those when the pipeline is cancelled."""
@@ -135,6 +139,10 @@ class CheckpointConfig:
             alignment_limit=self.alignment_limit,
             checkpoints_after_tasks_finish=self.checkpoints_after_tasks_finish,
         )
+
+    def retention_rule(self) -> RetentionRule:
+        """What is kept of completed checkpoints, and for how long."""
+        return RetentionRule(self.retained, self.retained_for, self.undo_within)
 
     def describe(self) -> dict[str, Any]:
         """The options in effect, as JSON for people and for the checkpoint's metadata; durations in milliseconds."""

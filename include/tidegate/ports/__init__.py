@@ -20,6 +20,7 @@ from tidegate.ports.connectors import (
     Source,
     SourceContext,
     StageContext,
+    StagingSink,
     Withdrawn,
 )
 from tidegate.ports.regions import (
@@ -58,6 +59,7 @@ __all__ = [
     "Source",
     "SourceContext",
     "StageContext",
+    "StagingSink",
     "StoreTransaction",
     "Validator",
     "Withdrawn",

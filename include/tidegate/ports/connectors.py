@@ -224,6 +224,14 @@ class NumberedSink(Protocol):
 
 
 @runtime_checkable
+class StagingSink(Protocol):
+    """A sink that can say of which checkpoints anything lies in its staging, so that a file that was left there long
+    ago is found."""
+
+    def staged_checkpoints(self) -> list[int]: ...
+
+
+@runtime_checkable
 class RewindableSink(Protocol):
     """A sink that can show again what it showed at an earlier checkpoint, for a pipeline that is restored."""
 

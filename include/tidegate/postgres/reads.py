@@ -149,6 +149,7 @@ def latest_subsumed(connection: Connection, pipeline_id: str) -> int | None:
     gone = select(func.max(checkpoints.c.checkpoint_id)).where(
         checkpoints.c.pipeline_id == pipeline_id,
         checkpoints.c.status.in_([Status.SUBSUMED.value, Status.DISCARDED.value]),
+        checkpoints.c.abandoned_by.is_(None),
     )
     newest: int | None = connection.execute(gone).scalar_one()
     return newest

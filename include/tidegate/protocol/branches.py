@@ -78,14 +78,21 @@ def choose_overdue_abandoned(
 ) -> list[int]:
     """Abandoned checkpoints that were kept for long enough to undo the restore. Savepoints are the user's and stay.
     Performs no I/O."""
-    ends = {restore.number: restore.restored_at + keep for restore in restores}
+    ends = undo_ends(abandoned, restores, keep)
     return [
         record.checkpoint_id
         for record in abandoned
-        if record.kind is CheckpointKind.CHECKPOINT
-        and record.abandoned_by is not None
-        and ends[record.abandoned_by] < now
+        if record.kind is CheckpointKind.CHECKPOINT and ends[record.checkpoint_id] < now
     ]
+
+
+def undo_ends(
+    abandoned: Iterable[CheckpointRecord], restores: Sequence[Restore], keep: timedelta
+) -> dict[int, datetime]:
+    """Until when each abandoned checkpoint is kept, so that the restore that left it behind can be undone. Performs no
+    I/O."""
+    ends = {restore.number: restore.restored_at + keep for restore in restores}
+    return {record.checkpoint_id: ends[record.abandoned_by] for record in abandoned if record.abandoned_by is not None}
 
 
 def choose_withdrawn_for_good(

@@ -128,6 +128,10 @@ class ParquetSink:
         ids = [*publish.numbers(self.root), *rewind.shown(self.root), *rewind.withdrawn(self.root)]
         return max(ids, default=0), last_attempt(self.root)
 
+    def staged_checkpoints(self) -> list[int]:
+        """See `ports.StagingSink`."""
+        return publish.staged_checkpoints(self.root)
+
     def staged_paths(self, checkpoint_id: int) -> list[str]:
         return publish.staged_paths(self.root, checkpoint_id)
 

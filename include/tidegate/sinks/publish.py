@@ -99,14 +99,22 @@ def current_checkpoint(root: str) -> int | None:
     return checkpoint_id_of(os.path.basename(target))
 
 
+def staged_checkpoints(root: str) -> list[int]:
+    """The checkpoints that have a directory in staging."""
+    return _checkpoints_in(root, _STAGING)
+
+
 def numbers(root: str) -> list[int]:
-    """The checkpoints that have a directory in staging, or a version."""
-    found: list[int] = []
-    for directory in (_STAGING, _VERSIONS):
-        with suppress(FileNotFoundError):
-            names = os.listdir(os.path.join(root, directory))
-            found += [id_ for name in names if (id_ := checkpoint_id_of(name)) is not None]
-    return found
+    """Those, and the checkpoints that have a version."""
+    return staged_checkpoints(root) + _checkpoints_in(root, _VERSIONS)
+
+
+def _checkpoints_in(root: str, directory: str) -> list[int]:
+    try:
+        names = os.listdir(os.path.join(root, directory))
+    except FileNotFoundError:
+        return []
+    return sorted(id_ for name in names if (id_ := checkpoint_id_of(name)) is not None)
 
 
 def staged_paths(root: str, checkpoint_id: int) -> list[str]:

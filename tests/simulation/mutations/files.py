@@ -1,5 +1,7 @@
 """Planted mistakes in what is kept and what is deleted."""
 
+from dataclasses import replace
+
 from memory_transaction import MemoryTransaction
 
 from mutations.planting import mutation
@@ -13,12 +15,12 @@ from tidegate.protocol.regions import ended
 
 @mutation("the newest checkpoint is subsumed", (commits, "choose_subsumed"))
 def _(original):
-    return lambda retained, number: [r.checkpoint_id for r in retained if r.kind is CheckpointKind.CHECKPOINT]
+    return lambda retained, rule, now: [r.checkpoint_id for r in retained if r.kind is CheckpointKind.CHECKPOINT]
 
 
 @mutation("one checkpoint fewer than asked for is retained", (commits, "choose_subsumed"))
 def _(original):
-    return lambda retained, number: original(retained, 1)
+    return lambda retained, rule, now: original(retained, replace(rule, number=1), now)
 
 
 @mutation("a file that is still referred to is swept away", (sweepers, "choose_unreferenced"))

@@ -1,5 +1,7 @@
 """Planted mistakes in what listeners hear, in who is late, and in what savepoints count for."""
 
+from dataclasses import replace
+
 from mutations.planting import mutation
 from tidegate.coordination import finalize as commits
 from tidegate.coordination import listeners
@@ -28,8 +30,8 @@ def _(original):
 
 @mutation("savepoints count among the retained", (commits, "choose_subsumed"))
 def _(original):
-    def choose(retained, number):
-        going = original(retained, 1)
-        return going[: max(len(retained) - number, 0)]
+    def choose(retained, rule, now):
+        going = original(retained, replace(rule, number=1), now)
+        return going[: max(len(retained) - rule.number, 0)]
 
     return choose

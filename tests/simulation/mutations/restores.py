@@ -183,7 +183,7 @@ def _(original):
 @mutation("what was left behind counts among the retained", (commits, "choose_subsumed"))
 def _(original):
     """The caller's transaction knows what was left behind."""
-    return lambda retained, number: original([*sys._getframe(1).f_locals["tx"].abandoned(), *retained], number)
+    return lambda retained, *rule: original([*sys._getframe(1).f_locals["tx"].abandoned(), *retained], *rule)
 
 
 @mutation("what was left behind goes although it can be undone", (sweepers, "choose_overdue_abandoned"))

@@ -1,0 +1,92 @@
+"""A DAG that cleans up after pipelines once a day. Each has a task of its own, which says in its log what is kept."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.sdk import DAG, BaseOperator, Context, Param
+from airflow.sdk.exceptions import AirflowSkipException
+
+from tidegate.airflow.dag import TASK_DEFAULTS
+from tidegate.airflow.step import airflow_outcome
+from tidegate.pipeline.definition import Pipeline
+from tidegate.protocol.errors import ConfigurationError, StateIntegrityError
+
+_PIPELINES = "Which pipelines to clean up after."
+_DRY_RUN = "Only say, in each task's log, what is kept and what would be deleted."
+
+
+def maintenance_dag(*pipelines: Pipeline, **dag_kwargs: Any) -> DAG:
+    """The DAG `tidegate_maintenance`, for these pipelines: a run does what `tidegate clean` does, once a day.
+    `dag_kwargs` are those of `DAG`."""
+    names = [pipeline.name for pipeline in pipelines]
+    options: dict[str, Any] = {
+        "dag_id": "tidegate_maintenance",
+        "schedule": "@daily",
+        "catchup": False,  # a run cleans up whatever there is, so a missed one has nothing left to do
+        "max_active_runs": 1,
+        "tags": ["tidegate"],
+        "params": {
+            "pipelines": Param(names, type="array", items={"type": "string", "enum": names}, description=_PIPELINES),
+            "dry_run": Param(False, type="boolean", description=_DRY_RUN),
+        },
+        "doc_md": "Says what of each pipeline is kept, why and at what cost, and deletes what is too old or left.",
+    } | dag_kwargs
+    options["default_args"] = TASK_DEFAULTS | (dag_kwargs.get("default_args") or {})
+    with DAG(**options) as dag:
+        CleanOperator.partial(
+            task_id="clean", pipelines=Definitions(pipelines), map_index_template="{{ task.pipeline }}"
+        ).expand(pipeline=names)
+    dag.fileloc = sys._getframe(1).f_code.co_filename  # the DAG file, which calls this; Airflow shows its code
+    return dag
+
+
+class Definitions(Mapping[str, Pipeline]):
+    """Pipelines by name. Airflow copies DAGs, but what a user put into a pipeline need not be fit to be copied."""
+
+    def __init__(self, pipelines: tuple[Pipeline, ...]) -> None:
+        self._by_name = {pipeline.name: pipeline for pipeline in pipelines}
+
+    def __getitem__(self, name: str) -> Pipeline:
+        return self._by_name[name]
+
+    def __iter__(self) -> Any:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Definitions":
+        return self
+
+    def __repr__(self) -> str:
+        return f"Definitions({', '.join(self)})"
+
+
+class CleanOperator(BaseOperator):
+    """Cleans up after one of the pipelines. Skipped if the DAG run's parameter `pipelines` does not name it. Fails if
+    something that is kept is damaged: then nothing was deleted."""
+
+    def __init__(self, *, pipelines: Definitions, pipeline: str, **kwargs: Any) -> None:
+        super().__init__(do_xcom_push=False, **kwargs)
+        self.pipelines = pipelines
+        self.pipeline = pipeline
+
+    def execute(self, context: Context) -> None:
+        # Imported here: DAG files are parsed often, and importing what runs a step takes seconds.
+        from tidegate.assembly import open_coordinator
+
+        params: Mapping[str, Any] = context["params"]
+        if self.pipeline not in params["pipelines"]:
+            raise AirflowSkipException(f"This run is not for pipeline {self.pipeline}.")
+        with airflow_outcome(context):
+            if self.pipeline not in self.pipelines:
+                raise ConfigurationError(
+                    f"{self.pipeline!r} is none of {', '.join(self.pipelines)}. Nothing was changed."
+                )
+            cleaning = open_coordinator(self.pipelines[self.pipeline]).cleaning
+            report = cleaning.plan() if params["dry_run"] else cleaning.clean()
+            for line in report.lines():
+                self.log.info("%s", line)
+            if report.damage:
+                raise StateIntegrityError(" ".join(report.damage_lines()))
