@@ -4,7 +4,7 @@ import os
 import sys
 import tomllib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from random import Random
@@ -14,12 +14,19 @@ from tidegate.clock import SystemClock
 from tidegate.coordination.continuous_run import ContinuousRun
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.listeners import NotifiedListeners
-from tidegate.coordination.operator_state import find_earlier_state, find_state
+from tidegate.coordination.operator_state import find_earlier_state, find_kept, find_state
 from tidegate.coordination.recover import Recovering
 from tidegate.pipeline.definition import Pipeline
-from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.errors import ConfigurationError, PipelineNotFoundError, StateIntegrityError
+from tidegate.pipeline.graph import Graph, compile_graph
+from tidegate.protocol.comparison import Comparison
+from tidegate.protocol.errors import (
+    ConfigurationError,
+    OperatorNotFoundError,
+    PipelineNotFoundError,
+    StateIntegrityError,
+)
 from tidegate.protocol.paths import shared_directory
+from tidegate.protocol.records import CheckpointRecord
 from tidegate.protocol.regions import RegionStart
 from tidegate.settings import Settings, resolve
 
@@ -162,6 +169,36 @@ def state_options(
     Public as `tidegate.state.options`. Raises like `read_state`."""
     files = find_state_files(pipeline, operator, checkpoint=checkpoint, changes_since=changes_since)
     return {"files": files.to_json()}
+
+
+def compare_pipelines(first: Pipeline, second: Pipeline, sample: int) -> Comparison:
+    """In what two pipelines differ: their tables as readers see them now, and the state of their operators at their
+    latest completed checkpoints. `sample`: how many of the rows that differ to show.
+
+    Raises like `read_state`, and `ConfigurationError` if Spark cannot be started.
+    """
+    ours, theirs = compile_graph(first), compile_graph(second)
+    with closing(open_store()) as store:
+        records = find_kept(store, first.name), find_kept(store, second.name)
+    states = _states(ours, records[0]), _states(theirs, records[1])
+
+    from tidegate.spark.comparison import compare_states, compare_tables
+    from tidegate.spark.session.sessions import SparkSettings, open_session
+    from tidegate.spark.state_source import register_state_source
+
+    session = open_session(SparkSettings.from_environment())
+    register_state_source(session)
+    tables = compare_tables(session, ours, theirs, sample)
+    return Comparison(*records, (*tables, *compare_states(session, *states, sample)))
+
+
+def _states(graph: Graph, record: CheckpointRecord) -> dict[str, dict[str, str]]:
+    """The options to read each operator's state with, of those that have some at this checkpoint."""
+    found: dict[str, dict[str, str]] = {}
+    for vertex in graph.keyed:
+        with suppress(OperatorNotFoundError):
+            found[vertex.name] = state_options(record.pipeline_id, vertex.name, checkpoint=record.checkpoint_id)
+    return found
 
 
 def find_state_files(

@@ -40,6 +40,7 @@ class ExitCode(IntEnum):
         8  # the pipeline has failed, or it or a checkpoint could not get the status asked for: the error says why
     )
     DAMAGED = 10  # of `clean`: a file that is kept is missing or differs from its checksum; nothing was deleted
+    DIFFERENT = 11  # of `compare`: the two pipelines differ
 
 
 def exit_code_of(error: CheckpointError) -> ExitCode:

@@ -10,6 +10,7 @@ from tidegate.cli import abort as aborting
 from tidegate.cli import documents, views
 from tidegate.cli import run as running
 from tidegate.cli.clean import clean
+from tidegate.cli.compare import compare
 from tidegate.cli.continuous import run_continuously
 from tidegate.cli.exit_codes import exit_code_of
 from tidegate.cli.options import (
@@ -43,7 +44,7 @@ app = typer.Typer(
 )
 database = typer.Typer(help="The metadata database.", no_args_is_help=True)
 app.add_typer(database, name="db")
-for command in (recover, restore, savepoint, savepoints, rename, dispose, state, clean):
+for command in (recover, restore, savepoint, savepoints, rename, dispose, state, compare, clean):
     app.command(epilog=EPILOG)(command)
 
 

@@ -16,7 +16,7 @@ def find_state(
 
     Raises `PipelineNotFoundError`, `CheckpointNotFoundError`, `CheckpointNotRetainedError`, `OperatorNotFoundError`.
     """
-    record = _kept(store, pipeline_id, checkpoint_id)
+    record = find_kept(store, pipeline_id, checkpoint_id)
     return require_state(record, store.subtasks(pipeline_id, record.checkpoint_id), operator_id)
 
 
@@ -25,7 +25,7 @@ def find_earlier_state(store: CheckpointStore, state: OperatorState, checkpoint_
 
     Raises `CheckpointNotFoundError`, `CheckpointNotRetainedError`.
     """
-    record = _kept(store, state.pipeline_id, checkpoint_id)
+    record = find_kept(store, state.pipeline_id, checkpoint_id)
     nothing = OperatorState(state.pipeline_id, state.operator_id, checkpoint_id, state.max_parallelism, ())
     return state_of(record, store.subtasks(state.pipeline_id, checkpoint_id), state.operator_id) or nothing
 
@@ -39,7 +39,11 @@ def find_history(store: CheckpointStore, pipeline_id: str) -> list[CheckpointRec
     return choose_history(store.completed(pipeline_id))
 
 
-def _kept(store: CheckpointStore, pipeline_id: str, checkpoint_id: int | None) -> CheckpointRecord:
+def find_kept(store: CheckpointStore, pipeline_id: str, checkpoint_id: int | None = None) -> CheckpointRecord:
+    """The checkpoint, or the latest completed one: its state is kept.
+
+    Raises `PipelineNotFoundError`, `CheckpointNotFoundError`, `CheckpointNotRetainedError`.
+    """
     _require_known(store, pipeline_id)
     found = None if checkpoint_id is None else store.checkpoint(pipeline_id, checkpoint_id)
     return choose_kept(pipeline_id, store.completed(pipeline_id), checkpoint_id, found)

@@ -213,6 +213,16 @@ class Withdrawn:
 
 
 @runtime_checkable
+class ReadableSink(Protocol):
+    """A sink that can read back what it shows."""
+
+    def read_table(self, spark: Any) -> Any:
+        """A lazy DataFrame of what readers see now, with the columns of the rows alone; None if nothing was ever
+        committed."""
+        ...
+
+
+@runtime_checkable
 class NumberedSink(Protocol):
     """A sink whose files carry the numbers of checkpoints and attempts, which a new database must not give out again
     when the old one is lost."""

@@ -93,6 +93,14 @@ class ParquetSink:
             ) from error
         return spark.read.schema(schema).parquet(*(spark_path(path) for path in paths))
 
+    def read_table(self, spark: Any) -> Any:
+        """See `ports.ReadableSink`."""
+        if self.mode == "latest":
+            return spark.read.parquet(spark_path(self.table())) if os.path.exists(self.table()) else None
+        if not rewind.shown(self.root):
+            return None
+        return spark.read.option("mergeSchema", "true").parquet(spark_path(self.root)).drop("checkpoint")
+
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """See `ports.Sink`. Durable when it returns. Raises `SinkError`, `SupersededAttemptError`."""
         publisher = publish.append if self.mode == "append" else publish.replace
