@@ -11,9 +11,7 @@ from tidegate.spark.comparison import compare_rows
 
 pytestmark = pytest.mark.spark
 
-TYPES = (
-    "k string, n long, x double, d decimal(9,2), day date, at timestamp, b binary, m map<string,int>, a array<int>"
-)
+TYPES = "k string, n long, x double, d decimal(9,2), day date, at timestamp, b binary, m map<string,int>, a array<int>"
 ROW = (
     "a", 1, 0.1, Decimal("1.50"), dt.date(2013, 1, 1), dt.datetime(2013, 1, 1, 12), b"\x00\xff", {"a": 1}, [1, None],
 )  # fmt: skip
