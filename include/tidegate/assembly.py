@@ -18,6 +18,7 @@ from tidegate.coordination.operator_state import find_earlier_state, find_state
 from tidegate.coordination.recover import Recovering
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
+from tidegate.protocol.change_plan import ChangePlan
 from tidegate.protocol.errors import ConfigurationError, PipelineNotFoundError, StateIntegrityError
 from tidegate.protocol.paths import shared_directory
 from tidegate.protocol.regions import RegionStart
@@ -53,12 +54,25 @@ def open_coordinator(
     pipeline: Pipeline, settings: Settings | None = None, database_url: str | None = None
 ) -> CheckpointCoordinator:
     """The coordinator of a pipeline on real storage and a real database."""
+    from tidegate.state.schemas import StoredSchemas
     from tidegate.state.storage import ArrowCheckpointStorage
 
     settings = settings or Settings.from_environment()
-    return CheckpointCoordinator(
-        pipeline, open_store(database_url), ArrowCheckpointStorage(settings.storage), SystemClock(), _NOTIFIED
-    )
+    storage = ArrowCheckpointStorage(settings.storage)
+    schemas = StoredSchemas(compile_graph(pipeline), storage.url)
+    return CheckpointCoordinator(pipeline, open_store(database_url), storage, SystemClock(), _NOTIFIED, schemas)
+
+
+def plan_changes(pipeline: Pipeline) -> ChangePlan:
+    """What a run would do with the latest completed checkpoint; see `Planning.plan`. Opens a Spark session if there is
+    state to compare, and runs no job."""
+    from tidegate.spark.session.sessions import SparkSettings, open_session
+    from tidegate.spark.state_schemas import SparkSchemas
+    from tidegate.state.storage import ArrowCheckpointStorage
+
+    storage = ArrowCheckpointStorage(Settings.from_environment().storage)
+    schemas = SparkSchemas(compile_graph(pipeline), storage.url, lambda: open_session(SparkSettings.from_environment()))
+    return CheckpointCoordinator(pipeline, open_store(), storage, SystemClock(), _NOTIFIED, schemas).plan()
 
 
 def open_recovery(pipeline: Pipeline, storage: str | None = None, database_url: str | None = None) -> Recovering:

@@ -39,6 +39,7 @@ class ExitCode(IntEnum):
     PIPELINE_STOPPED = (
         8  # the pipeline has failed, or it or a checkpoint could not get the status asked for: the error says why
     )
+    INCOMPATIBLE = 9  # for `plan`: the definition cannot go on from the latest checkpoint
 
 
 def exit_code_of(error: CheckpointError) -> ExitCode:

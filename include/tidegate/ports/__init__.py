@@ -31,6 +31,7 @@ from tidegate.ports.regions import (
     Round,
     Validator,
 )
+from tidegate.ports.schemas import StateSchemas
 from tidegate.ports.store import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "Source",
     "SourceContext",
     "StageContext",
+    "StateSchemas",
     "StoreTransaction",
     "Validator",
     "Withdrawn",
