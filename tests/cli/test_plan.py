@@ -18,10 +18,10 @@ shop = "shop:pipeline"
 SHOP = """
 import os
 from pathlib import Path
-from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, Previous, count, expect, max_, suite, sum_
+from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, count, max_, sum_
 
 home = Path(os.environ["TIDEGATE_HOME"])
-pipeline = Pipeline("shop", parallelism=2, max_parallelism=16)
+pipeline = Pipeline("shop", parallelism=2, max_parallelism=16, checkpoints=CheckpointConfig(retained=5))
 orders = pipeline.source("orders", FileSource(str(home / "landing"), schema="customer string, amount {amount}"))
 totals = orders.key_by("customer").aggregate({totals})
 totals.sink("totals", ParquetSink(str(home / "tables/totals"), mode="latest"))
