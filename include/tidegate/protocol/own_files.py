@@ -73,11 +73,11 @@ def _is_own(
             return False
     if handle.kind is HandleKind.CHANNEL:  # rows on their way to this operator, as the upstream operator wrote them
         return True
-    carried = handle.created_by < checkpoint_id  # after a rescale, perhaps from a subtask of another index
-    writer = handle.details.get(WRITTEN_AS, report.subtask.operator_id) if carried else report.subtask.operator_id
-    if handle.path.rpartition("/")[0] != operator_directory(below, writer):
+    carried = handle.created_by < checkpoint_id
+    writers = {report.subtask.operator_id} | ({str(handle.details.get(WRITTEN_AS))} if carried else set())
+    if handle.path.rpartition("/")[0] not in {operator_directory(below, writer) for writer in writers}:
         return False
-    if carried:
+    if carried:  # after a rescale, perhaps from a subtask of another index
         return True
     return _begins(handle.path, own)
 
