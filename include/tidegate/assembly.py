@@ -3,7 +3,7 @@
 import os
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +18,6 @@ from tidegate.coordination.operator_state import find_earlier_state, find_state
 from tidegate.coordination.recover import Recovering
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.change_plan import ChangePlan
 from tidegate.protocol.errors import ConfigurationError, PipelineNotFoundError, StateIntegrityError
 from tidegate.protocol.paths import shared_directory
 from tidegate.protocol.regions import RegionStart
@@ -28,6 +27,7 @@ if TYPE_CHECKING:  # heavy: imported where they are used, so that DAG files can 
     import pyarrow as pa
 
     from tidegate.postgres.store import PostgresCheckpointStore
+    from tidegate.protocol.state_schema import StateSchema
     from tidegate.quality.validator import GreatExpectationsValidator
     from tidegate.spark.region import SparkRegion
     from tidegate.spark.session.sessions import SparkSettings
@@ -59,20 +59,17 @@ def open_coordinator(
 
     settings = settings or Settings.from_environment()
     storage = ArrowCheckpointStorage(settings.storage)
-    schemas = StoredSchemas(compile_graph(pipeline), storage.url)
+    schemas = StoredSchemas(compile_graph(pipeline), storage.url, lambda: _open_types(pipeline, storage.url))
     return CheckpointCoordinator(pipeline, open_store(database_url), storage, SystemClock(), _NOTIFIED, schemas)
 
 
-def plan_changes(pipeline: Pipeline) -> ChangePlan:
-    """What a run would do with the latest completed checkpoint; see `Planning.plan`. Opens a Spark session if there is
-    state to compare, and runs no job."""
+def _open_types(pipeline: Pipeline, storage_url: str) -> "Callable[[str], StateSchema]":
+    """What tells the types of the pipeline's state, on a Spark session of its own."""
     from tidegate.spark.session.sessions import SparkSettings, open_session
-    from tidegate.spark.state_schemas import SparkSchemas
-    from tidegate.state.storage import ArrowCheckpointStorage
+    from tidegate.spark.state_schemas import DefinedSchemas
 
-    storage = ArrowCheckpointStorage(Settings.from_environment().storage)
-    schemas = SparkSchemas(compile_graph(pipeline), storage.url, lambda: open_session(SparkSettings.from_environment()))
-    return CheckpointCoordinator(pipeline, open_store(), storage, SystemClock(), _NOTIFIED, schemas).plan()
+    session = open_session(SparkSettings.from_environment())
+    return DefinedSchemas(compile_graph(pipeline), session, storage_url).of
 
 
 def open_recovery(pipeline: Pipeline, storage: str | None = None, database_url: str | None = None) -> Recovering:

@@ -78,7 +78,8 @@ def test_code_is_compared_before_it_is_deployed(project, tmp_path):
     assert {row["customer"]: row["n"] for row in state["rows"]} == counted
 
     older = here("restore", "shop", "--checkpoint", "1", "--dry-run")
-    assert "aggregate 'total', sum(amount), is new" in older.stdout
+    assert "aggregate 'total', sum(amount), is new" in older.stdout, older.stderr
+    assert "column 'most' is widened from int to bigint" in older.stdout
     write(tmp_path, '"sums", n=count(), most=max_("amount")')
     narrow = here("plan", "shop", "-o", "json")
     assert narrow.returncode == ExitCode.INCOMPATIBLE

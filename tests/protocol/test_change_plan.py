@@ -230,3 +230,29 @@ def test_without_a_checkpoint_everything_is_new():
     planned = ChangePlan(PipelineRecord("p"), None, plan_changes(None, defined()))
     assert {each.verdict for each in planned.vertices} == {NEW}
     assert "everything starts anew" in planned.summary()
+
+
+IN_FLIGHT = {
+    "from the same source": ([["orders/0", {"split": 0}]], {}, ""),
+    "from a split that is gone": ([["orders/1", {"split": 1}]], {}, "from orders/1 to sums, which no longer reads"),
+    "from an input that is gone": ([["orders/0", {"split": 0}]], {"sums": ("drawn",)}, "which no longer reads that"),
+}
+
+
+@pytest.mark.parametrize(("held", "upstreams", "refused"), IN_FLIGHT.values(), ids=IN_FLIGHT)
+def test_what_is_in_flight_needs_its_channel(held, upstreams, refused):
+    first = SubtaskId("sums", 0)
+    snapshots = {**RECORDED.snapshots, first: Snapshot((RUN,), {"in_flight": held})}
+    found = find_refusals(replace(RECORDED, snapshots=snapshots), defined(upstreams=UPSTREAMS | upstreams))
+    assert [refused in each.why for each in found] == ([True] if refused else [])
+
+
+@pytest.mark.parametrize("change", ["nothing", "a column more", "an operator renamed"])
+def test_what_an_operator_has_in_flight_keeps_its_columns_and_its_name(change):
+    definition = CASES[change][0]
+    held = [["sums", {"handles": []}]]
+    snapshots = {**RECORDED.snapshots, SubtaskId("drawn", 0): Snapshot((), {"in_flight": held})}
+    upstreams = {"drawn": ("totals" if change == "an operator renamed" else "sums",)}
+    found = find_refusals(replace(RECORDED, snapshots=snapshots), replace(definition, upstreams=upstreams))
+    assert [each.operator_id for each in found] == ([] if change == "nothing" else ["drawn"])
+    assert all("take a savepoint" in each.way_out for each in found)

@@ -4,7 +4,7 @@
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +13,7 @@ from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex, SourceVertex, StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import guarantee_of
+from tidegate.pipeline.known_schemas import known_schema
 from tidegate.ports import CheckpointStorage, CheckpointStore, StateSchemas
 from tidegate.protocol.branches import drops_unmatched
 from tidegate.protocol.change_plan import (
@@ -79,18 +80,39 @@ class Planning:
             recorded = Recorded(latest, _snapshots(subtasks), schemas, endpoints, targets, options)
             return ChangePlan(pipeline, latest, plan_changes(recorded, self._definition(schemas, drop, latest)))
 
-    def compare(self, record: CheckpointRecord, subtasks: Subtasks) -> dict[str, SchemaChange]:
-        """By operator, what becomes of the state that a checkpoint has of it.
+    def compare(
+        self, record: CheckpointRecord, subtasks: Subtasks, latest: CheckpointRecord | None
+    ) -> dict[str, SchemaChange]:
+        """By operator, what becomes of the state that a checkpoint has of it, if the pipeline goes back to it.
 
-        Raises `StateSchemaError` if the definition cannot go on from it, in the words of `plan`, and
-        `StateIntegrityError`.
+        The definition's types are looked up only where the state has other columns than at the `latest` checkpoint:
+        that may take a Spark session. Raises `StateSchemaError` if the definition cannot go on from it, in the words of
+        `plan`, and `StateIntegrityError`.
         """
         schemas = self._stored(record, subtasks)
+        typed = set[str]()
+        if latest is not None and latest.checkpoint_id != record.checkpoint_id:
+            typed = self._different(record, schemas, latest)
         recorded = Recorded(record, _snapshots(subtasks), schemas)
-        changes = compare_states(recorded, self._definition(schemas, True, record))
+        changes = compare_states(recorded, self._definition(schemas, True, record, typed))
         unfit = [unfit_state(self._pipeline_id, id_, each.problems) for id_, each in changes.items() if each.problems]
         require_none(unfit)
         return changes
+
+    def _different(
+        self, record: CheckpointRecord, schemas: Mapping[str, StateSchema], latest: CheckpointRecord
+    ) -> set[str]:
+        """The operators whose state has other columns at the latest checkpoint, as `record` calls them."""
+        now = self._stored(latest, self._store.subtasks(self._pipeline_id, latest.checkpoint_id))
+        found = set()
+        for vertex in self._graph.keyed:
+            then, today = (
+                former_names(each, self._graph.renamed).get(vertex.operator_id, vertex.operator_id)
+                for each in (record, latest)
+            )
+            if then in schemas and now.get(today, schemas[then]) != schemas[then]:
+                found.add(then)
+        return found
 
     def _is_latest(self, record: CheckpointRecord) -> bool:
         with self._store.transaction(self._pipeline_id) as tx:
@@ -116,12 +138,17 @@ class Planning:
         return {}
 
     def _definition(
-        self, stored: Mapping[str, StateSchema], drop: bool, record: CheckpointRecord | None = None
+        self,
+        stored: Mapping[str, StateSchema],
+        drop: bool,
+        record: CheckpointRecord | None = None,
+        typed: Collection[str] | None = None,
     ) -> Definition:
+        """`typed`: the operators, as stored, whose types are looked up; by default all that have state."""
         renamed = {} if record is None else former_names(record, self._graph.renamed)
         return Definition(
             self._pipeline_id,
-            tuple(self._vertices(stored, renamed)),
+            tuple(self._vertices(stored if typed is None else typed, renamed)),
             self._graph.upstreams,
             self._graph.renamed,
             self._graph.endpoints,
@@ -129,14 +156,13 @@ class Planning:
             drop,
         )
 
-    def _vertices(self, stored: Mapping[str, StateSchema], renamed: Mapping[str, str]) -> Iterator[DefinedVertex]:
-        """Types are asked for only where there is state, because that may take a Spark session."""
+    def _vertices(self, typed: Collection[str], renamed: Mapping[str, str]) -> Iterator[DefinedVertex]:
         plans = {plan.operator_id: plan for plan in self._graph.plan}
         for vertex in (*self._graph.sources, *self._graph.operators):
             plan = plans[vertex.operator_id]
             if isinstance(vertex, KeyedVertex):
-                known = renamed.get(vertex.operator_id, vertex.operator_id) in stored
-                schema = self._schemas.defined(vertex.operator_id) if known else None
+                is_typed = renamed.get(vertex.operator_id, vertex.operator_id) in typed
+                schema = self._schemas.defined(vertex.operator_id) if is_typed else known_schema(vertex)
                 yield DefinedVertex(VertexKind.OPERATOR, vertex.name, plan, schema, vertex.previous.columns)
             else:
                 yield _described(self._graph, vertex, plan)

@@ -141,7 +141,7 @@ class Restoring:
         renamed = former_names(facts.record, self._graph.renamed)
         restored = restore_snapshots(facts.record, snapshots, self._graph.plan, compactions, True, renamed)
         require_legal_restore(facts.record, self._graph.plan, restored, self._graph.upstreams, renamed)
-        changes = self._planning.compare(facts.record, subtasks)
+        changes = self._planning.compare(facts.record, subtasks, facts.previous)
         left = facts.left_behind
         return RestorePlan(
             facts.record,

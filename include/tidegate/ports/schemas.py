@@ -7,7 +7,7 @@ from tidegate.protocol.state_schema import StateSchema
 
 
 class StateSchemas(Protocol):
-    """Answers None where it cannot tell; types that it cannot tell are None likewise."""
+    """Answers None where it cannot tell."""
 
     def stored(self, state: OperatorState) -> StateSchema | None:
         """That in which an operator's state was last written. Raises `StateSchemaError`, `StateIntegrityError`,
@@ -15,5 +15,6 @@ class StateSchemas(Protocol):
         ...
 
     def defined(self, operator_id: str) -> StateSchema | None:
-        """That of a keyed operator of the definition. Raises `CheckpointError`s."""
+        """That of a keyed operator of the definition; types that only Spark can tell may be None. May open a Spark
+        session. Raises `CheckpointError`s."""
         ...

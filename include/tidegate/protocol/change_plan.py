@@ -10,6 +10,7 @@ from typing import Any
 
 from tidegate.protocol.finished import Upstreams, find_illegal
 from tidegate.protocol.identity import Endpoint, Moved, Role, find_moved
+from tidegate.protocol.in_flight import find_stranded
 from tidegate.protocol.names import Target, TargetKind, is_sink, sink_of_operator
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.records import CheckpointRecord, HandleKind, OperatorPlan, Snapshot, SubtaskId
@@ -146,7 +147,10 @@ def find_refusals(recorded: Recorded, definition: Definition) -> list[Refusal]:
     restored = restore_snapshots(record, recorded.snapshots, legal, (), True, renamed)
     found += find_illegal(record, legal, restored, definition.upstreams, renamed)
     found += [_moved(definition, moved) for moved in find_moved(recorded.endpoints, definition.endpoints)]
-    for operator_id, change in compare_states(recorded, definition).items():
+    states = compare_states(recorded, definition)
+    changed = [operator_id for operator_id, change in states.items() if change.changes]
+    found += find_stranded(definition.pipeline_id, restored, legal, definition.upstreams, changed)
+    for operator_id, change in states.items():
         if change.problems:
             found.append(unfit_state(definition.pipeline_id, operator_id, change.problems))
     return found

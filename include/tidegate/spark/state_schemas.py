@@ -1,7 +1,5 @@
 """The schemas of a definition's state, with types: Spark analyses what operators read, and runs no job."""
 
-from collections.abc import Callable
-
 from pyspark.sql import SparkSession
 
 from tidegate.pipeline.graph import Graph
@@ -10,22 +8,18 @@ from tidegate.protocol.state_schema import StateSchema
 from tidegate.spark.driver.spark_errors import as_checkpoint_error
 from tidegate.spark.driver.streams import Streams
 from tidegate.spark.session.sessions import adopt_session
-from tidegate.state.schemas import StoredSchemas
 
 
-class SparkSchemas(StoredSchemas):
-    """Implements `ports.StateSchemas`. A session is opened when a type is asked for, and only then."""
+class DefinedSchemas:
+    """Those of a pipeline's keyed operators, on a session."""
 
-    def __init__(self, graph: Graph, storage_url: str, open_session: Callable[[], SparkSession]) -> None:
-        super().__init__(graph, storage_url)
-        self._graph = graph
-        self._open_session = open_session
-        self._streams: Streams | None = None
+    def __init__(self, graph: Graph, session: SparkSession, storage_url: str) -> None:
+        self._vertices = {vertex.operator_id: vertex for vertex in graph.keyed}
+        self._streams = Streams(graph, adopt_session(session), storage_url)
 
-    def defined(self, operator_id: str) -> StateSchema | None:
+    def of(self, operator_id: str) -> StateSchema:
+        """Raises `CheckpointError`s, most often `PipelineDefinitionError`."""
         vertex = self._vertices[operator_id]
-        if self._streams is None:
-            self._streams = Streams(self._graph, adopt_session(self._open_session()), self._storage_url)
         try:
             return self._streams.layout(vertex).schema
         except CheckpointError:

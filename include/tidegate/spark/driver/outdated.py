@@ -10,11 +10,14 @@ from tidegate.pipeline.definition import KeyedVertex, SinkVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.in_flight import find_stranded
 from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.refusal import require_none
 from tidegate.spark.driver.spark_errors import as_checkpoint_error
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams
 from tidegate.state.layout import StateLayout
+from tidegate.state.runs import newest_of
 
 
 def without_outdated(
@@ -23,13 +26,18 @@ def without_outdated(
     """`restored` without the staged files that have other columns. Raises `CheckpointError`s, above all if the state
     does not fit the definition."""
     result = dict(restored)
+    in_flight = any((snapshot.position or {}).get("in_flight") for snapshot in restored.values())
+    changed = set()
     for vertex in graph.keyed:
         sinks = [sink for sink in graph.downstream(vertex.name) if _shows_current(sink)]
         runs = _handles(restored, vertex.operator_id, HandleKind.RUN)
-        if runs and any(_handles(restored, sink.operator_id, HandleKind.STAGED) for sink in sinks):
+        if runs and (in_flight or any(_handles(restored, sink.operator_id, HandleKind.STAGED) for sink in sinks)):
             layout = _layout(streams, location, vertex, runs)
             ids = {sink.operator_id for sink in sinks}
             result |= {id_: _fitting(each, layout) for id_, each in restored.items() if id_.operator_id in ids}
+            if newest_of(runs).details.get("layout_version", 0) != layout.version:
+                changed.add(vertex.operator_id)
+    require_none(find_stranded(graph.pipeline.name, restored, graph.plan, graph.upstreams, changed))
     return result
 
 
