@@ -91,7 +91,7 @@ class Planning:
         """
         schemas = self._stored(record, subtasks)
         typed = set[str]()
-        if latest is not None and latest.checkpoint_id != record.checkpoint_id:
+        if schemas and latest is not None and latest.checkpoint_id != record.checkpoint_id:
             typed = self._different(record, schemas, latest)
         recorded = Recorded(record, _snapshots(subtasks), schemas)
         changes = compare_states(recorded, self._definition(schemas, True, record, typed))
