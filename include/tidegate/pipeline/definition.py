@@ -32,7 +32,7 @@ class Previous:
     """What an operator was called before, if it was renamed, and what its columns and aggregates were, by their names
     now. None for a column says that it is a new one, although it looks like one that is gone.
 
-    Needed until a checkpoint has completed with the new names, and harmless afterwards.
+    Needed until the first rows have arrived for the operator after the change, and harmless afterwards.
     """
 
     name: str | None = None
