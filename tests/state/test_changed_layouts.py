@@ -16,7 +16,7 @@ import pytest
 from state_operator import Operator, Workshop
 
 from tidegate.pipeline.aggregates import avg, count, max_, max_by, min_, sum_
-from tidegate.protocol.errors import StateSchemaError
+from tidegate.protocol.errors import PipelineDefinitionError, StateSchemaError
 from tidegate.protocol.state_schema import can_widen, compare_schemas, keeps_hash
 from tidegate.state.hashing import spark_hash
 from tidegate.state.layout import StateLayout, type_name
@@ -419,3 +419,19 @@ def test_what_may_be_widened_keeps_every_value_and_a_key_its_hash(old: pa.DataTy
             assert wide.cast(old).equals(stored)
         kept = spark_hash([stored]).equals(spark_hash([wide]))
         assert kept == keeps_hash(type_name(old), type_name(new)), (old, new)
+
+
+@pytest.mark.parametrize(
+    ("defaults", "said"),
+    [
+        ({"w": 1}, "There is no column 'w' for a default; beside the key there are v."),
+        ({"k": 1}, "There is no column 'k' for a default"),
+        ({"v": "many"}, "The default 'many' of column 'v' is no int64."),
+        ({"v": 1.5}, "The default 1.5 of column 'v' is no int64."),
+        ({"v": [1]}, r"The default \[1\] of column 'v'"),
+        ({"v": date(2026, 1, 1)}, "of column 'v' is no int64"),
+    ],
+)
+def test_a_default_that_does_not_fit_is_refused_where_it_is_declared(defaults: dict[str, Any], said: str) -> None:
+    with pytest.raises(PipelineDefinitionError, match=said):
+        rows(K, V, **defaults)
