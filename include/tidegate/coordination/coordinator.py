@@ -253,8 +253,7 @@ class CheckpointCoordinator:
     # -- plan
 
     def plan(self) -> ChangePlan:
-        """See `Planning.plan`: whether the definition can go on from the latest completed checkpoint. Changes
-        nothing."""
+        """See `Planning.plan`: whether the definition can go on from the latest completed checkpoint."""
         return self._planning.plan()
 
     # -- restore

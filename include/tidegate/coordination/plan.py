@@ -4,8 +4,9 @@
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from tidegate.coordination.identity import Identification
@@ -27,9 +28,9 @@ from tidegate.protocol.change_plan import (
 )
 from tidegate.protocol.errors import StateIntegrityError
 from tidegate.protocol.operator_state import state_of
-from tidegate.protocol.records import CheckpointRecord, OperatorPlan, SubtaskId, SubtaskRecord
+from tidegate.protocol.records import CheckpointRecord, CompactedRun, OperatorPlan, Snapshot, SubtaskId, SubtaskRecord
 from tidegate.protocol.refusal import require_none, unfit_state
-from tidegate.protocol.restore import former_names
+from tidegate.protocol.restore import apply_compactions, former_names
 from tidegate.protocol.state_schema import SchemaChange, StateSchema
 
 Subtasks = Mapping[SubtaskId, SubtaskRecord]
@@ -67,7 +68,7 @@ class Planning:
                 pipeline, latest = tx.pipeline(), tx.latest_completed()
                 if latest is None:
                     return ChangePlan(pipeline, None, plan_changes(None, self._definition({}, True)))
-                subtasks, endpoints = tx.subtasks(latest.checkpoint_id), tx.endpoints()
+                subtasks, endpoints = _merged(tx.subtasks(latest.checkpoint_id), tx.compactions()), tx.endpoints()
                 targets = [verdict.target for verdict in tx.verdicts(latest.checkpoint_id)]
                 drop = self._config.allow_non_restored_state or drops_unmatched(latest, tx.restores())
             try:
@@ -185,5 +186,11 @@ def _as_json(options: Mapping[str, Any]) -> dict[str, Any]:
     return described
 
 
-def _snapshots(subtasks: Subtasks) -> dict[SubtaskId, Any]:
+def _merged(subtasks: Subtasks, compactions: Sequence[CompactedRun]) -> Subtasks:
+    """With the runs that a run would start from."""
+    merged = apply_compactions(_snapshots(subtasks), compactions)
+    return {subtask: replace(known, snapshot=merged[subtask]) for subtask, known in subtasks.items()}
+
+
+def _snapshots(subtasks: Subtasks) -> dict[SubtaskId, Snapshot]:
     return {subtask: known.snapshot for subtask, known in subtasks.items()}

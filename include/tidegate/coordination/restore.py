@@ -36,7 +36,7 @@ from tidegate.protocol.records import (
     SubtaskId,
     SubtaskRecord,
 )
-from tidegate.protocol.restore import Renamed, choose_obsolete, former_names, restore_snapshots
+from tidegate.protocol.restore import Renamed, choose_newer, choose_obsolete, former_names, restore_snapshots
 from tidegate.protocol.restore_plan import (
     Accepted,
     Reread,
@@ -289,8 +289,9 @@ class Restoring:
         tx.end_region(tx.region().attempt, now)
         tx.begin_restore(restore, facts.present, why, find_forgiven(tx))
         snapshots = {id_: known.snapshot for id_, known in tx.subtasks(restore.checkpoint_id).items()}
-        if obsolete := choose_obsolete(snapshots, tx.compactions()):
-            tx.remove_compactions([compaction.handle.path for compaction in obsolete])
+        compactions = tx.compactions()
+        if obsolete := [*choose_obsolete(snapshots, compactions), *choose_newer(snapshots, compactions)]:
+            tx.remove_compactions(sorted({compaction.handle.path for compaction in obsolete}))
         tx.record_restore(restore.checkpoint_id, now)
 
 

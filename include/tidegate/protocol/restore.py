@@ -248,3 +248,18 @@ def _compacted(snapshot: Snapshot | None, compaction: CompactedRun) -> Snapshot 
 def choose_obsolete(snapshots: Mapping[SubtaskId, Snapshot], compactions: Sequence[CompactedRun]) -> list[CompactedRun]:
     """Compactions that can no longer be applied to the latest checkpoint: already used, or overtaken."""
     return [run for run in compactions if _compacted(snapshots.get(run.subtask), run) is None]
+
+
+def choose_newer(snapshots: Mapping[SubtaskId, Snapshot], compactions: Sequence[CompactedRun]) -> list[CompactedRun]:
+    """Compactions with newer columns than the state has: those of a definition that a restore leaves behind, and whose
+    columns the one that goes on may not have."""
+    newest: dict[str, int] = {}
+    for id_, snapshot in snapshots.items():
+        versions = (layout_version(handle) for handle in snapshot.handles)
+        newest[id_.operator_id] = max([newest.get(id_.operator_id, 0), *versions])
+    return [run for run in compactions if layout_version(run.handle) > newest.get(run.subtask.operator_id, 0)]
+
+
+def layout_version(run: StateHandle) -> int:
+    """How often the columns had changed when a run was written."""
+    return int(run.details.get("layout_version", 0))

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.protocol.restore import layout_version
 from tidegate.state import cache
 from tidegate.state.columns import hashes_of_column
 from tidegate.state.hashing_file import HashingFile
@@ -137,7 +138,7 @@ def _format(layout: StateLayout) -> int:
 
 def newest_of(runs: Iterable[StateHandle]) -> StateHandle:
     """The run with the newest layout, to which the rows of all others can be brought."""
-    return max(runs, key=lambda run: (run.details.get("layout_version", 0), run.created_by))
+    return max(runs, key=lambda run: (layout_version(run), run.created_by))
 
 
 def _is_packed(kind: pa.DataType) -> bool:

@@ -13,6 +13,7 @@ from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.in_flight import find_stranded
 from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.protocol.refusal import require_none
+from tidegate.protocol.restore import layout_version
 from tidegate.spark.driver.spark_errors import as_checkpoint_error
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams
@@ -35,7 +36,7 @@ def without_outdated(
             layout = _layout(streams, location, vertex, runs)
             ids = {sink.operator_id for sink in sinks}
             result |= {id_: _fitting(each, layout) for id_, each in restored.items() if id_.operator_id in ids}
-            if newest_of(runs).details.get("layout_version", 0) != layout.version:
+            if layout_version(newest_of(runs)) != layout.version:
                 changed.add(vertex.operator_id)
     require_none(find_stranded(graph.pipeline.name, restored, graph.plan, graph.upstreams, changed))
     return result
