@@ -6,10 +6,13 @@ what a reader takes is converted.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from tidegate.protocol.state_schema import StateColumn, can_widen
+from tidegate.state.columns import integers
 from tidegate.state.layout import StateLayout
 from tidegate.state.values import value_array
 
@@ -18,7 +21,7 @@ from tidegate.state.values import value_array
 class Fit:
     """By the name that a reader knows a column by: where it is in the run, and what it becomes."""
 
-    columns: dict[str, tuple[str | None, pa.DataType, object]]
+    columns: dict[str, tuple[str | None, pa.DataType, Any]]
 
     def stored_names(self, names: Sequence[str]) -> list[str]:
         """The columns of the run that are needed for some of the reader's."""
@@ -39,6 +42,8 @@ class Fit:
             return column if column.type == kind else column.cast(kind)
         if default is None:
             return pa.nulls(length, kind)
+        if kind == pa.int64():  # counts: a value of any other type costs a fresh worker the import of pandas
+            return integers(np.full(length, default, np.int64))
         return pa.repeat(value_array(kind, default)[0], length)
 
 
