@@ -13,6 +13,7 @@ from typing import Any
 
 _PUBLIC = {
     "Pipeline": "tidegate.pipeline.definition",
+    "Previous": "tidegate.pipeline.definition",
     "CheckpointConfig": "tidegate.pipeline.config",
     "CheckpointingMode": "tidegate.pipeline.config",
     "CheckpointListener": "tidegate.ports",

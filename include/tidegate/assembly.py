@@ -3,7 +3,7 @@
 import os
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # heavy: imported where they are used, so that DAG files can 
     import pyarrow as pa
 
     from tidegate.postgres.store import PostgresCheckpointStore
+    from tidegate.protocol.state_schema import StateSchema
     from tidegate.quality.validator import GreatExpectationsValidator
     from tidegate.spark.region import SparkRegion
     from tidegate.spark.session.sessions import SparkSettings
@@ -60,12 +61,22 @@ def open_coordinator(
     pipeline: Pipeline, settings: Settings | None = None, database_url: str | None = None
 ) -> CheckpointCoordinator:
     """The coordinator of a pipeline on real storage and a real database."""
+    from tidegate.state.schemas import StoredSchemas
     from tidegate.state.storage import ArrowCheckpointStorage
 
     settings = settings or Settings.from_environment()
-    return CheckpointCoordinator(
-        pipeline, open_store(database_url), ArrowCheckpointStorage(settings.storage), SystemClock(), _NOTIFIED
-    )
+    storage = ArrowCheckpointStorage(settings.storage)
+    schemas = StoredSchemas(compile_graph(pipeline), storage.url, lambda: _open_types(pipeline, storage.url))
+    return CheckpointCoordinator(pipeline, open_store(database_url), storage, SystemClock(), _NOTIFIED, schemas)
+
+
+def _open_types(pipeline: Pipeline, storage_url: str) -> "Callable[[str], StateSchema]":
+    """What tells the types of the pipeline's state, on a Spark session of its own."""
+    from tidegate.spark.session.sessions import SparkSettings, open_session
+    from tidegate.spark.state_schemas import DefinedSchemas
+
+    session = open_session(SparkSettings.from_environment())
+    return DefinedSchemas(compile_graph(pipeline), session, storage_url).of
 
 
 def open_recovery(pipeline: Pipeline, storage: str | None = None, database_url: str | None = None) -> Recovering:

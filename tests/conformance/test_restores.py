@@ -1,5 +1,6 @@
 """Back to an earlier checkpoint, and forth again: on every store, whatever runs beside it and wherever it crashes."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -22,6 +23,7 @@ from tidegate.protocol.errors import (
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import CompactedRun
 from tidegate.protocol.restore_plan import Accepted
 from tidegate.protocol.trigger import AlreadyCompleted, Triggered
 
@@ -326,3 +328,20 @@ def test_what_tables_would_show_is_looked_at_before_it_is_too_late(past, monkeyp
 
 def lost(staged):
     raise StateIntegrityError(staged[0].path)
+
+
+@pytest.mark.parametrize(("version", "used"), [(0, True), (1, False)], ids=["the same columns", "newer columns"])
+def test_merged_runs_are_used_after_a_restore_unless_their_columns_are_newer(past, version, used):
+    world = past()
+    with world.store.transaction("p") as tx:
+        runs = tx.subtasks(4)[OP].snapshot.handles
+        merged = replace(
+            runs[0], path="p/chk-4/op/0-compacted-x.parquet", created_by=4, details={"layout_version": version}
+        )
+        tx.add_compactions([CompactedRun(OP, merged, tuple(run.view for run in runs[:2]))])
+    world.storage.files[merged.path] = world.storage.files[runs[0].path]
+    world.restore(3)
+    with world.store.transaction("p") as tx:
+        assert [each.handle.path for each in tx.compactions()] == ([merged.path] if used else [])
+    world.take("r5")
+    assert world.runs_restored() == ([4, 3] if used else [1, 2, 3])

@@ -229,3 +229,25 @@ def test_a_pipeline_that_leaves_nothing_behind_is_refused(pipeline: Pipeline) ->
     pipeline.source("src", SplitSource()).transform(lambda df: df)
     with pytest.raises(PipelineDefinitionError, match="neither a sink nor an operator with state"):
         compile_graph(pipeline)
+
+
+def test_what_was_renamed_is_known_by_both_names(pipeline):
+    flights = pipeline.source("flights", Landing(1), previous="departures")
+    flights.key_by("carrier").aggregate("delays", n=count(), previous="totals")
+    graph = compile_graph(pipeline)
+    assert graph.renamed == {"flights": "departures", "delays": "totals"}
+
+
+@pytest.mark.parametrize("other", ["delays", "sums"], ids=["is called so", "says so too"])
+def test_only_one_goes_on_from_what_was_there(pipeline, other):
+    flights = pipeline.source("flights", Landing(1))
+    flights.key_by("carrier").aggregate(other, n=count(), previous=None if other == "delays" else "delays")
+    flights.key_by("carrier").aggregate("late", n=count(), previous="delays")
+    with refused(pipeline, f"says that it was called 'delays' before, and so does or is called {other!r}"):
+        compile_graph(pipeline)
+
+
+def test_what_is_no_aggregate_is_refused(pipeline):
+    pipeline.source("flights", Landing(1)).key_by("carrier").aggregate("delays", n=count(), minutes="dep_delay")
+    with refused(pipeline, "declares as minutes is no aggregate, such as count()"):
+        compile_graph(pipeline)

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from orders import SCHEMA, Shop, check_tables, orders_pipeline, rows_of
+from orders import SCHEMA, Shop, check_tables, newest, orders_pipeline, rows_of
 from worlds import Judge
 
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, assembly, count, expect, suite, sum_
@@ -54,10 +54,10 @@ def checkpoints(tmp_path, store, spark):
     return take
 
 
-def counting(tmp_path, key="customer", source="orders", checkpoints=None, **options):
+def counting(tmp_path, key="customer", source="orders", checkpoints=None, previous=None, **options):
     pipeline = Pipeline("orders", parallelism=2, max_parallelism=16, checkpoints=checkpoints or CheckpointConfig())
     files = FileSource(str(tmp_path / "landing"), **{"format": "csv", "schema": SCHEMA} | options)
-    totals = pipeline.source(source, files).key_by(key).aggregate("totals", n=count(), total=sum_("amount"))
+    totals = pipeline.source(source, files, previous).key_by(key).aggregate("totals", n=count(), total=sum_("amount"))
     totals.sink("totals", ParquetSink(str(tmp_path / "tables/totals")))
     return pipeline
 
@@ -140,6 +140,11 @@ def test_a_renamed_source_is_refused_before_it_reads_everything_once_more(tmp_pa
     checkpoints(counting(tmp_path, source="purchases", checkpoints=discarding))
     counted = {row["customer"]: row["n"] for row in rows_of(tmp_path / "tables/totals") if row["checkpoint"] == 3}
     assert sum(counted.values()) == 2 * len(shop.rows)
+    before = len(shop.rows)
+    shop.deliver()
+    checkpoints(counting(tmp_path, source="sales", previous="purchases"))
+    counted = newest(rows_of(tmp_path / "tables/totals"), "customer")
+    assert sum(row["n"] for row in counted.values()) == before + len(shop.rows)
 
 
 def test_a_changed_state_schema_is_refused_by_column(tmp_path, checkpoints):

@@ -32,6 +32,7 @@ def report(*handles: StateHandle) -> None:
         one("p/chk-5/op/1-2-a-exchange.parquet", kind=HandleKind.EXCHANGE),
         one("p/chk-4/op/0-1-a.parquet", 4),  # carried over, from another subtask after a rescale
         one("p/chk-4/op/1-compacted-a.parquet", 4),
+        replace(one("p/chk-4/old/1-1-a.parquet", 4), details={"written_as": "old"}),  # before the operator was renamed
         one("p/shared/3/op/1-3-a.parquet"),
         one("p/shared/2/op/1-2-a.parquet"),  # of a region that was overtaken, and reports late
         one("p/shared/1/op/0-1-a.parquet", 2),
@@ -54,6 +55,8 @@ def test_a_report_may_name_what_its_attempt_wrote_and_what_it_carries_over(own: 
         one("q/chk-4/op/1-1-a.parquet", 4),
         one("pp/chk-5/op/1-2-a.parquet"),
         one("q/shared/3/op/1-3-a.parquet"),
+        replace(one("p/chk-5/old/1-2-a.parquet"), details={"written_as": "old"}),  # renamed, but not carried over
+        replace(one("p/chk-4/other/1-2-a.parquet", 4), details={"written_as": "old"}),
         one("p/chk-4/op/1-2-a.parquet"),  # another checkpoint, claimed as this one's
         one("p/chk-5/op/1-2-a.parquet", 4),
         one("p/chk-6/op/1-2-a.parquet", 6),

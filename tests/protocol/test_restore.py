@@ -9,7 +9,7 @@ from records import completed, run_handle
 from tidegate.protocol.errors import StateSchemaError
 from tidegate.protocol.keygroups import KeyGroupRange, key_groups_of
 from tidegate.protocol.records import CompactedRun, HandleKind, OperatorPlan, Snapshot, SubtaskId
-from tidegate.protocol.restore import apply_compactions, choose_obsolete, restore_snapshots
+from tidegate.protocol.restore import apply_compactions, choose_newer, choose_obsolete, restore_snapshots
 
 OP0, OP1 = SubtaskId("op", 0), SubtaskId("op", 1)
 A, B, C, D = (run_handle(name, index) for index, name in enumerate("abcd", start=1))
@@ -157,3 +157,14 @@ def test_finding_obsolete_compactions_looks_at_the_compacted_subtasks_only():
         compactions[1],
         CompactedRun(SubtaskId("gone", 0), MERGED, ("a",)),
     ]
+
+
+def test_a_merged_run_with_newer_columns_than_the_state_is_left_behind():
+    """The code that merged it may not be the code that goes on."""
+    changed = run_handle("m", 4, details={"layout_version": 2})
+    compaction = CompactedRun(OP0, changed, (A.view, B.view))
+    old = {OP0: Snapshot((A, B)), OP1: Snapshot((run_handle("x", 1, details={"layout_version": 1}),))}
+    new = {OP0: Snapshot((A, B)), OP1: Snapshot((run_handle("x", 1, details={"layout_version": 2}),))}
+    assert choose_newer(old, [compaction]) == [compaction]
+    assert choose_newer(new, [compaction]) == []
+    assert choose_newer(old, [CompactedRun(OP0, MERGED, (A.view, B.view))]) == []

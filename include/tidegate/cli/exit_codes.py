@@ -39,6 +39,7 @@ class ExitCode(IntEnum):
     PIPELINE_STOPPED = (
         8  # the pipeline has failed, or it or a checkpoint could not get the status asked for: the error says why
     )
+    INCOMPATIBLE = 9  # of `plan`: the definition cannot go on from the latest checkpoint
     DAMAGED = 10  # of `clean`: a file that is kept is missing or differs from its checksum; nothing was deleted
     DIFFERENT = 11  # of `compare`: the two pipelines differ
 

@@ -24,6 +24,7 @@ from tidegate.cli.options import (
     show,
     stderr,
 )
+from tidegate.cli.plan import plan
 from tidegate.cli.recover import recover
 from tidegate.cli.restore import restore
 from tidegate.cli.savepoints import NameOption, NoteOption, dispose, rename, savepoint, savepoints
@@ -44,7 +45,7 @@ app = typer.Typer(
 )
 database = typer.Typer(help="The metadata database.", no_args_is_help=True)
 app.add_typer(database, name="db")
-for command in (recover, restore, savepoint, savepoints, rename, dispose, state, compare, clean):
+for command in (plan, recover, restore, savepoint, savepoints, rename, dispose, state, compare, clean):
     app.command(epilog=EPILOG)(command)
 
 

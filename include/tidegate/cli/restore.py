@@ -90,7 +90,13 @@ def plan_document(plan: RestorePlan) -> dict[str, Any]:
             for each in plan.sources
         ],
         "operators": [
-            {"operator_id": each.operator_id, "matched": each.matched, "rows": each.rows, "bytes": each.bytes}
+            {
+                "operator_id": each.operator_id,
+                "matched": each.matched,
+                "rows": each.rows,
+                "bytes": each.bytes,
+                "changes": list(each.changes),
+            }
             for each in plan.operators
         ],
         "sinks": [
@@ -114,6 +120,7 @@ def plan_tables(document: dict[str, Any]) -> Group:
     operators = Table("Operator", "State", "Rows", "Size", title="State")
     for each in document["operators"]:
         what = "returns" if each["matched"] else "has no operator in the definition"
+        what = "\n".join((what, *each["changes"]))
         operators.add_row(each["operator_id"], what, f"{each['rows']:,}", decimal(each["bytes"]))
     sinks = Table("Sink", "Rows of checkpoints", "Withdrawn", title="Sinks")
     for each in document["sinks"]:

@@ -14,6 +14,7 @@ from tidegate.coordination.identity import Identification
 from tidegate.coordination.listeners import Listeners, NotifiedListeners, watch_failures
 from tidegate.coordination.notify import Delivered, Delivery, find_outstanding
 from tidegate.coordination.pipeline_status import PipelineControl
+from tidegate.coordination.plan import Planning
 from tidegate.coordination.region_lease import RegionControl
 from tidegate.coordination.restore import Restoring, Target
 from tidegate.coordination.rewind import Rewinding
@@ -24,10 +25,20 @@ from tidegate.coordination.validate import Validation
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph, compile_graph
 from tidegate.pipeline.guarantees import reservations
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Region, StoreTransaction, Validator
+from tidegate.pipeline.known_schemas import KnownSchemas
+from tidegate.ports import (
+    CheckpointStorage,
+    CheckpointStore,
+    Clock,
+    Region,
+    StateSchemas,
+    StoreTransaction,
+    Validator,
+)
 from tidegate.protocol.abort import Abort, decide_abort
 from tidegate.protocol.admission import choose_abandoned, must_clean_first
 from tidegate.protocol.branches import require_present
+from tidegate.protocol.change_plan import ChangePlan
 from tidegate.protocol.errors import (
     CheckpointError,
     FinalizeError,
@@ -58,7 +69,8 @@ log = logging.getLogger("tidegate")
 class CheckpointCoordinator:
     """Drives the checkpoints of one pipeline. Raises subclasses of `CheckpointError` only, and what the ports raise.
 
-    `notified`: what the listeners in this process were notified of before; by default nothing.
+    `notified`: what the listeners in this process were notified of before; by default nothing. `schemas`: where plans
+    learn of the columns of state; by default from the definition alone.
     """
 
     def __init__(
@@ -68,6 +80,7 @@ class CheckpointCoordinator:
         storage: CheckpointStorage,
         clock: Clock,
         notified: NotifiedListeners | None = None,
+        schemas: StateSchemas | None = None,
     ) -> None:
         self.graph: Graph = compile_graph(pipeline)
         self.pipeline_id = pipeline.name
@@ -92,8 +105,10 @@ class CheckpointCoordinator:
         self.cleaning = Cleaning(
             self.graph, self.config, store, storage, self._identification, self._sweeper, self._rewinding, clock
         )
+        schemas = schemas or KnownSchemas(self.graph)
+        self._planning = Planning(self.graph, self.config, store, storage, schemas, self._identification)
         self._restoring = Restoring(
-            self.graph, self.config, store, storage, self._delivery, self._identification, clock
+            self.graph, self.config, store, storage, self._delivery, self._identification, self._planning, clock
         )
 
     # -- trigger
@@ -238,6 +253,12 @@ class CheckpointCoordinator:
     def has_live_region(self) -> bool:
         """Whether a continuous region takes this pipeline's snapshots now."""
         return self._regions.is_live()
+
+    # -- plan
+
+    def plan(self) -> ChangePlan:
+        """See `Planning.plan`: whether the definition can go on from the latest completed checkpoint."""
+        return self._planning.plan()
 
     # -- restore
 

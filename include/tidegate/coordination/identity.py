@@ -4,6 +4,7 @@
 """
 
 import logging
+from collections.abc import Callable
 from datetime import datetime
 
 from tidegate.pipeline.graph import Graph
@@ -33,16 +34,19 @@ class Identification:
         self._clock = clock
 
     def check(self) -> None:
-        """Must be called before anything is done for the pipeline. Also checks that its state is on this process's
-        storage: copies of a project have the same places below their homes, but each has a checkpoint storage of its
-        own.
+        """Must be called before anything is done for the pipeline. Raises `PipelineIdentityError`, `StorageError`."""
+        self._check(self.require)
 
-        Raises `PipelineIdentityError`, `StorageError`.
-        """
+    def require_stored_here(self) -> None:
+        """The pipeline's state must be on this process's storage: copies of a project have the same places below their
+        homes, but each has a checkpoint storage of its own. Raises `PipelineIdentityError`, `StorageError`."""
+        self._check(lambda _: None)
+
+    def _check(self, require: Callable[[StoreTransaction], None]) -> None:
         missing = None
         while True:
             with self._store.transaction(self._pipeline_id) as tx:
-                self.require(tx)
+                require(tx)
                 latest = tx.latest_completed()
             if latest is None or latest.metadata_path is None:
                 return

@@ -23,7 +23,7 @@ def restore_latest(
     known = {} if latest is None else tx.subtasks(latest.checkpoint_id)
     snapshots = {key: subtask.snapshot for key, subtask in known.items()}
     drop = config.allow_non_restored_state or drops_unmatched(latest, tx.restores())
-    restored = restore_snapshots(latest, snapshots, graph.plan, tx.compactions(), drop)
+    restored = restore_snapshots(latest, snapshots, graph.plan, tx.compactions(), drop, graph.renamed)
     if latest is not None:
-        require_legal_restore(latest, graph.plan, restored, graph.upstreams)
+        require_legal_restore(latest, graph.plan, restored, graph.upstreams, graph.renamed)
     return latest, restored

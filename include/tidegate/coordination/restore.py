@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.notify import Delivery, find_outstanding
 from tidegate.coordination.pipeline_status import abort_all, find_forgiven
+from tidegate.coordination.plan import Planning
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, RereadingSource, RewindableSink, StoreTransaction
@@ -35,7 +36,7 @@ from tidegate.protocol.records import (
     SubtaskId,
     SubtaskRecord,
 )
-from tidegate.protocol.restore import choose_obsolete, restore_snapshots
+from tidegate.protocol.restore import Renamed, choose_newer, choose_obsolete, former_names, restore_snapshots
 from tidegate.protocol.restore_plan import (
     Accepted,
     Reread,
@@ -44,8 +45,11 @@ from tidegate.protocol.restore_plan import (
     RewoundSink,
     require_accepted,
 )
+from tidegate.protocol.state_schema import SchemaChange, StateSchema
 
 Snapshots = Mapping[SubtaskId, Snapshot]
+
+_UNCHANGED = SchemaChange(StateSchema((), None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,7 @@ class Restoring:
         storage: CheckpointStorage,
         delivery: Delivery,
         identification: Identification,
+        planning: Planning,
         clock: Clock,
     ) -> None:
         self._graph = graph
@@ -106,6 +111,7 @@ class Restoring:
         self._storage = storage
         self._delivery = delivery
         self._identification = identification
+        self._planning = planning
         self._clock = clock
 
     # -- the plan
@@ -132,8 +138,10 @@ class Restoring:
         subtasks = self._store.subtasks(self._pipeline_id, facts.record.checkpoint_id)
         snapshots = {subtask: known.snapshot for subtask, known in subtasks.items()}
         self._verify(subtasks, facts.restore.last_checkpoint_id + 1)
-        restored = restore_snapshots(facts.record, snapshots, self._graph.plan, compactions, True)
-        require_legal_restore(facts.record, self._graph.plan, restored, self._graph.upstreams)
+        renamed = former_names(facts.record, self._graph.renamed)
+        restored = restore_snapshots(facts.record, snapshots, self._graph.plan, compactions, True, renamed)
+        require_legal_restore(facts.record, self._graph.plan, restored, self._graph.upstreams, renamed)
+        changes = self._planning.compare(facts.record, subtasks, facts.previous)
         left = facts.left_behind
         return RestorePlan(
             facts.record,
@@ -143,7 +151,7 @@ class Restoring:
             tuple(record.checkpoint_id for record in facts.abandoned if record.checkpoint_id not in left),
             tuple(record.checkpoint_id for record in facts.in_progress),
             tuple(self._sources(facts, restored)),
-            tuple(self._operators(snapshots)),
+            tuple(self._operators(snapshots, renamed, changes)),
             tuple(self._sinks(facts)),
         )
 
@@ -184,7 +192,7 @@ class Restoring:
     def _sources(self, facts: _Facts, restored: Snapshots) -> list[Reread]:
         """What each source has read since, and so reads again. What was read on a branch that comes back is not."""
         latest = {} if facts.previous is None else self._snapshots(facts.previous)
-        now = restore_snapshots(facts.previous, latest, self._graph.plan, (), True)
+        now = restore_snapshots(facts.previous, latest, self._graph.plan, (), True, self._graph.renamed)
         found = []
         for vertex in self._graph.sources:
             if not isinstance(vertex.source, RereadingSource):
@@ -198,16 +206,21 @@ class Restoring:
             found.append(Reread(vertex.name, pieces, size, tuple(missing)))
         return found
 
-    def _operators(self, snapshots: Snapshots) -> list[ReturningState]:
+    def _operators(
+        self, snapshots: Snapshots, renamed: Renamed, changes: Mapping[str, SchemaChange]
+    ) -> list[ReturningState]:
         """Those with keyed state, and what the definition does not have any more."""
-        known = {plan.operator_id for plan in self._graph.plan}
+        known = {plan.operator_id for plan in self._graph.plan} | set(renamed.values())
+        now = {former: name for name, former in renamed.items()}
         found: dict[str, ReturningState] = {}
         for subtask, snapshot in sorted(snapshots.items()):
             runs = [handle for handle in snapshot.handles if handle.kind is HandleKind.RUN]
             matched = subtask.operator_id in known
             if not runs and (matched or not snapshot.position):
                 continue
-            before = found.get(subtask.operator_id, ReturningState(subtask.operator_id, matched, 0, 0))
+            change = changes.get(now.get(subtask.operator_id, subtask.operator_id), _UNCHANGED)
+            fresh = ReturningState(subtask.operator_id, matched, 0, 0, change.changes)
+            before = found.get(subtask.operator_id, fresh)
             rows, size = sum(handle.rows for handle in runs), sum(handle.bytes for handle in runs)
             found[subtask.operator_id] = replace(before, rows=before.rows + rows, bytes=before.bytes + size)
         return list(found.values())
@@ -276,8 +289,9 @@ class Restoring:
         tx.end_region(tx.region().attempt, now)
         tx.begin_restore(restore, facts.present, why, find_forgiven(tx))
         snapshots = {id_: known.snapshot for id_, known in tx.subtasks(restore.checkpoint_id).items()}
-        if obsolete := choose_obsolete(snapshots, tx.compactions()):
-            tx.remove_compactions([compaction.handle.path for compaction in obsolete])
+        compactions = tx.compactions()
+        if obsolete := [*choose_obsolete(snapshots, compactions), *choose_newer(snapshots, compactions)]:
+            tx.remove_compactions(sorted({compaction.handle.path for compaction in obsolete}))
         tx.record_restore(restore.checkpoint_id, now)
 
 

@@ -63,7 +63,7 @@ class ContinuousDriver:
         self._chains = [RunningChain(chain) for chain in self._base.chains]
         self._sources = [RunningSource(vertex) for vertex in graph.sources]
         self._vertices: tuple[RunningVertex, ...] = (*self._sources, *self._chains)
-        self._state = LiveState(parts.storage, directory, restored)
+        self._state = LiveState(parts.storage, directory, parts.jobs.fitting(restored))
         limit = _BATCHES_AHEAD * max_batch_bytes
         self._polled = PolledSources(parts, self._sources, self._channels, self._state, attempt, limit)
         self._steps = SnapshotSteps(self._base, self._polled, self._state)

@@ -13,9 +13,10 @@ from tidegate.dataflow.operator_chains import OperatorChain, build_chains
 from tidegate.pipeline.definition import SinkVertex
 from tidegate.ports import Clock
 from tidegate.protocol.barriers.messages import Barrier, BarrierOptions, EndOfPartition
-from tidegate.protocol.errors import StateSchemaError
 from tidegate.protocol.finished import finished_operators
+from tidegate.protocol.in_flight import without_channel
 from tidegate.protocol.records import Snapshot, SubtaskId
+from tidegate.protocol.refusal import require_none
 from tidegate.protocol.snapshot import SnapshotTask
 
 
@@ -58,12 +59,8 @@ class DriverBase:
         for chain in self.chains:
             for channel, data in in_flight_of(restored.get(SubtaskId(chain.vertex.operator_id, 0))):
                 if channel not in chain.gate.channels:
-                    raise StateSchemaError(
-                        f"The latest checkpoint of pipeline {self.parts.graph.pipeline.name} holds in-flight data from "
-                        f"{channel} to {chain.name}, which no longer reads that input. The data would be lost, so "
-                        "nothing was run. Put the input back and take a savepoint, which holds no in-flight data; then "
-                        "change the pipeline."
-                    )
+                    pipeline_id, operator_id = self.parts.graph.pipeline.name, chain.vertex.operator_id
+                    require_none([without_channel(pipeline_id, str(channel), operator_id)])
                 chain.gate.offer(chain.gate.channels.index(channel), data)
 
     def close(self, finished: Set[SubtaskId]) -> None:

@@ -50,6 +50,11 @@ class Jobs(Protocol):
         """Run what arrived to completion, and stage what the chain's tables lack."""
         ...
 
+    def fitting(self, restored: Mapping[SubtaskId, Snapshot]) -> Mapping[SubtaskId, Snapshot]:
+        """What subtasks start from, without what tables of current rows have staged in other columns than the
+        definition has now: that is staged again."""
+        ...
+
     def at_once(self, name: str, most: int) -> AbstractContextManager[JobsAtOnce]:
         """Run up to `most` jobs in parallel. When the context is left with an error, running jobs are interrupted."""
         ...

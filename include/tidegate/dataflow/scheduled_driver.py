@@ -6,6 +6,7 @@ when its gate has every barrier, so independent chains run in parallel.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.driver_base import DriverBase, barrier
@@ -35,7 +36,7 @@ class ScheduledDriver:
         self._task = task
         self._acknowledge = acknowledge
         self._base = DriverBase(parts)
-        self._plan = plan_snapshot(graph, task)
+        self._plan = plan_snapshot(graph, replace(task, restored=parts.jobs.fitting(task.restored)))
         self._executions = [Execution(chain) for chain in self._base.chains]
         # Nothing of this run outlives its one checkpoint, so there is no channel to put data in flight back into. An
         # unaligned checkpoint is therefore forced to align (protocol.md section 11.5). That costs no time.

@@ -18,6 +18,12 @@ class Aggregate:
         """The input columns it reads."""
         return tuple(name for name in (self.column, self.ordering) if name is not None)
 
+    def accumulators(self, name: str) -> tuple[str, ...]:
+        """The columns of state that hold what the aggregate called `name` needs."""
+        if self.function == "avg":
+            return f"_sum_{name}", f"_count_{name}"
+        return (name, f"_by_{name}") if self.ordering is not None else (name,)
+
 
 def count(column: str | None = None) -> Aggregate:
     """Rows of the key, or with a column those where it is not null. Type: bigint, never null."""

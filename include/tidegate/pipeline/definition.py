@@ -4,8 +4,8 @@ A pipeline is a description. Building it imports neither Spark nor Airflow and t
 checks it as a whole, and a region executes it.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidegate.pipeline.aggregates import Aggregate
@@ -25,6 +25,22 @@ from tidegate.protocol.keygroups import MAX_PARALLELISM_LIMIT, default_max_paral
 from tidegate.protocol.names import operator_of_sink
 
 Transform = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Previous:
+    """What an operator was called before, if it was renamed, and what its columns and aggregates were, by their names
+    now. None for a column says that it is a new one, although it looks like one that is gone.
+
+    Needed until the first rows have arrived for the operator after the change, and harmless afterwards.
+    """
+
+    name: str | None = None
+    columns: Mapping[str, str | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, previous: "Previous | str | None") -> "Previous":
+        return previous if isinstance(previous, Previous) else cls(previous)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,12 +96,28 @@ class KeyedStream:
     stream: Stream
     key: tuple[str, ...]
 
-    def aggregate(self, name: str, /, *, expect: ExpectationSuite | None = None, **aggregates: Aggregate) -> Stream:
+    def aggregate(
+        self,
+        name: str,
+        /,
+        *,
+        expect: ExpectationSuite | None = None,
+        previous: Previous | str | None = None,
+        **aggregates: Aggregate,
+    ) -> Stream:
         """Keep declared aggregates per key; the stream carries the new row of every key that changed.
 
-        `expect` judges the operator's whole state at every checkpoint, not only what changed.
+        `expect` judges the operator's whole state at every checkpoint, not only what changed. `previous` is the name
+        that the operator had before, or see `Previous`.
         """
-        vertex = KeyedVertex(name, (self.stream,), self.key, expect=expect, aggregates=tuple(aggregates.items()))
+        vertex = KeyedVertex(
+            name,
+            (self.stream,),
+            self.key,
+            expect=expect,
+            aggregates=tuple(aggregates.items()),
+            previous=Previous.of(previous),
+        )
         return self.stream.pipeline.add(vertex)
 
 
@@ -93,6 +125,7 @@ class KeyedStream:
 class SourceVertex:
     name: str
     source: Source
+    previous: Previous = Previous()
 
     @property
     def operator_id(self) -> str:
@@ -118,7 +151,9 @@ class StepVertex:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyedVertex:
-    """A keyed operator: either `aggregates`, or `update` with the DDL of its state rows (key columns included)."""
+    """A keyed operator: either `aggregates`, or `update` with the DDL of its state rows (key columns included).
+
+    `defaults` are what rows have that are older than a column."""
 
     name: str
     inputs: tuple[Stream, ...]
@@ -127,6 +162,8 @@ class KeyedVertex:
     aggregates: tuple[tuple[str, Aggregate], ...] = ()
     update: Callable[..., Any] | None = None
     state: str | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    previous: Previous = Previous()
 
     @property
     def operator_id(self) -> str:
@@ -193,9 +230,9 @@ class Pipeline:
         self.vertices.append(vertex)
         return Stream(self, vertex.name)
 
-    def source(self, name: str, source: Source) -> Stream:
-        """Read a replayable input."""
-        stream = self.add(SourceVertex(name, source))
+    def source(self, name: str, source: Source, previous: str | None = None) -> Stream:
+        """Read a replayable input. `previous` is the name that it had before, if it was renamed."""
+        stream = self.add(SourceVertex(name, source, Previous(previous)))
         if isinstance(source, QuarantiningSource) and source.quarantine is not None:
             self.add(SinkVertex(f"{name}_quarantine", replace(stream, output="malformed"), source.quarantine))
         return stream
@@ -207,7 +244,9 @@ class Pipeline:
         inputs: Sequence[Stream],
         key: Sequence[str],
         state: str,
+        defaults: Mapping[str, Any] | None = None,
         expect: ExpectationSuite | None = None,
+        previous: Previous | str | None = None,
     ) -> Callable[[Callable[..., Any]], Stream]:
         """Decorate `update(*batches, state) -> rows to upsert`, all Spark DataFrames.
 
@@ -216,10 +255,22 @@ class Pipeline:
         `_delete` column whose true rows remove their key. Untouched keys keep their row. The function must be
         deterministic: a retry runs it again on the same rows. Draw values that are not, such as rand(), in a transform
         in front of it with `deterministic=False`.
+
+        When `state` gets another column, rows that are there already have null in it, or what `defaults` says.
+        `previous` is the name that the operator had before, or see `Previous`.
         """
 
         def decorate(update: Callable[..., Any]) -> Stream:
-            vertex = KeyedVertex(name, tuple(inputs), tuple(key), expect=expect, update=update, state=state)
+            vertex = KeyedVertex(
+                name,
+                tuple(inputs),
+                tuple(key),
+                expect=expect,
+                update=update,
+                state=state,
+                defaults=dict(defaults or {}),
+                previous=Previous.of(previous),
+            )
             return self.add(vertex)
 
         return decorate

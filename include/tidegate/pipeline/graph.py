@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
+from tidegate.pipeline.aggregates import Aggregate
 from tidegate.pipeline.definition import (
     CheckVertex,
     KeyedVertex,
@@ -74,6 +75,12 @@ class Graph:
         return {v.operator_id: tuple(dict.fromkeys(s.origin for s in inputs_of(v))) for v in self.operators}
 
     @cached_property
+    def renamed(self) -> Mapping[str, str]:
+        """By operator, what it was called before."""
+        vertices: tuple[SourceVertex | KeyedVertex, ...] = (*self.sources, *self.keyed)
+        return {v.operator_id: v.previous.name for v in vertices if v.previous.name is not None}
+
+    @cached_property
     def restaged(self) -> frozenset[str]:
         """The sinks of current rows, which stage earlier rows again if they are new or write elsewhere."""
         return frozenset(v.operator_id for v in self.sinks if v.sink.input is SinkInput.CURRENT)
@@ -109,6 +116,7 @@ def compile_graph(pipeline: Pipeline) -> Graph:
     for vertex in pipeline.vertices:
         _check_vertex(pipeline, vertex, origins)
     ordered = _topological(pipeline)
+    _check_previous(pipeline, origins)
     _check_feedback(pipeline)
     _check_effect(pipeline)
     return Graph(
@@ -181,6 +189,8 @@ def _check_keyed(where: str, vertex: KeyedVertex) -> None:
         raise PipelineDefinitionError(f"The {where} has no input.")
     if vertex.update is None and not vertex.aggregates:
         raise PipelineDefinitionError(f"The {where} declares no aggregate, such as flights=count().")
+    if wrong := [name for name, aggregate in vertex.aggregates if not isinstance(aggregate, Aggregate)]:
+        raise PipelineDefinitionError(f"What {where} declares as {', '.join(wrong)} is no aggregate, such as count().")
     clashes = {name for name, _ in vertex.aggregates} & set(vertex.key)
     reserved = {name for name, _ in vertex.aggregates if name.startswith("_")}
     if clashes or reserved:
@@ -188,6 +198,22 @@ def _check_keyed(where: str, vertex: KeyedVertex) -> None:
             f"Aggregates of {where} cannot be called {', '.join(sorted(clashes | reserved))}: key columns keep their "
             "names, and a leading underscore is reserved."
         )
+
+
+def _check_previous(pipeline: Pipeline, origins: Mapping[str, Vertex]) -> None:
+    """Two vertices cannot both go on from what one had."""
+    claimed: dict[str, str] = {}
+    for vertex in pipeline.vertices:
+        if not isinstance(vertex, SourceVertex | KeyedVertex) or vertex.previous.name is None:
+            continue
+        former = vertex.previous.name
+        other = former if former in origins else claimed.get(former)
+        if other is not None:
+            raise PipelineDefinitionError(
+                f"The {_kind(vertex)} {vertex.name!r} of pipeline {pipeline.name!r} says that it was called {former!r} "
+                f"before, and so does or is called {other!r}. Only one of them can go on from its state."
+            )
+        claimed[former] = vertex.name
 
 
 def _check_sink(where: str, vertex: SinkVertex, origins: Mapping[str, Vertex]) -> None:

@@ -33,6 +33,7 @@ from tidegate.ports.regions import (
     Round,
     Validator,
 )
+from tidegate.ports.schemas import StateSchemas
 from tidegate.ports.store import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "SourceContext",
     "StageContext",
     "StagingSink",
+    "StateSchemas",
     "StoreTransaction",
     "Validator",
     "Withdrawn",

@@ -7,7 +7,6 @@ neither asked nor notified: it counts as acknowledged from the start, with the s
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from tidegate.protocol.errors import StateSchemaError
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
@@ -20,6 +19,8 @@ from tidegate.protocol.records import (
     SubtaskMetrics,
     SubtaskRecord,
 )
+from tidegate.protocol.refusal import Refusal, require_none
+from tidegate.protocol.restore import Renamed, former_names
 from tidegate.protocol.trigger import Dropped
 
 #: By operator, the operators whose rows it reads; sources read none. Every channel goes from all subtasks to all.
@@ -111,13 +112,24 @@ def require_legal_restore(
     operators: Sequence[OperatorPlan],
     restored: Mapping[SubtaskId, Snapshot],
     upstreams: Upstreams,
+    renamed: Renamed | None = None,
 ) -> None:
-    """A finished operator may read only from finished ones: a changed definition may not send it rows again.
+    """Raises `StateSchemaError` for what `find_illegal` finds. Performs no I/O."""
+    require_none(find_illegal(latest, operators, restored, upstreams, former_names(latest, renamed)))
 
-    Raises `StateSchemaError`. Performs no I/O.
-    """
+
+def find_illegal(
+    latest: CheckpointRecord,
+    operators: Sequence[OperatorPlan],
+    restored: Mapping[SubtaskId, Snapshot],
+    upstreams: Upstreams,
+    renamed: Renamed,
+) -> list[Refusal]:
+    """A finished operator may read only from finished ones: a changed definition may not send it rows again. A source
+    of which splits have finished keeps their number. Performs no I/O."""
     finished = finished_operators(operators, restored)
     before = {plan.operator_id: plan for plan in latest.operators}
+    found = []
     for plan in operators:
         ids = [SubtaskId(plan.operator_id, index) for index in range(plan.parallelism)]
         if not any(restored.get(id_, Snapshot()).finished for id_ in ids):
@@ -125,15 +137,22 @@ def require_legal_restore(
         what = (
             f"{plan.operator_id} of pipeline {latest.pipeline_id} had finished with checkpoint {latest.checkpoint_id}"
         )
+        old = before[renamed.get(plan.operator_id, plan.operator_id)]
         if running := sorted(set(upstreams.get(plan.operator_id, ())) - finished):
-            raise StateSchemaError(
-                f"{what}, but now reads {', '.join(running)}, which has not: it would receive rows after its end. "
-                "Nothing was changed. Restore its former inputs, or let a new operator with another name read the new "
-                "ones."
+            found.append(
+                Refusal(
+                    plan.operator_id,
+                    f"{what}, but now reads {', '.join(running)}, which has not: it would receive rows after its end.",
+                    "Restore its former inputs, or let a new operator with another name read the new ones.",
+                )
             )
-        if not upstreams.get(plan.operator_id) and plan.parallelism != before[plan.operator_id].parallelism:
-            raise StateSchemaError(
-                f"Splits of the source {what}, when it had {before[plan.operator_id].parallelism} splits. Now it has "
-                f"{plan.parallelism}, so it is unknown what is still to be read. Nothing was changed. Set the number "
-                "of splits back."
+        if not upstreams.get(plan.operator_id) and plan.parallelism != old.parallelism:
+            found.append(
+                Refusal(
+                    plan.operator_id,
+                    f"Splits of the source {what}, when it had {old.parallelism} splits. Now it has "
+                    f"{plan.parallelism}, so it is unknown what is still to be read.",
+                    "Set the number of splits back.",
+                )
             )
+    return found

@@ -21,6 +21,7 @@ from tidegate.protocol.paths import (
 )
 from tidegate.protocol.records import Acknowledgement, CompactedRun, HandleKind, StateHandle
 from tidegate.protocol.regions import RegionRecord
+from tidegate.protocol.restore import WRITTEN_AS
 
 
 def require_own_files(
@@ -72,9 +73,11 @@ def _is_own(
             return False
     if handle.kind is HandleKind.CHANNEL:  # rows on their way to this operator, as the upstream operator wrote them
         return True
-    if handle.path.rpartition("/")[0] != operator_directory(below, report.subtask.operator_id):
+    carried = handle.created_by < checkpoint_id
+    writers = {report.subtask.operator_id} | ({str(handle.details.get(WRITTEN_AS))} if carried else set())
+    if handle.path.rpartition("/")[0] not in {operator_directory(below, writer) for writer in writers}:
         return False
-    if handle.created_by < checkpoint_id:  # carried over; after a rescale, perhaps from a subtask of another index
+    if carried:  # after a rescale, perhaps from a subtask of another index
         return True
     return _begins(handle.path, own)
 

@@ -4,11 +4,10 @@ A checkpoint always starts from the whole latest completed one. No data moves: a
 key groups, also when the parallelism has changed (docs/state.md).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
-from tidegate.protocol.errors import StateSchemaError
 from tidegate.protocol.keygroups import KeyGroupRange, key_groups_of
 from tidegate.protocol.records import (
     CheckpointRecord,
@@ -19,6 +18,13 @@ from tidegate.protocol.records import (
     StateHandle,
     SubtaskId,
 )
+from tidegate.protocol.refusal import Refusal, require_none
+
+#: The detail of a handle that names the operator which wrote the file, if it was renamed since.
+WRITTEN_AS = "written_as"
+
+#: By operator, what it was called in earlier checkpoints.
+Renamed = Mapping[str, str]
 
 
 def restore_snapshots(
@@ -27,40 +33,81 @@ def restore_snapshots(
     operators: Sequence[OperatorPlan],
     compactions: Sequence[CompactedRun],
     allow_non_restored_state: bool,
+    renamed: Renamed | None = None,
 ) -> dict[SubtaskId, Snapshot]:
     """What each subtask of `operators` starts from; operators unknown to `latest` start empty.
 
-    Raises `StateSchemaError` if an operator's max parallelism changed (its key groups would mean something else), or if
-    one with state or a position is gone and that is not allowed (protocol.md section 14).
+    Raises `StateSchemaError` for what `find_unrestorable` finds.
     """
     if latest is None:
         return {}
-    if not allow_non_restored_state:
-        _require_all_matched(latest, snapshots, operators)
+    renamed = former_names(latest, renamed)
+    require_none(find_unrestorable(latest, snapshots, operators, allow_non_restored_state, renamed))
     old = {plan.operator_id: plan for plan in latest.operators}
     compacted = apply_compactions(snapshots, compactions)
     restored: dict[SubtaskId, Snapshot] = {}
     for plan in operators:
-        before = old.get(plan.operator_id)
-        if before is None:
-            continue
-        if before.max_parallelism != plan.max_parallelism:
-            raise StateSchemaError(
-                f"Operator {plan.operator_id} of pipeline {latest.pipeline_id} was checkpointed with max_parallelism "
-                f"{before.max_parallelism} and is now defined with {plan.max_parallelism}. Key groups depend on it, so "
-                "it cannot change while the state is kept. Nothing was changed; set "
-                f"max_parallelism={before.max_parallelism}."
-            )
-        restored |= _same(before, compacted) if before == plan else _rescaled(before, plan, compacted)
+        former = renamed.get(plan.operator_id, plan.operator_id)
+        if former in old:
+            before = replace(old[former], operator_id=plan.operator_id)
+            theirs = compacted if former == plan.operator_id else _renamed(compacted, former, plan.operator_id)
+            restored |= _same(before, theirs) if before == plan else _rescaled(before, plan, theirs)
     return restored
 
 
-def _require_all_matched(
-    latest: CheckpointRecord, snapshots: Mapping[SubtaskId, Snapshot], operators: Sequence[OperatorPlan]
-) -> None:
-    known = {plan.operator_id for plan in operators}
+def former_names(latest: CheckpointRecord, renamed: Renamed | None) -> Renamed:
+    """Those that count: an operator that the checkpoint has under its name of now was renamed before."""
+    known = {plan.operator_id for plan in latest.operators}
+    return {new: old for new, old in (renamed or {}).items() if new not in known and old in known}
+
+
+def _renamed(snapshots: Mapping[SubtaskId, Snapshot], former: str, operator_id: str) -> dict[SubtaskId, Snapshot]:
+    """An operator's snapshots under its new name. Each file says in whose directory it lies (see `own_files`)."""
+    return {
+        SubtaskId(operator_id, id_.subtask_index): replace(
+            snapshot,
+            handles=tuple(
+                replace(handle, details={WRITTEN_AS: former} | dict(handle.details)) for handle in snapshot.handles
+            ),
+        )
+        for id_, snapshot in snapshots.items()
+        if id_.operator_id == former
+    }
+
+
+def find_unrestorable(
+    latest: CheckpointRecord,
+    snapshots: Mapping[SubtaskId, Snapshot],
+    operators: Sequence[OperatorPlan],
+    allow_non_restored_state: bool,
+    renamed: Renamed,
+) -> list[Refusal]:
+    """Operators whose max parallelism changed (their key groups would mean something else), and, unless that is
+    allowed, those with state or a position that are gone (protocol.md section 14). Performs no I/O."""
+    found = [] if allow_non_restored_state else list(_find_lost(latest, snapshots, operators, renamed))
+    old = {plan.operator_id: plan for plan in latest.operators}
+    for plan in operators:
+        before = old.get(renamed.get(plan.operator_id, plan.operator_id))
+        if before is not None and before.max_parallelism != plan.max_parallelism:
+            found.append(
+                Refusal(
+                    plan.operator_id,
+                    f"Operator {plan.operator_id} of pipeline {latest.pipeline_id} was checkpointed with "
+                    f"max_parallelism {before.max_parallelism} and is now defined with {plan.max_parallelism}. Key "
+                    "groups depend on it, so it cannot change while the state is kept.",
+                    f"To go on, set max_parallelism={before.max_parallelism}.",
+                )
+            )
+    return found
+
+
+def find_unmatched(
+    snapshots: Mapping[SubtaskId, Snapshot], operators: Sequence[OperatorPlan], renamed: Renamed
+) -> list[str]:
+    """The operators with state or a position that no operator of the definition goes on from."""
+    known = {plan.operator_id for plan in operators} | set(renamed.values())
     kept = {HandleKind.RUN, HandleKind.POSITION}
-    lost = sorted(
+    return sorted(
         {
             subtask.operator_id
             for subtask, snapshot in snapshots.items()
@@ -68,12 +115,22 @@ def _require_all_matched(
             and (snapshot.position or any(handle.kind in kept for handle in snapshot.handles))
         }
     )
-    if lost:
-        raise StateSchemaError(
+
+
+def _find_lost(
+    latest: CheckpointRecord,
+    snapshots: Mapping[SubtaskId, Snapshot],
+    operators: Sequence[OperatorPlan],
+    renamed: Renamed,
+) -> Iterator[Refusal]:
+    for operator_id in find_unmatched(snapshots, operators, renamed):
+        yield Refusal(
+            operator_id,
             f"Checkpoint {latest.checkpoint_id} of pipeline {latest.pipeline_id} holds state or positions of "
-            f"{', '.join(lost)}, which the pipeline no longer has: it was renamed or removed. Under another name an "
-            "operator would start empty, and a source would read everything again. Nothing was changed. Restore the "
-            "old name, or set CheckpointConfig(allow_non_restored_state=True) to discard them for good."
+            f"{operator_id}, which the pipeline no longer has: it was renamed or removed. Under another name an "
+            "operator would start empty, and a source would read everything again.",
+            "Restore the old name, say what it was called with previous=…, or set "
+            "CheckpointConfig(allow_non_restored_state=True) to discard them for good.",
         )
 
 
@@ -191,3 +248,18 @@ def _compacted(snapshot: Snapshot | None, compaction: CompactedRun) -> Snapshot 
 def choose_obsolete(snapshots: Mapping[SubtaskId, Snapshot], compactions: Sequence[CompactedRun]) -> list[CompactedRun]:
     """Compactions that can no longer be applied to the latest checkpoint: already used, or overtaken."""
     return [run for run in compactions if _compacted(snapshots.get(run.subtask), run) is None]
+
+
+def choose_newer(snapshots: Mapping[SubtaskId, Snapshot], compactions: Sequence[CompactedRun]) -> list[CompactedRun]:
+    """Compactions with newer columns than the state has: those of a definition that a restore leaves behind, and whose
+    columns the one that goes on may not have."""
+    newest: dict[str, int] = {}
+    for id_, snapshot in snapshots.items():
+        versions = (layout_version(handle) for handle in snapshot.handles)
+        newest[id_.operator_id] = max([newest.get(id_.operator_id, 0), *versions])
+    return [run for run in compactions if layout_version(run.handle) > newest.get(run.subtask.operator_id, 0)]
+
+
+def layout_version(run: StateHandle) -> int:
+    """How often the columns had changed when a run was written."""
+    return int(run.details.get("layout_version", 0))

@@ -23,12 +23,14 @@ class Reread:
 
 @dataclass(frozen=True, slots=True)
 class ReturningState:
-    """An operator, and what it gets back. `matched`: the definition has it; else its state is dropped."""
+    """An operator, and what it gets back. `matched`: the definition has it; else its state is dropped. `changes`: what
+    the definition makes of the columns, a phrase each."""
 
     operator_id: str
     matched: bool
     rows: int
     bytes: int
+    changes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class RestorePlan:
         for state in self.operators:
             what = "gets back" if state.matched else "is not in the definition, and loses"
             lines.append(f"Operator {state.operator_id} {what} {state.rows} rows ({state.bytes} bytes).")
+            lines += [f"Operator {state.operator_id}: {change}." for change in state.changes]
         for sink in self.sinks:
             if not sink.can_rewind:
                 lines.append(f"Sink {sink.sink} cannot go back.")

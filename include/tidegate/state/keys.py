@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import time
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from tidegate.protocol.errors import ConfigurationError
 from tidegate.state.columns import Hashes, canonical_key, hashes_of_column
 from tidegate.state.hashing import spark_hash
 from tidegate.state.layout import Column, StateLayout
+from tidegate.state.values import NOT_A_VALUE, value_array
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,28 +58,9 @@ def _by_column(layout: StateLayout, key: Any) -> list[tuple[Column, Any]]:
 
 def _converted(layout: StateLayout, column: Column, value: Any) -> pa.Array:
     try:
-        return canonical_key(_array(column.type, value))
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        return canonical_key(value_array(column.type, value))
+    except NOT_A_VALUE as error:
         raise _wrong(layout, f"{value!r} cannot be a {column.sql}") from error
-
-
-def _array(kind: pa.DataType, value: Any) -> pa.Array:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and pa.types.is_temporal(kind):  # Arrow would count its units
-        raise TypeError
-    if isinstance(value, float) and (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):  # Arrow would cut it off
-        value = str(int(value) if value.is_integer() else value)
-    if isinstance(value, str) and pa.types.is_time(kind):
-        value = time.fromisoformat(value)
-    if not isinstance(value, str) or pa.types.is_string(kind):
-        return pa.array([value], kind)
-    text = pa.array([value], pa.string())
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        try:
-            return text.cast(kind)
-        except pa.ArrowInvalid:  # no zone
-            return text.cast(pa.timestamp("us")).cast(kind)
-    return text.cast(kind)
 
 
 def _wrong(layout: StateLayout, what: str) -> ConfigurationError:

@@ -6,7 +6,7 @@ accumulators are computed, and `runs.py` how rows lie in files.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
@@ -15,6 +15,8 @@ import pyarrow as pa
 
 from tidegate.pipeline.aggregates import Aggregate
 from tidegate.protocol.errors import PipelineDefinitionError, StateSchemaError
+from tidegate.protocol.state_schema import StateAggregate, StateColumn, StateSchema
+from tidegate.state.values import stored_default
 
 HASH = "_hash"
 TOMBSTONE = "_tombstone"
@@ -55,20 +57,36 @@ class Column:
 
 @dataclass(frozen=True)
 class StateLayout:
-    """What a row of state holds: `keys`, then `values` (accumulators if there are `aggregates`)."""
+    """What a row of state holds: `keys`, then `values` (accumulators if there are `aggregates`).
+
+    `defaults`, by value column, are what rows have that are older than the column. `version` counts the changes since
+    the state was begun, and `ids` are those of columns whose id is not their name: see `protocol.state_schema`.
+    """
 
     keys: tuple[Column, ...]
     values: tuple[Column, ...]
     aggregates: tuple[tuple[str, Aggregate], ...] = ()
+    defaults: tuple[tuple[str, Any], ...] = ()
+    version: int = 0
+    ids: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def of_rows(cls, schema: pa.Schema, key: Sequence[str]) -> "StateLayout":
+    def of_rows(cls, schema: pa.Schema, key: Sequence[str], defaults: Mapping[str, Any] | None = None) -> "StateLayout":
         """State of a user function: the `pyarrow.Schema` of its rows, key columns included.
 
-        Raises `PipelineDefinitionError` on a missing key column, a reserved or double name, or an unusable type.
+        Raises `PipelineDefinitionError` on a missing key column, a reserved or double name, an unusable type, or a
+        default that does not fit.
         """
         columns = [Column(field.name, plain_type(field.name, field.type)) for field in schema]
-        return cls(_picked(columns, key), tuple(c for c in columns if c.name not in key)).checked()
+        values = tuple(c for c in columns if c.name not in key)
+        types = {column.name: column.type for column in values}
+        if missing := sorted(set(defaults or ()) - set(types)):
+            raise PipelineDefinitionError(
+                f"There is no column {', '.join(map(repr, missing))} for a default; beside the key there are "
+                f"{', '.join(types) or 'none'}."
+            )
+        kept = tuple((name, stored_default(name, types[name], value)) for name, value in (defaults or {}).items())
+        return cls(_picked(columns, key), values, defaults=kept).checked()
 
     @classmethod
     def of_aggregates(
@@ -83,7 +101,10 @@ class StateLayout:
         for name, aggregate in aggregates:
             inputs = [column.type for column in _picked(columns, aggregate.columns())]
             values += _accumulators(name, aggregate, inputs)
-        return cls(_picked(columns, key), tuple(values), tuple(aggregates)).checked()
+        counted = {name for name, aggregate in aggregates if aggregate.function == "count"}
+        counted |= {f"_count_{name}" for name, aggregate in aggregates if aggregate.function == "avg"}
+        defaults = tuple((column.name, 0) for column in values if column.name in counted)
+        return cls(_picked(columns, key), tuple(values), tuple(aggregates), defaults).checked()
 
     def checked(self) -> "StateLayout":
         names = [column.name for column in (*self.keys, *self.values)]
@@ -115,8 +136,7 @@ class StateLayout:
 
     def accumulators_of(self, name: str) -> list[str]:
         """The value columns that hold what aggregate `name` needs."""
-        parts = {name, f"_sum_{name}", f"_count_{name}", f"_by_{name}"}
-        return [column.name for column in self.values if column.name in parts]
+        return list(dict(self.aggregates)[name].accumulators(name))
 
     @cached_property
     def key_schema(self) -> pa.Schema:
@@ -128,13 +148,39 @@ class StateLayout:
         layout = self.to_json()
         layout["values"] = sorted(layout["values"])
         layout["aggregates"] = sorted(layout["aggregates"])
-        return sha256(json.dumps(layout).encode()).hexdigest()[:16]
+        return sha256(json.dumps(layout, sort_keys=bool(self.version)).encode()).hexdigest()[:16]
+
+    @cached_property
+    def schema(self) -> StateSchema:
+        """What `protocol.state_schema` compares."""
+        ids, defaults = dict(self.ids), dict(self.defaults)
+        keys, values = (
+            tuple(StateColumn(c.name, c.sql, ids.get(c.name, c.name), defaults.get(c.name)) for c in columns)
+            for columns in (self.keys, self.values)
+        )
+        aggregates = (
+            StateAggregate(name, a.function, a.column, a.ordering, a.accumulators(name)) for name, a in self.aggregates
+        )
+        return StateSchema(keys, values, tuple(aggregates), self.version)
+
+    def succeeding(self, schema: StateSchema) -> "StateLayout":
+        """These columns with the ids, defaults and version of `schema`, which has the same."""
+        columns = [*schema.keys, *(schema.values or ())]
+        return replace(
+            self,
+            version=schema.version,
+            ids=tuple((c.name, c.id) for c in columns if c.id != c.name),
+            defaults=tuple((c.name, c.default) for c in columns if c.default is not None),
+        )
 
     def to_json(self) -> dict[str, Any]:
+        """Without a version, an older release can read it: nothing has changed since the state was begun."""
+        changed = {"version": self.version, "ids": dict(self.ids), "defaults": dict(self.defaults)}
         return {
             "keys": [[column.name, column.sql] for column in self.keys],
             "values": [[column.name, column.sql] for column in self.values],
             "aggregates": [[name, a.function, a.column or "", a.ordering or ""] for name, a in self.aggregates],
+            **(changed if self.version else {}),
         }
 
     @classmethod
@@ -143,6 +189,9 @@ class StateLayout:
             tuple(Column(name, type_of(sql)) for name, sql in layout["keys"]),
             tuple(Column(name, type_of(sql)) for name, sql in layout["values"]),
             tuple((name, Aggregate(f, column or None, by or None)) for name, f, column, by in layout["aggregates"]),
+            tuple(layout.get("defaults", {}).items()),
+            layout.get("version", 0),
+            tuple(layout.get("ids", {}).items()),
         )
 
     def differences(self, stored: "StateLayout") -> list[str]:
@@ -214,17 +263,16 @@ def _accumulators(name: str, aggregate: Aggregate, inputs: Sequence[pa.DataType]
     """What is kept per key for one aggregate. The types follow Spark's (see `tidegate.pipeline.aggregates`)."""
     match aggregate.function:
         case "count":
-            return [Column(name, pa.int64())]
+            types = [pa.int64()]
         case "sum":
-            return [Column(name, _sum_type(name, aggregate, inputs[0], exact=True))]
+            types = [_sum_type(name, aggregate, inputs[0], exact=True)]
         case "avg":
-            total = _sum_type(name, aggregate, inputs[0], exact=False)
-            return [Column(f"_sum_{name}", total), Column(f"_count_{name}", pa.int64())]
-        case "min" | "max":
-            return [Column(name, inputs[0])]
-        case "min_by" | "max_by":
-            return [Column(name, inputs[0]), Column(f"_by_{name}", inputs[1])]
-    raise PipelineDefinitionError(f"Aggregate {name!r} has the unknown function {aggregate.function!r}.")
+            types = [_sum_type(name, aggregate, inputs[0], exact=False), pa.int64()]
+        case "min" | "max" | "min_by" | "max_by":
+            types = list(inputs)
+        case _:
+            raise PipelineDefinitionError(f"Aggregate {name!r} has the unknown function {aggregate.function!r}.")
+    return [Column(part, kind) for part, kind in zip(aggregate.accumulators(name), types, strict=True)]
 
 
 def _sum_type(name: str, aggregate: Aggregate, column: pa.DataType, exact: bool) -> pa.DataType:

@@ -71,15 +71,14 @@ def _search_part(search: _Search, part: RunPart, columns: list[str]) -> None:
         alive = ~flags(tombstones.take(integers(rows)))
         positions, rows = positions[alive], rows[alive]
     search.positions.append(positions)
-    search.rows.append(part.rows.select(columns).take(integers(rows)))
+    search.rows.append(part.select(columns, integers(rows)))
 
 
 def _same_keys(search: _Search, part: RunPart, positions: Ints, rows: Ints) -> Bools:
     names = search.keys.schema.names
     wanted, found = integers(positions), integers(rows)
     mine = [one_chunk(search.keys.column(name)).take(wanted) for name in names]
-    theirs = [part.rows.column(name).take(found) for name in names]
-    return same_rows(mine, theirs, len(rows))
+    return same_rows(mine, part.select(names, found).columns, len(rows))
 
 
 def _stepped(search: _Search, part: RunPart, places: Ints, rows: Ints, same: Bools) -> tuple[Ints, Ints]:

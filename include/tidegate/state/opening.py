@@ -1,4 +1,4 @@
-"""Opens runs: each is checked against its handle and the operator's layout, and read through the local cache.
+"""Opens runs: each is checked against its handle and brought to the reader's layout, and read through the local cache.
 
 Small runs on local storage are read where they lie, because decoding one costs less than a copy. The smallest stay in
 memory. A file that is missing, cut off or altered is an error that names it, never fewer rows.
@@ -7,7 +7,7 @@ memory. A file that is missing, cut off or altered is an error that names it, ne
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
@@ -22,8 +22,9 @@ from tidegate.protocol.errors import StateIntegrityError, StateSchemaError, Stor
 from tidegate.protocol.records import StateHandle
 from tidegate.state import cache
 from tidegate.state.columns import Hashes, hashes_of_column
+from tidegate.state.fitting import Fit, fit_of, misfits
 from tidegate.state.layout import HASH, TOMBSTONE, StateLayout
-from tidegate.state.runs import FORMAT, METADATA
+from tidegate.state.runs import CHANGED_FORMAT, FORMAT, METADATA
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.storage import open_storage
 
@@ -36,30 +37,51 @@ _RECENT_BYTES = 256 << 10
 #: Decoded runs by storage, path and checksum, the last one used at the end.
 _recent: OrderedDict[tuple[str, str, str], list[pa.RecordBatch]] = OrderedDict()
 
+#: Layouts of runs by their fingerprint.
+_layouts: dict[str, StateLayout] = {}
+_MOST_LAYOUTS = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class RunPart:
-    """A part of a run that lies in memory (or looks like it) as one piece: `rows` is a `pyarrow.RecordBatch`."""
+    """A part of a run that lies in memory (or looks like it) as one piece: `rows` is a `pyarrow.RecordBatch` with the
+    columns that the run was written with, and `fit` brings them to those of the reader."""
 
     hashes: Hashes
     rows: pa.RecordBatch
+    fit: Fit | None = None
 
     def tombstones(self) -> pa.Array | None:
         """The boolean column that marks deleted keys; None if the run has none."""
         return self.rows.column(TOMBSTONE) if TOMBSTONE in self.rows.schema.names else None
 
+    def select(self, names: Sequence[str], places: pa.Array | None = None) -> pa.RecordBatch:
+        """Columns as the reader knows them, of the rows at `places` or of all."""
+        rows = self.rows.select(names if self.fit is None else self.fit.stored_names(names))
+        if places is not None:
+            rows = rows.take(places)
+        if self.fit is None:
+            return rows
+        return self.fit.applied(rows, names, len(self.hashes) if places is None else len(places))
+
+    def slice(self, start: int, stop: int | None = None) -> "RunPart":
+        """The rows from `start` up to `stop`, without a copy."""
+        hashes = self.hashes[start:stop]
+        return RunPart(hashes, self.rows.slice(start, len(hashes)), self.fit)
+
 
 def open_run(spec: SubtaskSpec, run: StateHandle) -> list[RunPart]:
     """The parts of a run in the order of their hashes, cut to the subtask's range.
 
-    Raises `StateSchemaError` if the stored layout differs, `StateIntegrityError` if the file does.
+    Raises `StateSchemaError` if the run cannot be read in the spec's layout, `StateIntegrityError` if the file differs
+    from what was written.
     """
-    _check_layout(spec, run)
+    fit = _fit(spec, run)
     low, high = spec.hashes_in(run)
     if low > high or run.rows == 0:
         return []
     batches = cache.find(spec.cache_dir, run.checksum, run.rows) or _read(spec, run)
-    parts = (_cut(batch, low, high) for batch in batches)
+    parts = (_cut(batch, low, high, fit) for batch in batches)
     return [part for part in parts if len(part.hashes)]
 
 
@@ -69,12 +91,12 @@ def open_near(spec: SubtaskSpec, run: StateHandle, value: int) -> list[RunPart]:
     For a single key of a large run: only row groups that may have it are read, where they lie. So the file's length is
     checked, but not its checksum. Raises like `open_run`.
     """
-    _check_layout(spec, run)
+    fit = _fit(spec, run)
     low, high = spec.hashes_in(run)
     if not low <= value <= high or run.rows == 0:
         return []
     if run.bytes <= cache.IN_PLACE_FILE:
-        parts = (_cut(batch.rows, value, value) for batch in open_run(spec, run))
+        parts = (_cut(part.rows, value, value, fit) for part in open_run(spec, run))
         return [part for part in parts if len(part.hashes)]
     with open_storage(spec.storage_url).open_input(run.path) as source:
         if source.size() != run.bytes:
@@ -82,12 +104,12 @@ def open_near(spec: SubtaskSpec, run: StateHandle, value: int) -> list[RunPart]:
         try:
             with pq.ParquetFile(source) as file:
                 _check_stored(spec, run, file.schema_arrow.metadata or {})
-                return [part for group in range(file.num_row_groups) for part in _near(file, group, value)]
+                return [part for group in range(file.num_row_groups) for part in _near(file, group, value, fit)]
         except pa.ArrowInvalid as error:
             raise _damaged(spec.where(), run, str(error)) from error
 
 
-def _near(file: pq.ParquetFile, group: int, value: int) -> list[RunPart]:
+def _near(file: pq.ParquetFile, group: int, value: int, fit: Fit | None) -> list[RunPart]:
     """The rows of a row group with a hash. The other columns are decoded only if it is there."""
     statistics = file.metadata.row_group(group).column(file.schema_arrow.get_field_index(HASH)).statistics
     signed = value - (1 << 64) if value >> 63 else value  # as the column's type, and so its statistics
@@ -99,7 +121,7 @@ def _near(file: pq.ParquetFile, group: int, value: int) -> list[RunPart]:
     if start == stop:
         return []
     rows = file.read_row_group(group, use_threads=False).replace_schema_metadata(None).slice(start, stop - start)
-    return [RunPart(hashes[start:stop], batch) for batch in rows.combine_chunks().to_batches()]
+    return [RunPart(hashes[start:stop], batch, fit) for batch in rows.combine_chunks().to_batches()]
 
 
 def read_layout(storage_url: str, where: str, run: StateHandle) -> StateLayout:
@@ -110,16 +132,22 @@ def read_layout(storage_url: str, where: str, run: StateHandle) -> StateLayout:
     stored = _stored(where, run, _metadata_of(storage_url, where, run))
     if problems := _of_other_format(stored):
         raise StateSchemaError(f"The state of {where}, cannot be read: {problems[0]} (in {run.path}).")
-    return StateLayout.from_json(stored["layout"])
+    return _remembered(StateLayout.from_json(stored["layout"]))
 
 
-def _cut(batch: pa.RecordBatch, low: int, high: int) -> RunPart:
+def known_layout(storage_url: str, where: str, run: StateHandle) -> StateLayout:
+    """The same, of which this process remembers those that it has read. Raises likewise."""
+    known = _layouts.get(run.details.get("layout", ""))
+    return read_layout(storage_url, where, run) if known is None else known
+
+
+def _cut(batch: pa.RecordBatch, low: int, high: int, fit: Fit | None) -> RunPart:
     hashes = hashes_of_column(batch.column(HASH))
     start, stop = 0, len(hashes)
     if stop and (int(hashes[0]) < low or int(hashes[-1]) > high):
         start = int(np.searchsorted(hashes, np.uint64(low), side="left"))
         stop = int(np.searchsorted(hashes, np.uint64(high), side="right"))
-    return RunPart(hashes[start:stop], batch.slice(start, stop - start))
+    return RunPart(hashes[start:stop], batch.slice(start, stop - start), fit)
 
 
 def _read(spec: SubtaskSpec, run: StateHandle) -> list[pa.RecordBatch]:
@@ -208,12 +236,17 @@ def _damaged(where: str, run: StateHandle, how: str) -> StateIntegrityError:
     )
 
 
-def _check_layout(spec: SubtaskSpec, run: StateHandle) -> None:
-    """The handle is enough to compare layouts. Only the text of an error needs the file."""
+def _fit(spec: SubtaskSpec, run: StateHandle) -> Fit | None:
+    """How the run's rows become the reader's; None if they are. The handle is enough to see that."""
     details = run.details
     if details.get("layout") == spec.layout.fingerprint and details.get("max_parallelism") == spec.max_parallelism:
-        return
-    _check_stored(spec, run, _metadata_of(spec.storage_url, spec.where(), run))
+        return None
+    known = _layouts.get(details.get("layout", ""))
+    if known is None or details.get("max_parallelism") != spec.max_parallelism:
+        known = _check_stored(spec, run, _metadata_of(spec.storage_url, spec.where(), run))
+    elif problems := misfits(known, spec.layout):
+        raise _unfit(spec, run, problems)
+    return fit_of(known, spec.layout) if known.version < spec.layout.version else None
 
 
 def _metadata_of(storage_url: str, where: str, run: StateHandle) -> Mapping[bytes, bytes]:
@@ -232,21 +265,34 @@ def _stored(where: str, run: StateHandle, metadata: Mapping[bytes, bytes]) -> di
 
 
 def _of_other_format(stored: Mapping[str, Any]) -> list[str]:
-    if stored["format"] == FORMAT:
+    if stored["format"] in (FORMAT, CHANGED_FORMAT):
         return []
-    return [f"its format is {stored['format']}, and this version of Tidegate reads {FORMAT}"]
+    return [f"its format is {stored['format']}, and this version of Tidegate reads {FORMAT} and {CHANGED_FORMAT}"]
 
 
-def _check_stored(spec: SubtaskSpec, run: StateHandle, metadata: Mapping[bytes, bytes]) -> None:
+def _check_stored(spec: SubtaskSpec, run: StateHandle, metadata: Mapping[bytes, bytes]) -> StateLayout:
+    """The layout of a run, which the reader's succeeds or equals."""
     stored = _stored(spec.where(), run, metadata)
-    problems = _of_other_format(stored)
-    if not problems:
-        problems = spec.layout.differences(StateLayout.from_json(stored["layout"]))
-        if stored["max_parallelism"] != spec.max_parallelism:
-            problems.append(f"max_parallelism is stored as {stored['max_parallelism']}, now {spec.max_parallelism}")
+    if problems := _of_other_format(stored):
+        raise _unfit(spec, run, problems)
+    layout = StateLayout.from_json(stored["layout"])
+    problems = misfits(layout, spec.layout)
+    if stored["max_parallelism"] != spec.max_parallelism:
+        problems.append(f"max_parallelism is stored as {stored['max_parallelism']}, now {spec.max_parallelism}")
     if problems:
-        raise StateSchemaError(
-            f"The state of {spec.where()}, does not fit its definition: {'; '.join(problems)} (in {run.path}, written "
-            f"by checkpoint {run.created_by}). Nothing was changed. Put the definition back, or give the operator a "
-            "new name to start with empty state."
-        )
+        raise _unfit(spec, run, problems)
+    return _remembered(layout)
+
+
+def _remembered(layout: StateLayout) -> StateLayout:
+    if len(_layouts) >= _MOST_LAYOUTS:
+        _layouts.clear()
+    return _layouts.setdefault(layout.fingerprint, layout)
+
+
+def _unfit(spec: SubtaskSpec, run: StateHandle, problems: Sequence[str]) -> StateSchemaError:
+    return StateSchemaError(
+        f"The state of {spec.where()}, does not fit its definition: {'; '.join(problems)} (in {run.path}, written "
+        f"by checkpoint {run.created_by}). Nothing was changed. Put the definition back, or give the operator a "
+        "new name to start with empty state."
+    )

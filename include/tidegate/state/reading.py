@@ -16,10 +16,12 @@ from tidegate.protocol.errors import StateSchemaError
 from tidegate.protocol.keygroups import KeyGroupRange, key_groups_of
 from tidegate.protocol.operator_state import OperatorState
 from tidegate.state.changes import CHANGE, changed_rows, changes_schema, touched_keys
+from tidegate.state.fitting import misfits
 from tidegate.state.keys import Keys, one_key
 from tidegate.state.layout import StateLayout
 from tidegate.state.lookup import find_rows
 from tidegate.state.opening import open_near, open_run, read_layout
+from tidegate.state.runs import newest_of
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.subtask import scan, visible_rows
 
@@ -94,8 +96,8 @@ def open_state(files: StateFiles, key: Any = None) -> Reading:
     Raises `ConfigurationError` for a key that does not fit, `StateSchemaError`, `StateIntegrityError`, `StorageError`.
     """
     layout = _layout(files, files.state)
-    if files.since is not None:
-        _require_comparable(files, layout)
+    if files.since is not None and files.since.runs:
+        layout = _common_layout(files, files.since, layout)
     parts = _parts(files, layout)
     if key is not None:
         keys = one_key(layout, key)
@@ -104,16 +106,17 @@ def open_state(files: StateFiles, key: Any = None) -> Reading:
 
 
 def _layout(files: StateFiles, state: OperatorState) -> StateLayout:
-    """The layout that the newest run was written with: all others fit it."""
-    newest = max(state.runs, key=lambda run: run.created_by)
-    return read_layout(files.storage_url, state.where(), newest)
+    """The newest layout: all runs can be read in it."""
+    return read_layout(files.storage_url, state.where(), newest_of(state.runs))
 
 
-def _require_comparable(files: StateFiles, layout: StateLayout) -> None:
-    now, since = files.state, files.since
-    if since is None or not since.runs:
-        return
-    problems = layout.differences(_layout(files, since))
+def _common_layout(files: StateFiles, since: OperatorState, layout: StateLayout) -> StateLayout:
+    """The newer layout of two checkpoints, in which both are read: what a change of the definition made of a row is no
+    change of the row."""
+    now, older = files.state, _layout(files, since)
+    if older.version > layout.version:
+        older, layout = layout, older
+    problems = [] if older == layout else misfits(older, layout)
     if now.max_parallelism != since.max_parallelism:
         problems.append(f"max_parallelism was {since.max_parallelism}, and is {now.max_parallelism}")
     if CHANGE in layout.rows.names:
@@ -123,6 +126,7 @@ def _require_comparable(files: StateFiles, layout: StateLayout) -> None:
             f"The state of {now.where()}, cannot be compared with that at checkpoint {since.checkpoint_id}: "
             f"{'; '.join(problems)}. Read them one after the other."
         )
+    return layout
 
 
 def _parts(files: StateFiles, layout: StateLayout) -> list[Part]:

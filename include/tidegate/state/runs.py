@@ -4,13 +4,14 @@
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.protocol.restore import layout_version
 from tidegate.state import cache
 from tidegate.state.columns import hashes_of_column
 from tidegate.state.hashing_file import HashingFile
@@ -19,6 +20,8 @@ from tidegate.state.spec import SubtaskSpec
 from tidegate.state.storage import open_storage
 
 FORMAT = 1
+#: Of runs whose layout has changed since the state was begun: older releases would not know its columns.
+CHANGED_FORMAT = 2
 METADATA = b"tidegate.state"
 _GROUP_ROWS = 1 << 20
 _GROUP_BYTES = 64 << 20
@@ -101,8 +104,9 @@ class RunWriter:
             created_by=self._spec.checkpoint_id,
             key_groups=self._spec.key_groups,
             details={
-                "format": FORMAT,
+                "format": _format(self._spec.layout),
                 "layout": self._spec.layout.fingerprint,
+                **({"layout_version": self._spec.layout.version} if self._spec.layout.version else {}),
                 "max_parallelism": self._spec.max_parallelism,
                 "min_hash": f"{self._min_hash:016x}",
                 "max_hash": f"{self._max_hash:016x}",
@@ -118,7 +122,7 @@ class RunWriter:
 
 def _metadata(spec: SubtaskSpec) -> bytes:
     content = {
-        "format": FORMAT,
+        "format": _format(spec.layout),
         "layout": spec.layout.to_json(),
         "max_parallelism": spec.max_parallelism,
         "pipeline": spec.pipeline,
@@ -126,6 +130,15 @@ def _metadata(spec: SubtaskSpec) -> bytes:
         "checkpoint": spec.checkpoint_id,
     }
     return json.dumps(content).encode()
+
+
+def _format(layout: StateLayout) -> int:
+    return CHANGED_FORMAT if layout.version else FORMAT
+
+
+def newest_of(runs: Iterable[StateHandle]) -> StateHandle:
+    """The run with the newest layout, to which the rows of all others can be brought."""
+    return max(runs, key=lambda run: (layout_version(run), run.created_by))
 
 
 def _is_packed(kind: pa.DataType) -> bool:

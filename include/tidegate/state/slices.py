@@ -46,9 +46,9 @@ class _Cursor:
             part = self.parts[0]
             stop = int(np.searchsorted(part.hashes, last, side="right"))
             if stop:
-                taken.append(RunPart(part.hashes[:stop], part.rows.slice(0, stop)))
+                taken.append(part.slice(0, stop))
             if stop < len(part.hashes):
-                self.parts[0] = RunPart(part.hashes[stop:], part.rows.slice(stop))
+                self.parts[0] = part.slice(stop)
                 break
             self.parts.pop(0)
         return taken
@@ -73,11 +73,11 @@ def _stacked(parts: list[RunPart], schema: pa.Schema) -> pa.Table:
         schema = schema.append(pa.field(TOMBSTONE, pa.bool_(), nullable=False))
     batches = []
     for part in parts:
-        rows = part.rows
-        if TOMBSTONE in schema.names and TOMBSTONE not in rows.schema.names:
-            none = booleans(np.zeros(rows.num_rows, np.bool_))
-            rows = rows.append_column(schema.field(TOMBSTONE), none)
-        batches.append(pa.RecordBatch.from_arrays([rows.column(name) for name in schema.names], schema=schema))
+        columns = part.select([name for name in schema.names if name != TOMBSTONE]).columns
+        if TOMBSTONE in schema.names:
+            marks = part.tombstones()
+            columns.append(booleans(np.zeros(len(part.hashes), np.bool_)) if marks is None else marks)
+        batches.append(pa.RecordBatch.from_arrays(columns, schema=schema))
     return pa.Table.from_batches(batches, schema).combine_chunks()
 
 

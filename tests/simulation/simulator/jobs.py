@@ -133,6 +133,9 @@ class SimulatedJobs:
 
     # -- merging
 
+    def fitting(self, restored: Mapping[SubtaskId, Snapshot]) -> Mapping[SubtaskId, Snapshot]:
+        return restored
+
     def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot], below: str) -> list[CompactedRun]:
         """Merge some neighbouring runs of subtasks that have several."""
         compacted = []

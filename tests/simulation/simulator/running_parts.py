@@ -237,6 +237,9 @@ class PlainJobs:
         )
         return Report(sink.operator_id, index, (handle,), {})
 
+    def fitting(self, restored: Mapping[SubtaskId, Snapshot]) -> Mapping[SubtaskId, Snapshot]:
+        return restored
+
     def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot], below: str) -> list[CompactedRun]:
         compacted = []
         for vertex in self._graph.keyed:

@@ -7,9 +7,10 @@ merged run is used.
 from collections.abc import Mapping
 
 from tidegate.dataflow.reports import Report
+from tidegate.pipeline.definition import KeyedVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.protocol.paths import compaction_prefix
-from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, SubtaskId
+from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.spark.driver.run_job import run_job
 from tidegate.spark.driver.spark_errors import as_checkpoint_error
 from tidegate.spark.driver.state_location import StateLocation
@@ -59,12 +60,19 @@ def _plan(
 ) -> list[Merge]:
     merges = []
     for vertex in graph.keyed:
-        for index in range(graph.pipeline.parallelism):
-            handles = snapshots.get(SubtaskId(vertex.operator_id, index), Snapshot()).handles
-            runs = [handle for handle in handles if handle.kind is HandleKind.RUN]
-            if len(runs) > 1:
+        runs = [_runs(snapshots, vertex, index) for index in range(graph.pipeline.parallelism)]
+        if max(map(len, runs)) <= 1:
+            continue
+        layout = location.succeeding(vertex, streams.layout(vertex), [run for each in runs for run in each])
+        for index, own in enumerate(runs):
+            if len(own) > 1:
                 prefix = compaction_prefix(below, SubtaskId(vertex.operator_id, index))
-                spec = location.spec(vertex, streams.layout(vertex), index, runs, checkpoint_id, prefix)
+                spec = location.spec(vertex, layout, index, own, checkpoint_id, prefix)
                 if chosen := plan_compaction(spec):
                     merges.append(Merge(index, spec, chosen))
     return merges
+
+
+def _runs(snapshots: Mapping[SubtaskId, Snapshot], vertex: KeyedVertex, index: int) -> list[StateHandle]:
+    handles = snapshots.get(SubtaskId(vertex.operator_id, index), Snapshot()).handles
+    return [handle for handle in handles if handle.kind is HandleKind.RUN]

@@ -66,6 +66,7 @@ class Frames:
             runs.setdefault(index, []).append(handle)
         if not runs:
             return None
+        layout = self._location.succeeding(vertex, layout, [handle for each in runs.values() for handle in each])
         specs = tuple(
             self._location.spec(vertex, layout, index, handles, max(handle.created_by for handle in handles))
             for index, handles in sorted(runs.items())

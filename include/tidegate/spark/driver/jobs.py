@@ -18,6 +18,7 @@ from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId
 from tidegate.spark.driver.compaction import compact_runs
 from tidegate.spark.driver.operator_jobs import OperatorJobs
+from tidegate.spark.driver.outdated import without_outdated
 from tidegate.spark.driver.spark_errors import as_checkpoint_error
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams
@@ -39,6 +40,9 @@ class SparkJobs:
         except Exception as error:
             raise self._explained(execution, error) from error
         return reports
+
+    def fitting(self, restored: Mapping[SubtaskId, Snapshot]) -> Mapping[SubtaskId, Snapshot]:
+        return without_outdated(self.graph, self.streams, self.location, restored)
 
     @contextmanager
     def at_once(self, name: str, most: int) -> "Iterator[_Threads]":

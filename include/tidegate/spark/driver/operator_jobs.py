@@ -93,7 +93,12 @@ class OperatorJobs:
         plan = KeyedPlan(
             program="aggregate" if vertex.update is None else "upsert",
             operator_id=vertex.operator_id,
-            specs=self._location.specs(vertex, layout, self._plan, self._plan.pending(execution.chain)),
+            specs=self._location.specs(
+                vertex,
+                self._location.layout(vertex, layout, self._plan),
+                self._plan,
+                self._plan.pending(execution.chain),
+            ),
             stagings=tuple(self._plan.staging(sink) for sink in execution.chain.sinks),
             exchange=execution.chain.exchanges,
             together=together,
@@ -130,6 +135,7 @@ class OperatorJobs:
         return checked, layout
 
     def _state(self, vertex: KeyedVertex, layout: StateLayout, batches: Sequence[DataFrame]) -> DataFrame:
+        layout = self._location.layout(vertex, layout, self._plan)
         specs = self._location.specs(vertex, layout, self._plan, range(self._parallelism))
         if not any(spec.runs for spec in specs.values()):
             return self._streams.empty(layout.rows)
@@ -173,7 +179,8 @@ class OperatorJobs:
         candidates = self._plan.to_restage(execution, sink)
         indexes = [index for index in candidates if SubtaskId(sink.operator_id, index) not in staged]
         if indexes:
-            specs = self._location.specs(vertex, self._streams.layout(vertex), self._plan, indexes)
+            layout = self._location.layout(vertex, self._streams.layout(vertex), self._plan)
+            specs = self._location.specs(vertex, layout, self._plan, indexes)
             plan = RestagingPlan(tuple(indexes), specs, self._plan.staging(sink))
             frame = self._streams.session.range(0, len(indexes), 1, len(indexes))
             run_job(frame.mapInArrow(plan.run, REPORT_TYPE), emit)

@@ -8,7 +8,11 @@ from tidegate.pipeline.definition import KeyedVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.protocol.keygroups import key_groups_of
 from tidegate.protocol.records import StateHandle
+from tidegate.protocol.refusal import require_none, unfit_state
+from tidegate.protocol.state_schema import compare_schemas
 from tidegate.state.layout import StateLayout
+from tidegate.state.opening import known_layout
+from tidegate.state.runs import newest_of
 from tidegate.state.spec import SubtaskSpec
 
 
@@ -52,3 +56,22 @@ class StateLocation:
         return {
             index: self.spec(vertex, layout, index, plan.runs(vertex, index), id_, prefixes[index]) for index in indexes
         }
+
+    def layout(self, vertex: KeyedVertex, defined: StateLayout, plan: ExecutionPlan) -> StateLayout:
+        """The layout in which a checkpoint reads and writes an operator's state. Raises as `succeeding` does."""
+        runs = [run for index in range(self.graph.pipeline.parallelism) for run in plan.runs(vertex, index)]
+        return self.succeeding(vertex, defined, runs)
+
+    def succeeding(self, vertex: KeyedVertex, defined: StateLayout, runs: Sequence[StateHandle]) -> StateLayout:
+        """The layout of an operator's definition as the successor of that in which its state (`runs`, of all subtasks)
+        was last written. Raises `StateSchemaError` if it cannot be that."""
+        newest = newest_of(runs) if runs else None
+        if newest is None or newest.details.get("layout") == defined.fingerprint:
+            return defined
+        pipeline_id = self.graph.pipeline.name
+        where = f"operator {vertex.operator_id} of pipeline {pipeline_id}"
+        stored = known_layout(self.storage_url, where, newest)
+        change = compare_schemas(stored.schema, defined.schema, vertex.previous.columns)
+        if change.problems:
+            require_none([unfit_state(pipeline_id, vertex.operator_id, change.problems)])
+        return defined.succeeding(change.schema)

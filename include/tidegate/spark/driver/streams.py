@@ -160,7 +160,7 @@ class Streams:
             raise self._no_ddl(vertex, str(error)) from error
         if not isinstance(schema, StructType):
             raise self._no_ddl(vertex, "it is the name of one type.")
-        return self._named(vertex, lambda: StateLayout.of_rows(arrow_schema(schema), vertex.key))
+        return self._named(vertex, lambda: StateLayout.of_rows(arrow_schema(schema), vertex.key, vertex.defaults))
 
     def _no_ddl(self, vertex: KeyedVertex, cause: str) -> PipelineDefinitionError:
         return PipelineDefinitionError(

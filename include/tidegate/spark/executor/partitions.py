@@ -243,17 +243,24 @@ PROGRAMS: dict[str, Program] = {"aggregate": aggregate, "upsert": upsert}
 def _staged_state(staging: Staging, index: int, spec: SubtaskSpec, unique: str) -> Report:
     """Stage all current rows; an empty state is staged too, so that the sink knows it is empty."""
     rows = _not_empty(scan(spec)) or [pa.RecordBatch.from_pylist([], schema=spec.layout.rows)]
-    return _staged(staging, index, rows, spec.checkpoint_id, unique)
+    return _staged(staging, index, rows, spec.checkpoint_id, unique, {"layout": spec.layout.fingerprint})
 
 
-def _staged(staging: Staging, index: int, batches: Iterable[pa.RecordBatch], checkpoint_id: int, unique: str) -> Report:
+def _staged(
+    staging: Staging,
+    index: int,
+    batches: Iterable[pa.RecordBatch],
+    checkpoint_id: int,
+    unique: str,
+    marks: Mapping[str, str] | None = None,
+) -> Report:
     started = perf_counter()
     handles: list[StateHandle] = []
     rows = 0
     for number, table in enumerate(_pieces(batches)):
         context = StageContext(checkpoint_id, index, staging.attempts[index], f"{unique}-{number}")
         for handle in staging.writer.stage(table, context):
-            handles.append(replace(handle, details={**handle.details, "sink": staging.identity}))
+            handles.append(replace(handle, details={**handle.details, "sink": staging.identity, **(marks or {})}))
         rows += table.num_rows
     metrics = {"sync_duration": 0, "async_duration": _since(started), "rows_in": rows, "rows_out": rows}
     return Report(staging.operator_id, index, tuple(handles), metrics)

@@ -1,0 +1,54 @@
+"""`tidegate plan`: whether the code can go on from what the pipeline has, before it is deployed."""
+
+from typing import Any
+
+import typer
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from tidegate import assembly
+from tidegate.cli.console import plain
+from tidegate.cli.exit_codes import ExitCode
+from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, show
+from tidegate.protocol.change_plan import ChangePlan
+
+
+def plan(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
+    """Compare the pipeline's code with its latest completed checkpoint: what stays the same, what is new or dropped,
+    what migrates, and what a run would refuse, with the way out. Runs no Spark job and changes nothing. Ends with exit
+    code 9 if a run would be refused."""
+    planned = assembly.open_coordinator(assembly.load_pipeline(pipeline)).plan()
+    show(plan_document(planned), output, plan_tables)
+    if planned.refuses:
+        raise typer.Exit(ExitCode.INCOMPATIBLE)
+
+
+def plan_document(planned: ChangePlan) -> dict[str, Any]:
+    """The plan as JSON."""
+    return {
+        "pipeline": planned.pipeline.pipeline_id,
+        "status": planned.pipeline.status.value,
+        "checkpoint": None if planned.record is None else planned.record.checkpoint_id,
+        "can_go_on": not planned.refuses,
+        "summary": planned.summary(),
+        "vertices": [
+            {
+                "kind": each.kind.value,
+                "name": each.name,
+                "verdict": each.verdict.value,
+                "changes": list(each.changes),
+                "way_out": each.way_out or None,
+            }
+            for each in planned.vertices
+        ],
+    }
+
+
+def plan_tables(document: dict[str, Any]) -> Group:
+    """Everything that a person decides by; what is said of a vertex wraps in its own column."""
+    table = Table("Vertex", "Kind", "Verdict", "What changes")
+    for each in document["vertices"]:
+        said = [*each["changes"], *([each["way_out"]] if each["way_out"] else [])]
+        table.add_row(each["name"], each["kind"], each["verdict"], Text("\n".join(map(plain, said))))
+    return Group(Text(document["summary"]), table)

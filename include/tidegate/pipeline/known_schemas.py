@@ -1,0 +1,32 @@
+"""What a definition says about the columns of its state without Spark: names of keys and aggregates, and no types."""
+
+from tidegate.pipeline.definition import KeyedVertex
+from tidegate.pipeline.graph import Graph
+from tidegate.protocol.operator_state import OperatorState
+from tidegate.protocol.state_schema import StateAggregate, StateColumn, StateSchema
+
+
+class KnownSchemas:
+    """Implements `ports.StateSchemas` as far as the definition alone goes. It reads no state."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._vertices = {vertex.operator_id: vertex for vertex in graph.keyed}
+
+    def stored(self, state: OperatorState) -> StateSchema | None:
+        return None
+
+    def defined(self, operator_id: str) -> StateSchema | None:
+        return known_schema(self._vertices[operator_id])
+
+
+def known_schema(vertex: KeyedVertex) -> StateSchema:
+    """Columns of a user function's state are in its DDL, which Spark reads."""
+    keys = tuple(StateColumn(name, None, name) for name in vertex.key)
+    if not vertex.aggregates:
+        return StateSchema(keys, None)
+    aggregates = tuple(
+        StateAggregate(name, each.function, each.column, each.ordering, each.accumulators(name))
+        for name, each in vertex.aggregates
+    )
+    names = (name for aggregate in aggregates for name in aggregate.accumulators)
+    return StateSchema(keys, tuple(StateColumn(name, None, name) for name in names), aggregates)

@@ -1,0 +1,289 @@
+"""What a definition would do with what a checkpoint recorded: a verdict for each vertex, before anything is run.
+
+`coordination.plan` gathers the facts. A run is refused by the same functions, and so in the same words.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from tidegate.protocol.finished import Upstreams, find_illegal
+from tidegate.protocol.identity import Endpoint, Moved, Role, find_moved
+from tidegate.protocol.in_flight import find_stranded
+from tidegate.protocol.names import Target, TargetKind, is_sink, sink_of_operator
+from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.records import CheckpointRecord, HandleKind, OperatorPlan, Snapshot, SubtaskId
+from tidegate.protocol.refusal import Refusal, unfit_state
+from tidegate.protocol.restore import Renamed, find_unrestorable, former_names, restore_snapshots
+from tidegate.protocol.state_schema import SchemaChange, StateSchema, compare_schemas
+
+
+class ChangeVerdict(StrEnum):
+    SAME = "same"  # it goes on as it was
+    NEW = "new"  # it starts empty
+    DROPPED = "dropped"  # what it had is not needed, or given up on purpose
+    MIGRATES = "migrates"  # its state is brought to the new definition when it is read
+    REFUSES = "refuses"  # a run would be refused
+
+
+class VertexKind(StrEnum):
+    SOURCE = "source"
+    STEP = "step"
+    OPERATOR = "operator"
+    SINK = "sink"
+    CHECK = "check"
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedVertex:
+    """A vertex of the definition. `schema` is that of its state, None if there is none or only Spark can tell;
+    `former` are the names that its columns had. `options` describe a source or sink."""
+
+    kind: VertexKind
+    name: str
+    plan: OperatorPlan
+    schema: StateSchema | None = None
+    former: Mapping[str, str | None] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What the code says. `targets` are those that have expectations."""
+
+    pipeline_id: str
+    vertices: Sequence[DefinedVertex]
+    upstreams: Upstreams
+    renamed: Renamed
+    endpoints: Sequence[Endpoint]
+    targets: Sequence[Target]
+    allow_non_restored_state: bool
+
+    @property
+    def operators(self) -> list[OperatorPlan]:
+        return [vertex.plan for vertex in self.vertices]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What a checkpoint, and the pipeline, have on record. `schemas` are those in which operators last wrote their
+    state, `options` those that sources and sinks had then."""
+
+    record: CheckpointRecord
+    snapshots: Mapping[SubtaskId, Snapshot]
+    schemas: Mapping[str, StateSchema]
+    endpoints: Sequence[Endpoint] = ()
+    targets: Sequence[Target] = ()
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class VertexChange:
+    """What becomes of a vertex. `changes` are phrases; of a refusal they say why, in whole sentences, and `way_out`
+    says what to do."""
+
+    kind: VertexKind
+    name: str
+    verdict: ChangeVerdict
+    changes: tuple[str, ...] = ()
+    way_out: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePlan:
+    """`record` is the checkpoint that the pipeline goes on from; None if there is none, so that everything is new."""
+
+    pipeline: PipelineRecord
+    record: CheckpointRecord | None
+    vertices: tuple[VertexChange, ...]
+
+    @property
+    def refuses(self) -> bool:
+        return any(vertex.verdict is ChangeVerdict.REFUSES for vertex in self.vertices)
+
+    def summary(self) -> str:
+        """What the plan comes to, for a person."""
+        name = self.pipeline.pipeline_id
+        if self.record is None:
+            return f"Pipeline {name} has no checkpoint that it could go on from: everything starts anew."
+        where = f"checkpoint {self.record.checkpoint_id}"
+        if self.refuses:
+            return f"Pipeline {name} cannot go on from {where} with this definition. Nothing was changed."
+        return f"Pipeline {name} can go on from {where}.{_standing(self.pipeline)}"
+
+
+def _standing(pipeline: PipelineRecord) -> str:
+    """What must be done first, by the pipeline's status."""
+    match pipeline.status:
+        case PipelineStatus.CANCELLED | PipelineStatus.FINISHED:
+            again = f"`tidegate restore {pipeline.pipeline_id} --latest` runs it again, from there"
+            return f" It is {pipeline.status}: {again}."
+        case PipelineStatus.SUSPENDED | PipelineStatus.FAILED:
+            return f" It is {pipeline.status}: `tidegate resume {pipeline.pipeline_id}` lets it."
+        case _:
+            return ""
+
+
+def compare_states(recorded: Recorded, definition: Definition) -> dict[str, SchemaChange]:
+    """By operator, what becomes of its state. Operators without state on either side are missing. Performs no I/O."""
+    renamed = former_names(recorded.record, definition.renamed)
+    found = {}
+    for vertex in definition.vertices:
+        stored = recorded.schemas.get(renamed.get(vertex.plan.operator_id, vertex.plan.operator_id))
+        if stored is not None and vertex.schema is not None:
+            found[vertex.plan.operator_id] = compare_schemas(stored, vertex.schema, vertex.former)
+    return found
+
+
+def find_refusals(recorded: Recorded, definition: Definition) -> list[Refusal]:
+    """Everything for which a run would be refused. Performs no I/O."""
+    record, operators = recorded.record, definition.operators
+    renamed = former_names(record, definition.renamed)
+    allow = definition.allow_non_restored_state
+    found = find_unrestorable(record, recorded.snapshots, operators, allow, renamed)
+    refused = {refusal.operator_id for refusal in found}
+    legal = [plan for plan in operators if plan.operator_id not in refused]
+    restored = restore_snapshots(record, recorded.snapshots, legal, (), True, renamed)
+    found += find_illegal(record, legal, restored, definition.upstreams, renamed)
+    found += [_moved(definition, moved) for moved in find_moved(recorded.endpoints, definition.endpoints)]
+    states = compare_states(recorded, definition)
+    changed = [operator_id for operator_id, change in states.items() if change.changes]
+    found += find_stranded(definition.pipeline_id, restored, legal, definition.upstreams, changed)
+    for operator_id, change in states.items():
+        if change.problems:
+            found.append(unfit_state(definition.pipeline_id, operator_id, change.problems))
+    return found
+
+
+def _moved(definition: Definition, moved: Moved) -> Refusal:
+    kind = VertexKind.SOURCE if moved.defined.role is Role.SOURCE else VertexKind.SINK
+    ids = (v.plan.operator_id for v in definition.vertices if (v.kind, v.name) == (kind, moved.defined.name))
+    said = str(moved)
+    return Refusal(
+        next(ids),
+        f"{said[0].upper()}{said[1:]}.",
+        f"If it was moved on purpose, confirm that once with `tidegate relocate {definition.pipeline_id}`; if this is "
+        "another pipeline, give it a name of its own.",
+    )
+
+
+def plan_changes(recorded: Recorded | None, definition: Definition) -> tuple[VertexChange, ...]:
+    """The verdict on each vertex, those of the definition first. Performs no I/O."""
+    if recorded is None:
+        return tuple(VertexChange(v.kind, v.name, ChangeVerdict.NEW) for v in definition.vertices)
+    plan = _Plan(recorded, definition)
+    return (*plan.defined(), *plan.gone(), *plan.checks())
+
+
+class _Plan:
+    def __init__(self, recorded: Recorded, definition: Definition) -> None:
+        self._recorded = recorded
+        self._definition = definition
+        self._renamed = former_names(recorded.record, definition.renamed)
+        self._before = {plan.operator_id: plan for plan in recorded.record.operators}
+        self._states = compare_states(recorded, definition)
+        self._refusals: dict[str, list[Refusal]] = {}
+        for refusal in find_refusals(recorded, definition):
+            self._refusals.setdefault(refusal.operator_id, []).append(refusal)
+
+    def defined(self) -> Iterator[VertexChange]:
+        for vertex in self._definition.vertices:
+            former = self._renamed.get(vertex.plan.operator_id, vertex.plan.operator_id)
+            if former not in self._before:
+                yield VertexChange(vertex.kind, vertex.name, ChangeVerdict.NEW, (_NEW[vertex.kind],))
+                continue
+            migrations = tuple(self._migrations(vertex, former))
+            change = VertexChange(
+                vertex.kind,
+                vertex.name,
+                ChangeVerdict.MIGRATES if migrations else ChangeVerdict.SAME,
+                (*migrations, *self._adjustments(vertex, former)),
+            )
+            yield self._refused(change, vertex.plan.operator_id)
+
+    def _refused(self, change: VertexChange, operator_id: str) -> VertexChange:
+        refusals = self._refusals.get(operator_id)
+        if not refusals:
+            return change
+        why = tuple(refusal.why for refusal in refusals)
+        way_out = " ".join(dict.fromkeys(refusal.way_out for refusal in refusals))
+        return replace(change, verdict=ChangeVerdict.REFUSES, changes=why, way_out=way_out)
+
+    def _migrations(self, vertex: DefinedVertex, former: str) -> Iterator[str]:
+        if former != vertex.plan.operator_id:
+            yield f"was called {former!r}"
+        if (change := self._states.get(vertex.plan.operator_id)) is not None:
+            yield from change.changes
+
+    def _adjustments(self, vertex: DefinedVertex, former: str) -> Iterator[str]:
+        """What is different, and needs no state to be brought anywhere."""
+        before, now = self._before[former].parallelism, vertex.plan.parallelism
+        if before != now:
+            noun = "splits" if vertex.kind is VertexKind.SOURCE else "parallelism"
+            yield f"{noun}: {before}, now {now}"
+        yield from self._different_options(vertex, former)
+        target = _target_of(vertex)
+        if target is not None:
+            yield from self._expectations(target)
+
+    def _different_options(self, vertex: DefinedVertex, former: str) -> Iterator[str]:
+        recorded = self._recorded.options.get(former) or vertex.options
+        for name in sorted(recorded.keys() | vertex.options.keys()):
+            old, new = recorded.get(name), vertex.options.get(name)
+            if old != new and name not in ("type", "path", "splits"):
+                yield f"{name}: {old!r}, now {new!r}"
+
+    def _expectations(self, target: Target) -> Iterator[str]:
+        before, now = target in self._recorded.targets, target in self._definition.targets
+        if now and not before:
+            yield "has expectations that are new"
+        if before and not now:
+            yield "has no expectations any more"
+
+    def gone(self) -> Iterator[VertexChange]:
+        kept = {vertex.plan.operator_id for vertex in self._definition.vertices} | set(self._renamed.values())
+        for operator_id in self._before.keys() - kept:
+            kind = self._kind_of(operator_id)
+            name = sink_of_operator(operator_id) if kind is VertexKind.SINK else operator_id
+            change = VertexChange(kind, name, ChangeVerdict.DROPPED, (_DROPPED[kind],))
+            yield self._refused(change, operator_id)
+
+    def _kind_of(self, operator_id: str) -> VertexKind:
+        """As far as what it has left behind says it."""
+        if is_sink(operator_id):
+            return VertexKind.SINK
+        snapshots = [snapshot for id_, snapshot in self._recorded.snapshots.items() if id_.operator_id == operator_id]
+        kinds = {handle.kind for snapshot in snapshots for handle in snapshot.handles}
+        if HandleKind.RUN in kinds:
+            return VertexKind.OPERATOR
+        is_source = HandleKind.POSITION in kinds or any(snapshot.position for snapshot in snapshots)
+        return VertexKind.SOURCE if is_source else VertexKind.STEP
+
+    def checks(self) -> Iterator[VertexChange]:
+        for target in dict.fromkeys((*self._definition.targets, *self._recorded.targets)):
+            if target.kind is TargetKind.CHECK:
+                before, now = target in self._recorded.targets, target in self._definition.targets
+                verdict = ChangeVerdict.SAME if before and now else ChangeVerdict.NEW if now else ChangeVerdict.DROPPED
+                yield VertexChange(VertexKind.CHECK, target.name, verdict)
+
+
+def _target_of(vertex: DefinedVertex) -> Target | None:
+    kinds = {VertexKind.OPERATOR: TargetKind.STATE, VertexKind.SINK: TargetKind.SINK}
+    return Target(kinds[vertex.kind], vertex.name) if vertex.kind in kinds else None
+
+
+_NEW = {
+    VertexKind.SOURCE: "reads everything from the beginning",
+    VertexKind.STEP: "begins with the next checkpoint",
+    VertexKind.OPERATOR: "starts empty: what was read before does not reach it",
+    VertexKind.SINK: "begins with the next checkpoint; a table of current rows shows all of them",
+    VertexKind.CHECK: "judges from the next checkpoint on",
+}
+_DROPPED = {
+    VertexKind.SOURCE: "its position is dropped",
+    VertexKind.STEP: "had no state of its own",
+    VertexKind.OPERATOR: "its state is dropped",
+    VertexKind.SINK: "what it has written stays",
+    VertexKind.CHECK: "judges no more",
+}

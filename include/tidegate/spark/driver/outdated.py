@@ -1,0 +1,76 @@
+"""Which staged rows of tables are outdated: those in other columns than the state has now.
+
+A table of current rows would otherwise have rows of both kinds, for as long as nothing arrives for some of its keys.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex
+from tidegate.pipeline.graph import Graph
+from tidegate.ports import SinkInput
+from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.in_flight import find_stranded
+from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.refusal import require_none
+from tidegate.protocol.restore import layout_version
+from tidegate.spark.driver.spark_errors import as_checkpoint_error
+from tidegate.spark.driver.state_location import StateLocation
+from tidegate.spark.driver.streams import Streams
+from tidegate.state.layout import StateLayout
+from tidegate.state.runs import newest_of
+
+
+def without_outdated(
+    graph: Graph, streams: Streams, location: StateLocation, restored: Mapping[SubtaskId, Snapshot]
+) -> Mapping[SubtaskId, Snapshot]:
+    """`restored` without the staged files that have other columns. Raises `CheckpointError`s, above all if the state
+    does not fit the definition."""
+    result = dict(restored)
+    in_flight = any((snapshot.position or {}).get("in_flight") for snapshot in restored.values())
+    changed = set()
+    for vertex in graph.keyed:
+        sinks = [sink for sink in graph.downstream(vertex.name) if _shows_current(sink)]
+        runs = _handles(restored, vertex.operator_id, HandleKind.RUN)
+        if runs and (in_flight or any(_handles(restored, sink.operator_id, HandleKind.STAGED) for sink in sinks)):
+            layout = _layout(streams, location, vertex, runs)
+            ids = {sink.operator_id for sink in sinks}
+            result |= {id_: _fitting(each, layout) for id_, each in restored.items() if id_.operator_id in ids}
+            if layout_version(newest_of(runs)) != layout.version:
+                changed.add(vertex.operator_id)
+    require_none(find_stranded(graph.pipeline.name, restored, graph.plan, graph.upstreams, changed))
+    return result
+
+
+def _shows_current(vertex: object) -> bool:
+    return isinstance(vertex, SinkVertex) and vertex.sink.input is SinkInput.CURRENT
+
+
+def _handles(restored: Mapping[SubtaskId, Snapshot], operator_id: str, kind: HandleKind) -> list[StateHandle]:
+    return [
+        handle
+        for id_, snapshot in restored.items()
+        if id_.operator_id == operator_id
+        for handle in snapshot.handles
+        if handle.kind is kind
+    ]
+
+
+def _layout(streams: Streams, location: StateLocation, vertex: KeyedVertex, runs: list[StateHandle]) -> StateLayout:
+    try:
+        return location.succeeding(vertex, streams.layout(vertex), runs)
+    except CheckpointError:
+        raise
+    except Exception as error:
+        raise as_checkpoint_error(error, streams.where(vertex)) from error
+
+
+def _fitting(snapshot: Snapshot, layout: StateLayout) -> Snapshot:
+    """Files of older releases do not say which columns they have: those that the state was begun with."""
+    begun = "" if layout.version else layout.fingerprint
+    kept = (
+        handle
+        for handle in snapshot.handles
+        if handle.kind is not HandleKind.STAGED or handle.details.get("layout", begun) == layout.fingerprint
+    )
+    return replace(snapshot, handles=tuple(kept))

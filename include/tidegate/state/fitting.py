@@ -1,0 +1,76 @@
+"""Brings rows of a run to the layout of their reader: state is never rewritten for a change of the definition.
+
+Columns are found by their ids, cast where they were widened, and filled in where the run is older than they are. Only
+what a reader takes is converted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.protocol.state_schema import StateColumn, can_widen
+from tidegate.state.columns import integers
+from tidegate.state.layout import StateLayout
+from tidegate.state.values import value_array
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """By the name that a reader knows a column by: where it is in the run, and what it becomes."""
+
+    columns: dict[str, tuple[str | None, pa.DataType, Any]]
+
+    def stored_names(self, names: Sequence[str]) -> list[str]:
+        """The columns of the run that are needed for some of the reader's."""
+        found = (self.columns[name][0] if name in self.columns else name for name in names)
+        return [name for name in found if name is not None]
+
+    def applied(self, rows: pa.RecordBatch, names: Sequence[str], length: int) -> pa.RecordBatch:
+        """Some of the reader's columns, from as many rows of the run that have what they need (`pyarrow.RecordBatch`,
+        which forgets its length if nothing is needed)."""
+        return pa.RecordBatch.from_arrays([self._column(rows, name, length) for name in names], list(names))
+
+    def _column(self, rows: pa.RecordBatch, name: str, length: int) -> pa.Array:
+        if name not in self.columns:  # its hash, or its tombstones
+            return rows.column(name)
+        stored, kind, default = self.columns[name]
+        if stored is not None:
+            column = rows.column(stored)
+            return column if column.type == kind else column.cast(kind)
+        if default is None:
+            return pa.nulls(length, kind)
+        if kind == pa.int64():  # counts: a value of any other type costs a fresh worker the import of pandas
+            return integers(np.full(length, default, np.int64))
+        return pa.repeat(value_array(kind, default)[0], length)
+
+
+def fit_of(stored: StateLayout, wanted: StateLayout) -> Fit:
+    """How rows of `stored` become rows of `wanted`, which succeeds it."""
+    before, after = stored.schema, wanted.schema
+    names = {column.id: column.name for column in (*before.keys, *(before.values or ()))}
+    types = {column.name: column.type for column in (*wanted.keys, *wanted.values)}
+    columns = (*after.keys, *(after.values or ()))
+    return Fit({column.name: (names.get(column.id), types[column.name], column.default) for column in columns})
+
+
+def misfits(stored: StateLayout, wanted: StateLayout) -> list[str]:
+    """Why rows of `stored` cannot become rows of `wanted`, a phrase each. Only a newer version can succeed it."""
+    if stored.version >= wanted.version:
+        return wanted.differences(stored)
+    before, after = stored.schema, wanted.schema
+    old = {column.id: column for column in (*before.keys, *(before.values or ()))}
+    problems = []
+    if [column.id for column in before.keys] != [column.id for column in after.keys]:
+        problems.append(f"the key is stored as ({_listed(before.keys)}) and now defined as ({_listed(after.keys)})")
+    for column in (*after.keys, *(after.values or ())):
+        there = old.get(column.id)
+        if there is not None and not can_widen(str(there.type), str(column.type)):
+            problems.append(f"column {column.name!r} is stored as {there.type}, now {column.type}")
+    return problems
+
+
+def _listed(columns: Sequence[StateColumn]) -> str:
+    return ", ".join(map(str, columns))

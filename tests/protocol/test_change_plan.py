@@ -1,0 +1,258 @@
+"""What a definition does with what a checkpoint recorded, vertex by vertex. Changes of columns have a table of their
+own, which also reads the rows: `tests/state/test_changed_layouts.py`."""
+
+from dataclasses import replace
+
+import pytest
+from records import completed, run_handle
+
+from tidegate.protocol.change_plan import (
+    ChangePlan,
+    ChangeVerdict,
+    DefinedVertex,
+    Definition,
+    Recorded,
+    VertexKind,
+    find_refusals,
+    plan_changes,
+)
+from tidegate.protocol.errors import StateSchemaError
+from tidegate.protocol.identity import Endpoint, Role
+from tidegate.protocol.keygroups import KeyGroupRange
+from tidegate.protocol.names import Target
+from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.records import HandleKind, OperatorPlan, Snapshot, SubtaskId
+from tidegate.protocol.refusal import require_none
+from tidegate.protocol.restore import restore_snapshots
+from tidegate.protocol.state_schema import StateColumn, StateSchema
+
+RUN = run_handle("p/chk-1/sums/0-1-a.parquet", 1, key_groups=KeyGroupRange(0, 127))
+READ = run_handle("p/chk-1/orders/0-1-a", 1, kind=HandleKind.POSITION)
+
+
+def schema(**columns):
+    def column(name, type_):
+        return StateColumn(name, type_, name)
+
+    return StateSchema((column("k", columns.pop("k", "bigint")),), tuple(column(n, t) for n, t in columns.items()))
+
+
+def plan(name, parallelism=1, max_parallelism=128):
+    return OperatorPlan(name, parallelism, max_parallelism)
+
+
+SOURCE = DefinedVertex(VertexKind.SOURCE, "orders", plan("orders"), options={"format": "csv"})
+SUMS = DefinedVertex(VertexKind.OPERATOR, "sums", plan("sums"), schema(n="int"))
+SINK = DefinedVertex(VertexKind.SINK, "table", plan("table-sink"))
+STEP = DefinedVertex(VertexKind.STEP, "drawn", plan("drawn"))
+ENDPOINTS = (Endpoint(Role.SOURCE, "orders", "Files", "in"), Endpoint(Role.SINK, "table", "Parquet", "out"))
+RECORDED = Recorded(
+    completed(operators=(plan("orders"), plan("sums"), plan("table-sink"), plan("drawn"))),
+    {SubtaskId("orders", 0): Snapshot((READ,)), SubtaskId("sums", 0): Snapshot((RUN,)),
+     SubtaskId("table-sink", 0): Snapshot(), SubtaskId("drawn", 0): Snapshot()},
+    {"sums": schema(n="int")},
+    ENDPOINTS,
+    (Target.parse("sink:table"), Target.parse("check:balanced")),
+    {"orders": {"format": "csv"}},
+)  # fmt: skip
+UPSTREAMS = {"sums": ("orders",), "drawn": ("orders",), "table-sink": ("sums",)}
+
+
+def defined(*vertices, **changes):
+    fields = {
+        "upstreams": UPSTREAMS,
+        "renamed": {},
+        "endpoints": ENDPOINTS,
+        "targets": RECORDED.targets,
+        "allow_non_restored_state": False,
+    }
+    return Definition("p", vertices or (SOURCE, SUMS, SINK, STEP), **(fields | changes))
+
+
+def with_(vertex, **changes):
+    return replace(vertex, **changes)
+
+
+SAME, NEW, DROPPED, MIGRATES, REFUSES = ChangeVerdict
+CASES = {
+    "nothing": (defined(), "sums", SAME, ()),
+    "more subtasks": (
+        defined(SOURCE, with_(SUMS, plan=plan("sums", 4)), SINK, STEP), "sums", SAME, ("parallelism: 1, now 4",)
+    ),
+    "more splits": (
+        defined(with_(SOURCE, plan=plan("orders", 3)), SUMS, SINK, STEP), "orders", SAME, ("splits: 1, now 3",)
+    ),
+    "another max_parallelism": (
+        defined(SOURCE, with_(SUMS, plan=plan("sums", 1, 256)), SINK, STEP), "sums", REFUSES,
+        ("was checkpointed with max_parallelism 128 and is now defined with 256", "set max_parallelism=128"),
+    ),
+    "another option of a source": (
+        defined(with_(SOURCE, options={"format": "json"}), SUMS, SINK, STEP), "orders", SAME,
+        ("format: 'csv', now 'json'",),
+    ),
+    "a source elsewhere": (
+        defined(endpoints=(replace(ENDPOINTS[0], place="other"), ENDPOINTS[1])), "orders", REFUSES,
+        ("Source 'orders' is Files at in, and here it is Files at other.", "tidegate relocate p"),
+    ),
+    "a sink of another type": (
+        defined(endpoints=(ENDPOINTS[0], replace(ENDPOINTS[1], type="Iceberg"))), "table", REFUSES,
+        ("here it is Iceberg at out", "tidegate relocate p"),
+    ),
+    "a new operator": (
+        defined(SOURCE, SUMS, SINK, STEP, with_(SUMS, name="more", plan=plan("more"))), "more", NEW, ("starts empty",)
+    ),
+    "a new source": (
+        defined(SOURCE, SUMS, SINK, STEP, with_(SOURCE, name="more", plan=plan("more"))), "more", NEW,
+        ("reads everything from the beginning",),
+    ),
+    "a new sink": (
+        defined(SOURCE, SUMS, SINK, STEP, with_(SINK, name="more", plan=plan("more-sink"))), "more", NEW, ("begins",)
+    ),
+    "an operator less": (
+        defined(SOURCE, SINK, STEP), "sums", REFUSES, ("holds state or positions of sums", "previous=…")
+    ),
+    "an operator less, on purpose": (
+        defined(SOURCE, SINK, STEP, allow_non_restored_state=True), "sums", DROPPED, ("its state is dropped",)
+    ),
+    "a source less": (defined(SUMS, SINK, STEP), "orders", REFUSES, ("would read everything again",)),
+    "a sink less": (defined(SOURCE, SUMS, STEP), "table", DROPPED, ("what it has written stays",)),
+    "a step less": (defined(SOURCE, SUMS, SINK), "drawn", DROPPED, ("had no state",)),
+    "a column more": (
+        defined(SOURCE, with_(SUMS, schema=schema(n="int", m="string")), SINK, STEP), "sums", MIGRATES,
+        ("column 'm' is new",),
+    ),
+    "a column that does not fit": (
+        defined(SOURCE, with_(SUMS, schema=schema(n="string")), SINK, STEP), "sums", REFUSES,
+        ("'n' is stored as int, now string", "Put the definition back"),
+    ),
+    "types that only Spark knows": (
+        defined(SOURCE, with_(SUMS, schema=StateSchema((StateColumn("k", None, "k"),), None)), SINK, STEP), "sums",
+        SAME, (),
+    ),
+    "another key, whatever its type": (
+        defined(SOURCE, with_(SUMS, schema=StateSchema((StateColumn("id", None, "id"),), None)), SINK, STEP), "sums",
+        REFUSES, (r"the key is stored as (k bigint) and now defined as (id)",),
+    ),
+    "an operator renamed": (
+        defined(SOURCE, with_(SUMS, name="totals", plan=plan("totals")), SINK, STEP, renamed={"totals": "sums"}),
+        "totals", MIGRATES, ("was called 'sums'",),
+    ),
+    "an operator renamed with its columns": (
+        defined(SOURCE, with_(SUMS, name="totals", plan=plan("totals", 2), schema=schema(m="bigint"),
+                              former={"m": "n"}), SINK, STEP, renamed={"totals": "sums"}),
+        "totals", MIGRATES,
+        ("was called 'sums'", "column 'm' was called 'n'", "widened from int to bigint", "parallelism: 1, now 2"),
+    ),
+    "a rename that is long done": (defined(renamed={"sums": "before"}), "sums", SAME, ()),
+    "expectations more": (
+        defined(targets=(*RECORDED.targets, Target.parse("state:sums"))), "sums", SAME, ("expectations that are new",)
+    ),
+    "expectations less": (defined(targets=RECORDED.targets[1:]), "table", SAME, ("no expectations any more",)),
+    "a check less": (defined(targets=RECORDED.targets[:1]), "balanced", DROPPED, ()),
+    "a check more": (defined(targets=(*RECORDED.targets, Target.parse("check:even"))), "even", NEW, ()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("definition", "name", "verdict", "words"), CASES.values(), ids=CASES)
+def test_a_change_and_its_verdict(definition, name, verdict, words):
+    found = plan_changes(RECORDED, definition)
+    (change,) = (each for each in found if each.name == name)
+    assert change.verdict is verdict
+    said = "\n".join((*change.changes, change.way_out))
+    for each in words:
+        assert each in said
+    assert bool(change.way_out) == (verdict is REFUSES)
+    others = {each.verdict for each in found if each.name != name}
+    assert others <= {SAME}
+
+
+@pytest.mark.parametrize(("definition", "name", "verdict", "words"), CASES.values(), ids=CASES)
+def test_a_run_is_refused_exactly_where_the_plan_refuses_and_in_its_words(definition, name, verdict, words):
+    refusals = find_refusals(RECORDED, definition)
+    assert bool(refusals) == (verdict is REFUSES)
+    if verdict is not REFUSES:
+        require_none(refusals)
+        restored = restore_snapshots(
+            RECORDED.record, RECORDED.snapshots, definition.operators, (),
+            definition.allow_non_restored_state, definition.renamed,
+        )  # fmt: skip
+        assert set(restored) <= {
+            SubtaskId(each.operator_id, index) for each in definition.operators for index in range(each.parallelism)
+        }
+        return
+    (change,) = (each for each in plan_changes(RECORDED, definition) if each.name == name)
+    with pytest.raises(StateSchemaError) as raised:
+        require_none(refusals)
+    assert "".join(change.changes) in str(raised.value)
+    assert change.way_out in str(raised.value)
+
+
+def test_a_renamed_operator_starts_from_what_it_had_and_its_files_say_who_wrote_them():
+    renamed = {"totals": "sums"}
+    operators = (plan("orders"), plan("totals", 2))
+    restored = restore_snapshots(RECORDED.record, RECORDED.snapshots, operators, (), True, renamed)
+    runs = [handle for index in (0, 1) for handle in restored[SubtaskId("totals", index)].handles]
+    assert {(run.path, run.details["written_as"]) for run in runs} == {(RUN.path, "sums")}
+    later = replace(RECORDED.record, operators=operators)
+    again = restore_snapshots(later, restored, (plan("orders"), plan("final", 2)), (), True, {"final": "totals"})
+    assert {run.details["written_as"] for run in again[SubtaskId("final", 0)].handles} == {"sums"}
+
+
+def test_a_finished_operator_stays_with_its_inputs():
+    ended = {id_: replace(snapshot, finished=True) for id_, snapshot in RECORDED.snapshots.items()}
+    recorded = replace(RECORDED, snapshots=ended)
+    assert not find_refusals(recorded, defined())
+    more = defined(
+        SOURCE, SUMS, SINK, STEP, with_(SOURCE, name="more", plan=plan("more")),
+        upstreams=UPSTREAMS | {"sums": ("orders", "more")},
+    )  # fmt: skip
+    (refusal,) = find_refusals(recorded, more)
+    assert (refusal.operator_id, "but now reads more" in refusal.why) == ("sums", True)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (PipelineStatus.RUNNING, "can go on from checkpoint 1."),
+        (PipelineStatus.CANCELLED, "It is CANCELLED: `tidegate restore p --latest` runs it again, from there."),
+        (PipelineStatus.FINISHED, "It is FINISHED: `tidegate restore p --latest` runs it again"),
+        (PipelineStatus.SUSPENDED, "It is SUSPENDED: `tidegate resume p` lets it."),
+        (PipelineStatus.FAILED, "It is FAILED: `tidegate resume p` lets it."),
+    ],
+)
+def test_the_summary_says_what_leads_to_the_next_run(status, words):
+    planned = ChangePlan(PipelineRecord("p", status), RECORDED.record, plan_changes(RECORDED, defined()))
+    assert not planned.refuses
+    assert words in planned.summary()
+
+
+def test_without_a_checkpoint_everything_is_new():
+    planned = ChangePlan(PipelineRecord("p"), None, plan_changes(None, defined()))
+    assert {each.verdict for each in planned.vertices} == {NEW}
+    assert "everything starts anew" in planned.summary()
+
+
+IN_FLIGHT = {
+    "from the same source": ([["orders/0", {"split": 0}]], {}, ""),
+    "from a split that is gone": ([["orders/1", {"split": 1}]], {}, "from orders/1 to sums, which no longer reads"),
+    "from an input that is gone": ([["orders/0", {"split": 0}]], {"sums": ("drawn",)}, "which no longer reads that"),
+}
+
+
+@pytest.mark.parametrize(("held", "upstreams", "refused"), IN_FLIGHT.values(), ids=IN_FLIGHT)
+def test_what_is_in_flight_needs_its_channel(held, upstreams, refused):
+    first = SubtaskId("sums", 0)
+    snapshots = {**RECORDED.snapshots, first: Snapshot((RUN,), {"in_flight": held})}
+    found = find_refusals(replace(RECORDED, snapshots=snapshots), defined(upstreams=UPSTREAMS | upstreams))
+    assert [refused in each.why for each in found] == ([True] if refused else [])
+
+
+@pytest.mark.parametrize("change", ["nothing", "a column more", "an operator renamed"])
+def test_what_an_operator_has_in_flight_keeps_its_columns_and_its_name(change):
+    definition = CASES[change][0]
+    held = [["sums", {"handles": []}]]
+    snapshots = {**RECORDED.snapshots, SubtaskId("drawn", 0): Snapshot((), {"in_flight": held})}
+    upstreams = {"drawn": ("totals" if change == "an operator renamed" else "sums",)}
+    found = find_refusals(replace(RECORDED, snapshots=snapshots), replace(definition, upstreams=upstreams))
+    assert [each.operator_id for each in found] == ([] if change == "nothing" else ["drawn"])
+    assert all("take a savepoint" in each.way_out for each in found)
