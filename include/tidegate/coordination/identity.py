@@ -42,29 +42,27 @@ class Identification:
         homes, but each has a checkpoint storage of its own. Raises `PipelineIdentityError`, `StorageError`."""
         self._check(lambda _: None)
 
-    def _check(self, require: Callable[[StoreTransaction], None]) -> None:
+    def check_to_begin(self) -> None:
+        """`check`, before a checkpoint or region begins. If this database knows none of the pipeline, its checkpoint
+        storage has no completed one either: the pipeline would read again what its tables show already."""
+        if not self._check(self.require):
+            require_not_lost(self._pipeline_id, self._storage.list(self._pipeline_id), self._storage.url)
+
+    def _check(self, require: Callable[[StoreTransaction], None]) -> bool:
+        """Returns whether the database knows any checkpoint of the pipeline."""
         missing = None
         while True:
             with self._store.transaction(self._pipeline_id) as tx:
                 require(tx)
-                latest = tx.latest_completed()
+                latest, known = tx.latest_completed(), tx.last_checkpoint_id() > 0
             if latest is None or latest.metadata_path is None:
-                return
+                return known
             path = latest.metadata_path
             if path in self._storage.list(directory(self._pipeline_id, latest.checkpoint_id)):
-                return
+                return known
             if path == missing:
                 raise stored_elsewhere(self._pipeline_id, path, self._storage.url)
             missing = path  # look again: a newer checkpoint may have completed, and this one's files may be deleted
-
-    def check_to_begin(self) -> None:
-        """The same before a checkpoint or region begins. If this database knows none of the pipeline, its checkpoint
-        storage has no completed one either: the pipeline would read again what its tables show already."""
-        self.check()
-        with self._store.transaction(self._pipeline_id) as tx:
-            known = tx.last_checkpoint_id()
-        if not known:
-            require_not_lost(self._pipeline_id, self._storage.list(self._pipeline_id), self._storage.url)
 
     def require(self, tx: StoreTransaction) -> None:
         """If two processes begin at once, the second finds here what the first has recorded. Raises
