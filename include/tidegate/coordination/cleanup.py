@@ -5,6 +5,7 @@ checkpoint can gain no reference any more, so nothing that was listed can become
 region wrote: its checkpoints were aborted with it, and its successor knows only files of completed ones.
 """
 
+import logging
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -12,12 +13,17 @@ from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
 from tidegate.protocol.branches import choose_overdue_abandoned
+from tidegate.protocol.canonical import PARTS
 from tidegate.protocol.directories import choose_closed, choose_unswept, closed_for_ever
-from tidegate.protocol.names import STORAGE, staged_by
+from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.imports import choose_stale
+from tidegate.protocol.names import STORAGE, location_of, staged_by
 from tidegate.protocol.paths import directory, shared_root, with_markers
 from tidegate.protocol.records import Deletion
 from tidegate.protocol.regions import RegionRecord, choose_left_behind, last_ended, left_since
 from tidegate.protocol.retention import choose_unreferenced, is_due, is_settled
+
+log = logging.getLogger("tidegate")
 
 BATCH = 1000  # files that are deleted before their deletion is recorded
 #: Queued files asked for at once: to find out which of them are live, every live reference is read each time.
@@ -46,6 +52,8 @@ class Sweeper:
             overdue = choose_overdue_abandoned(tx.abandoned(), tx.restores(), self._undo_within, self._clock.now())
             if overdue:
                 tx.subsume(overdue)
+            for stale in choose_stale(tx.imports(), self._clock.now()):
+                tx.end_import(stale, self._clock.now())
             unswept, region = tx.unswept(), tx.region()
         self._sweep_checkpoints(unswept)
         self._sweep_regions(region)
@@ -104,6 +112,23 @@ class Sweeper:
             if not mine or len(queued) < ASKED:
                 self._delete([], for_ever)
                 return
+
+    def delete_savepoints(self) -> None:
+        """The same for the directories of savepoints. One that cannot be reached waits, and holds up nothing else."""
+        with self._store.transaction(self._pipeline_id) as tx:
+            queued = tx.pending_deletions(ASKED)
+        by_location: dict[str, list[Deletion]] = {}
+        for deletion in queued:
+            if (location := location_of(deletion.owner)) is not None:
+                by_location.setdefault(location, []).append(deletion)
+        for location, deletions in by_location.items():
+            try:
+                self._storage.elsewhere(location).delete([deletion.path for deletion in deletions], PARTS)
+            except CheckpointError as error:
+                log.warning("The savepoint in %s is deleted later: %s", location, error)
+                continue
+            with self._store.transaction(self._pipeline_id) as tx:
+                tx.remove_deletions(deletions)
 
     def _found(self, checkpoint_id: int) -> list[Deletion]:
         paths = self._storage.list(directory(self._pipeline_id, checkpoint_id))

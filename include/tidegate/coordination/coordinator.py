@@ -8,8 +8,10 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from tidegate.coordination.cleanup import Sweeper
+from tidegate.coordination.export import Exporting
 from tidegate.coordination.finalize import CommitPoint
 from tidegate.coordination.identity import Identification
+from tidegate.coordination.importing import Importing, ImportPlan
 from tidegate.coordination.listeners import Listeners, NotifiedListeners, watch_failures
 from tidegate.coordination.notify import Delivered, Delivery, find_outstanding
 from tidegate.coordination.pipeline_status import PipelineControl
@@ -23,7 +25,7 @@ from tidegate.coordination.validate import Validation
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph, compile_graph
 from tidegate.pipeline.guarantees import reservations
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Region, StoreTransaction, Validator
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Exporter, Region, StoreTransaction, Validator
 from tidegate.protocol.abort import Abort, decide_abort
 from tidegate.protocol.admission import choose_abandoned, must_clean_first
 from tidegate.protocol.branches import require_present
@@ -33,6 +35,7 @@ from tidegate.protocol.errors import (
     RecordRefusedError,
 )
 from tidegate.protocol.identity import Moved
+from tidegate.protocol.imports import ClaimMode
 from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.reasons import FailureReason
@@ -87,8 +90,12 @@ class CheckpointCoordinator:
         )
         self._snapshotting = Snapshotting(self.graph, self.config, store, self._control, self._regions, clock)
         self._sweeper = Sweeper(self.graph, self.config, store, storage, clock)
-        self.savepoints = Savepoints(self.pipeline_id, store)
+        self.savepoints = Savepoints(self.pipeline_id, store, storage)
+        self._exporting = Exporting(self.graph, self.config, store, storage, clock)
         self._restoring = Restoring(
+            self.graph, self.config, store, storage, self._delivery, self._identification, clock
+        )
+        self._importing = Importing(
             self.graph, self.config, store, storage, self._delivery, self._identification, clock
         )
 
@@ -250,6 +257,39 @@ class CheckpointCoordinator:
         self.clean()
         return plan
 
+    def plan_restore_from(self, url: str) -> ImportPlan:
+        """See `Importing.plan`: what `restore_from` would do. Changes nothing."""
+        return self._importing.plan(url)
+
+    def restore_from(
+        self,
+        url: str,
+        claim: ClaimMode = ClaimMode.NO_CLAIM,
+        accepted: Accepted | None = None,
+        planned: ImportPlan | None = None,
+    ) -> ImportPlan:
+        """See `Importing.restore`: the same from a savepoint's directory. What nothing refers to is deleted, also what
+        was copied in vain."""
+        try:
+            return self._importing.restore(url, claim, accepted, planned)
+        finally:
+            self.clean()
+
+    # -- savepoints
+
+    def require_exportable(self, location: str | None) -> None:
+        """See `Exporting.require_possible`: before a savepoint is taken for it."""
+        self._exporting.require_possible(location)
+
+    def begin_export(self, savepoint: str, location: str | None = None) -> CheckpointRecord:
+        """See `Exporting.begin`: where the savepoint of this name or number is written."""
+        return self._exporting.begin(savepoint, location)
+
+    def export(self, checkpoint_id: int, exporter: Exporter) -> CheckpointRecord:
+        """See `Exporting.export`: write a savepoint that was begun, once its sinks have committed."""
+        self._notify_pending()
+        return self._exporting.export(checkpoint_id, exporter)
+
     def dispose(self, savepoint: str) -> CheckpointRecord:
         """See `Savepoints.dispose`; what nothing refers to is deleted."""
         record = self.savepoints.dispose(savepoint)
@@ -321,6 +361,7 @@ class CheckpointCoordinator:
         try:
             self._sweeper.sweep()
             self._sweeper.delete_queued()
+            self._sweeper.delete_savepoints()
             self._rewinding.delete_withdrawn()
         except CheckpointError as error:
             log.warning("Cleaning up after pipeline %s is left to the next run: %s", self.pipeline_id, error)

@@ -169,7 +169,7 @@ class Delivery:
         with self._store.transaction(self._pipeline_id) as tx:
             restores, attempt = tx.restores(), tx.committer().attempt
             restore = find_unfinished(restores)
-            record = None if restore is None else tx.checkpoint(restore.checkpoint_id)
+            record = None if restore is None else tx.checkpoint(restore.goes_on_from)
         if record is not None:
             self._write_marker(record, restores, attempt)
 

@@ -9,6 +9,7 @@ from tidegate.ports.connectors import (
     CommitAttempt,
     DeliveryGuarantee,
     NumberedSink,
+    PortableSink,
     QuarantiningSource,
     ReadSince,
     RereadingSource,
@@ -27,11 +28,12 @@ from tidegate.ports.regions import (
     CheckpointListener,
     ContinuousRegion,
     Declined,
+    Exporter,
     Region,
     Round,
     Validator,
 )
-from tidegate.ports.store import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
+from tidegate.ports.store import CheckpointStorage, CheckpointStore, Clock, ReadableStorage, StoreTransaction
 
 __all__ = [
     "Acknowledger",
@@ -44,9 +46,12 @@ __all__ = [
     "ContinuousRegion",
     "Declined",
     "DeliveryGuarantee",
+    "Exporter",
     "NumberedSink",
+    "PortableSink",
     "QuarantiningSource",
     "ReadSince",
+    "ReadableStorage",
     "Region",
     "RereadingSource",
     "RewindableSink",

@@ -9,10 +9,11 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, insert, text, update
+from sqlalchemy import ColumnElement, delete, insert, select, text, update
 from sqlalchemy.dialects import postgresql
 
 from tidegate.postgres import acknowledgements as acknowledging
+from tidegate.postgres import imports as importing
 from tidegate.postgres import references
 from tidegate.postgres import restores as restoring
 from tidegate.postgres.facts import Facts
@@ -137,6 +138,34 @@ class PostgresTransaction(Facts):
         restoring.mark_rewound(self._connection, self._pipeline_id, number, at)
         return True
 
+    def begin_export(self, checkpoint_id: int, location: str) -> None:
+        self.wrote = True
+        self._connection.execute(update(checkpoints).where(self._is(checkpoint_id)).values(location=location))
+
+    def mark_exported(self, checkpoint_id: int, size: int, at: datetime) -> bool:
+        values = {"exported_at": at, "exported_size": size}
+        there = self._is(checkpoint_id) & (checkpoints.c.status == Status.COMPLETED.value)
+        self._connection.execute(update(checkpoints).where(there, checkpoints.c.exported_at.is_(None)).values(**values))
+        self.wrote = True
+        return self._connection.execute(select(checkpoints.c.exported_at).where(there)).scalar() is not None
+
+    def begin_import(self, after: int, at: datetime) -> int:
+        self._last_checkpoint_id = max(self._last_checkpoint_id, after) + 1
+        self._update_pipeline(last_checkpoint_id=self._last_checkpoint_id)
+        importing.begin(self._connection, self._pipeline_id, self._last_checkpoint_id, at)
+        return self._last_checkpoint_id
+
+    def touch_import(self, checkpoint_id: int, at: datetime) -> bool:
+        self.touched = True
+        return importing.touch(self._connection, self._pipeline_id, checkpoint_id, at)
+
+    def end_import(self, checkpoint_id: int, at: datetime) -> bool:
+        self.wrote = True
+        return importing.end(self._connection, self._pipeline_id, checkpoint_id, at)
+
+    def _is(self, checkpoint_id: int) -> ColumnElement[bool]:
+        return (checkpoints.c.pipeline_id == self._pipeline_id) & (checkpoints.c.checkpoint_id == checkpoint_id)
+
     def _update_pipeline(self, **values: Any) -> bool:
         self.wrote = True
         self._connection.execute(update(pipelines).where(pipelines.c.pipeline_id == self._pipeline_id).values(**values))
@@ -245,9 +274,8 @@ class PostgresTransaction(Facts):
 
     def relabel(self, checkpoint_id: int, label: Label) -> None:
         self.wrote = True
-        mine = (checkpoints.c.pipeline_id == self._pipeline_id) & (checkpoints.c.checkpoint_id == checkpoint_id)
         values = {"name": label.name, "note": readable(label.note)}
-        self._connection.execute(update(checkpoints).where(mine).values(**values))
+        self._connection.execute(update(checkpoints).where(self._is(checkpoint_id)).values(**values))
 
     def begin_commit(self, at: datetime) -> int:
         self._put_committer(committing.begun(self._committer, at))
@@ -318,6 +346,7 @@ class PostgresTransaction(Facts):
                 )
                 .values(swept=True)
             )
+            importing.forget(self._connection, self._pipeline_id, list(checkpoint_ids))
 
     def live_paths(self, checkpoint_id: int) -> set[Deletion]:
         return references.live_paths(self._connection, self._pipeline_id, checkpoint_id)
