@@ -6,7 +6,7 @@ state and adds no rows. Then the sinks are rewound, as after any restore.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -221,7 +221,9 @@ class Importing:
             self._commit(plan, metadata, claim)
         except CheckpointError as error:
             if not (isinstance(error, UnknownOutcomeError) and self._has_landed(checkpoint_id)):
-                self._give_up(checkpoint_id)
+                is_mine = self._give_up(checkpoint_id)
+                if isinstance(error, StateIntegrityError) and not is_mine:  # a sweep has taken what was copied
+                    raise overtaken(self._pipeline_id, url) from error
                 raise
         with self._store.transaction(self._pipeline_id) as tx:
             outstanding = find_outstanding(tx)
@@ -343,7 +345,11 @@ class Importing:
         with self._store.transaction(self._pipeline_id) as tx:  # waits for a commit under way: same row lock
             return tx.checkpoint(checkpoint_id) is not None
 
-    def _give_up(self, checkpoint_id: int) -> None:
-        """What was copied is deleted by the next cleaning. If the store is away, when the lease has ended."""
-        with suppress(CheckpointError), self._store.transaction(self._pipeline_id) as tx:
-            tx.end_import(checkpoint_id, self._clock.now())
+    def _give_up(self, checkpoint_id: int) -> bool:
+        """What was copied is deleted by the next cleaning. If the store is away, when the lease has ended. False if it
+        was ended before."""
+        try:
+            with self._store.transaction(self._pipeline_id) as tx:
+                return tx.end_import(checkpoint_id, self._clock.now())
+        except CheckpointError:
+            return True
