@@ -130,18 +130,15 @@ def _label(context: Context) -> Label:
 
 
 def _is_canonical(context: Context) -> bool:
-    """Raises `ConfigurationError` for another format than the two, or if it is not a savepoint's."""
-    given = (context["params"] or {}).get("format") or "native"
-    if given not in ("native", "canonical"):
-        raise ConfigurationError(
-            f"The DAG run's parameter format is {given!r}, but must be native or canonical. Nothing was triggered."
-        )
-    if given == "canonical" and _kind(context) is CheckpointKind.CHECKPOINT:
-        raise ConfigurationError(
+    """Raises `IllegalRequestError` if it is not a savepoint's."""
+    if (context["params"] or {}).get("format", "native") != "canonical":
+        return False
+    if _kind(context) is CheckpointKind.CHECKPOINT:
+        raise IllegalRequestError(
             "A checkpoint has no format: newer ones replace it. Nothing was triggered. Ask for a savepoint: set the "
             "parameter kind."
         )
-    return bool(given == "canonical")
+    return True
 
 
 def _directory(context: Context) -> str | None:

@@ -109,13 +109,17 @@ class ArrowCheckpointStorage:
 
     def copy(self, file: StateHandle, source: Any, path: str, keep: Callable[[], None]) -> None:
         """See `ports.CheckpointStorage`; in blocks, from another storage of this kind."""
-        with self.open_output(path) as opened:
-            hashing = HashingFile(opened)
-            for block in source.stream(file.path, _BLOCK):
-                hashing.write(block)
-                keep()
-            if (hashing.size, hashing.checksum()) != (file.bytes, file.checksum):
-                raise source.differs(file, f"its SHA-256 is {hashing.checksum()} where {file.checksum} was written")
+        try:
+            with self.open_output(path) as opened:
+                hashing = HashingFile(opened)
+                for block in source.stream(file.path, _BLOCK):
+                    hashing.write(block)
+                    keep()
+                if (hashing.size, hashing.checksum()) != (file.bytes, file.checksum):
+                    raise source.differs(file, f"its SHA-256 is {hashing.checksum()} where {file.checksum} was written")
+        except StateIntegrityError:
+            self.delete([path])  # an object store has published what there was
+            raise
 
     def verify(self, files: Sequence[StateHandle], in_full: Collection[str]) -> None:
         if self.is_local:
