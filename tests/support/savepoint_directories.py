@@ -172,3 +172,26 @@ class Exported(Past):
         with self.store.transaction("p") as tx:
             recorded = tx.retained(), tx.abandoned(), tx.restores(), tx.endpoints(), tx.pipeline(), tx.imports()
         return recorded, dict(self.storage.files), dict(self.sink.files.files), self.sink.current
+
+
+AT = "memory://saved"
+
+
+def past_of(store: CheckpointStore) -> Exported:
+    """Checkpoint 1, savepoint 2 in its directory, and checkpoints 3 and 4 after it."""
+    found = Exported(store)
+    found.take("r1")
+    found.savepoint("kept", AT)
+    found.saved = found.latest()
+    for number in (3, 4):
+        found.take(f"r{number}")
+    return found
+
+
+def directory(world: Exported, url: str = AT) -> dict[str, bytes]:
+    return world.storage.elsewhere(url).files
+
+
+def copy_of(world: Exported, url: str = "memory://copy") -> str:
+    directory(world, url).update(directory(world))
+    return url

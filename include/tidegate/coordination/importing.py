@@ -5,8 +5,7 @@ comes. One transaction is the restore: back to the savepoint's checkpoint, and a
 state and adds no rows. Then the sinks are rewound, as after any restore.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -17,6 +16,7 @@ from tidegate.coordination.identity import Identification
 from tidegate.coordination.notify import Delivery, find_outstanding
 from tidegate.coordination.pipeline_status import abort_all, find_forgiven
 from tidegate.coordination.restore_planning import RestoreFacts, RestorePlanner
+from tidegate.coordination.savepoint_directory import SavepointDirectory
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import (
@@ -29,11 +29,9 @@ from tidegate.ports import (
     StoreTransaction,
 )
 from tidegate.protocol.branches import Restore, branch_of
-from tidegate.protocol.canonical import MARKER, METADATA, Savepoint, read_complete, read_savepoint
+from tidegate.protocol.canonical import Savepoint
 from tidegate.protocol.errors import (
     CheckpointError,
-    MetadataError,
-    RestoreRefusedError,
     StateIntegrityError,
     UnknownOutcomeError,
 )
@@ -100,15 +98,13 @@ class Importing:
         `PipelineIdentityError`, `StateSchemaError` if the definition cannot go on from it, and `StorageError`.
         """
         self._identification.check()
-        savepoint = self._read(url)
+        directory = self._directory(url)
+        savepoint = directory.read()
         numbers = None if self._knows_checkpoints() else self._numbers(savepoint)
         with self._store.transaction(self._pipeline_id) as tx:
             facts = self._facts(tx, url, savepoint, numbers)
-        there = self._storage.elsewhere(url)
-        paths = {handle.path for handle in savepoint.files}
-        with self._as_written(url):
-            there.verify(savepoint.files, paths)
-        beside = Beside(self._storage, there, paths)
+        directory.verify(savepoint)
+        beside = Beside(self._storage, directory.storage, {handle.path for handle in savepoint.files})
         plan = replace(
             self._planner.plan(facts, savepoint.snapshots, (), beside),
             origin=url,
@@ -116,30 +112,8 @@ class Importing:
         )
         return ImportPlan(url, savepoint, numbers, plan)
 
-    def _read(self, url: str) -> Savepoint:
-        there = self._storage.elsewhere(url)
-        if MARKER not in there.list(""):
-            raise not_restored(
-                self._pipeline_id,
-                url,
-                f"it has no marker {MARKER}, so it is no canonical savepoint, or is not complete. If writing it was "
-                "interrupted, repeat `tidegate savepoint`; if it was copied, copy all of it. A native savepoint is "
-                "restored with --savepoint NAME",
-            )
-
-        with self._as_written(url):
-            return read_savepoint(read_complete(there.read(MARKER)), there.read(METADATA))
-
-    @contextmanager
-    def _as_written(self, url: str) -> Iterator[None]:
-        try:
-            yield
-        except (MetadataError, StateIntegrityError) as error:
-            raise self._damaged(url, error) from error
-
-    def _damaged(self, url: str, error: CheckpointError) -> RestoreRefusedError:
-        why = str(error).replace(" Nothing was changed.", "")
-        return not_restored(self._pipeline_id, url, f"it is not as it was written. {why}")
+    def _directory(self, url: str) -> SavepointDirectory:
+        return SavepointDirectory(self._pipeline_id, url, self._storage)
 
     def _knows_checkpoints(self) -> bool:
         """Ids alone may have been given out, to restores that came to nothing."""
@@ -255,24 +229,20 @@ class Importing:
 
     def _prepare(self, plan: ImportPlan, checkpoint_id: int, accepted: Accepted) -> Metadata:
         """Copy the files, and write the metadata of the checkpoint that will have them."""
-        if self._read(plan.url) != plan.savepoint:
+        directory = self._directory(plan.url)
+        if directory.read() != plan.savepoint:
             raise not_restored(self._pipeline_id, plan.url, "it has changed since the plan was made")
         sinks = {v.operator_id: v.sink for v in self._graph.sinks if v.operator_id in self._graph.restaged}
         staging = {id_: sink.staging() for id_, sink in sinks.items() if isinstance(sink, PortableSink)}
         homes = {STORAGE: self._storage} | {staged_by(id_): storage for id_, storage in staging.items()}
-        what = imported(plan.savepoint, checkpoint_id, staging)
-        there, keep = self._storage.elsewhere(plan.url), self._keeping(plan.url, checkpoint_id)
-        for copy in what.copies:
-            with self._as_written(plan.url):
-                homes[copy.owner].copy(copy.handle, there, copy.path, keep)
-            homes[copy.owner].verify([replace(copy.handle, path=copy.path)], [copy.path])
-            keep()
+        what = imported(plan.savepoint, self._pipeline_id, checkpoint_id, staging)
+        directory.copy(what.copies, homes, self._keeping(plan.url, checkpoint_id))
         with self._store.transaction(self._pipeline_id) as tx:
             facts = self._facts(tx, plan.url, plan.savepoint, plan.numbers, checkpoint_id)
             region_attempt = max(tx.region().attempt, plan.savepoint.metadata.region_attempt)
         now = facts.restore.restored_at
         metadata = Metadata(
-            recorded(plan.savepoint, checkpoint_id, self._config.timeout, now),
+            recorded(plan.savepoint, self._pipeline_id, checkpoint_id, self._config.timeout, now),
             {id_: SubtaskRecord(id_, 1, now, snapshot) for id_, snapshot in what.snapshots.items()},
             (),
             self._graph.endpoints,

@@ -46,7 +46,7 @@ class Imported:
     copies: Sequence[FileCopy]
 
 
-def imported(savepoint: Savepoint, checkpoint_id: int, restaged: Collection[str]) -> Imported:
+def imported(savepoint: Savepoint, pipeline_id: str, checkpoint_id: int, restaged: Collection[str]) -> Imported:
     """`checkpoint_id` is the one that is recorded, `restaged` the definition's sinks of current rows: what other sinks
     had staged is of no use to anybody. Performs no I/O."""
     snapshots, copies = {}, dict[tuple[str, str], FileCopy]()
@@ -57,7 +57,7 @@ def imported(savepoint: Savepoint, checkpoint_id: int, restaged: Collection[str]
             if staged and subtask.operator_id not in restaged:
                 continue
             owner = staged_by(subtask.operator_id) if staged else STORAGE
-            path = _path(savepoint.metadata.record.pipeline_id, checkpoint_id, subtask, handle)
+            path = _path(pipeline_id, checkpoint_id, subtask, handle)
             copies[owner, path] = FileCopy(owner, handle, path)
             kept = {name: value for name, value in handle.details.items() if name != STAGED_AS}
             handles.append(replace(handle, path=path, created_by=checkpoint_id, details=kept))
@@ -77,11 +77,13 @@ def _path(pipeline_id: str, checkpoint_id: int, subtask: SubtaskId, handle: Stat
     return "/".join(after if part == before else part for part in parts)
 
 
-def recorded(savepoint: Savepoint, checkpoint_id: int, timeout: timedelta, now: datetime) -> CheckpointRecord:
+def recorded(
+    savepoint: Savepoint, pipeline_id: str, checkpoint_id: int, timeout: timedelta, now: datetime
+) -> CheckpointRecord:
     """The checkpoint that adds no rows: validated, and about to complete. Performs no I/O."""
     taken = savepoint.metadata.record
     return CheckpointRecord(
-        pipeline_id=taken.pipeline_id,
+        pipeline_id=pipeline_id,
         checkpoint_id=checkpoint_id,
         request_id=request_of_import(checkpoint_id),
         periodic=False,
