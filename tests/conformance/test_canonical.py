@@ -19,6 +19,8 @@ from tidegate.protocol.errors import (
     StorageError,
 )
 from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.savepoints import Label
 
 FILES = {"state/op/0.parquet", "positions/src/2-0-1-m", "positions/src/2-1-1-m", "staged/out-sink/0-0.parquet"}
 
@@ -139,6 +141,19 @@ def test_to_dispose_of_it_removes_the_marker_first_and_waits_for_a_directory_out
 
 def directory_files(world):
     return world.storage.others[AT].files
+
+
+def test_a_directory_is_not_used_again_while_the_savepoint_before_is_still_being_deleted(world):
+    world.coordinator.trigger("next", kind=CheckpointKind.SAVEPOINT, label=Label("next"))
+    world.walk(5)
+    world.coordinator.savepoints.dispose("kept")
+    directory(world).clear()  # by somebody else
+    with pytest.raises(IllegalRequestError, match=f"written to {AT} yet: the one that was there before is still being"):
+        world.savepoint("next", AT)
+    world.coordinator.clean()
+    assert world.savepoint("next", AT).exported_at is not None
+    world.coordinator.clean()
+    assert MARKER in directory(world)
 
 
 def test_one_that_the_pipeline_goes_on_from_is_not_disposed_of(store):

@@ -6,7 +6,7 @@ region wrote: its checkpoints were aborted with it, and its successor knows only
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from tidegate.pipeline.config import CheckpointConfig
@@ -100,6 +100,7 @@ class Sweeper:
                 queued = tx.pending_deletions(ASKED)
                 going, region = [record.checkpoint_id for record in tx.in_progress()], tx.region()
                 for_ever = closed_for_ever(tx.pipeline())
+            self._delete_savepoints(queued)
             mine = [deletion for deletion in queued if deletion.owner == STORAGE or deletion.owner in self._sinks]
             for first in range(0, len(mine), BATCH):
                 batch = mine[first : first + BATCH]
@@ -113,10 +114,8 @@ class Sweeper:
                 self._delete([], for_ever)
                 return
 
-    def delete_savepoints(self) -> None:
-        """The same for the directories of savepoints. One that cannot be reached waits, and holds up nothing else."""
-        with self._store.transaction(self._pipeline_id) as tx:
-            queued = tx.pending_deletions(ASKED)
+    def _delete_savepoints(self, queued: Sequence[Deletion]) -> None:
+        """In directories of their own. One that cannot be reached waits, and holds up nothing else."""
         by_location: dict[str, list[Deletion]] = {}
         for deletion in queued:
             if (location := location_of(deletion.owner)) is not None:

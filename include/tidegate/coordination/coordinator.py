@@ -361,7 +361,6 @@ class CheckpointCoordinator:
         try:
             self._sweeper.sweep()
             self._sweeper.delete_queued()
-            self._sweeper.delete_savepoints()
             self._rewinding.delete_withdrawn()
         except CheckpointError as error:
             log.warning("Cleaning up after pipeline %s is left to the next run: %s", self.pipeline_id, error)

@@ -7,6 +7,7 @@ the directory comes last. Whoever finds a savepoint that is not exported yet fin
 import json
 from dataclasses import replace
 
+from tidegate.coordination.cleanup import ASKED
 from tidegate.coordination.finalize import described
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
@@ -31,6 +32,7 @@ from tidegate.protocol.errors import (
     StorageError,
 )
 from tidegate.protocol.metadata import Metadata, read_metadata
+from tidegate.protocol.names import saved_at
 from tidegate.protocol.paths import default_location, metadata_path
 from tidegate.protocol.records import CheckpointRecord
 from tidegate.protocol.savepoints import choose_savepoints, find_savepoint
@@ -87,8 +89,18 @@ class Exporting:
                     "it is a savepoint there, too."
                 )
             if record.location is None:
+                self._require_settled(tx, where)
                 tx.begin_export(record.checkpoint_id, where)
             return record.moved(location=where)
+
+    def _require_settled(self, tx: StoreTransaction, location: str) -> None:
+        """What is still to be deleted there has the same names. Raises `IllegalRequestError`."""
+        if any(deletion.owner == saved_at(location) for deletion in tx.pending_deletions(ASKED)):
+            raise IllegalRequestError(
+                f"A savepoint of pipeline {self._pipeline_id} cannot be written to {location} yet: the one that was "
+                "there before is still being deleted. Nothing was changed. Repeat the command, or name another "
+                "directory."
+            )
 
     def _default(self, record: CheckpointRecord) -> str:
         return f"{self._storage.url.rstrip('/')}/{default_location(self._pipeline_id, record.checkpoint_id)}"
