@@ -4,23 +4,11 @@ import json
 
 import pytest
 from commands import Command, CommandHere, environment_of
-from orders import Shop, check_tables, check_tables_of
+from orders import PROJECT, SHOP, Shop, check_tables, check_tables_of
 
 from tidegate.cli.exit_codes import ExitCode
 
 pytestmark = pytest.mark.spark
-
-PROJECT = """
-[tool.tidegate.pipelines]
-orders = "shop:pipeline"
-"""
-SHOP = """
-import os
-from pathlib import Path
-from orders import orders_pipeline
-
-pipeline = orders_pipeline(Path(os.environ["TIDEGATE_HOME"]))
-"""
 
 
 @pytest.fixture

@@ -50,8 +50,8 @@ ROOMS = {
         "clock coordination dataflow embedded_postgres pipeline postgres protocol quality settings spark state"
     ),
     "ui": room("protocol settings", HEAVY, DATABASE),
-    "airflow": room("assembly coordination embedded_postgres pipeline postgres protocol spark ui", HEAVY),
-    "cli": room("assembly coordination embedded_postgres pipeline ports postgres protocol spark state", HEAVY),
+    "airflow": room("assembly coordination embedded_postgres pipeline postgres protocol settings spark ui", HEAVY),
+    "cli": room("assembly coordination embedded_postgres pipeline ports postgres protocol settings spark state", HEAVY),
     "local_stack": room("assembly embedded_postgres postgres protocol quality spark", HEAVY, AIRFLOW),
     "settings": room("", HEAVY, DATABASE, AIRFLOW),
     "clock": room("", HEAVY, DATABASE, AIRFLOW),

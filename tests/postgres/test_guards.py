@@ -184,3 +184,61 @@ def test_a_role_that_only_runs_cannot_switch_the_rules_off(
         with pytest.raises(Exception, match=r"must be owner|permission denied"):
             connection.execute(text(statement))
         savepoint.rollback()
+
+
+OF_A_SAVEPOINT = [
+    ("checkpoints_exported_once", CHECKPOINT + "location = '/elsewhere'"),
+    ("checkpoints_exported_once", CHECKPOINT + "location = NULL, exported_at = NULL, exported_size = NULL"),
+    ("checkpoints_exported_once", CHECKPOINT + "exported_size = 9"),
+    ("checkpoints_exported", CHECKPOINT + "exported_at = NULL"),
+    ("checkpoints_location", CHECKPOINT + "location = ''"),
+]
+
+
+@pytest.mark.parametrize(("rule", "statement"), OF_A_SAVEPOINT)
+def test_where_a_savepoint_was_written_stays_so(
+    store: PostgresCheckpointStore, connection: Connection, rule: str, statement: str
+) -> None:
+    checkpoint_id = completed(store)
+    with connection.begin_nested():
+        connection.execute(text("ALTER TABLE tidegate.checkpoints DISABLE TRIGGER USER"))
+        connection.execute(text(f"{CHECKPOINT}kind = 'SAVEPOINT'"))
+        connection.execute(text("ALTER TABLE tidegate.checkpoints ENABLE TRIGGER USER"))
+    connection.commit()
+    with store.transaction(PIPELINE) as tx:
+        tx.begin_export(checkpoint_id, "/saved")
+    with store.transaction(PIPELINE) as tx:
+        assert tx.mark_exported(checkpoint_id, 5, at(60))
+        assert tx.mark_exported(checkpoint_id, 6, at(70))
+    record = store.checkpoint(PIPELINE, checkpoint_id)
+    assert record is not None
+    assert (record.location, record.exported_at, record.exported_size) == ("/saved", at(60), 5)
+    assert rule_broken_by(connection, statement) == rule
+
+
+def test_a_checkpoint_is_written_nowhere_else(store: PostgresCheckpointStore, connection: Connection) -> None:
+    completed(store)
+    assert rule_broken_by(connection, CHECKPOINT + "location = '/saved'") == "checkpoints_location"
+
+
+IMPORT = "UPDATE tidegate.imports SET "
+
+
+@pytest.mark.parametrize("change", ["ended_at = NULL", "seen_at = now()", "checkpoint_id = checkpoint_id + 9"])
+def test_an_import_that_has_ended_does_not_go_on(
+    store: PostgresCheckpointStore, connection: Connection, change: str
+) -> None:
+    with store.transaction(PIPELINE) as tx:
+        checkpoint_id = tx.begin_import(4, at(1))
+        assert (checkpoint_id, tx.imports()) == (5, {5: at(1)})
+    with store.transaction(PIPELINE) as tx:
+        assert tx.touch_import(5, at(2))
+        assert (tx.imports(), tx.last_checkpoint_id()) == ({5: at(2)}, 5)
+        assert tx.end_import(5, at(3))
+        assert not tx.touch_import(5, at(4))
+        assert not tx.end_import(5, at(4))
+        assert tx.unswept() == {5: at(3)}
+    assert rule_broken_by(connection, IMPORT + change) == "imports_ended"
+    with store.transaction(PIPELINE) as tx:
+        tx.mark_swept([5])
+        assert tx.unswept() == {}

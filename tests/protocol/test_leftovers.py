@@ -21,7 +21,7 @@ LONG_AFTER = at(0) + SWEEP_FOR + SECOND
 
 def left(path, known=None, latest=LATEST, region=NONE, now=LONG_AFTER):
     listed = listed_on_storage("p", [path])
-    return bool(choose_left(listed, dict.fromkeys(checkpoints_of(listed), known), latest, region, now))
+    return bool(choose_left(listed, dict.fromkeys(checkpoints_of(listed), known), latest, region, (), now))
 
 
 @pytest.mark.parametrize("path", ["q/chk-3/op/x", "p/notes", "p/chk-3", "p/chk-03/op/x", "p/savepoints/a/_metadata"])
@@ -81,7 +81,8 @@ def test_while_something_has_completed_that_is_not_known_nothing_counts_as_left(
     ]
     known = {3: None, 4: None}
     assert find_foreign(listed, known) == [3]
-    assert choose_left(listed, known, LATEST, NONE, LONG_AFTER) == []
+    assert choose_left(listed, known, LATEST, NONE, (), LONG_AFTER) == []
     known = {3: completed(3), 4: None}
     assert find_foreign(listed, known) == []
-    assert choose_left(listed, known, LATEST, NONE, LONG_AFTER) == listed
+    assert choose_left(listed, known, LATEST, NONE, (), LONG_AFTER) == listed
+    assert choose_left(listed, known, LATEST, NONE, {3, 4}, LONG_AFTER) == []  # being copied in

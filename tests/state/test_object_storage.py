@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from object_stores import Bucket
 
-from tidegate.protocol.errors import StateIntegrityError, StorageError
+from tidegate.protocol.errors import ConfigurationError, StateIntegrityError, StorageError
 from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.state.layout import StateLayout
 from tidegate.state.storage import ArrowCheckpointStorage
@@ -118,3 +118,30 @@ def test_a_bucket_that_is_not_there_says_what_to_check(reachable: Bucket) -> Non
     storage = ArrowCheckpointStorage("s3://no-such-bucket-here/checkpoints")
     with pytest.raises(StorageError, match=r"could not write p/x: .*Check permissions, credentials and the connection"):
         storage.write("p/x", b"")
+
+
+def test_a_file_is_copied_from_elsewhere_if_it_is_what_was_written(storage, reachable: Bucket, tmp_path) -> None:
+    there = storage.elsewhere(f"{reachable.url}/archive")
+    there.write("state/op/0.parquet", b"content")
+    kept: list[None] = []
+    good = handle("state/op/0.parquet", b"content")
+    storage.copy(good, there, "p/chk-4/op/0-1-0.parquet", lambda: kept.append(None))
+    assert (storage.read("p/chk-4/op/0-1-0.parquet"), kept) == (b"content", [None])
+    local = storage.elsewhere(str(tmp_path / "saved"))
+    local.copy(good, there, "state/op/0.parquet", lambda: None)
+    assert local.list("") == ["state/op/0.parquet"]
+    there.write(good.path, b"CONTENT")
+    for target in (storage, local):
+        with pytest.raises(
+            StateIntegrityError, match=r"state/op/0.parquet on checkpoint storage s3://.*/archive.*SHA-256"
+        ):
+            target.copy(good, there, "q/chk-1/1.parquet", lambda: None)
+        assert target.list("q") == []
+
+
+@pytest.mark.parametrize("url", ["s3://key:secret@bucket/x", "s3://bucket/x?secret_key=y"])
+def test_where_a_savepoint_is_holds_no_secret(storage, url) -> None:
+    with pytest.raises(ConfigurationError, match="was given with credentials or options") as error:
+        storage.elsewhere(url)
+    assert "secret@" not in str(error.value)
+    assert "=y" not in str(error.value)

@@ -46,11 +46,20 @@ def test_deleting_removes_files_and_the_directories_they_leave_empty(storage) ->
     assert fs.LocalFileSystem().get_file_info(storage._root).type
 
 
-@pytest.mark.parametrize("path", ["../outside", "p/../../outside", "/etc/passwd", "", "a\\..\\b", "p/\0"])
+@pytest.mark.parametrize("path", ["../outside", "p/../../outside", "/etc/passwd", "a\\..\\b", "p/\0"])
 def test_paths_never_leave_the_root(path, storage) -> None:
     for attempt in (storage.read, storage.list, lambda p: storage.write(p, b"x"), lambda p: storage.delete([p])):
         with pytest.raises(StorageError, match="is not a path below checkpoint storage"):
             attempt(path)
+
+
+def test_the_root_itself_is_only_listed(storage) -> None:
+    assert storage.list("") == []
+    storage.write("p/chk-1/_metadata", b"x")
+    assert storage.list("") == ["p/chk-1/_metadata"]
+    for attempt in (storage.read, lambda p: storage.write(p, b"x"), lambda p: storage.delete([p])):
+        with pytest.raises(StorageError, match="is not a path below checkpoint storage"):
+            attempt("")
 
 
 def test_a_missing_file_is_an_integrity_error_that_names_it(storage) -> None:

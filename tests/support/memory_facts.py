@@ -1,6 +1,7 @@
 """What a transaction of the store in memory reads, as `tidegate.postgres.facts` does on Postgres."""
 
 from collections.abc import Iterable
+from datetime import datetime
 
 from memory_state import PipelineState, read_subtasks
 
@@ -93,6 +94,9 @@ class MemoryFacts:
     def latest_subsumed(self) -> int | None:
         gone = [c for c in self._in_order() if c.status in {Status.SUBSUMED, Status.DISCARDED}]
         return max((c.checkpoint_id for c in gone if c.abandoned_by is None), default=None)
+
+    def imports(self) -> dict[int, datetime]:
+        return {id_: seen for id_, (seen, ended) in sorted(self.state.imports.items()) if ended is None}
 
     def _in_order(self) -> list[CheckpointRecord]:
         return [self.state.checkpoints[id_] for id_ in sorted(self.state.checkpoints)]

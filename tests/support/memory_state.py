@@ -43,6 +43,7 @@ class PipelineState:
     recoveries: tuple[tuple[int, datetime], ...] = ()  # each checkpoint gone on from, and when
     restores: tuple[Restore, ...] = ()
     endpoints: dict[tuple[Role, str], Endpoint] = field(default_factory=dict)
+    imports: dict[int, tuple[datetime, datetime | None]] = field(default_factory=dict)  # seen, and ended
 
     def copy(self) -> "PipelineState":
         return PipelineState(
@@ -60,6 +61,7 @@ class PipelineState:
             self.recoveries,
             self.restores,
             dict(self.endpoints),
+            dict(self.imports),
         )
 
     def handles(self, checkpoint_id: int) -> Iterator[tuple[Deletion, StateHandle]]:

@@ -90,6 +90,7 @@ class MemoryTransaction(MemoryFacts):
         self._require(1 <= restore.checkpoint_id <= restore.last_checkpoint_id, "a checkpoint to come is restored")
         undone = {earlier.undoes for earlier in self.state.restores}
         self._require(restore.undoes is None or restore.undoes not in undone, "it was undone before")
+        self._require(restore.imported in (None, restore.last_checkpoint_id + 1), "it is not the next one")
         self.state.pipeline = restored(self.pipeline(), restore.restored_at, storable_text(message), forgiven_until)
         self.state.restores = (*self.state.restores, restore)
         for record in self._in_order():
@@ -98,6 +99,36 @@ class MemoryTransaction(MemoryFacts):
                 self.state.checkpoints[record.checkpoint_id] = record.moved(abandoned_by=by)
         count = [c.request_id for c in self._in_order() if c.status is not Status.FAILED and c.abandoned_by is None]
         self._require(len(set(count)) == len(count), "a request has two checkpoints")
+
+    def begin_export(self, checkpoint_id: int, location: str) -> None:
+        known = self._known(checkpoint_id)
+        self._require(known.kind is not CheckpointKind.CHECKPOINT and known.status in COMMITTED, "it is no savepoint")
+        self._require(known.location in (None, location) and bool(location), "it is elsewhere")
+        self.state.checkpoints[checkpoint_id] = known.moved(location=location)
+
+    def mark_exported(self, checkpoint_id: int, size: int, at: datetime) -> bool:
+        known = self._known(checkpoint_id)
+        if known.status is not Status.COMPLETED:
+            return False
+        self._require(known.location is not None and size >= 0, "nothing was exported")
+        if known.exported_at is None:
+            self.state.checkpoints[checkpoint_id] = known.moved(exported_at=at, exported_size=size)
+        return True
+
+    def begin_import(self, after: int, at: datetime) -> int:
+        self._next = self.state.last_checkpoint_id = max(self._next, after) + 1
+        self.state.imports[self._next] = (at, None)
+        return self._next
+
+    def touch_import(self, checkpoint_id: int, at: datetime) -> bool:
+        if there := checkpoint_id in self.imports():
+            self.state.imports[checkpoint_id] = (at, None)
+        return there
+
+    def end_import(self, checkpoint_id: int, at: datetime) -> bool:
+        if there := checkpoint_id in self.imports():
+            self.state.imports[checkpoint_id] = (self.state.imports[checkpoint_id][0], at)
+        return there
 
     def mark_rewound(self, number: int, attempt: int, at: datetime) -> bool:
         current = is_committing(self.state.committer, attempt)
@@ -274,7 +305,8 @@ class MemoryTransaction(MemoryFacts):
         self._require(given_up_by is None or given_up_by >= 1, "no checkpoint has that id")
         for deletion in deletions:
             self._confined(deletion.path)
-            known = deletion.owner == "storage" or (deletion.owner.startswith("sink:") and deletion.owner != "sink:")
+            kind, _, name = deletion.owner.partition(":")
+            known = deletion.owner == "storage" or (kind in ("sink", "savepoint") and name != "")
             self._require(known, "nobody owns the file")
         self._enqueue(deletions, given_up_by)
 
@@ -301,14 +333,19 @@ class MemoryTransaction(MemoryFacts):
                 self._move(checkpoint, (Status.DISCARDED, Phase.VALIDATED))
 
     def unswept(self) -> dict[int, datetime]:
-        ended = {c.checkpoint_id: c.completed_at or c.failed_at for c in self._in_order()}
-        return {id_: at for id_, at in ended.items() if at is not None and id_ not in self.state.swept}
+        checkpoints = {c.checkpoint_id: c.completed_at or c.failed_at for c in self._in_order()}
+        found = {id_: ended for id_, (_, ended) in self.state.imports.items() if ended is not None}
+        found |= {id_: at for id_, at in checkpoints.items() if at is not None and id_ not in self.state.swept}
+        return dict(sorted(found.items()))
 
     def mark_swept(self, checkpoint_ids: Sequence[int]) -> None:
         known = frozenset(checkpoint_ids) & self.state.checkpoints.keys()
         ended = all(self.state.checkpoints[id_].status is not Status.IN_PROGRESS for id_ in known)
         self._require(ended, "it has not ended")
         self.state.swept = self.state.swept | known
+        for id_ in self.state.imports.keys() - self.imports().keys():
+            if id_ in checkpoint_ids:
+                del self.state.imports[id_]
 
     def live_paths(self, checkpoint_id: int) -> set[Deletion]:
         return {file for _, creator, file in self.state.live() if creator == checkpoint_id}

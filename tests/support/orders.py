@@ -16,6 +16,19 @@ from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.paths import marker_path
 from tidegate.protocol.records import HandleKind
 
+#: A project's pyproject.toml, and its module `shop`.
+PROJECT = """
+[tool.tidegate.pipelines]
+orders = "shop:pipeline"
+"""
+SHOP = """
+import os
+from pathlib import Path
+from orders import orders_pipeline
+
+pipeline = orders_pipeline(Path(os.environ["TIDEGATE_HOME"]))
+"""
+
 SCHEMA = "customer string, amount bigint"
 Row = tuple[str | None, int]
 

@@ -2,9 +2,10 @@
 die on request. The coordinator, the graph and the store under test are the real ones.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Any
 
 from records import T0
@@ -13,7 +14,15 @@ from tidegate.clock import SystemClock
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.expectations import expect, suite
-from tidegate.ports import CheckpointStore, CommitAttempt, DeliveryGuarantee, SinkInput, StoreTransaction, Withdrawn
+from tidegate.ports import (
+    CheckpointStorage,
+    CheckpointStore,
+    CommitAttempt,
+    DeliveryGuarantee,
+    SinkInput,
+    StoreTransaction,
+    Withdrawn,
+)
 from tidegate.protocol.branches import Branch
 from tidegate.protocol.errors import StateIntegrityError, UnknownOutcomeError
 from tidegate.protocol.names import Target
@@ -64,10 +73,10 @@ class ShiftedClock(SystemClock):
 class MemoryStorage:
     """Checkpoint storage as a dictionary."""
 
-    url = "memory://"
-
-    def __init__(self) -> None:
+    def __init__(self, url: str = "memory://") -> None:
+        self.url = url
         self.files: dict[str, bytes] = {}
+        self.others: dict[str, MemoryStorage] = {}
 
     def write(self, path: str, content: bytes) -> None:
         self.files[path] = content
@@ -78,11 +87,21 @@ class MemoryStorage:
         return self.files[path]
 
     def list(self, prefix: str) -> list[str]:
-        return sorted(path for path in self.files if path.startswith(prefix + "/"))
+        return sorted(path for path in self.files if path.startswith(prefix + "/") or not prefix)
 
     def delete(self, paths: Sequence[str], closed: Collection[str] = ()) -> None:
         for path in paths:
             self.files.pop(path, None)
+
+    def elsewhere(self, url: str) -> "MemoryStorage":
+        return self.others.setdefault(url, type(self)(url))
+
+    def copy(self, file: StateHandle, source: CheckpointStorage, path: str, keep: Callable[[], None]) -> None:
+        keep()
+        content = source.read(file.path)
+        if sha256(content).hexdigest() != file.checksum:
+            raise StateIntegrityError(f"{file.path} is damaged.")
+        self.write(path, content)
 
     def verify(self, files: Sequence[StateHandle], in_full: Collection[str]) -> None:
         """Handles of this world are names: nobody writes their files."""

@@ -46,6 +46,8 @@ _KINDS = (
 _DRAIN = "Only with a SYNC_SAVEPOINT: all inputs count as ended, and the pipeline stops for good."
 _NAME = "Of a savepoint: what it is called. Otherwise it is known by its number."
 _NOTE = "Of a savepoint: what it is for."
+_FORMAT = "Of a savepoint: canonical is also written to a directory of its own, complete and relocatable."
+_DIRECTORY = "Of a canonical savepoint: that directory, a path or URL. Otherwise it lies beside the checkpoints."
 
 
 def checkpoint_dag(
@@ -66,6 +68,8 @@ def checkpoint_dag(
             "drain": Param(False, type="boolean", description=_DRAIN),
             "name": Param(None, type=["null", "string"], description=_NAME),
             "note": Param(None, type=["null", "string"], description=_NOTE),
+            "format": Param("native", enum=["native", "canonical"], description=_FORMAT),
+            "directory": Param(None, type=["null", "string"], description=_DIRECTORY),
         },
         "doc_md": f"Checkpoints of the pipeline `{pipeline.name}`. A DAG run is a checkpoint.",
     } | dag_kwargs
@@ -82,7 +86,7 @@ def _steps(pipeline: Pipeline, spark_conn_id: str) -> None:
     acknowledge = AcknowledgeCheckpointSensor(task_id="acknowledge", pipeline=pipeline)
     validate = ValidateCheckpointOperator(task_id="validate", pipeline=pipeline, spark_conn_id=spark_conn_id)
     finalize = FinalizeCheckpointOperator(task_id="finalize", pipeline=pipeline)
-    notify = NotifyCheckpointOperator(task_id="notify", pipeline=pipeline)
+    notify = NotifyCheckpointOperator(task_id="notify", pipeline=pipeline, spark_conn_id=spark_conn_id)
     abort = AbortCheckpointOperator(task_id="abort", pipeline=pipeline)
     trigger >> snapshot >> acknowledge >> validate >> finalize >> notify
     [trigger, snapshot, acknowledge, validate, finalize] >> abort

@@ -24,6 +24,7 @@ from tidegate.protocol.names import requests_of_run
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.savepoints import Label
 from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Resumed, Triggered
+from tidegate.settings import absolute
 
 if TYPE_CHECKING:
     from airflow.sdk.types import DagRunProtocol
@@ -57,6 +58,8 @@ class TriggerCheckpointOperator(CheckpointTask):
         with airflow_outcome(context):
             request = request_id(context), _is_periodic(context), _kind(context)
             coordinator = self.open_coordinator()
+            if _is_canonical(context):
+                coordinator.exporting.require_possible(_directory(context))
             outcome = coordinator.trigger(*request, wait=self.wait, drain=_drain(context), label=_label(context))
             if isinstance(outcome, AlreadyCompleted):
                 completed = coordinator.acknowledge(outcome.checkpoint_id)
@@ -124,6 +127,23 @@ def _drain(context: Context) -> bool:
 def _label(context: Context) -> Label:
     given = context["params"] or {}
     return Label(given.get("name") or None, given.get("note") or None)
+
+
+def _is_canonical(context: Context) -> bool:
+    """Raises `IllegalRequestError` if it is not a savepoint's."""
+    if (context["params"] or {}).get("format", "native") != "canonical":
+        return False
+    if _kind(context) is CheckpointKind.CHECKPOINT:
+        raise IllegalRequestError(
+            "A checkpoint has no format: newer ones replace it. Nothing was triggered. Ask for a savepoint: set the "
+            "parameter kind."
+        )
+    return True
+
+
+def _directory(context: Context) -> str | None:
+    given = (context["params"] or {}).get("directory")
+    return absolute(given) if given else None
 
 
 class SparkStep(CheckpointStep):
@@ -200,8 +220,9 @@ class FinalizeCheckpointOperator(CheckpointStep):
         self.log.info("Checkpoint %s is %s (completed at %s).", checkpoint_id, record.status, record.completed_at)
 
 
-class NotifyCheckpointOperator(CheckpointStep):
-    """Makes the checkpoint's rows visible in every sink, and announces it: one event per sink asset, once.
+class NotifyCheckpointOperator(SparkStep):
+    """Makes the checkpoint's rows visible in every sink, and announces it: one event per sink asset, once. A canonical
+    savepoint is then written to its directory, which alone needs Spark.
 
     A retry after a crash announces what the crash cut short; a finished run that is cleared announces nothing again.
     A pipeline given by name cannot be asked for its sinks at DAG parse: pass `outlets` yourself, see `sink_asset`.
@@ -225,6 +246,15 @@ class NotifyCheckpointOperator(CheckpointStep):
             context["outlet_events"][asset].extra = {"checkpoint_id": checkpoint_id, "rows": rows[asset.uri]}
         for sink in delivered:
             self.log.info("%s: %s rows of checkpoint %s are visible.", sink.sink, sink.rows, checkpoint_id)
+        if _is_canonical(context):
+            self._export(coordinator, checkpoint_id, _directory(context))
+
+    def _export(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, directory: str | None) -> None:
+        record = coordinator.exporting.begin(str(checkpoint_id), directory)
+        if record.exported_at is None:
+            with self.region() as region:
+                record = coordinator.exporting.export(checkpoint_id, region)
+        self.log.info("Savepoint %s is complete in %s: %s bytes.", checkpoint_id, record.location, record.exported_size)
 
 
 def _sink_assets(pipeline: Pipeline) -> list[Asset]:

@@ -11,13 +11,18 @@ from tidegate.airflow.assets import sink_asset
 from tidegate.airflow.step import airflow_outcome
 from tidegate.pipeline.definition import Pipeline, SinkVertex
 from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.imports import ClaimMode
 from tidegate.protocol.restore_plan import Accepted, RestorePlan
+from tidegate.settings import absolute
 
 if TYPE_CHECKING:
     from tidegate.coordination.coordinator import CheckpointCoordinator
     from tidegate.coordination.restore import Target
 
 _TO = "Where to go back to: a checkpoint's number, a savepoint's name, `latest`, or `undo` for the last restore."
+_FROM = "Or the directory of a canonical savepoint, a path or URL."
+_CLAIM = "Of such a directory: no-claim leaves it to you, claim empties it afterwards."
+_RELOCATE = "Of such a directory: sources or sinks were moved on purpose, with their tables."
 _DRY_RUN = "Only show the plan, in the task's log. Turn it off to carry the plan out."
 _MISSING = "What to do if files that would be read again are gone or have changed."
 _LEAVE = "Names of sinks that cannot be rewound, and stay as they are."
@@ -34,7 +39,10 @@ def restore_dag(*pipelines: Pipeline, **dag_kwargs: Any) -> DAG:
         "tags": ["tidegate"],
         "params": {
             "pipeline": Param(names[0] if len(names) == 1 else None, type="string", enum=names),
-            "to": Param(None, type="string", minLength=1, description=_TO),
+            "to": Param(None, type=["null", "string"], description=_TO),
+            "from": Param(None, type=["null", "string"], description=_FROM),
+            "claim_mode": Param(str(ClaimMode.NO_CLAIM), enum=[str(mode) for mode in ClaimMode], description=_CLAIM),
+            "relocate": Param(False, type="boolean", description=_RELOCATE),
             "dry_run": Param(True, type="boolean", description=_DRY_RUN),
             "missing_files": Param("refuse", enum=["refuse", "skip"], description=_MISSING),
             "leave": Param([], type="array", items={"type": "string"}, description=_LEAVE),
@@ -67,6 +75,7 @@ class RestoreOperator(BaseOperator):
     def execute(self, context: Context) -> None:
         # Imported here: DAG files are parsed often, and importing what runs a step takes seconds.
         from tidegate.assembly import open_coordinator
+        from tidegate.coordination.importing import ImportPlan
 
         params: Mapping[str, Any] = context["params"]
         with airflow_outcome(context):
@@ -77,14 +86,27 @@ class RestoreOperator(BaseOperator):
                     f"{', '.join(self.pipelines)}. Nothing was changed."
                 )
             coordinator = open_coordinator(pipeline)
-            target = _target(coordinator, str(params["to"] or ""))
-            plan = coordinator.plan_restore(target)
+            to, from_ = str(params["to"] or ""), str(params["from"] or "")
+            if bool(to) == bool(from_):
+                raise ConfigurationError("Set one of the parameters to and from. Nothing was changed.")
+            target = None if from_ else _target(coordinator, to)
+            planned = (
+                coordinator.plan_restore_from(absolute(from_)) if target is None else coordinator.plan_restore(target)
+            )
+            plan = planned.restore if isinstance(planned, ImportPlan) else planned
             self._show(plan)
             if params["dry_run"]:
                 raise AirflowSkipException("Only the plan was shown. Nothing was changed.")
-            skip = params["missing_files"] == "skip"
-            accepted = Accepted(skip, tuple(params["leave"]), bool(params["allow_non_restored_state"]))
-            coordinator.restore(target, accepted, plan)
+            accepted = Accepted(
+                params["missing_files"] == "skip",
+                tuple(params["leave"]),
+                bool(params["allow_non_restored_state"]),
+                bool(params["relocate"]),
+            )
+            if isinstance(planned, ImportPlan):
+                coordinator.restore_from(planned.url, ClaimMode(params["claim_mode"]), accepted, planned)
+            elif target is not None:
+                coordinator.restore(target, accepted, planned)
             self._announce(context, pipeline, plan)
 
     def _show(self, plan: RestorePlan) -> None:

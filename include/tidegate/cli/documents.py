@@ -36,7 +36,9 @@ def checkpoint_document(record: CheckpointRecord) -> dict[str, Any]:
         "id": record.checkpoint_id,
         "checkpoint_type": record.kind.value,
         "is_savepoint": record.kind is not CheckpointKind.CHECKPOINT,
-        "savepointFormat": None if record.kind is CheckpointKind.CHECKPOINT else "NATIVE",
+        "savepointFormat": _format(record),
+        "savepoint_location": record.location if record.exported_at else None,
+        "savepoint_size": record.exported_size,
         "name": record.name,
         "note": record.note,
         "drain": record.drain,
@@ -61,6 +63,13 @@ def checkpoint_document(record: CheckpointRecord) -> dict[str, Any]:
         "failure_reason": record.failure_reason.name if record.failure_reason else None,
         "failure_message": record.failure_message,
     }
+
+
+def _format(record: CheckpointRecord) -> str | None:
+    """A canonical one can be restored natively, too."""
+    if record.kind is CheckpointKind.CHECKPOINT:
+        return None
+    return "NATIVE" if record.exported_at is None else "CANONICAL"
 
 
 def _public(status: Status) -> Status:

@@ -1,6 +1,5 @@
 """`tidegate`: the command line. Thin: every command is a few calls to the coordinator or the store, then a view."""
 
-import uuid
 from typing import Annotated
 
 import typer
@@ -13,6 +12,7 @@ from tidegate.cli.clean import clean
 from tidegate.cli.compare import compare
 from tidegate.cli.continuous import run_continuously
 from tidegate.cli.exit_codes import exit_code_of
+from tidegate.cli.export import FormatOption, SavepointFormat, ToOption, take_savepoint
 from tidegate.cli.options import (
     EPILOG,
     OutputFormat,
@@ -29,7 +29,7 @@ from tidegate.cli.recover import recover
 from tidegate.cli.restore import restore
 from tidegate.cli.savepoints import NameOption, NoteOption, dispose, rename, savepoint, savepoints
 from tidegate.cli.state import state
-from tidegate.cli.take import new_request_by_hand, take
+from tidegate.cli.take import carry_out, new_request_by_hand, show_outcome
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import CheckpointError, CheckpointNotFoundError, PipelineNotFoundError
 from tidegate.protocol.pipelines import PipelineRecord
@@ -65,7 +65,7 @@ def run(
         _show_status(run_continuously(defined, stderr()))
         return
     request_id = running.unfinished_request(assembly.open_store(), defined.name) or running.new_request()
-    take(defined, request_id, CheckpointKind.CHECKPOINT, output, wait=False)
+    show_outcome(carry_out(defined, request_id, CheckpointKind.CHECKPOINT, output, wait=False), output)
 
 
 @app.command(epilog=EPILOG)
@@ -102,7 +102,8 @@ def checkpoint(
     """With an ID, show a checkpoint: its operators and subtasks, its verdicts, and why it failed if it did. Without an
     ID, take a checkpoint, after the requests that have precedence."""
     if checkpoint_id is None:
-        take(assembly.load_pipeline(pipeline), request_id or new_request_by_hand(), CheckpointKind.CHECKPOINT, output)
+        defined, asked = assembly.load_pipeline(pipeline), request_id or new_request_by_hand()
+        show_outcome(carry_out(defined, asked, CheckpointKind.CHECKPOINT, output), output)
         return
     if request_id:
         raise typer.BadParameter("--request-id asks for a new checkpoint: leave the ID out.")
@@ -151,14 +152,16 @@ def stop(
     ] = False,
     name: NameOption = None,
     note: NoteOption = None,
+    format_: FormatOption = SavepointFormat.NATIVE,
+    to: ToOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Take a savepoint and stop with it; a checkpoint in progress is aborted. `resume` continues from the savepoint. If
     an earlier run of this command was cut short, its savepoint is resumed."""
     defined = assembly.load_pipeline(pipeline)
     store = assembly.open_store()
-    request_id = running.unfinished_stop(store, defined.name, drain) or f"stop:{uuid.uuid4()}"
-    take(defined, request_id, CheckpointKind.SYNC_SAVEPOINT, output, wait=False, drain=drain, label=Label(name, note))
+    resumed = running.unfinished_stop(store, defined.name, drain)
+    take_savepoint(defined, resumed, CheckpointKind.SYNC_SAVEPOINT, output, Label(name, note), format_, to, drain=drain)
     stopped = store.pipeline(defined.name)
     assert stopped is not None
     say(f"Pipeline {defined.name} is {stopped.status}. {stopped.message}")

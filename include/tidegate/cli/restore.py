@@ -13,9 +13,12 @@ from tidegate import assembly
 from tidegate.cli.documents import checkpoint_document
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say, show
 from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.coordination.importing import ImportPlan
 from tidegate.coordination.restore import Target, ToCheckpoint, Undo
 from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.imports import ClaimMode
 from tidegate.protocol.restore_plan import Accepted, RestorePlan
+from tidegate.settings import absolute
 
 
 class MissingFiles(StrEnum):
@@ -33,6 +36,15 @@ def restore(
     ] = None,
     latest: Annotated[bool, typer.Option("--latest", help="To the latest completed checkpoint.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="To where the pipeline was before its last restore.")] = False,
+    from_: Annotated[
+        str | None, typer.Option("--from", metavar="URL", help="To the canonical savepoint in this directory.")
+    ] = None,
+    claim_mode: Annotated[
+        ClaimMode, typer.Option(help="With --from: no-claim leaves the directory to you, claim empties it afterwards.")
+    ] = ClaimMode.NO_CLAIM,
+    relocate: Annotated[
+        bool, typer.Option("--relocate", help="With --from: sources or sinks were moved on purpose, with their tables.")
+    ] = False,
     missing_files: Annotated[
         MissingFiles, typer.Option(help="What to do if files that would be read again are gone or have changed.")
     ] = MissingFiles.REFUSE,
@@ -50,27 +62,41 @@ def restore(
     are left behind, and kept for a while: --undo brings them back."""
     defined = assembly.load_pipeline(pipeline)
     coordinator = assembly.open_coordinator(defined)
-    target = _target(coordinator, checkpoint_id, savepoint, latest, undo)
-    plan = coordinator.plan_restore(target)
+    target = _target(coordinator, checkpoint_id, savepoint, latest, undo, from_)
+    if from_ is None and (relocate or claim_mode is not ClaimMode.NO_CLAIM):
+        raise ConfigurationError("--claim-mode and --relocate are for --from. Nothing was changed.")
+    planned = coordinator.plan_restore_from(target) if isinstance(target, str) else coordinator.plan_restore(target)
+    plan = planned.restore if isinstance(planned, ImportPlan) else planned
     show(plan_document(plan), output, plan_tables)
     if dry_run:
         return
     if not yes:
         typer.confirm(f"Restore {defined.name} to checkpoint {plan.checkpoint.checkpoint_id}?", abort=True, err=True)
     skip = missing_files is MissingFiles.SKIP
-    coordinator.restore(target, Accepted(skip, tuple(leave or ()), allow_non_restored_state), plan)
+    accepted = Accepted(skip, tuple(leave or ()), allow_non_restored_state, relocate)
+    if isinstance(planned, ImportPlan):
+        coordinator.restore_from(planned.url, claim_mode, accepted, planned)
+    elif not isinstance(target, str):
+        coordinator.restore(target, accepted, planned)
     say(f"Pipeline {defined.name} was restored to checkpoint {plan.checkpoint.checkpoint_id}.")
 
 
 def _target(
-    coordinator: CheckpointCoordinator, checkpoint_id: int | None, savepoint: str | None, latest: bool, undo: bool
-) -> Target:
-    """Exactly one of them says where to go. Raises `ConfigurationError`."""
-    if (checkpoint_id is not None) + (savepoint is not None) + latest + undo != 1:
+    coordinator: CheckpointCoordinator,
+    checkpoint_id: int | None,
+    savepoint: str | None,
+    latest: bool,
+    undo: bool,
+    from_: str | None,
+) -> Target | str:
+    """Exactly one of them says where to go; `from_` as an absolute path or URL. Raises `ConfigurationError`."""
+    if (checkpoint_id is not None) + (savepoint is not None) + (from_ is not None) + latest + undo != 1:
         raise ConfigurationError(
-            "Say where to go back to, in one way: --checkpoint ID, --savepoint NAME, --latest, or --undo for the "
-            "moment before the last restore. Nothing was changed."
+            "Say where to go back to, in one way: --checkpoint ID, --savepoint NAME, --from URL for the directory of a "
+            "canonical savepoint, --latest, or --undo for the moment before the last restore. Nothing was changed."
         )
+    if from_ is not None:
+        return absolute(from_)
     if savepoint is not None:
         checkpoint_id = coordinator.savepoints.find(savepoint).checkpoint_id
     return Undo() if undo else ToCheckpoint(checkpoint_id)
@@ -80,6 +106,8 @@ def plan_document(plan: RestorePlan) -> dict[str, Any]:
     """The plan as JSON; sizes are bytes."""
     return {
         "checkpoint": checkpoint_document(plan.checkpoint),
+        "copied_from": plan.origin,
+        "moved": [str(moved) for moved in plan.moved],
         "latest_checkpoint": None if plan.previous is None else plan.previous.checkpoint_id,
         "undoes_restore": plan.undoes,
         "abandoned_checkpoints": list(plan.left_behind),
@@ -136,6 +164,9 @@ def plan_tables(document: dict[str, Any]) -> Group:
 def _summary(document: dict[str, Any]) -> str:
     checkpoint = document["checkpoint"]
     said = [f"Back to checkpoint {checkpoint['id']}."]
+    if document["copied_from"] is not None:
+        said.append(f"Its state is copied from {document['copied_from']}.")
+    said += [f"Moved: {moved}." for moved in document["moved"]]
     if ids := document["abandoned_checkpoints"]:
         said.append(f"Checkpoints left behind: {_some(ids)}.")
     if ids := document["returning_checkpoints"]:

@@ -6,8 +6,8 @@ import typer
 
 from tidegate import assembly
 from tidegate.cli import documents, views
+from tidegate.cli.export import FormatOption, SavepointFormat, ToOption, take_savepoint
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say, show
-from tidegate.cli.take import new_request_by_hand, take
 from tidegate.protocol.errors import ConfigurationError
 from tidegate.protocol.records import CheckpointKind
 from tidegate.protocol.savepoints import Label
@@ -26,18 +26,21 @@ def savepoint(
         str | None,
         typer.Option(help="Id of the request. A request repeated with the same id is not carried out twice."),
     ] = None,
+    format_: FormatOption = SavepointFormat.NATIVE,
+    to: ToOption = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """With the NAME or number of a savepoint, show it. Without, take one: it comes before other requests and is kept
     until you dispose of it."""
     defined = assembly.load_pipeline(pipeline)
     if wanted is None:
-        take(defined, request_id or new_request_by_hand(), CheckpointKind.SAVEPOINT, output, label=Label(name, note))
+        take_savepoint(defined, request_id, CheckpointKind.SAVEPOINT, output, Label(name, note), format_, to)
         return
-    if name or note or request_id:
+    if name or note or request_id or to or format_ is not SavepointFormat.NATIVE:
         raise ConfigurationError(
-            f"--name, --note and --request-id are for a new savepoint: leave {wanted!r} out. Nothing was triggered. To "
-            f"call an existing one differently, use `tidegate rename {defined.name} {wanted} NEW`."
+            "--name, --note, --format, --to and --request-id are for a new savepoint: leave "
+            f"{wanted!r} out. Nothing was triggered. To call an existing one differently, use `tidegate rename "
+            f"{defined.name} {wanted} NEW`."
         )
     coordinator, store = assembly.open_coordinator(defined), assembly.open_store()
     record = coordinator.savepoints.find(wanted)

@@ -8,7 +8,7 @@ from tidegate import assembly
 from tidegate.cli import documents, views
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, show, stderr
-from tidegate.cli.run import run_checkpoint
+from tidegate.cli.run import RunOutcome, run_checkpoint
 from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.records import CheckpointKind
 from tidegate.protocol.savepoints import UNLABELLED, Label
@@ -19,7 +19,7 @@ def new_request_by_hand() -> str:
     return f"manual:{uuid.uuid4()}"
 
 
-def take(
+def carry_out(
     defined: Pipeline,
     request_id: str,
     kind: CheckpointKind,
@@ -28,7 +28,7 @@ def take(
     wait: bool = True,
     drain: bool = False,
     label: Label = UNLABELLED,
-) -> None:
+) -> RunOutcome:
     """From the trigger to the notification. Exits with DROPPED if the request was; raises what the steps raise."""
     coordinator = assembly.open_coordinator(defined)
     outcome = run_checkpoint(
@@ -37,6 +37,11 @@ def take(
         lambda: coordinator.trigger(request_id, kind=kind, wait=wait, drain=drain, label=label),
         stderr(),
     )
-    show(documents.run_document(outcome), output, views.run_table)
     if outcome.dropped is not None:
+        show_outcome(outcome, output)
         raise typer.Exit(ExitCode.DROPPED)
+    return outcome
+
+
+def show_outcome(outcome: RunOutcome, output: OutputFormat) -> None:
+    show(documents.run_document(outcome), output, views.run_table)

@@ -76,14 +76,15 @@ def _status(document: dict[str, Any]) -> str:
 
 
 def savepoints_table(documents: list[dict[str, Any]]) -> Table:
-    table = Table("ID", "Name", "Taken", "Full Size", "Path", "Note")
+    table = Table("ID", "Name", "Taken", "Format", "Full Size", "Path", "Note")
     for document in documents:
         table.add_row(
             str(document["id"]),
             escape(document["name"] or "") + (" (abandoned)" if document["abandoned"] else ""),
             moment(document["completed_timestamp"]),
-            decimal(document["state_size"]),
-            document["external_path"],
+            document["savepointFormat"].lower(),
+            decimal(document["state_size"] if document["savepoint_size"] is None else document["savepoint_size"]),
+            document["savepoint_location"] or document["external_path"],
             escape(document["note"] or ""),
         )
     return table

@@ -7,6 +7,7 @@ region wrote: its checkpoints were aborted with it, and its successor knows only
 Each run sweeps where an attempt may have left something lately. `tidegate clean` also looks everywhere else.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -14,7 +15,10 @@ from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StagingSink, StoreTransaction
 from tidegate.protocol.branches import choose_overdue_abandoned
+from tidegate.protocol.canonical import PARTS
 from tidegate.protocol.directories import choose_closed, choose_unswept, closed_for_ever
+from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.imports import choose_stale
 from tidegate.protocol.leftovers import (
     Leftovers,
     Listed,
@@ -23,11 +27,13 @@ from tidegate.protocol.leftovers import (
     find_foreign,
     listed_on_storage,
 )
-from tidegate.protocol.names import STORAGE, staged_by
+from tidegate.protocol.names import STORAGE, location_of, staged_by
 from tidegate.protocol.paths import ByCheckpoint, directory, shared_root, with_markers
 from tidegate.protocol.records import Deletion
 from tidegate.protocol.regions import RegionRecord, choose_left_behind, last_ended, left_since
 from tidegate.protocol.retention import choose_subsumed, choose_unreferenced, is_due, is_settled
+
+log = logging.getLogger("tidegate")
 
 BATCH = 1000  # files that are deleted before their deletion is recorded
 #: Queued files asked for at once: to find out which of them are live, every live reference is read each time.
@@ -58,6 +64,8 @@ class Sweeper:
             overdue = choose_overdue_abandoned(tx.abandoned(), tx.restores(), undo_within, now)
             if overdue := [*choose_subsumed(tx.retained(), self._rule, now), *overdue]:
                 tx.subsume(overdue)
+            for stale in choose_stale(tx.imports(), now):
+                tx.end_import(stale, now)
             unswept, region = tx.unswept(), tx.region()
         self._sweep_checkpoints(unswept)
         self._sweep_regions(region)
@@ -104,7 +112,7 @@ class Sweeper:
                 listed += [Listed(Deletion(owner, path), ByCheckpoint(id_)) for path in sink.staged_paths(id_)]
         with self._store.transaction(self._pipeline_id) as tx:
             known = {id_: tx.checkpoint(id_) for id_ in checkpoints_of(listed)}
-            left = choose_left(listed, known, tx.latest_completed(), tx.region(), self._clock.now())
+            left = choose_left(listed, known, tx.latest_completed(), tx.region(), tx.imports(), self._clock.now())
             live = tx.live_below(self._pipeline_id)
             for id_ in checkpoints_of(each for each in left if each.file.owner != STORAGE):
                 live |= tx.live_paths(id_)
@@ -136,6 +144,7 @@ class Sweeper:
                 queued = tx.pending_deletions(ASKED)
                 going, region = [record.checkpoint_id for record in tx.in_progress()], tx.region()
                 for_ever = closed_for_ever(tx.pipeline())
+            self._delete_savepoints(queued)
             mine = self._deletable(queued)
             for first in range(0, len(mine), BATCH):
                 batch = mine[first : first + BATCH]
@@ -148,6 +157,21 @@ class Sweeper:
             if not mine or len(queued) < ASKED:
                 self._delete([], for_ever)
                 return
+
+    def _delete_savepoints(self, queued: Sequence[Deletion]) -> None:
+        """In directories of their own. One that cannot be reached waits, and holds up nothing else."""
+        by_location: dict[str, list[Deletion]] = {}
+        for deletion in queued:
+            if (location := location_of(deletion.owner)) is not None:
+                by_location.setdefault(location, []).append(deletion)
+        for location, deletions in by_location.items():
+            try:
+                self._storage.elsewhere(location).delete([deletion.path for deletion in deletions], PARTS)
+            except CheckpointError as error:
+                log.warning("The savepoint in %s is deleted later: %s", location, error)
+                continue
+            with self._store.transaction(self._pipeline_id) as tx:
+                tx.remove_deletions(deletions)
 
     def _found(self, checkpoint_id: int) -> list[Deletion]:
         paths = self._storage.list(directory(self._pipeline_id, checkpoint_id))

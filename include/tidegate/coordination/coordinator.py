@@ -9,9 +9,12 @@ from collections.abc import Mapping, Sequence
 
 from tidegate.coordination.clean import Cleaning
 from tidegate.coordination.cleanup import Sweeper
+from tidegate.coordination.export import Exporting
 from tidegate.coordination.finalize import CommitPoint
 from tidegate.coordination.identity import Identification
+from tidegate.coordination.importing import Importing, ImportPlan
 from tidegate.coordination.listeners import Listeners, NotifiedListeners, watch_failures
+from tidegate.coordination.lookup import find_checkpoint
 from tidegate.coordination.notify import Delivered, Delivery, find_outstanding
 from tidegate.coordination.pipeline_status import PipelineControl
 from tidegate.coordination.plan import Planning
@@ -19,7 +22,7 @@ from tidegate.coordination.region_lease import RegionControl
 from tidegate.coordination.restore import Restoring, Target
 from tidegate.coordination.rewind import Rewinding
 from tidegate.coordination.savepoints import Savepoints
-from tidegate.coordination.snapshot import Snapshotting, find_checkpoint
+from tidegate.coordination.snapshot import Snapshotting
 from tidegate.coordination.trigger import CheckpointRequests
 from tidegate.coordination.validate import Validation
 from tidegate.pipeline.definition import Pipeline
@@ -35,17 +38,12 @@ from tidegate.ports import (
     StoreTransaction,
     Validator,
 )
-from tidegate.protocol.abort import Abort, decide_abort
 from tidegate.protocol.admission import choose_abandoned, must_clean_first
-from tidegate.protocol.branches import require_present
-from tidegate.protocol.change_plan import ChangePlan
 from tidegate.protocol.errors import (
     CheckpointError,
-    FinalizeError,
-    RecordRefusedError,
 )
 from tidegate.protocol.identity import Moved
-from tidegate.protocol.lifecycle import COMMITTED, Status
+from tidegate.protocol.imports import ClaimMode
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
@@ -59,7 +57,7 @@ from tidegate.protocol.records import (
 from tidegate.protocol.regions import RegionStart
 from tidegate.protocol.restore_plan import Accepted, RestorePlan
 from tidegate.protocol.savepoints import UNLABELLED, Label
-from tidegate.protocol.snapshot import SnapshotTask, ended_error
+from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.protocol.trigger import Triggered, TriggerOutcome
 from tidegate.protocol.validate import ValidatedCheckpoint, permit
 
@@ -101,14 +99,18 @@ class CheckpointCoordinator:
         )
         self._snapshotting = Snapshotting(self.graph, self.config, store, self._control, self._regions, clock)
         self._sweeper = Sweeper(self.graph, self.config, store, storage, clock)
-        self.savepoints = Savepoints(self.pipeline_id, store)
+        self.savepoints = Savepoints(self.pipeline_id, store, storage)
         self.cleaning = Cleaning(
             self.graph, self.config, store, storage, self._identification, self._sweeper, self._rewinding, clock
         )
         schemas = schemas or KnownSchemas(self.graph)
-        self._planning = Planning(self.graph, self.config, store, storage, schemas, self._identification)
+        self.planning = Planning(self.graph, self.config, store, storage, schemas, self._identification)
+        self.exporting = Exporting(self.graph, self.config, store, storage, self._delivery, clock)
         self._restoring = Restoring(
-            self.graph, self.config, store, storage, self._delivery, self._identification, self._planning, clock
+            self.graph, self.config, store, storage, self._delivery, self._identification, self.planning, clock
+        )
+        self._importing = Importing(
+            self.graph, self.config, store, storage, self._delivery, self._identification, self.planning, clock
         )
 
     # -- trigger
@@ -208,27 +210,9 @@ class CheckpointCoordinator:
 
         Returns what this checkpoint delivered, even if it was delivered before.
         """
-        with self._store.transaction(self.pipeline_id) as tx:
-            record = self._found(tx, checkpoint_id)
-            if record.status not in COMMITTED:
-                raise (
-                    ended_error(record)
-                    if record.status is Status.FAILED
-                    else FinalizeError(
-                        f"Checkpoint {checkpoint_id} of pipeline {self.pipeline_id} has not completed; sinks are "
-                        "notified only after the commit point. Run the finalize step first."
-                    )
-                )
-            require_present(record)
-            outstanding = find_outstanding(tx, checkpoint_id)
-        self._delivery.deliver(outstanding)
+        delivered = self._delivery.deliver_up_to(checkpoint_id)
         self.clean()
-        return self._delivery.delivered(checkpoint_id)
-
-    def _notify_pending(self) -> None:
-        with self._store.transaction(self.pipeline_id) as tx:
-            outstanding = find_outstanding(tx)
-        self._delivery.deliver(outstanding)
+        return delivered
 
     # -- a continuous region
 
@@ -254,12 +238,6 @@ class CheckpointCoordinator:
         """Whether a continuous region takes this pipeline's snapshots now."""
         return self._regions.is_live()
 
-    # -- plan
-
-    def plan(self) -> ChangePlan:
-        """See `Planning.plan`: whether the definition can go on from the latest completed checkpoint."""
-        return self._planning.plan()
-
     # -- restore
 
     def plan_restore(self, target: Target) -> RestorePlan:
@@ -274,6 +252,26 @@ class CheckpointCoordinator:
         plan = self._restoring.restore(target, accepted or Accepted(), planned)
         self.clean()
         return plan
+
+    def plan_restore_from(self, url: str) -> ImportPlan:
+        """See `Importing.plan`: what `restore_from` would do. Changes nothing."""
+        return self._importing.plan(url)
+
+    def restore_from(
+        self,
+        url: str,
+        claim: ClaimMode = ClaimMode.NO_CLAIM,
+        accepted: Accepted | None = None,
+        planned: ImportPlan | None = None,
+    ) -> ImportPlan:
+        """See `Importing.restore`: the same from a savepoint's directory. What nothing refers to is deleted, also what
+        was copied in vain."""
+        try:
+            return self._importing.restore(url, claim, accepted, planned)
+        finally:
+            self.clean()
+
+    # -- savepoints
 
     def dispose(self, savepoint: str) -> CheckpointRecord:
         """See `Savepoints.dispose`; what nothing refers to is deleted."""
@@ -295,7 +293,7 @@ class CheckpointCoordinator:
         """See `PipelineControl`. The sinks commit what has completed first, and what is not retained is deleted. Raises
         `PipelineIdentityError`, because this cannot be undone."""
         self._identification.check()
-        self._notify_pending()
+        self._delivery.deliver_pending()
         return self._after_cleaning(self._control.cancel())
 
     def check(self) -> None:
@@ -318,26 +316,9 @@ class CheckpointCoordinator:
     # -- abort and housekeeping
 
     def abort(self, checkpoint_id: int, reason: FailureReason, message: str) -> CheckpointRecord:
-        """Abort a checkpoint. The first reason stands; a completed checkpoint is left alone (protocol.md section 7)."""
-        try:
-            record = self._abort(checkpoint_id, reason, message)
-        except RecordRefusedError as refused:  # whatever is wrong with the message, the checkpoint ends
-            log.warning(
-                "The cause of the failure of checkpoint %s cannot be recorded (%s): %s", checkpoint_id, refused, message
-            )
-            unsaid = (
-                f"{reason.sentence} The full message cannot be recorded; it is in the log of the process that failed."
-            )
-            record = self._abort(checkpoint_id, reason, unsaid)
+        """See `PipelineControl`; files of aborted checkpoints are deleted."""
+        record = self._control.abort(checkpoint_id, reason, message)
         self.clean()
-        return record
-
-    def _abort(self, checkpoint_id: int, reason: FailureReason, message: str) -> CheckpointRecord:
-        with self._store.transaction(self.pipeline_id) as tx:
-            record = self._found(tx, checkpoint_id)
-            if isinstance(decide_abort(record), Abort):
-                self._control.fail_checkpoint(tx, checkpoint_id, reason, message)
-                record = self._found(tx, checkpoint_id)
         return record
 
     def abort_request(self, request_id: str, reason: FailureReason, message: str) -> CheckpointRecord | None:

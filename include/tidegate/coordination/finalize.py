@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Any, assert_never
 
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
@@ -124,23 +124,14 @@ class CommitPoint:
                 return decide_landing(tx.checkpoint(checkpoint_id))
 
     def _write_metadata(self, metadata: Metadata) -> str:
-        """Whoever repeats it writes the same: the marker of a completed checkpoint holds its checksum."""
-        record, pipeline = metadata.record, self._graph.pipeline
-        vertices = {v.operator_id: v.source.describe() for v in self._graph.sources}
-        vertices |= {
-            v.operator_id: {**v.sink.describe(), "guarantee": guarantee_of(pipeline, v)} for v in self._graph.sinks
-        }
-        document = metadata_document(metadata, vertices, self._config.describe())
-        path = metadata_path(self._pipeline_id, record.checkpoint_id)
         try:
-            self._storage.write(path, json.dumps(document).encode())
+            return write_metadata(self._graph, self._config, self._storage, metadata)
         except StorageError as error:
             raise FinalizeError(
-                f"The metadata of checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} could not be "
-                f"written: {error} The previous checkpoint is still the latest and nothing became visible. Repeat the "
-                "finalize step."
+                f"The metadata of checkpoint {metadata.record.checkpoint_id} of pipeline {self._pipeline_id} could not "
+                f"be written: {error} The previous checkpoint is still the latest and nothing became visible. Repeat "
+                "the finalize step."
             ) from error
-        return path
 
     def _complete(self, checkpoint_id: int, path: str) -> Landed | NotLanded:
         """The transaction. Another process may have completed or aborted the checkpoint before."""
@@ -155,3 +146,19 @@ class CommitPoint:
             if subsumed := choose_subsumed(tx.retained(), self._config.retention_rule(), now):
                 tx.subsume(subsumed)
             return decide_landing(tx.checkpoint(checkpoint_id))
+
+
+def write_metadata(graph: Graph, config: CheckpointConfig, storage: CheckpointStorage, metadata: Metadata) -> str:
+    """The path of a checkpoint's `_metadata`. Whoever repeats it writes the same: the marker of a completed checkpoint
+    holds its checksum. Raises `StorageError`."""
+    path = metadata_path(graph.pipeline.name, metadata.record.checkpoint_id)
+    document = metadata_document(metadata, described(graph), config.describe())
+    storage.write(path, json.dumps(document).encode())
+    return path
+
+
+def described(graph: Graph) -> dict[str, dict[str, Any]]:
+    """Sources and sinks for the readers of `_metadata`, by operator id."""
+    vertices = {v.operator_id: v.source.describe() for v in graph.sources}
+    sinks = {v.operator_id: v.sink.describe() | {"guarantee": guarantee_of(graph.pipeline, v)} for v in graph.sinks}
+    return vertices | sinks

@@ -54,12 +54,14 @@ class Identification:
         while True:
             with self._store.transaction(self._pipeline_id) as tx:
                 require(tx)
-                latest, known = tx.latest_completed(), tx.last_checkpoint_id() > 0
-            if latest is None or latest.metadata_path is None:
-                return known
+                latest = tx.latest_completed()
+            if latest is None:
+                return bool(self._store.history(self._pipeline_id, 1))  # ids may be given out and come to nothing
+            if latest.metadata_path is None:
+                return True
             path = latest.metadata_path
             if path in self._storage.list(directory(self._pipeline_id, latest.checkpoint_id)):
-                return known
+                return True
             if path == missing:
                 raise stored_elsewhere(self._pipeline_id, path, self._storage.url)
             missing = path  # look again: a newer checkpoint may have completed, and this one's files may be deleted

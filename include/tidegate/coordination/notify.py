@@ -11,25 +11,29 @@ from dataclasses import dataclass
 
 from tidegate.coordination.commit_attempts import Committer, SinkWork, in_turn
 from tidegate.coordination.listeners import Listeners
+from tidegate.coordination.lookup import find_checkpoint
 from tidegate.coordination.pipeline_status import end_if_over
 from tidegate.coordination.rewind import Rewinding
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import guarantee_of
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, DeliveryGuarantee, StoreTransaction
-from tidegate.protocol.branches import Restore, find_unfinished
+from tidegate.protocol.branches import Restore, find_unfinished, require_present
 from tidegate.protocol.errors import (
     CheckpointError,
+    FinalizeError,
     SinkError,
     StateIntegrityError,
     StopIncompleteError,
     StorageError,
 )
 from tidegate.protocol.finished import choose_notified
+from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.metadata import marker_document, marker_of
 from tidegate.protocol.names import sink_of_operator
 from tidegate.protocol.notify import choose_unnotified, committables
 from tidegate.protocol.paths import marker_path
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.snapshot import ended_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,31 @@ class Delivery:
         self._clock = clock
         self._listeners = listeners
         self._rewinding = rewinding
+
+    def deliver_up_to(self, checkpoint_id: int) -> list[Delivered]:
+        """Everything that is outstanding as far as a completed checkpoint. Returns what that delivered, also if it was
+        delivered before. Raises `FinalizeError` and others if it has not completed, and as `deliver`."""
+        with self._store.transaction(self._pipeline_id) as tx:
+            record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+            if record.status not in COMMITTED:
+                raise (
+                    ended_error(record)
+                    if record.status is Status.FAILED
+                    else FinalizeError(
+                        f"Checkpoint {checkpoint_id} of pipeline {self._pipeline_id} has not completed; sinks are "
+                        "notified only after the commit point. Run the finalize step first."
+                    )
+                )
+            require_present(record)
+            outstanding = find_outstanding(tx, checkpoint_id)
+        self.deliver(outstanding)
+        return self._delivered(checkpoint_id)
+
+    def deliver_pending(self) -> None:
+        """Everything that is outstanding. Raises as `deliver`."""
+        with self._store.transaction(self._pipeline_id) as tx:
+            outstanding = find_outstanding(tx)
+        self.deliver(outstanding)
 
     def deliver(self, outstanding: Outstanding) -> None:
         """Rewind the sinks after a restore, commit those of completed checkpoints, and notify listeners. After its last
@@ -169,7 +198,7 @@ class Delivery:
         with self._store.transaction(self._pipeline_id) as tx:
             restores, attempt = tx.restores(), tx.committer().attempt
             restore = find_unfinished(restores)
-            record = None if restore is None else tx.checkpoint(restore.checkpoint_id)
+            record = None if restore is None else tx.checkpoint(restore.goes_on_from)
         if record is not None:
             self._write_marker(record, restores, attempt)
 
@@ -183,7 +212,7 @@ class Delivery:
         except StorageError:  # a sweep at the same moment takes the unfinished file for a leftover, and once only
             self._storage.write(path, content)
 
-    def delivered(self, checkpoint_id: int) -> list[Delivered]:
+    def _delivered(self, checkpoint_id: int) -> list[Delivered]:
         """What each sink has made visible of a checkpoint."""
         subtasks = self._store.subtasks(self._pipeline_id, checkpoint_id)
         return [

@@ -4,13 +4,17 @@
 Checkpoints in progress are aborted in the same transaction, so that none completes after a pipeline was stopped.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
 
+from tidegate.coordination.lookup import find_checkpoint
 from tidegate.pipeline.config import CheckpointConfig, CheckpointRetention
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction
+from tidegate.protocol.abort import Abort, decide_abort
+from tidegate.protocol.errors import RecordRefusedError
 from tidegate.protocol.failures import TooManyFailures, decide_pipeline_failure
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
@@ -18,6 +22,8 @@ from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.retention import choose_subsumed_on_cancellation
 from tidegate.protocol.sentences import reassured
 from tidegate.protocol.stopping import Restart, StopFailed, decide_end, decide_stop_failure, require_resumable
+
+log = logging.getLogger("tidegate")
 
 
 class PipelineControl:
@@ -66,6 +72,27 @@ class PipelineControl:
         if isinstance(decision, TooManyFailures) and pipeline.status is PipelineStatus.RUNNING:
             tx.move_pipeline(PipelineStatus.FAILED, now, decision.message)
         return True
+
+    def abort(self, checkpoint_id: int, reason: FailureReason, message: str) -> CheckpointRecord:
+        """Abort a checkpoint. The first reason stands; a completed checkpoint is left alone (protocol.md section 7)."""
+        try:
+            return self._abort(checkpoint_id, reason, message)
+        except RecordRefusedError as refused:  # whatever is wrong with the message, the checkpoint ends
+            log.warning(
+                "The cause of the failure of checkpoint %s cannot be recorded (%s): %s", checkpoint_id, refused, message
+            )
+            unsaid = (
+                f"{reason.sentence} The full message cannot be recorded; it is in the log of the process that failed."
+            )
+            return self._abort(checkpoint_id, reason, unsaid)
+
+    def _abort(self, checkpoint_id: int, reason: FailureReason, message: str) -> CheckpointRecord:
+        with self._store.transaction(self._pipeline_id) as tx:
+            record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+            if isinstance(decide_abort(record), Abort):
+                self.fail_checkpoint(tx, checkpoint_id, reason, message)
+                record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+            return record
 
     def abort_request(self, request_id: str, reason: FailureReason, message: str) -> CheckpointRecord | None:
         """Remove a request from the queue, and abort its newest checkpoint if that is in progress. Returns that

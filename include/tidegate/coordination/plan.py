@@ -82,15 +82,20 @@ class Planning:
             return ChangePlan(pipeline, latest, plan_changes(recorded, self._definition(schemas, drop, latest)))
 
     def compare(
-        self, record: CheckpointRecord, subtasks: Subtasks, latest: CheckpointRecord | None
+        self,
+        record: CheckpointRecord,
+        subtasks: Subtasks,
+        latest: CheckpointRecord | None,
+        storage_url: str | None = None,
     ) -> dict[str, SchemaChange]:
-        """By operator, what becomes of the state that a checkpoint has of it, if the pipeline goes back to it.
+        """By operator, what becomes of the state that a checkpoint has of it, if the pipeline goes back to it. The
+        state lies at `storage_url`, by default on the checkpoint storage.
 
         The definition's types are looked up only where the state has other columns than at the `latest` checkpoint:
         that may take a Spark session. Raises `StateSchemaError` if the definition cannot go on from it, in the words of
         `plan`, and `StateIntegrityError`.
         """
-        schemas = self._stored(record, subtasks)
+        schemas = self._stored(record, subtasks, storage_url)
         typed = set[str]()
         if schemas and latest is not None and latest.checkpoint_id != record.checkpoint_id:
             typed = self._different(record, schemas, latest)
@@ -120,11 +125,13 @@ class Planning:
             now = tx.latest_completed()
         return now is not None and now.checkpoint_id == record.checkpoint_id
 
-    def _stored(self, record: CheckpointRecord, subtasks: Subtasks) -> dict[str, StateSchema]:
+    def _stored(
+        self, record: CheckpointRecord, subtasks: Subtasks, storage_url: str | None = None
+    ) -> dict[str, StateSchema]:
         found = {}
         for plan in record.operators:
             state = state_of(record, subtasks, plan.operator_id)
-            schema = None if state is None else self._schemas.stored(state)
+            schema = None if state is None else self._schemas.stored(state, storage_url)
             if schema is not None:
                 found[plan.operator_id] = schema
         return found

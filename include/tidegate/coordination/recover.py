@@ -4,28 +4,24 @@ Looking changes nothing. One transaction is the recovery: every checkpoint is re
 taken, so the store's rules hold for it. The next process commits the sinks, or takes them back.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from itertools import groupby
 
+from tidegate.coordination.history import History
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, NumberedSink, RewindableSink, StoreTransaction
-from tidegate.protocol.branches import Branch, Restore, branch_of
+from tidegate.protocol.branches import Branch, branch_of
 from tidegate.protocol.errors import MetadataError, StateIntegrityError
-from tidegate.protocol.finalize import referred_files, sizes
+from tidegate.protocol.finalize import referred_files
 from tidegate.protocol.identity import find_moved
-from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.metadata import Marker, Metadata, read_marker, read_metadata
 from tidegate.protocol.paths import ByCheckpoint, marker_path, metadata_path, writer_of
 from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.protocol.records import Acknowledgement, SubtaskId, SubtaskRecord
 from tidegate.protocol.recovered import (
     WITHOUT_TRACE,
     AcceptedLosses,
     Candidate,
     Numbers,
-    Recovered,
     RecoveryPlan,
     choose_recovered,
     find_numbers,
@@ -62,8 +58,7 @@ class Recovering:
         Reads every file that a checkpoint refers to. Raises `RecoveryRefusedError` if the database knows checkpoints of
         the pipeline, or storage has none, and `StorageError`.
         """
-        with self._store.transaction(self._pipeline_id) as tx:
-            require_unknown(self._pipeline_id, tx.last_checkpoint_id())
+        self._require_unknown()
         paths = self._storage.list(self._pipeline_id)
         candidates = self._candidates(set(paths))
         chosen, restores, unrecovered = choose_recovered(candidates, include)
@@ -79,6 +74,11 @@ class Recovering:
             tuple(find_moved(latest.endpoints, self._graph.endpoints)),
             self._numbers(paths, candidates).and_(Numbers(max([0, *shown, *(r.last_checkpoint_id for r in restores)]))),
         )
+
+    def _require_unknown(self) -> None:
+        """Ids alone may have been given out, to restores that came to nothing."""
+        known = self._store.history(self._pipeline_id, 1)
+        require_unknown(self._pipeline_id, known[0].checkpoint_id if known else 0)
 
     def _candidates(self, paths: Collection[str]) -> list[Candidate]:
         writers = (writer_of(self._pipeline_id, path) for path in paths)
@@ -149,7 +149,7 @@ class Recovering:
         """
         require_losses_accepted(plan, accepted or AcceptedLosses())
         with self._store.transaction(self._pipeline_id) as tx:
-            require_unknown(self._pipeline_id, tx.last_checkpoint_id())
+            self._require_unknown()
             self._record(tx, plan, self._clock.now())
 
     def _record(self, tx: StoreTransaction, plan: RecoveryPlan, now: datetime) -> None:
@@ -164,66 +164,10 @@ class Recovering:
             tx.move_pipeline(PipelineStatus.RUNNING, now, f"It was recovered from {self._storage.url}.")
         tx.record_endpoints(plan.endpoints, now)
         tx.record_endpoints([each.defined for each in plan.moved], now)
-        history = _History(tx, now)
+        history = History(tx, now)
         for recovered in plan.checkpoints:
             history.record_restores(plan.restores, before=recovered.record.checkpoint_id)
             history.record(recovered)
         history.record_notified([each for each in plan.checkpoints if each.notified])
         last = [] if (restore := withdrawing(plan, numbers, now)) is None else [restore]
         history.record_restores([*plan.restores, *last], before=numbers.checkpoint_id + 1)
-
-
-class _History:
-    """Records what has happened once more, oldest first."""
-
-    def __init__(self, tx: StoreTransaction, now: datetime) -> None:
-        self._tx = tx
-        self._now = now
-        self._restored = 0
-
-    def record_restores(self, restores: Sequence[Restore], before: int) -> None:
-        """Those that had happened before the checkpoint `before` began."""
-        for restore in restores[self._restored :]:
-            if restore.last_checkpoint_id >= before:
-                return
-            self._restored += 1
-            present = branch_of(None, restores[: self._restored])
-            why = f"The pipeline was restored to checkpoint {restore.checkpoint_id}."
-            self._tx.begin_restore(restore, present, why, 0)
-
-    def record(self, recovered: Recovered) -> None:
-        """A checkpoint, from its trigger to its completion. One that was in doubt completes now."""
-        tx, record, subtasks = self._tx, recovered.record, recovered.metadata.subtasks
-        checkpoint_id = record.checkpoint_id
-        assert record.acknowledged_at is not None
-        assert record.validated_at is not None
-        pending = replace(record, status=Status.IN_PROGRESS, phase=Phase.TRIGGERED, num_acknowledged=0, num_finished=0)
-        tx.add_pending(replace(pending, acknowledged_at=None, validated_at=None), list(subtasks))
-        self._acknowledge(checkpoint_id, subtasks)
-        tx.advance(checkpoint_id, Phase.TRIGGERED, Phase.ACKNOWLEDGED, record.acknowledged_at)
-        tx.record_verdicts(checkpoint_id, recovered.metadata.verdicts)
-        tx.advance(checkpoint_id, Phase.ACKNOWLEDGED, Phase.VALIDATED, record.validated_at)
-        completed_at = self._now if recovered.marker is None else recovered.marker.completed_at
-        path = metadata_path(record.pipeline_id, checkpoint_id)
-        state_size, checkpointed_size = sizes(checkpoint_id, [known.snapshot for known in subtasks.values()])
-        tx.complete(checkpoint_id, completed_at, path, state_size, checkpointed_size)
-
-    def _acknowledge(self, checkpoint_id: int, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> None:
-        """By attempt, and in the batches in which they had come."""
-        attempt = 0
-        for (asked, at), batch in groupby(sorted(subtasks.values(), key=_when), key=_when):
-            while attempt < asked:
-                attempt = self._tx.begin_attempt(checkpoint_id)
-            reports = [Acknowledgement(each.subtask, asked, each.snapshot, each.metrics) for each in batch]
-            self._tx.record_acknowledgements(checkpoint_id, reports, at)
-
-    def record_notified(self, notified: Sequence[Recovered]) -> None:
-        attempt = self._tx.begin_commit(self._now)
-        for each in notified:
-            self._tx.mark_notified(each.record.checkpoint_id, attempt, self._now)
-        self._tx.end_commit(attempt)
-
-
-def _when(known: SubtaskRecord) -> tuple[int, datetime]:
-    assert known.acknowledged_at is not None
-    return known.attempt, known.acknowledged_at

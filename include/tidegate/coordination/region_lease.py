@@ -6,7 +6,7 @@ dead.
 """
 
 from tidegate.coordination.identity import Identification
-from tidegate.coordination.latest import restore_latest
+from tidegate.coordination.lookup import restore_latest
 from tidegate.coordination.notify import Delivery, find_outstanding
 from tidegate.coordination.pipeline_status import PipelineControl
 from tidegate.pipeline.config import CheckpointConfig

@@ -42,11 +42,11 @@ class Rewinding:
 
     def _rewind(self, committer: Committer, restore: Restore) -> None:
         with self._store.transaction(self._pipeline_id) as tx:
-            branch = branch_of(restore.checkpoint_id, tx.restores())
-        subtasks = self._store.subtasks(self._pipeline_id, restore.checkpoint_id)
+            branch = branch_of(restore.goes_on_from, tx.restores())
+        subtasks = self._store.subtasks(self._pipeline_id, restore.goes_on_from)
         for each in self._sinks:
             committer.keep()
-            each.sink.rewind(restore.checkpoint_id, branch, committables(subtasks, each.operator_id), committer)
+            each.sink.rewind(restore.goes_on_from, branch, committables(subtasks, each.operator_id), committer)
         with self._store.transaction(self._pipeline_id) as tx:
             if not tx.mark_rewound(restore.number, committer.number, self._clock.now()):
                 raise committer.superseded()

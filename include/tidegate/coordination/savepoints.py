@@ -1,6 +1,10 @@
 """What the owner of savepoints does with them after they were taken: lists, renames and disposes of them."""
 
-from tidegate.ports import CheckpointStore, StoreTransaction
+from collections.abc import Sequence
+
+from tidegate.ports import CheckpointStorage, CheckpointStore, StoreTransaction
+from tidegate.protocol.canonical import PARTS
+from tidegate.protocol.imports import files_in_order
 from tidegate.protocol.records import CheckpointRecord
 from tidegate.protocol.savepoints import (
     Label,
@@ -15,9 +19,10 @@ from tidegate.protocol.savepoints import (
 class Savepoints:
     """The savepoints of one pipeline; `wanted` is a name or a number."""
 
-    def __init__(self, pipeline_id: str, store: CheckpointStore) -> None:
+    def __init__(self, pipeline_id: str, store: CheckpointStore, storage: CheckpointStorage) -> None:
         self._pipeline_id = pipeline_id
         self._store = store
+        self._storage = storage
 
     def list(self) -> list[CheckpointRecord]:
         """Completed ones, oldest first, those that a restore left behind too."""
@@ -27,6 +32,11 @@ class Savepoints:
     def find(self, wanted: str) -> CheckpointRecord:
         """Raises `CheckpointNotFoundError`."""
         return find_savepoint(self._pipeline_id, wanted, self.list())
+
+    def named(self, name: str) -> CheckpointRecord | None:
+        """The one of this name, in progress or completed."""
+        with self._store.transaction(self._pipeline_id) as tx:
+            return tx.named(name)
 
     def relabel(self, wanted: str, label: Label) -> CheckpointRecord:
         """Give it another name, another note, or both; what is None stays as it is.
@@ -44,15 +54,24 @@ class Savepoints:
             return record.moved(name=kept.name, note=kept.note)
 
     def dispose(self, wanted: str) -> CheckpointRecord:
-        """Give it up: what nothing else refers to is deleted by the next cleaning.
+        """Give it up: what nothing else refers to is deleted by the next cleaning. Of a directory of its own the marker
+        goes first; then it is no savepoint any more.
 
-        Raises `CheckpointNotFoundError`, `SavepointInUseError`.
+        Raises `CheckpointNotFoundError`, `SavepointInUseError`, and `StorageError` if that directory cannot be read.
         """
+        location = self.find(wanted).location
+        deletions = [] if location is None else files_in_order(location, self._paths(location))
         with self._store.transaction(self._pipeline_id) as tx:
             record = find_savepoint(self._pipeline_id, wanted, _savepoints(tx))
             require_disposable(record, tx.latest_completed(), tx.restores())
             tx.subsume([record.checkpoint_id])
+            if record.location == location:
+                tx.enqueue_deletions(deletions)
             return record
+
+    def _paths(self, location: str) -> Sequence[str]:
+        there = self._storage.elsewhere(location)
+        return [path for part in PARTS for path in there.list(part)]
 
 
 def _savepoints(tx: StoreTransaction) -> list[CheckpointRecord]:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
-from tidegate.coordination.latest import restore_latest
+from tidegate.coordination.lookup import find_checkpoint, restore_latest
 from tidegate.coordination.pipeline_status import PipelineControl
 from tidegate.coordination.region_lease import RegionControl
 from tidegate.pipeline.config import CheckpointConfig
@@ -16,7 +16,7 @@ from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStore, Clock, Region, StoreTransaction
 from tidegate.protocol.acknowledge import decide_acknowledgements, garbage_of
 from tidegate.protocol.admission import choose_overdue
-from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError, CheckpointNotFoundError
+from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.own_files import require_own_files, require_own_runs
 from tidegate.protocol.records import (
@@ -208,14 +208,3 @@ class Snapshotting:
             self._control.expire(tx, record)
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
         return record
-
-
-def find_checkpoint(tx: StoreTransaction, pipeline_id: str, checkpoint_id: int) -> CheckpointRecord:
-    """Raises `CheckpointNotFoundError`."""
-    record = tx.checkpoint(checkpoint_id)
-    if record is None:
-        raise CheckpointNotFoundError(
-            f"Pipeline {pipeline_id} has no checkpoint {checkpoint_id} in this database. Check the id with "
-            f"`tidegate checkpoints {pipeline_id}` and that TIDEGATE_DATABASE_URL names the right database."
-        )
-    return record

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from tidegate.coordination.identity import Identification
-from tidegate.coordination.latest import restore_latest
+from tidegate.coordination.lookup import restore_latest
 from tidegate.coordination.pipeline_status import abort_all, end_if_over
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph

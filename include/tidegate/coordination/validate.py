@@ -3,8 +3,8 @@
 `protocol.validate` decides what verdicts mean.
 """
 
+from tidegate.coordination.lookup import find_checkpoint
 from tidegate.coordination.pipeline_status import PipelineControl
-from tidegate.coordination.snapshot import find_checkpoint
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction, Validator
 from tidegate.protocol.errors import CheckpointError, ValidationFailedError

@@ -12,7 +12,7 @@ class KnownSchemas:
     def __init__(self, graph: Graph) -> None:
         self._vertices = {vertex.operator_id: vertex for vertex in graph.keyed}
 
-    def stored(self, state: OperatorState) -> StateSchema | None:
+    def stored(self, state: OperatorState, storage_url: str | None = None) -> StateSchema | None:
         return None
 
     def defined(self, operator_id: str) -> StateSchema | None:

@@ -9,6 +9,7 @@ from tidegate.ports.connectors import (
     CommitAttempt,
     DeliveryGuarantee,
     NumberedSink,
+    PortableSink,
     QuarantiningSource,
     ReadableSink,
     ReadSince,
@@ -29,12 +30,14 @@ from tidegate.ports.regions import (
     CheckpointListener,
     ContinuousRegion,
     Declined,
+    Exporter,
     Region,
     Round,
     Validator,
 )
 from tidegate.ports.schemas import StateSchemas
-from tidegate.ports.store import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
+from tidegate.ports.storage import CheckpointStorage, ReadableStorage
+from tidegate.ports.store import CheckpointStore, Clock, StoreTransaction
 
 __all__ = [
     "Acknowledger",
@@ -47,10 +50,13 @@ __all__ = [
     "ContinuousRegion",
     "Declined",
     "DeliveryGuarantee",
+    "Exporter",
     "NumberedSink",
+    "PortableSink",
     "QuarantiningSource",
     "ReadSince",
     "ReadableSink",
+    "ReadableStorage",
     "Region",
     "RereadingSource",
     "RewindableSink",

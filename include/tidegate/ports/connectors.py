@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
-from tidegate.ports.store import CheckpointStorage
+from tidegate.ports.storage import CheckpointStorage, ReadableStorage
 from tidegate.protocol.branches import Branch
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.records import (
@@ -101,7 +101,7 @@ class RereadingSource(Protocol):
     """A source that can say what a restore makes it read again."""
 
     def read_since(
-        self, split: int, restored: Snapshot | None, taken: Snapshot | None, storage: CheckpointStorage
+        self, split: int, restored: Snapshot | None, taken: Snapshot | None, storage: ReadableStorage
     ) -> ReadSince:
         """What was read after `restored` and up to `taken`, as it is now."""
         ...
@@ -239,6 +239,15 @@ class StagingSink(Protocol):
     ago is found."""
 
     def staged_checkpoints(self) -> list[int]: ...
+
+
+@runtime_checkable
+class PortableSink(Protocol):
+    """A sink whose staged files can be taken along in a savepoint's directory, and staged again from there."""
+
+    def staging(self) -> CheckpointStorage:
+        """The storage whose root staged paths are relative to. Executors reach it by its URL."""
+        ...
 
 
 @runtime_checkable

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tidegate.protocol.canonical import FileCopy, Rewrite
 from tidegate.protocol.names import Target
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
@@ -12,6 +13,7 @@ from tidegate.protocol.records import (
     CheckpointRecord,
     CompactedRun,
     Snapshot,
+    StateHandle,
     SubtaskId,
     SubtaskRecord,
     Verdict,
@@ -34,6 +36,18 @@ class Region(Protocol):
 
     def frame(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
         """The data of a verdict's `target` as a DataFrame: staged rows, state, or a check's own query over them."""
+        ...
+
+
+class Exporter(Protocol):
+    """Writes the files of a savepoint's directory: on Spark in production, so that they do not pass through one
+    process."""
+
+    def export(
+        self, record: CheckpointRecord, location: str, rewrites: Sequence[Rewrite], copies: Sequence[FileCopy]
+    ) -> Mapping[SubtaskId, StateHandle]:
+        """Write all of it, under the same names whenever it is repeated; paths are below `location`. Returns the merged
+        runs. Raises `CheckpointError`s."""
         ...
 
 

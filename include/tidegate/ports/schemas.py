@@ -9,8 +9,9 @@ from tidegate.protocol.state_schema import StateSchema
 class StateSchemas(Protocol):
     """Answers None where it cannot tell."""
 
-    def stored(self, state: OperatorState) -> StateSchema | None:
-        """That in which an operator's state was last written. Raises `StateSchemaError`, `StateIntegrityError`,
+    def stored(self, state: OperatorState, storage_url: str | None = None) -> StateSchema | None:
+        """That in which an operator's state was last written; it lies at `storage_url`, by default on the pipeline's
+        checkpoint storage. Raises `StateSchemaError`, `StateIntegrityError`,
         `StorageError`."""
         ...
 

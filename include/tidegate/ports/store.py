@@ -1,6 +1,6 @@
 """The store where checkpoints are recorded, the storage where state lies, and the clock."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol
@@ -17,7 +17,6 @@ from tidegate.protocol.records import (
     CheckpointRequest,
     CompactedRun,
     Deletion,
-    StateHandle,
     SubtaskId,
     SubtaskRecord,
     Verdict,
@@ -153,6 +152,31 @@ class StoreTransaction(Protocol):
         it runs again, unless it is suspended: this is the only way out of CANCELLED."""
         ...
 
+    def begin_export(self, checkpoint_id: int, location: str) -> None:
+        """Record where a canonical copy of a completed savepoint is about to be written. That stays as it is."""
+        ...
+
+    def mark_exported(self, checkpoint_id: int, size: int, at: datetime) -> bool:
+        """Record that the copy is complete; the first record stays. False if the savepoint was disposed of."""
+        ...
+
+    def begin_import(self, after: int, at: datetime) -> int:
+        """Take the next checkpoint id, higher than `after` too, for a checkpoint whose files are about to be copied in,
+        and return it."""
+        ...
+
+    def imports(self) -> dict[int, datetime]:
+        """Those under way: their checkpoints, and the last sign of life of each."""
+        ...
+
+    def touch_import(self, checkpoint_id: int, at: datetime) -> bool:
+        """Record a sign of life. False if it was ended."""
+        ...
+
+    def end_import(self, checkpoint_id: int, at: datetime) -> bool:
+        """From here on, what was copied is swept as far as no checkpoint has it. False if it was ended before."""
+        ...
+
     def mark_rewound(self, number: int, attempt: int, at: datetime) -> bool:
         """Record that this commit attempt has rewound all sinks; as `mark_notified`."""
         ...
@@ -256,8 +280,8 @@ class StoreTransaction(Protocol):
         ...
 
     def unswept(self) -> dict[int, datetime]:
-        """Ended checkpoints whose directories may still hold files of crashed or superseded attempts: when each ended,
-        oldest first."""
+        """Ended checkpoints, and imports, whose directories may still hold files of crashed or superseded attempts:
+        when each ended, oldest first."""
         ...
 
     def mark_swept(self, checkpoint_ids: Sequence[int]) -> None: ...
@@ -301,39 +325,4 @@ class CheckpointStore(Protocol):
     def verdicts(self, pipeline_id: str, checkpoint_id: int) -> list[Verdict]: ...
     def wait_for_change(self, pipeline_id: str, timeout: float) -> bool:
         """Block until something about the pipeline was committed (True) or `timeout` seconds passed (False)."""
-        ...
-
-
-class CheckpointStorage(Protocol):
-    """Where state lies. Paths are relative to `url` and never leave it. What was written can be read back at once,
-    whole.
-
-    Raises `StorageError` (cannot read or write), `StateIntegrityError` (missing or damaged).
-    """
-
-    url: str
-
-    def write(self, path: str, content: bytes) -> None:
-        """All or nothing; replaces an existing file."""
-        ...
-
-    def read(self, path: str) -> bytes: ...
-    def list(self, prefix: str) -> list[str]:
-        """All files below a directory, at any depth, as paths that `read` takes; none if it does not exist."""
-        ...
-
-    def delete(self, paths: Sequence[str], closed: Collection[str] = ()) -> None:
-        """Missing files are fine; directories left empty are removed.
-
-        An object store has none, but its file system leaves empty objects that stand for them. They cannot be removed
-        alone, so this happens only in `closed` directories, where nothing that counts is written any more; also without
-        `paths`.
-        """
-        ...
-
-    def verify(self, files: Sequence[StateHandle], in_full: Collection[str]) -> None:
-        """Check that every file is there in its full length, and that the paths `in_full` match their checksums.
-
-        Raises `StateIntegrityError` for the first that differs from what was written.
-        """
         ...

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from tidegate.postgres import imports as importing
 from tidegate.postgres import reads
 from tidegate.protocol.branches import Restore
 from tidegate.protocol.committing import CommitterRecord
@@ -101,4 +102,9 @@ class Facts:
         return reads.latest_subsumed(self._connection, self._pipeline_id)
 
     def unswept(self) -> dict[int, datetime]:
-        return reads.unswept(self._connection, self._pipeline_id)
+        found = importing.ended(self._connection, self._pipeline_id)
+        found |= reads.unswept(self._connection, self._pipeline_id)
+        return {id_: found[id_] for id_ in sorted(found)}
+
+    def imports(self) -> dict[int, datetime]:
+        return importing.under_way(self._connection, self._pipeline_id)

@@ -121,11 +121,21 @@ RESTORE_GUARDS = (
         "UPDATE",
         _changed(["pipeline_id", "number", "checkpoint_id", "last_checkpoint_id", "previous_checkpoint_id"])
         + " OR "
-        + _changed(["restored_at", "undoes"])
+        + _changed(["restored_at", "undoes", "imported"])
         + " OR OLD.rewound_at IS NOT NULL AND OLD.rewound_at IS DISTINCT FROM NEW.rewound_at",
         "what was restored stays so",
     ),
     _never("restores_kept", "restores", "DELETE OR TRUNCATE", "restores are not deleted"),
+)
+
+IMPORT_GUARDS = (
+    _row(
+        "imports_ended",
+        "imports",
+        "UPDATE",
+        f"{_changed(['pipeline_id', 'checkpoint_id'])} OR OLD.ended_at IS NOT NULL AND OLD IS DISTINCT FROM NEW",
+        "an import that has ended does not go on",
+    ),
 )
 
 CHECKPOINT_GUARDS = (
@@ -151,6 +161,14 @@ CHECKPOINT_GUARDS = (
         + " OR OLD.swept AND NOT NEW.swept"
         + " OR OLD.notified_at IS NOT NULL AND OLD.notified_at IS DISTINCT FROM NEW.notified_at",
         "what was acknowledged, notified and swept stays so",
+    ),
+    _row(
+        "checkpoints_exported_once",
+        "checkpoints",
+        "UPDATE",
+        f"OLD.location IS NOT NULL AND {_changed(['location'])}"
+        f" OR OLD.exported_at IS NOT NULL AND {_changed(['exported_at', 'exported_size'])}",
+        "where a savepoint was written stays so",
     ),
     _never("checkpoints_kept", "checkpoints", "DELETE OR TRUNCATE", "checkpoints are not deleted"),
 )

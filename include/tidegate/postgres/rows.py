@@ -67,6 +67,7 @@ _CHECKPOINT_TIMES = (
     "completed_at",
     "failed_at",
     "notified_at",
+    "exported_at",
 )
 
 

@@ -1,49 +1,42 @@
 """One transaction on one pipeline: the port's writes, over an open connection that holds the pipeline's lock.
 
-`facts` has what it reads. Every move is a conditional UPDATE, so a lost race is an update of no rows. `store` locks,
-commits and explains errors.
+`facts` has what it reads, `pipeline_writes` what it writes about the pipeline as a whole. Every move is a conditional
+UPDATE, so a lost race is an update of no rows. `store` locks, commits and explains errors.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import delete, insert, text, update
-from sqlalchemy.dialects import postgresql
 
 from tidegate.postgres import acknowledgements as acknowledging
+from tidegate.postgres import imports as importing
 from tidegate.postgres import references
-from tidegate.postgres import restores as restoring
-from tidegate.postgres.facts import Facts
+from tidegate.postgres.pipeline_writes import PipelineWrites
 from tidegate.postgres.rows import (
     checkpoint_values,
     committer_values,
     compaction_values,
     readable,
-    region_values,
-    request_values,
     verdict_values,
 )
-from tidegate.postgres.tables import checkpoints, compactions, pipelines, requests, verdicts
-from tidegate.protocol import committing, regions
-from tidegate.protocol.branches import Branch, Restore
+from tidegate.postgres.tables import checkpoints, compactions, verdicts
+from tidegate.protocol import committing
 from tidegate.protocol.committing import CommitterRecord, is_committing
 from tidegate.protocol.errors import CheckpointNotFoundError
-from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.lifecycle import Phase, Status, is_legal
-from tidegate.protocol.pipelines import PipelineStatus, moved, require_move, restored
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
     CheckpointRecord,
-    CheckpointRequest,
     CompactedRun,
     Deletion,
     SubtaskId,
     Verdict,
 )
-from tidegate.protocol.regions import RegionRecord, begun, directory_in_use, ended, is_current, swept
+from tidegate.protocol.regions import directory_in_use, swept
 from tidegate.protocol.savepoints import Label
 from tidegate.protocol.storable import storable_text
 
@@ -57,104 +50,9 @@ SELECT :pipeline_id, :checkpoint_id, s.operator_id, s.subtask_index
 FROM unnest(CAST(:operator_ids AS text[]), CAST(:subtask_indexes AS integer[])) AS s (operator_id, subtask_index)
 """)
 
-_RECORD_ENDPOINT = text("""
-INSERT INTO tidegate.endpoints AS e (pipeline_id, role, name, type, place, recorded_at)
-VALUES (:pipeline_id, :role, :name, :type, :place, :recorded_at)
-ON CONFLICT (pipeline_id, role, name) DO UPDATE SET
-    type = excluded.type, place = excluded.place, recorded_at = excluded.recorded_at, place_before = e.place
-""")
 
-
-class PostgresTransaction(Facts):
-    """`ports.StoreTransaction` for Postgres. `wrote` says whether anything was changed, `touched` whether a request's
-    sign of life was recorded, which sends no NOTIFY."""
-
-    wrote = False
-    touched = False
-
-    def move_pipeline(
-        self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None
-    ) -> None:
-        require_move(self._pipeline, after)
-        said = readable(message)
-        self._pipeline = moved(self._pipeline, after, at, said, forgiven_until)
-        self._update_pipeline(status=after.value, since=at, message=said, forgiven_until=self._pipeline.forgiven_until)
-
-    def record_endpoints(self, endpoints_: Sequence[Endpoint], at: datetime) -> None:
-        for endpoint in endpoints_:
-            self._execute(_RECORD_ENDPOINT, **asdict(endpoint), recorded_at=at)
-
-    def put_request(self, request: CheckpointRequest) -> None:
-        self.wrote = True
-        values = {"pipeline_id": self._pipeline_id, **request_values(request)}
-        put = postgresql.insert(requests).values(**values)
-        self._connection.execute(put.on_conflict_do_update(constraint="requests_pkey", set_=values))
-
-    def touch_request(self, request_id: str, at: datetime) -> None:
-        self.touched = True
-        mine = (requests.c.pipeline_id == self._pipeline_id) & (requests.c.request_id == request_id)
-        self._connection.execute(update(requests).where(mine).values(seen_at=at))
-
-    def remove_requests(self, request_ids: Sequence[str]) -> None:
-        removed = delete(requests).where(
-            requests.c.pipeline_id == self._pipeline_id, requests.c.request_id.in_(request_ids)
-        )
-        self.wrote = self._connection.execute(removed).rowcount > 0 or self.wrote
-
-    def begin_region(self, at: datetime) -> int:
-        self._put_region(begun(self._region, at))
-        return self._region.attempt
-
-    def touch_region(self, attempt: int, at: datetime) -> bool:
-        return is_current(self._region, attempt) and self._put_region(replace(self._region, seen_at=at))
-
-    def end_region(self, attempt: int, at: datetime) -> bool:
-        return is_current(self._region, attempt) and self._put_region(ended(self._region, at))
-
-    def _put_region(self, region: RegionRecord) -> bool:
-        self._region = region
-        return self._update_pipeline(**region_values(region))
-
-    def record_restore(self, checkpoint_id: int, at: datetime) -> None:
-        self._update_pipeline(restores=pipelines.c.restores + 1, restored_checkpoint=checkpoint_id, restored_at=at)
-
-    def begin_restore(self, restore: Restore, present: Branch, message: str, forgiven_until: int) -> None:
-        said = storable_text(message)
-        self._pipeline = restored(self._pipeline, restore.restored_at, said, forgiven_until)
-        self._update_pipeline(
-            status=self._pipeline.status.value,
-            since=self._pipeline.since,
-            message=said,
-            forgiven_until=self._pipeline.forgiven_until,
-            last_restore=restore.number,
-        )
-        restoring.record(self._connection, self._pipeline_id, restore, present)
-
-    def mark_rewound(self, number: int, attempt: int, at: datetime) -> bool:
-        if not is_committing(self._committer, attempt):
-            return False
-        self.wrote = True
-        restoring.mark_rewound(self._connection, self._pipeline_id, number, at)
-        return True
-
-    def _update_pipeline(self, **values: Any) -> bool:
-        self.wrote = True
-        self._connection.execute(update(pipelines).where(pipelines.c.pipeline_id == self._pipeline_id).values(**values))
-        return True
-
-    def next_checkpoint_id(self) -> int:
-        self._last_checkpoint_id += 1
-        return self._last_checkpoint_id
-
-    def reserve_numbers(self, checkpoint_id: int, region_attempt: int, commit_attempt: int, at: datetime) -> None:
-        self._last_checkpoint_id = max(self._last_checkpoint_id, checkpoint_id)
-        self._region = regions.reserved(self._region, region_attempt, at)
-        self._committer = committing.reserved(self._committer, commit_attempt)
-        self._update_pipeline(
-            last_checkpoint_id=self._last_checkpoint_id,
-            **region_values(self._region),
-            **committer_values(self._committer),
-        )
+class PostgresTransaction(PipelineWrites):
+    """`ports.StoreTransaction` for Postgres."""
 
     def add_pending(self, record: CheckpointRecord, subtasks: Sequence[SubtaskId]) -> None:
         """Raises `ValueError` if the record is another pipeline's or its number of subtasks differs."""
@@ -245,9 +143,8 @@ class PostgresTransaction(Facts):
 
     def relabel(self, checkpoint_id: int, label: Label) -> None:
         self.wrote = True
-        mine = (checkpoints.c.pipeline_id == self._pipeline_id) & (checkpoints.c.checkpoint_id == checkpoint_id)
         values = {"name": label.name, "note": readable(label.note)}
-        self._connection.execute(update(checkpoints).where(mine).values(**values))
+        self._connection.execute(update(checkpoints).where(self._is(checkpoint_id)).values(**values))
 
     def begin_commit(self, at: datetime) -> int:
         self._put_committer(committing.begun(self._committer, at))
@@ -318,6 +215,7 @@ class PostgresTransaction(Facts):
                 )
                 .values(swept=True)
             )
+            importing.forget(self._connection, self._pipeline_id, list(checkpoint_ids))
 
     def live_paths(self, checkpoint_id: int) -> set[Deletion]:
         return references.live_paths(self._connection, self._pipeline_id, checkpoint_id)
@@ -329,10 +227,6 @@ class PostgresTransaction(Facts):
         self._put_region(swept(self._region, attempt))
 
     # -- inside
-
-    def _execute(self, statement: Any, **parameters: Any) -> Any:
-        self.wrote = True
-        return self._connection.execute(statement, {"pipeline_id": self._pipeline_id, **parameters})
 
     def _move(self, checkpoint_id: int, status: Status, phase: Phase | None, values: Mapping[str, Any]) -> bool:
         self.wrote = True

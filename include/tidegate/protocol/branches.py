@@ -27,7 +27,9 @@ class Restore:
     `last_checkpoint_id` is the newest id that was given out before. `previous_checkpoint_id` was the latest completed
     checkpoint then, None if nothing was retained: to undo the restore is to restore that one. `undoes` is the restore
     that this one undoes. `rewound_at` is when all sinks showed the restored checkpoint. `allows_non_restored_state`:
-    state that the definition has no operator for is dropped by the first checkpoint after it.
+    state that the definition has no operator for is dropped by the first checkpoint after it. `imported` is the
+    checkpoint that was recorded with it, from a savepoint's directory: it has the state of `checkpoint_id` and adds no
+    rows, and the pipeline goes on from it.
     """
 
     number: int
@@ -38,6 +40,12 @@ class Restore:
     undoes: int | None = None
     rewound_at: datetime | None = None
     allows_non_restored_state: bool = False
+    imported: int | None = None
+
+    @property
+    def goes_on_from(self) -> int:
+        """The checkpoint whose state and staged files the pipeline has afterwards."""
+        return self.checkpoint_id if self.imported is None else self.imported
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +117,7 @@ def drops_unmatched(latest: CheckpointRecord | None, restores: Sequence[Restore]
     definition has no operator for. Performs no I/O."""
     if latest is None or not restores:
         return False
-    return restores[-1].allows_non_restored_state and restores[-1].checkpoint_id == latest.checkpoint_id
+    return restores[-1].allows_non_restored_state and restores[-1].goes_on_from == latest.checkpoint_id
 
 
 def find_unfinished(restores: Sequence[Restore]) -> Restore | None:

@@ -148,6 +148,10 @@ class MetadataError(CheckpointError):
     version."""
 
 
+class SavepointExportError(CheckpointError):
+    """A savepoint was taken, but its own directory is not complete yet. Repeating the command finishes it."""
+
+
 class RecoveryRefusedError(CheckpointError):
     """The rows of a pipeline were not rebuilt from its checkpoint storage: something must be done or said first."""
 

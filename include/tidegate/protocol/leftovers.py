@@ -5,7 +5,7 @@ left, nor what nobody knows the writer of. Whether something refers to a file th
 `retention.choose_unreferenced`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -51,13 +51,15 @@ def choose_left(
     known: Mapping[int, CheckpointRecord | None],
     latest: CheckpointRecord | None,
     region: RegionRecord,
+    imports: Collection[int],
     now: datetime,
 ) -> list[Listed]:
     """Those whose writers have ended; none if there are `foreign` checkpoints. `known` has the record of each of
-    `checkpoints_of`; all of it was looked up after the files were listed. Performs no I/O."""
+    `checkpoints_of`, `imports` are checkpoints to come, whose files are being copied in; all of it was looked up after
+    the files were listed. Performs no I/O."""
     if find_foreign(listed, known):
         return []
-    ended = {id_ for id_, record in known.items() if _has_ended(id_, record, latest, now)}
+    ended = {id_ for id_, record in known.items() if id_ not in imports and _has_ended(id_, record, latest, now)}
     return [
         each
         for each in listed

@@ -142,10 +142,8 @@ def marker_document(marker: Marker) -> dict[str, Any]:
 
 
 def _restores(restores: Sequence[Restore]) -> list[dict[str, Any]]:
-    return [
-        asdict(restore) | {"restored_at": _written(restore.restored_at), "rewound_at": _written(restore.rewound_at)}
-        for restore in restores
-    ]
+    times = ("restored_at", "rewound_at")
+    return [asdict(restore) | {name: _written(getattr(restore, name)) for name in times} for restore in restores]
 
 
 def _written(at: datetime | None) -> str | None:
@@ -160,14 +158,14 @@ def read_metadata(pipeline_id: str, checkpoint_id: int, content: bytes) -> Metad
     I/O."""
     path = metadata_path(pipeline_id, checkpoint_id)
     document = _document(path, content, pipeline_id, checkpoint_id, METADATA_FORMAT, METADATA_VERSION)
-    return _explained(path, lambda: _first_version(document) if document["version"] == 1 else _metadata(document))
+    return explained(path, lambda: _first_version(document) if document["version"] == 1 else metadata_of(document))
 
 
 def read_marker(pipeline_id: str, checkpoint_id: int, content: bytes) -> Marker:
     """The same for a marker."""
     path = marker_path(pipeline_id, checkpoint_id)
     document = _document(path, content, pipeline_id, checkpoint_id, MARKER_FORMAT, MARKER_VERSION)
-    return _explained(
+    return explained(
         path,
         lambda: Marker(
             pipeline_id,
@@ -183,6 +181,16 @@ def read_marker(pipeline_id: str, checkpoint_id: int, content: bytes) -> Marker:
 def _document(
     path: str, content: bytes, pipeline_id: str, checkpoint_id: int, format_: str, newest: int
 ) -> dict[str, Any]:
+    document = read_document(path, content, format_, newest)
+    found = document.get("pipeline"), document.get("checkpoint_id")
+    if found != (pipeline_id, checkpoint_id):
+        raise MetadataError(f"{path} is of checkpoint {found[1]} of pipeline {found[0]}: it was copied to here.")
+    return document
+
+
+def read_document(path: str, content: bytes, format_: str, newest: int) -> dict[str, Any]:
+    """The JSON object in a file of this format, of a version up to `newest`. Raises `MetadataError`. Performs no
+    I/O."""
     try:
         document: Any = json.loads(content)
     except ValueError as error:
@@ -197,13 +205,11 @@ def _document(
             f"{path} has version {version} of its format, and this release reads versions up to {newest}: a newer "
             "release of Tidegate wrote it. Use that one."
         )
-    found = document.get("pipeline"), document.get("checkpoint_id")
-    if found != (pipeline_id, checkpoint_id):
-        raise MetadataError(f"{path} is of checkpoint {found[1]} of pipeline {found[0]}: it was copied to here.")
     return document
 
 
-def _explained(path: str, read: Callable[[], Read]) -> Read:
+def explained(path: str, read: Callable[[], Read]) -> Read:
+    """What is read of a document. Raises `MetadataError` if a part of it is missing or of another kind."""
     try:
         return read()
     except KeyError as error:
@@ -212,7 +218,8 @@ def _explained(path: str, read: Callable[[], Read]) -> Read:
         raise MetadataError(f"{path} is damaged: {error}.") from error
 
 
-def _metadata(document: Mapping[str, Any]) -> Metadata:
+def metadata_of(document: Mapping[str, Any]) -> Metadata:
+    """What `metadata_document` wrote. Raises what a damaged document leads to: see `explained`. Performs no I/O."""
     subtasks = {
         SubtaskId(operator["operator_id"], index): SubtaskRecord(
             SubtaskId(operator["operator_id"], index),

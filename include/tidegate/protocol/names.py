@@ -50,14 +50,30 @@ def is_sink(operator_id: str) -> bool:
 
 
 #: Who can delete a file: the checkpoint storage, or the sink below whose root it was staged. The database makes the
-#: same text from the columns of a handle.
+#: same text from the columns of a handle. Or it lies in the directory of a canonical savepoint.
 STORAGE = "storage"
 STAGED_BY = "sink:"
+SAVED_AT = "savepoint:"
 
 
 def staged_by(operator_id: str) -> str:
     """The owner of what the sink with this operator id has staged."""
     return f"{STAGED_BY}{operator_id}"
+
+
+def saved_at(location: str) -> str:
+    """The owner of the files in the directory of a canonical savepoint."""
+    return f"{SAVED_AT}{location}"
+
+
+def location_of(owner: str) -> str | None:
+    """The directory that `saved_at` names; None if the owner is another one."""
+    return owner.removeprefix(SAVED_AT) if owner.startswith(SAVED_AT) else None
+
+
+def request_of_import(checkpoint_id: int) -> str:
+    """The request of a checkpoint that is recorded from a savepoint's directory: nobody repeats it."""
+    return f"restore:{checkpoint_id}"
 
 
 def requests_of_run(dag_id: str, run_id: str) -> str:

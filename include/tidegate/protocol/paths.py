@@ -7,6 +7,7 @@ On checkpoint storage:
     <pipeline>/chk-<id>/<operator>/<subtask>-<attempt>-…     what an attempt at a checkpoint wrote
     <pipeline>/chk-<id>/<operator>/<subtask>-compacted-…     a run that was merged beside it
     <pipeline>/shared/<attempt>/<operator>/…                 likewise, what an attempt of a region wrote
+    _savepoints/<pipeline>/chk-<id>/                         a canonical savepoint, see `canonical`
 
 Below a sink's root, staged files lie in a directory `chk-<id>`, and their names begin with `<subtask>-<attempt>-`.
 """
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 
 from tidegate.protocol.records import SubtaskId
 
-_CHECKPOINT, _SHARED = "chk-", "shared"
+_CHECKPOINT, _SHARED, _SAVEPOINTS = "chk-", "shared", "_savepoints"
 _METADATA, _MARKER = "_metadata", "_committed"
 #: A number as it is written into a name: no leading zeros, no other digits than these, no more than the database holds.
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
@@ -65,6 +66,11 @@ def with_markers(paths: Iterable[str]) -> list[str]:
 
 def _is_checkpoints(where: str) -> bool:
     return checkpoint_id_of(where.rpartition("/")[2]) is not None
+
+
+def default_location(pipeline_id: str, checkpoint_id: int) -> str:
+    """The directory of a canonical savepoint, unless its owner names one. No pipeline has a name that begins so."""
+    return f"{_SAVEPOINTS}/{pipeline_id}/{checkpoint_name(checkpoint_id)}"
 
 
 def shared_root(pipeline_id: str) -> str:

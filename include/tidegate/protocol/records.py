@@ -167,7 +167,8 @@ class CheckpointRecord:
     """A checkpoint's row. `request_id` names who asked (an Airflow `run_id`); a request never completes twice.
     `num_finished` of its subtasks reported that nothing will follow. With `drain` it is the pipeline's last checkpoint.
     `abandoned_by` is the restore that left it behind; None while the pipeline has it behind it. `name` and `note` are
-    what the owner of a savepoint says about it, and may change.
+    what the owner of a savepoint says about it, and may change. `location` is the directory where a canonical copy of a
+    savepoint is, or is being written until `exported_at`; that has `exported_size` bytes.
     """
 
     pipeline_id: str
@@ -197,6 +198,9 @@ class CheckpointRecord:
     abandoned_by: int | None = None
     name: str | None = None
     note: str | None = None
+    location: str | None = None
+    exported_at: datetime | None = None
+    exported_size: int | None = None
 
     def moved(self, **changes: Any) -> "CheckpointRecord":
         """A copy with some fields changed; the caller makes sure that the transition is legal."""

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from tidegate.protocol.errors import RestoreRefusedError
+from tidegate.protocol.identity import Moved
 from tidegate.protocol.records import CheckpointRecord
 
 
@@ -47,7 +48,9 @@ class RewoundSink:
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
     """`left_behind` are the completed checkpoints that are abandoned, `coming_back` those that were, and are not any
-    more, `aborted` those in progress. `previous` is the latest completed checkpoint now."""
+    more, `aborted` those in progress. `previous` is the latest completed checkpoint now. `origin` is the savepoint's
+    directory if the state is copied from one, and `moved` are the sources and sinks that are elsewhere than it says, if
+    the database does not know the pipeline."""
 
     checkpoint: CheckpointRecord
     previous: CheckpointRecord | None
@@ -58,10 +61,15 @@ class RestorePlan:
     sources: tuple[Reread, ...]
     operators: tuple[ReturningState, ...]
     sinks: tuple[RewoundSink, ...]
+    origin: str | None = None
+    moved: tuple[Moved, ...] = ()
 
     def lines(self) -> list[str]:
         """For a log: what happens, one sentence a line. Sizes are bytes."""
         lines = [f"Back to checkpoint {self.checkpoint.checkpoint_id} of pipeline {self.checkpoint.pipeline_id}."]
+        if self.origin is not None:
+            lines.append(f"Its state is copied from {self.origin}.")
+        lines += [f"Moved: {moved}." for moved in self.moved]
         for what, ids in (
             ("Checkpoints left behind", self.left_behind),
             ("Checkpoints that come back", self.coming_back),
@@ -90,11 +98,12 @@ class RestorePlan:
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """What a person accepts of a plan beforehand: rows that cannot be read again are skipped, sinks of these names keep
-    what they show, and state without an operator is dropped."""
+    what they show, state without an operator is dropped, and sources and sinks were moved on purpose."""
 
     skip_missing_files: bool = False
     leave: Collection[str] = field(default_factory=tuple)
     non_restored_state: bool = False
+    moved: bool = False
 
 
 def require_accepted(plan: RestorePlan, accepted: Accepted) -> None:
@@ -121,6 +130,11 @@ def require_accepted(plan: RestorePlan, accepted: Accepted) -> None:
         )
     if strange := sorted(set(accepted.leave) - {each.sink for each in plan.sinks}):
         problems.append(f"it has no sink {', '.join(strange)} that could be left as it is; correct --leave")
+    if plan.moved and not accepted.moved:
+        problems.append(
+            f"{'; '.join(map(str, plan.moved))}; if that was moved on purpose, with its tables, confirm it with "
+            "--relocate"
+        )
     if problems:
         raise RestoreRefusedError(
             f"Pipeline {pipeline_id} was not restored to checkpoint {plan.checkpoint.checkpoint_id}: "

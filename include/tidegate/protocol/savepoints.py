@@ -91,7 +91,7 @@ def require_disposable(record: CheckpointRecord, latest: CheckpointRecord | None
         why = "the pipeline goes on from it. Take another checkpoint first"
     elif record.abandoned_by is None and record.notified_at is None:
         why = "its sinks have not committed yet. Run the notify step first"
-    elif unfinished is not None and unfinished.checkpoint_id == record.checkpoint_id:
+    elif unfinished is not None and unfinished.goes_on_from == record.checkpoint_id:
         why = "a restore to it is not finished. Run the pipeline, or repeat the restore, first"
     else:
         return

@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
-from tidegate.ports import CommitAttempt, DeliveryGuarantee, SinkInput, StageContext, Withdrawn
+from tidegate.ports import CheckpointStorage, CommitAttempt, DeliveryGuarantee, SinkInput, StageContext, Withdrawn
 from tidegate.protocol.branches import Branch
 from tidegate.protocol.errors import PipelineDefinitionError, SinkError, StorageError
 from tidegate.protocol.paths import attempt_prefix
@@ -113,6 +113,13 @@ class ParquetSink:
         for handle in staged:
             publish.staged_path(handle)
         open_storage(self.root).verify(staged, in_full)
+
+    def staging(self) -> CheckpointStorage:
+        """See `ports.PortableSink`."""
+        # pyarrow is heavy and this module is imported when Airflow parses a DAG.
+        from tidegate.state.storage import open_storage
+
+        return open_storage(self.root)
 
     def rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """See `ports.RewindableSink`. Each partition, or the link `current`, changes in one step; several partitions

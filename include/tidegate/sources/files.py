@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from tidegate.ports import CheckpointStorage, ReadSince, Segment, Sink, SinkInput, SourceContext
+from tidegate.ports import CheckpointStorage, ReadableStorage, ReadSince, Segment, Sink, SinkInput, SourceContext
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, SourceChangedError
 from tidegate.protocol.records import Snapshot
 from tidegate.settings import absolute
@@ -135,7 +135,7 @@ class FileSource:
         return _segment(split, in_reading_order(manifests.added(before, taken.handles, storage)))
 
     def read_since(
-        self, split: int, restored: Snapshot | None, taken: Snapshot | None, storage: CheckpointStorage
+        self, split: int, restored: Snapshot | None, taken: Snapshot | None, storage: ReadableStorage
     ) -> ReadSince:
         """See `ports.RereadingSource`."""
         before, after = (snapshot.handles if snapshot else () for snapshot in (restored, taken))

@@ -11,7 +11,7 @@ import io
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from tidegate.ports import CheckpointStorage, SourceContext
+from tidegate.ports import ReadableStorage, SourceContext
 from tidegate.protocol.errors import StateIntegrityError
 from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.sources.listing import FileVersion
@@ -59,12 +59,12 @@ def extend(
     return (*handles[:keep], handle)
 
 
-def read(handles: Iterable[StateHandle], storage: CheckpointStorage) -> list[ReadFile]:
+def read(handles: Iterable[StateHandle], storage: ReadableStorage) -> list[ReadFile]:
     """The files that manifests list. Raises `StateIntegrityError` if one is not what was written."""
     return [row for handle in handles for row in _decode(_content(handle, storage))]
 
 
-def added(before: Sequence[StateHandle], after: Sequence[StateHandle], storage: CheckpointStorage) -> list[FileVersion]:
+def added(before: Sequence[StateHandle], after: Sequence[StateHandle], storage: ReadableStorage) -> list[FileVersion]:
     """The files listed by `after` and not by `before`, once each. Reads only the manifests in which the two differ."""
     old, new = {handle.path for handle in before}, {handle.path for handle in after}
     known = {row.file.path for row in read((handle for handle in before if handle.path not in new), storage)}
@@ -72,7 +72,7 @@ def added(before: Sequence[StateHandle], after: Sequence[StateHandle], storage: 
     return list({row.file.path: row.file for row in rows if row.file.path not in known}.values())
 
 
-def _content(handle: StateHandle, storage: CheckpointStorage) -> bytes:
+def _content(handle: StateHandle, storage: ReadableStorage) -> bytes:
     content = storage.read(handle.path)
     if hashlib.sha256(content).hexdigest() != handle.checksum:
         raise StateIntegrityError(

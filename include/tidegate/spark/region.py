@@ -4,7 +4,7 @@ Reading order: the two drivers of `dataflow`, which decide what runs when; `driv
 jobs), `executor.partitions` (what runs inside them), `driver.frames` and `driver.compaction`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from sys import modules
 from types import ModuleType
 from typing import Any
@@ -16,22 +16,32 @@ from tidegate.dataflow.jobs import Parts
 from tidegate.dataflow.scheduled_driver import ScheduledDriver
 from tidegate.pipeline.definition import StepVertex
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import Acknowledger, CheckpointStorage, Clock
-from tidegate.protocol.names import Target
+from tidegate.ports import Acknowledger, CheckpointStorage, Clock, PortableSink
+from tidegate.protocol.canonical import FileCopy, Rewrite
+from tidegate.protocol.names import STORAGE, Target, staged_by
 from tidegate.protocol.paths import directory
-from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId, SubtaskRecord
+from tidegate.protocol.records import (
+    CheckpointRecord,
+    CompactedRun,
+    Snapshot,
+    StateHandle,
+    SubtaskId,
+    SubtaskRecord,
+)
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.settings import Settings
+from tidegate.spark.driver.export import export_files
 from tidegate.spark.driver.frames import Frames
 from tidegate.spark.driver.jobs import SparkJobs
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams
+from tidegate.spark.executor.exporting import ExportPlan
 from tidegate.spark.session.packaging import travel_by_value
 from tidegate.spark.session.sessions import adopt_session
 
 
 class SparkRegion:
-    """Implements `ports.Region` for a whole pipeline. It keeps no data between calls.
+    """Implements `ports.Region` and `ports.Exporter` for a whole pipeline. It keeps no data between calls.
 
     `session` is any Spark 4.1+ session, classic or Connect; its time zone is set to UTC and the library is added to it.
     Storage, sources and sinks must be reachable from the executors under the same URLs.
@@ -61,6 +71,24 @@ class SparkRegion:
         """See `ports.Region`: one Spark job for all subtasks that have too many runs, no job if there are none."""
         chk = directory(self.graph.pipeline.name, checkpoint_id)
         return self.parts.jobs.compact(checkpoint_id, snapshots, chk)
+
+    def export(
+        self, record: CheckpointRecord, location: str, rewrites: Sequence[Rewrite], copies: Sequence[FileCopy]
+    ) -> Mapping[SubtaskId, StateHandle]:
+        """See `ports.Exporter`: one Spark job, a task for each file."""
+        owners = {staged_by(vertex.operator_id): vertex.sink for vertex in self.graph.sinks}
+        urls = {owner: sink.staging().url for owner, sink in owners.items() if isinstance(sink, PortableSink)}
+        urls[STORAGE] = self._location.storage_url
+        plan = ExportPlan(
+            record.pipeline_id,
+            record.checkpoint_id,
+            tuple(rewrites),
+            tuple((urls[copy.owner], copy.handle, copy.path) for copy in copies),
+            self._location.storage_url,
+            location,
+            self._location.cache_dir,
+        )
+        return export_files(self.session, plan)
 
     def frame(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
         """See `ports.Region`. Raises `PipelineDefinitionError` if the pipeline has no such target."""

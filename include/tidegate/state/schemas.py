@@ -20,8 +20,8 @@ class StoredSchemas(KnownSchemas):
         self._open_types = open_types
         self._types: Callable[[str], StateSchema] | None = None
 
-    def stored(self, state: OperatorState) -> StateSchema | None:
-        return read_layout(self._storage_url, state.where(), newest_of(state.runs)).schema
+    def stored(self, state: OperatorState, storage_url: str | None = None) -> StateSchema | None:
+        return read_layout(storage_url or self._storage_url, state.where(), newest_of(state.runs)).schema
 
     def defined(self, operator_id: str) -> StateSchema:
         if self._types is None:

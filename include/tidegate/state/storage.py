@@ -9,7 +9,7 @@ import hashlib
 import os
 import shutil
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -21,6 +21,7 @@ from pyarrow import fs
 
 from tidegate.protocol.errors import ConfigurationError, StateIntegrityError, StorageError
 from tidegate.protocol.records import StateHandle
+from tidegate.state.hashing_file import HashingFile
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _BLOCK = 4 << 20
@@ -43,8 +44,7 @@ class ArrowCheckpointStorage:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        parts = urlsplit(url)
-        self._shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.scheme else url
+        self._shown = self._shown_of(url)
         try:
             if "://" in url:
                 self._fs, self._root = fs.FileSystem.from_uri(url)
@@ -59,6 +59,11 @@ class ArrowCheckpointStorage:
         self.is_local = isinstance(self._fs, fs.LocalFileSystem)
         self._renames = self.is_local or self._fs.type_name == "hdfs"
 
+    @staticmethod
+    def _shown_of(url: str) -> str:
+        parts = urlsplit(url)
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.scheme else url
+
     def write(self, path: str, content: bytes) -> None:
         with self.open_output(path) as file:
             file.write(content)
@@ -69,7 +74,8 @@ class ArrowCheckpointStorage:
             return content
 
     def list(self, prefix: str) -> list[str]:
-        selector = fs.FileSelector(self._absolute(prefix), recursive=True, allow_not_found=True)
+        below = self._absolute(prefix) if prefix else self._root
+        selector = fs.FileSelector(below, recursive=True, allow_not_found=True)
         with self._explained("list", prefix):
             found = self._fs.get_file_info(selector)
         start = len(self._root.rstrip("/")) + 1
@@ -92,6 +98,29 @@ class ArrowCheckpointStorage:
             for directory in sorted(closed):
                 self._remove_markers(directory)
 
+    def elsewhere(self, url: str) -> "ArrowCheckpointStorage":
+        """See `ports.CheckpointStorage`. Credentials are not part of a URL: it is written down and shown."""
+        if "@" in urlsplit(url).netloc or urlsplit(url).query:
+            raise ConfigurationError(
+                f"{self._shown_of(url)!r} was given with credentials or options, and where a savepoint is, is written "
+                "down and shown. Nothing was changed. Give the URL without them: credentials come from the environment."
+            )
+        return open_storage(url)
+
+    def copy(self, file: StateHandle, source: Any, path: str, keep: Callable[[], None]) -> None:
+        """See `ports.CheckpointStorage`; in blocks, from another storage of this kind."""
+        try:
+            with self.open_output(path) as opened:
+                hashing = HashingFile(opened)
+                for block in source.stream(file.path, _BLOCK):
+                    hashing.write(block)
+                    keep()
+                if (hashing.size, hashing.checksum()) != (file.bytes, file.checksum):
+                    raise source.differs(file, f"its SHA-256 is {hashing.checksum()} where {file.checksum} was written")
+        except StateIntegrityError:
+            self.delete([path])  # an object store has published what there was
+            raise
+
     def verify(self, files: Sequence[StateHandle], in_full: Collection[str]) -> None:
         if self.is_local:
             for handle in files:
@@ -107,15 +136,16 @@ class ArrowCheckpointStorage:
         if info.type is not fs.FileType.File:
             raise self._missing(handle.path)
         if info.size != handle.bytes:
-            raise self._differs(handle, f"it has {info.size:,} bytes where {handle.bytes:,} were written")
+            raise self.differs(handle, f"it has {info.size:,} bytes where {handle.bytes:,} were written")
         if in_full:
             sha = hashlib.sha256()
             for block in self.stream(handle.path, _BLOCK):
                 sha.update(block)
             if sha.hexdigest() != handle.checksum:
-                raise self._differs(handle, f"its SHA-256 is {sha.hexdigest()} where {handle.checksum} was written")
+                raise self.differs(handle, f"its SHA-256 is {sha.hexdigest()} where {handle.checksum} was written")
 
-    def _differs(self, handle: StateHandle, how: str) -> StateIntegrityError:
+    def differs(self, handle: StateHandle, how: str) -> StateIntegrityError:
+        """The error to raise if a file is not what was written."""
         return StateIntegrityError(
             f"The file {handle.path} on checkpoint storage {self._shown}, written by checkpoint {handle.created_by}, "
             f"is damaged: {how}. Nothing was changed. Restore the file from a copy of the storage, or go back to a "

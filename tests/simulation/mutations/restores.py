@@ -12,6 +12,7 @@ from tidegate.coordination import coordinator as coordinators
 from tidegate.coordination import finalize as commits
 from tidegate.coordination import notify as deliveries
 from tidegate.coordination import restore as restoring
+from tidegate.coordination import restore_planning as planning
 from tidegate.coordination import rewind as rewinding
 from tidegate.coordination import trigger as desks
 from tidegate.coordination.restore import Restoring
@@ -29,7 +30,7 @@ def _(original):
 
 @mutation(
     "a branch forgets all restores but the newest",
-    (restoring, "branch_of"),
+    (planning, "branch_of"),
     (rewinding, "branch_of"),
     (branches, "branch_of"),
 )

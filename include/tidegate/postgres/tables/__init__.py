@@ -8,7 +8,7 @@ schema does not limit how many checkpoints are in progress: admission decides th
 
 from tidegate.postgres.tables.checkpoint_tables import checkpoints, verdicts
 from tidegate.postgres.tables.columns import CHANNEL, SCHEMA, metadata
-from tidegate.postgres.tables.pipeline_tables import endpoints, pipelines, requests, restores
+from tidegate.postgres.tables.pipeline_tables import endpoints, imports, pipelines, requests, restores
 from tidegate.postgres.tables.snapshot_tables import METRICS, compactions, deletion_queue, handles, subtasks
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "deletion_queue",
     "endpoints",
     "handles",
+    "imports",
     "metadata",
     "pipelines",
     "requests",

@@ -71,6 +71,9 @@ checkpoints = Table(
     Column("abandoned_by", Integer),
     Column("name", Text),
     Column("note", Text),
+    Column("location", Text),
+    Column("exported_at", INSTANT),
+    Column("exported_size", BigInteger),
     PrimaryKeyConstraint("pipeline_id", "checkpoint_id", name="checkpoints_pkey"),
     CheckConstraint("checkpoint_id >= 1", name="checkpoints_id"),
     CheckConstraint("request_id <> ''", name="checkpoints_request"),
@@ -104,6 +107,15 @@ checkpoints = Table(
     CheckConstraint("num_finished >= 0 AND num_finished <= num_acknowledged", name="checkpoints_finished"),
     CheckConstraint(ONLY_TO_STOP, name="checkpoints_drain"),
     CheckConstraint(ONLY_OF_SAVEPOINTS, name="checkpoints_label"),
+    CheckConstraint(
+        f"location IS NULL OR location <> '' AND kind <> '{CheckpointKind.CHECKPOINT}' AND status IN ({_COMMITTED})",
+        name="checkpoints_location",
+    ),
+    CheckConstraint(
+        "num_nulls(exported_at, exported_size) IN (0, 2) AND exported_size >= 0"
+        " AND (exported_at IS NULL OR location IS NOT NULL)",
+        name="checkpoints_exported",
+    ),
     CheckConstraint(f"NOT swept OR status <> '{Status.IN_PROGRESS}'", name="checkpoints_swept"),
     ForeignKeyConstraint(
         ["pipeline_id", "abandoned_by"],

@@ -14,7 +14,7 @@ from sqlalchemy import (
     text,
 )
 
-from tidegate.postgres.guards import PIPELINE_GUARDS, REFUSE, REFUSE_PARTS_OF_ENDED, RESTORE_GUARDS
+from tidegate.postgres.guards import IMPORT_GUARDS, PIPELINE_GUARDS, REFUSE, REFUSE_PARTS_OF_ENDED, RESTORE_GUARDS
 from tidegate.postgres.rules import ATTEMPTS_FUNCTION, ATTEMPTS_TRIGGER
 from tidegate.postgres.tables.columns import (
     INSTANT,
@@ -103,6 +103,7 @@ restores = Table(
     Column("undoes", Integer),
     Column("rewound_at", INSTANT),
     Column("allows_non_restored_state", Boolean, nullable=False),
+    Column("imported", BigInteger),
     PrimaryKeyConstraint("pipeline_id", "number", name="restores_pkey"),
     CheckConstraint("number >= 1", name="restores_number"),
     CheckConstraint(
@@ -111,6 +112,7 @@ restores = Table(
         name="restores_of_the_past",
     ),
     CheckConstraint("undoes >= 1 AND undoes < number", name="restores_undoes"),
+    CheckConstraint("imported = last_checkpoint_id + 1", name="restores_imported"),
     Index("restores_undone_once", "pipeline_id", "undoes", unique=True),
 )
 
@@ -140,5 +142,17 @@ requests = Table(
     CheckConstraint(ONLY_OF_SAVEPOINTS, name="requests_label"),
 )
 
+imports = Table(
+    "imports",
+    metadata,
+    Column("pipeline_id", Text, ForeignKey("tidegate.pipelines.pipeline_id", name="imports_pipeline_fkey")),
+    Column("checkpoint_id", BigInteger, nullable=False, autoincrement=False),
+    Column("seen_at", INSTANT, nullable=False),
+    Column("ended_at", INSTANT),
+    PrimaryKeyConstraint("pipeline_id", "checkpoint_id", name="imports_pkey"),
+    CheckConstraint("checkpoint_id >= 1", name="imports_id"),
+)
+
 after_create(pipelines, ATTEMPTS_FUNCTION, ATTEMPTS_TRIGGER, REFUSE, REFUSE_PARTS_OF_ENDED, *PIPELINE_GUARDS)
 after_create(restores, *RESTORE_GUARDS)
+after_create(imports, *IMPORT_GUARDS)

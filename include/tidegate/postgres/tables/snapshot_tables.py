@@ -21,7 +21,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from tidegate.postgres.guards import HANDLE_GUARDS, SUBTASK_GUARDS
 from tidegate.postgres.rules import HANDLES_FUNCTION, HANDLES_TRIGGERS, LIVE_REFERENCES
 from tidegate.postgres.tables.columns import INSTANT, after_create, confined, members, metadata
-from tidegate.protocol.names import STAGED_BY, STORAGE
+from tidegate.protocol.names import SAVED_AT, STAGED_BY, STORAGE
 from tidegate.protocol.records import HandleKind
 
 #: Metrics of protocol.md section 19, in the order of `records.SubtaskMetrics`; -1 is "not reported".
@@ -140,7 +140,9 @@ deletion_queue = Table(
     Column("path", Text, nullable=False),
     Column("given_up_by", BigInteger),
     PrimaryKeyConstraint("pipeline_id", "owner", "path", name="deletion_queue_pkey"),
-    CheckConstraint(f"owner = '{STORAGE}' OR owner ~ '^{STAGED_BY}.'", name="deletion_queue_owner"),
+    CheckConstraint(
+        f"owner = '{STORAGE}' OR owner ~ '^{STAGED_BY}.' OR owner ~ '^{SAVED_AT}.'", name="deletion_queue_owner"
+    ),
     CheckConstraint(confined("path"), name="deletion_queue_path_confined"),
     CheckConstraint("given_up_by >= 1", name="deletion_queue_given_up_by"),
     Index("deletion_queue_oldest", "pipeline_id", "position"),

@@ -1,4 +1,4 @@
-"""Reads what a pipeline goes on from: the snapshots of its latest completed checkpoint, compactions applied.
+"""Reads a checkpoint, and what a pipeline goes on from: the snapshots of its latest completed one, compactions applied.
 
 `protocol.restore` decides what each subtask gets.
 """
@@ -7,6 +7,7 @@ from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import StoreTransaction
 from tidegate.protocol.branches import drops_unmatched
+from tidegate.protocol.errors import CheckpointNotFoundError
 from tidegate.protocol.finished import require_legal_restore
 from tidegate.protocol.records import CheckpointRecord, Snapshot, SubtaskId
 from tidegate.protocol.restore import restore_snapshots
@@ -27,3 +28,14 @@ def restore_latest(
     if latest is not None:
         require_legal_restore(latest, graph.plan, restored, graph.upstreams, graph.renamed)
     return latest, restored
+
+
+def find_checkpoint(tx: StoreTransaction, pipeline_id: str, checkpoint_id: int) -> CheckpointRecord:
+    """Raises `CheckpointNotFoundError`."""
+    record = tx.checkpoint(checkpoint_id)
+    if record is None:
+        raise CheckpointNotFoundError(
+            f"Pipeline {pipeline_id} has no checkpoint {checkpoint_id} in this database. Check the id with "
+            f"`tidegate checkpoints {pipeline_id}` and that TIDEGATE_DATABASE_URL names the right database."
+        )
+    return record

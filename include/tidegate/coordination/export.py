@@ -1,0 +1,178 @@
+"""Writes a savepoint to a directory of its own, complete and relocatable.
+
+The savepoint was taken before, as any other. Each step from there on may be repeated and writes the same; the marker in
+the directory comes last. Whoever finds a savepoint that is not exported yet finishes it.
+"""
+
+import json
+from dataclasses import replace
+
+from tidegate.coordination.cleanup import ASKED
+from tidegate.coordination.finalize import described
+from tidegate.coordination.notify import Delivery
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.graph import Graph
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Exporter, PortableSink, StoreTransaction
+from tidegate.protocol.canonical import (
+    MARKER,
+    METADATA,
+    PARTS,
+    complete,
+    complete_document,
+    exported,
+    files_of,
+    plan_export,
+    savepoint_document,
+)
+from tidegate.protocol.errors import (
+    CheckpointError,
+    ConfigurationError,
+    IllegalRequestError,
+    SavepointExportError,
+    StateIntegrityError,
+    StorageError,
+)
+from tidegate.protocol.metadata import Metadata, read_metadata
+from tidegate.protocol.names import saved_at
+from tidegate.protocol.paths import default_location, metadata_path
+from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.savepoints import choose_savepoints, find_savepoint
+
+
+class Exporting:
+    """Exports the savepoints of one pipeline."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: CheckpointConfig,
+        store: CheckpointStore,
+        storage: CheckpointStorage,
+        delivery: Delivery,
+        clock: Clock,
+    ) -> None:
+        self._graph = graph
+        self._pipeline_id = graph.pipeline.name
+        self._config = config
+        self._store = store
+        self._storage = storage
+        self._delivery = delivery
+        self._clock = clock
+
+    def require_possible(self, location: str | None) -> None:
+        """To be called before a savepoint is taken for it. Raises `ConfigurationError` for a sink whose files cannot be
+        taken along, or a directory that holds something else, and `StorageError`."""
+        restaged = [vertex for vertex in self._graph.sinks if vertex.operator_id in self._graph.restaged]
+        fixed = [vertex.name for vertex in restaged if not isinstance(vertex.sink, PortableSink)]
+        if fixed:
+            raise ConfigurationError(
+                f"A savepoint of pipeline {self._pipeline_id} cannot be canonical: the staged files of sink "
+                f"{', '.join(fixed)} cannot be taken along. Nothing was changed. Take a native one."
+            )
+        if location is not None and (found := self._storage.elsewhere(location).list("")):
+            with self._store.transaction(self._pipeline_id) as tx:
+                mine = [record for record in _savepoints(tx) if record.location == location]
+            if not mine:
+                raise ConfigurationError(
+                    f"A savepoint of pipeline {self._pipeline_id} cannot be written to {location}: there is something "
+                    f"already ({found[0]}). Nothing was changed. Name a directory that is empty, or not there yet."
+                )
+
+    def begin(self, wanted: str, location: str | None) -> CheckpointRecord:
+        """Say where the savepoint of this name or number is written; by default beside the pipeline's checkpoints.
+
+        Repeating it is safe. Raises `CheckpointNotFoundError`, `IllegalRequestError` if it was written elsewhere, and
+        as `require_possible`.
+        """
+        with self._store.transaction(self._pipeline_id) as tx:
+            record = find_savepoint(self._pipeline_id, wanted, _savepoints(tx))
+        where = location or record.location or self._default(record)
+        self.require_possible(where)
+        with self._store.transaction(self._pipeline_id) as tx:
+            record = find_savepoint(self._pipeline_id, wanted, _savepoints(tx))
+            if record.location not in (None, where):
+                raise IllegalRequestError(
+                    f"Savepoint {record.name or record.checkpoint_id} of pipeline {self._pipeline_id} is written to "
+                    f"{record.location}. Nothing was changed. Copy that directory to where you want it, with any tool: "
+                    "it is a savepoint there, too."
+                )
+            if record.location is None:
+                self._require_settled(tx, where)
+                tx.begin_export(record.checkpoint_id, where)
+            return record.moved(location=where)
+
+    def _require_settled(self, tx: StoreTransaction, location: str) -> None:
+        """What is still to be deleted there has the same names. Raises `IllegalRequestError`."""
+        if any(deletion.owner == saved_at(location) for deletion in tx.pending_deletions(ASKED)):
+            raise IllegalRequestError(
+                f"A savepoint of pipeline {self._pipeline_id} cannot be written to {location} yet: the one that was "
+                "there before is still being deleted. Nothing was changed. Repeat the command, or name another "
+                "directory."
+            )
+
+    def _default(self, record: CheckpointRecord) -> str:
+        return f"{self._storage.url.rstrip('/')}/{default_location(self._pipeline_id, record.checkpoint_id)}"
+
+    def export(self, checkpoint_id: int, exporter: Exporter) -> CheckpointRecord:
+        """Write a savepoint that was begun, once its sinks have committed; does nothing if it is complete. Raises
+        `SavepointExportError`; repeating it is safe."""
+        self._delivery.deliver_pending()
+        record = self._found(checkpoint_id)
+        if record.exported_at is not None:
+            return record
+        assert record.location is not None, "begun"
+        try:
+            size = self._write(record, record.location, exporter)
+        except (StorageError, StateIntegrityError) as error:
+            raise self._incomplete(record, error) from error
+        with self._store.transaction(self._pipeline_id) as tx:
+            is_there = tx.mark_exported(checkpoint_id, size, self._clock.now())
+        if not is_there:
+            target = self._storage.elsewhere(record.location)
+            target.delete([MARKER, METADATA, *(path for part in PARTS for path in target.list(part))], PARTS)
+        return self._found(checkpoint_id)
+
+    def _write(self, record: CheckpointRecord, location: str, exporter: Exporter) -> int:
+        """Returns the bytes of its files."""
+        known = self._store.subtasks(self._pipeline_id, record.checkpoint_id)
+        snapshots = {subtask: each.snapshot for subtask, each in known.items()}
+        restaged = self._graph.restaged
+        rewritten = exporter.export(record, location, *plan_export(record.operators, snapshots, restaged))
+        written = exported(record.operators, snapshots, restaged, rewritten)
+        subtasks = {subtask: replace(known[subtask], snapshot=snapshot) for subtask, snapshot in written.items()}
+        # As when it was taken: what the pipeline's sources, sinks and restores were is in the savepoint's metadata.
+        taken = self._storage.read(metadata_path(self._pipeline_id, record.checkpoint_id))
+        metadata = replace(
+            read_metadata(self._pipeline_id, record.checkpoint_id, taken), record=record, subtasks=subtasks
+        )
+        return self._write_documents(metadata, location)
+
+    def _write_documents(self, metadata: Metadata, location: str) -> int:
+        target = self._storage.elsewhere(location)
+        files = files_of({subtask: known.snapshot for subtask, known in metadata.subtasks.items()})
+        target.verify(files, ())
+        left = {path for part in PARTS for path in target.list(part)} - {handle.path for handle in files}
+        if left:  # of executions that died
+            target.delete(sorted(left))
+        document = savepoint_document(metadata, described(self._graph), self._config.describe())
+        content = json.dumps(document).encode()
+        target.write(METADATA, content)
+        marker = complete(metadata, content)
+        target.write(MARKER, json.dumps(complete_document(marker)).encode())
+        return marker.bytes
+
+    def _found(self, checkpoint_id: int) -> CheckpointRecord:
+        """Raises `CheckpointNotFoundError` if it is no savepoint, or was disposed of."""
+        with self._store.transaction(self._pipeline_id) as tx:
+            return find_savepoint(self._pipeline_id, str(checkpoint_id), _savepoints(tx))
+
+    def _incomplete(self, record: CheckpointRecord, error: CheckpointError) -> SavepointExportError:
+        return SavepointExportError(
+            f"Savepoint {record.name or record.checkpoint_id} of pipeline {self._pipeline_id} was taken, and can be "
+            f"restored natively, but its directory {record.location} is not complete: {error} Repeat the same command "
+            "to finish it; no second savepoint is taken."
+        )
+
+
+def _savepoints(tx: StoreTransaction) -> list[CheckpointRecord]:
+    return choose_savepoints([*tx.retained(), *tx.abandoned()])

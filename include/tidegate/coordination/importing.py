@@ -1,0 +1,327 @@
+"""Restores a pipeline from a savepoint's directory, into any database.
+
+Its files are copied in before, as those of a checkpoint to come, which nobody knows and a sweep removes if it never
+comes. One transaction is the restore: back to the savepoint's checkpoint, and a new checkpoint after it that has its
+state and adds no rows. Then the sinks are rewound, as after any restore.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from tidegate.coordination.beside import Beside
+from tidegate.coordination.finalize import write_metadata
+from tidegate.coordination.history import History
+from tidegate.coordination.identity import Identification
+from tidegate.coordination.notify import Delivery, find_outstanding
+from tidegate.coordination.pipeline_status import abort_all, find_forgiven
+from tidegate.coordination.plan import Planning
+from tidegate.coordination.restore_planning import RestoreFacts, RestorePlanner
+from tidegate.coordination.savepoint_directory import SavepointDirectory
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.graph import Graph
+from tidegate.ports import (
+    CheckpointStorage,
+    CheckpointStore,
+    Clock,
+    NumberedSink,
+    PortableSink,
+    RewindableSink,
+    StoreTransaction,
+)
+from tidegate.protocol.branches import Restore, branch_of
+from tidegate.protocol.canonical import Savepoint
+from tidegate.protocol.errors import (
+    CheckpointError,
+    StateIntegrityError,
+    UnknownOutcomeError,
+)
+from tidegate.protocol.identity import find_moved
+from tidegate.protocol.imports import (
+    KEEP_EVERY,
+    ClaimMode,
+    files_in_order,
+    imported,
+    not_restored,
+    overtaken,
+    recorded,
+    require_own,
+)
+from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.metadata import Metadata
+from tidegate.protocol.names import STORAGE, staged_by
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import SubtaskRecord
+from tidegate.protocol.recovered import WITHOUT_TRACE, Numbers, Recovered, find_numbers
+from tidegate.protocol.restore_plan import Accepted, RestorePlan, require_accepted
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPlan:
+    """What a restore from `url` would do. `numbers` are those not to be given out again, if the database knows no
+    checkpoint of the pipeline; else None."""
+
+    url: str
+    savepoint: Savepoint
+    numbers: Numbers | None
+    restore: RestorePlan
+
+
+class Importing:
+    """Restores one pipeline from savepoints' directories. Planning changes nothing."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: CheckpointConfig,
+        store: CheckpointStore,
+        storage: CheckpointStorage,
+        delivery: Delivery,
+        identification: Identification,
+        planning: Planning,
+        clock: Clock,
+    ) -> None:
+        self._graph = graph
+        self._pipeline_id = graph.pipeline.name
+        self._config = config
+        self._store = store
+        self._storage = storage
+        self._delivery = delivery
+        self._identification = identification
+        self._clock = clock
+        self._planner = RestorePlanner(graph, store, planning)
+
+    # -- the plan
+
+    def plan(self, url: str) -> ImportPlan:
+        """What a restore would do now. Reads every file of the directory in full.
+
+        Raises `RestoreRefusedError` if that is not a whole savepoint of this pipeline, of the history in this database;
+        `PipelineIdentityError`, `StateSchemaError` if the definition cannot go on from it, and `StorageError`.
+        """
+        self._identification.check()
+        directory = self._directory(url)
+        savepoint = directory.read()
+        numbers = None if self._knows_checkpoints() else self._numbers(savepoint)
+        with self._store.transaction(self._pipeline_id) as tx:
+            facts = self._facts(tx, url, savepoint, numbers)
+        directory.verify(savepoint)
+        beside = Beside(self._storage, directory.storage, {handle.path for handle in savepoint.files})
+        plan = replace(
+            self._planner.plan(facts, savepoint.metadata.subtasks, (), beside, directory.storage.url),
+            origin=url,
+            moved=() if numbers is None else tuple(find_moved(savepoint.metadata.endpoints, self._graph.endpoints)),
+        )
+        return ImportPlan(url, savepoint, numbers, plan)
+
+    def _directory(self, url: str) -> SavepointDirectory:
+        return SavepointDirectory(self._pipeline_id, url, self._storage)
+
+    def _knows_checkpoints(self) -> bool:
+        """Ids alone may have been given out, to restores that came to nothing."""
+        return bool(self._store.history(self._pipeline_id, 1))
+
+    def _numbers(self, savepoint: Savepoint) -> Numbers:
+        """Of a database that knows nothing: what storage, sinks and the savepoint carry."""
+        metadata = savepoint.metadata
+        found = find_numbers(self._pipeline_id, self._storage.list(self._pipeline_id))
+        found = found.and_(Numbers(metadata.record.checkpoint_id, metadata.region_attempt))
+        branch = branch_of(metadata.record.checkpoint_id, metadata.restores)
+        for vertex in self._graph.sinks:
+            if isinstance(vertex.sink, NumberedSink):
+                checkpoint_id, attempt = vertex.sink.numbers()
+                found = found.and_(Numbers(checkpoint_id, commit_attempt=attempt))
+            if isinstance(vertex.sink, RewindableSink):
+                shown = [each.checkpoint_id for each in vertex.sink.shown_beside(branch)]
+                found = found.and_(Numbers(max([0, *shown, *vertex.sink.withdrawn()])))
+        return found
+
+    def _facts(
+        self,
+        tx: StoreTransaction,
+        url: str,
+        savepoint: Savepoint,
+        numbers: Numbers | None,
+        checkpoint_id: int | None = None,
+    ) -> RestoreFacts:
+        """`checkpoint_id` is the one that is recorded, once that is known."""
+        self._identification.require(tx)
+        taken, is_known = savepoint.metadata.record, numbers is None
+        last = tx.last_checkpoint_id() if checkpoint_id is None else checkpoint_id - 1
+        if numbers is not None:
+            last = max(last, numbers.checkpoint_id)
+        restores = tx.restores() if is_known else list(savepoint.metadata.restores)
+        known = tx.checkpoint(taken.checkpoint_id)
+        require_own(self._pipeline_id, url, savepoint, known, last if is_known else 0, restores)
+        previous = tx.latest_completed()
+        restore = Restore(
+            len(restores) + 1,
+            taken.checkpoint_id,
+            last,
+            None if previous is None else previous.checkpoint_id,
+            self._clock.now(),
+            imported=last + 1,
+        )
+        record = taken.moved(status=Status.COMPLETED, completed_at=savepoint.marker.completed_at)
+        return RestoreFacts(record, previous, restore, restores, tx.retained(), tx.abandoned(), tx.in_progress())
+
+    # -- the restore itself
+
+    def restore(
+        self,
+        url: str,
+        claim: ClaimMode = ClaimMode.NO_CLAIM,
+        accepted: Accepted | None = None,
+        planned: ImportPlan | None = None,
+    ) -> ImportPlan:
+        """Carry out a plan: the one that was shown, if any. Returns it. If it dies before the restore is recorded,
+        nothing has happened, and what was copied is swept; after it, the next process rewinds the sinks.
+
+        Raises as `plan` does, `RestoreRefusedError` for what is not accepted, or if a checkpoint has completed since
+        the plan was made, `StorageError` if the files cannot be copied, and what sinks raise: then the restore holds,
+        and the sinks are rewound later.
+        """
+        plan = planned or self.plan(url)
+        accepted = accepted or Accepted()
+        if self._config.allow_non_restored_state:
+            accepted = replace(accepted, non_restored_state=True)
+        require_accepted(plan.restore, accepted)
+        if claim is ClaimMode.CLAIM:
+            self._require_claimable(url)
+        with self._store.transaction(self._pipeline_id) as tx:
+            self._require_as_planned(plan, self._facts(tx, url, plan.savepoint, plan.numbers))
+            after = 0 if plan.numbers is None else plan.numbers.checkpoint_id
+            checkpoint_id = tx.begin_import(after, self._clock.now())
+        try:
+            metadata = self._prepare(plan, checkpoint_id, accepted)
+            self._commit(plan, metadata, claim)
+        except CheckpointError as error:
+            if not (isinstance(error, UnknownOutcomeError) and self._has_landed(checkpoint_id)):
+                is_mine = self._give_up(checkpoint_id)
+                if isinstance(error, StateIntegrityError) and not is_mine:  # a sweep has taken what was copied
+                    raise overtaken(self._pipeline_id, url) from error
+                raise
+        with self._store.transaction(self._pipeline_id) as tx:
+            outstanding = find_outstanding(tx)
+        self._delivery.deliver(outstanding)
+        return plan
+
+    def _require_claimable(self, url: str) -> None:
+        with self._store.transaction(self._pipeline_id) as tx:
+            mine = [r.name or r.checkpoint_id for r in (*tx.retained(), *tx.abandoned()) if r.location == url]
+        if mine:
+            raise not_restored(
+                self._pipeline_id,
+                url,
+                f"it cannot be claimed, because it is where savepoint {mine[0]} of this database is. Restore without "
+                "--claim-mode claim, and give the savepoint up with `tidegate dispose` when you need it no more",
+            )
+
+    def _require_as_planned(self, plan: ImportPlan, facts: RestoreFacts) -> None:
+        shown = plan.restore.previous and plan.restore.previous.checkpoint_id
+        is_new = plan.numbers is not None and self._knows_checkpoints()
+        if is_new or facts.restore.previous_checkpoint_id != shown:
+            raise not_restored(
+                self._pipeline_id,
+                plan.url,
+                "since the plan was made, the pipeline's latest completed checkpoint has changed to "
+                f"{facts.restore.previous_checkpoint_id}. Look at the plan again, and stop what runs with `tidegate "
+                f"suspend {self._pipeline_id}` first if checkpoints follow each other quickly",
+            )
+
+    def _prepare(self, plan: ImportPlan, checkpoint_id: int, accepted: Accepted) -> Metadata:
+        """Copy the files, and write the metadata of the checkpoint that will have them."""
+        directory = self._directory(plan.url)
+        if directory.read() != plan.savepoint:
+            raise not_restored(self._pipeline_id, plan.url, "it has changed since the plan was made")
+        sinks = {v.operator_id: v.sink for v in self._graph.sinks if v.operator_id in self._graph.restaged}
+        staging = {id_: sink.staging() for id_, sink in sinks.items() if isinstance(sink, PortableSink)}
+        homes = {STORAGE: self._storage} | {staged_by(id_): storage for id_, storage in staging.items()}
+        what = imported(plan.savepoint, self._pipeline_id, checkpoint_id, staging)
+        directory.copy(what.copies, homes, self._keeping(plan.url, checkpoint_id))
+        with self._store.transaction(self._pipeline_id) as tx:
+            facts = self._facts(tx, plan.url, plan.savepoint, plan.numbers, checkpoint_id)
+            region_attempt = max(tx.region().attempt, plan.savepoint.metadata.region_attempt)
+        now = facts.restore.restored_at
+        metadata = Metadata(
+            recorded(plan.savepoint, self._pipeline_id, checkpoint_id, self._config.timeout, now),
+            {id_: SubtaskRecord(id_, 1, now, snapshot) for id_, snapshot in what.snapshots.items()},
+            (),
+            self._graph.endpoints,
+            [*facts.restores, replace(facts.restore, allows_non_restored_state=accepted.non_restored_state)],
+            region_attempt,
+        )
+        write_metadata(self._graph, self._config, self._storage, metadata)
+        return metadata
+
+    def _keeping(self, url: str, checkpoint_id: int) -> Callable[[], None]:
+        """Gives a sign of life when it is time. Raises `RestoreRefusedError` if it comes too late."""
+        seen_at = self._clock.now()
+
+        def keep() -> None:
+            nonlocal seen_at
+            now = self._clock.now()
+            if now - seen_at < KEEP_EVERY:
+                return
+            seen_at = now
+            with self._store.transaction(self._pipeline_id) as tx:
+                is_mine = tx.touch_import(checkpoint_id, now)
+            if not is_mine:
+                raise overtaken(self._pipeline_id, url)
+
+        return keep
+
+    def _commit(self, plan: ImportPlan, metadata: Metadata, claim: ClaimMode) -> None:
+        """The transaction that is the restore. What runs loses its region, and its checkpoint is aborted."""
+        restore, checkpoint_id = metadata.restores[-1], metadata.record.checkpoint_id
+        with self._store.transaction(self._pipeline_id) as tx:
+            facts = self._facts(tx, plan.url, plan.savepoint, plan.numbers, checkpoint_id)
+            self._require_as_planned(plan, facts)
+            if len(metadata.restores) != len(facts.restores) + 1:
+                raise not_restored(self._pipeline_id, plan.url, "it was restored by somebody else since. Begin anew")
+            now = restore.restored_at
+            if not tx.end_import(checkpoint_id, now):
+                raise overtaken(self._pipeline_id, plan.url)
+            why = f"The pipeline was restored to checkpoint {restore.checkpoint_id}, from {plan.url}."
+            abort_all(tx, FailureReason.COORDINATOR_SUSPEND, now, why)
+            tx.end_region(tx.region().attempt, now)
+            history = History(tx, now)
+            if plan.numbers is not None:
+                self._record_past(tx, plan, plan.numbers, metadata.restores[:-1], history, now)
+            self._identification.record(tx, now)
+            tx.begin_restore(restore, facts.present, why, find_forgiven(tx))
+            history.record(Recovered(metadata, None, False))
+            if obsolete := tx.compactions():
+                tx.remove_compactions([compaction.handle.path for compaction in obsolete])
+            tx.record_restore(checkpoint_id, now)
+            if claim is ClaimMode.CLAIM:
+                tx.enqueue_deletions(files_in_order(plan.url, [handle.path for handle in plan.savepoint.files]))
+
+    def _record_past(
+        self,
+        tx: StoreTransaction,
+        plan: ImportPlan,
+        numbers: Numbers,
+        restores: Sequence[Restore],
+        history: History,
+        now: datetime,
+    ) -> None:
+        """What a database that knows nothing must know, as `recover` records it."""
+        attempts = numbers.region_attempt + WITHOUT_TRACE, numbers.commit_attempt + WITHOUT_TRACE
+        tx.reserve_numbers(tx.last_checkpoint_id(), *attempts, now)
+        tx.record_endpoints(plan.savepoint.metadata.endpoints, now)
+        tx.record_endpoints([each.defined for each in plan.restore.moved], now)
+        history.record_restores(restores, before=tx.last_checkpoint_id())
+
+    def _has_landed(self, checkpoint_id: int) -> bool:
+        with self._store.transaction(self._pipeline_id) as tx:  # waits for a commit under way: same row lock
+            return tx.checkpoint(checkpoint_id) is not None
+
+    def _give_up(self, checkpoint_id: int) -> bool:
+        """What was copied is deleted by the next cleaning. If the store is away, when the lease has ended. False if it
+        was ended before."""
+        try:
+            with self._store.transaction(self._pipeline_id) as tx:
+                return tx.end_import(checkpoint_id, self._clock.now())
+        except CheckpointError:
+            return True

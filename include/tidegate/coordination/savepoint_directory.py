@@ -1,0 +1,57 @@
+"""A savepoint's directory, as it is read by who restores from it: read and verified, and its files copied in."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from tidegate.ports import CheckpointStorage
+from tidegate.protocol.canonical import MARKER, METADATA, FileCopy, Savepoint, read_complete, read_savepoint
+from tidegate.protocol.errors import MetadataError, StateIntegrityError
+from tidegate.protocol.imports import not_restored
+
+
+class SavepointDirectory:
+    """The directory `url`, for the restore of one pipeline. Raises `RestoreRefusedError` for anything that is not as it
+    was written, and `StorageError`."""
+
+    def __init__(self, pipeline_id: str, url: str, storage: CheckpointStorage) -> None:
+        self._pipeline_id = pipeline_id
+        self._url = url
+        self.storage = storage.elsewhere(url)
+
+    def read(self) -> Savepoint:
+        """What its marker and metadata say; the files are not looked at."""
+        if MARKER not in self.storage.list(""):
+            raise not_restored(
+                self._pipeline_id,
+                self._url,
+                f"it has no marker {MARKER}, so it is no canonical savepoint, or is not complete. If writing it was "
+                "interrupted, repeat `tidegate savepoint`; if it was copied, copy all of it. A native savepoint is "
+                "restored with --savepoint NAME",
+            )
+        with self._as_written():
+            return read_savepoint(read_complete(self.storage.read(MARKER)), self.storage.read(METADATA))
+
+    def verify(self, savepoint: Savepoint) -> None:
+        """Read every file in full."""
+        with self._as_written():
+            self.storage.verify(savepoint.files, {handle.path for handle in savepoint.files})
+
+    def copy(
+        self, copies: Sequence[FileCopy], homes: Mapping[str, CheckpointStorage], keep: Callable[[], None]
+    ) -> None:
+        """Copy the files to the storages of their owners, and read them back; `keep` is called now and then."""
+        for copy in copies:
+            home = homes[copy.owner]
+            with self._as_written():
+                home.copy(copy.handle, self.storage, copy.path, keep)
+            home.verify([replace(copy.handle, path=copy.path)], [copy.path])
+            keep()
+
+    @contextmanager
+    def _as_written(self) -> Iterator[None]:
+        try:
+            yield
+        except (MetadataError, StateIntegrityError) as error:
+            why = str(error).replace(" Nothing was changed.", "")
+            raise not_restored(self._pipeline_id, self._url, f"it is not as it was written. {why}") from error

@@ -1,0 +1,158 @@
+"""How a pipeline gets a savepoint's directory back: where its files go, whether it is the pipeline's own, and how long
+a process that copies may be silent.
+
+The files get names as if the checkpoint that is recorded for them had written them. So from then on nothing tells it
+from any other one, and if it is never recorded, its directory is swept as that of any checkpoint that failed.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from tidegate.protocol.branches import Restore
+from tidegate.protocol.canonical import MARKER, METADATA, STAGED_AS, FileCopy, Savepoint
+from tidegate.protocol.errors import RestoreRefusedError
+from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.names import STORAGE, request_of_import, saved_at, staged_by
+from tidegate.protocol.paths import checkpoint_name, directory, operator_directory, write_prefix
+from tidegate.protocol.records import (
+    CheckpointKind,
+    CheckpointRecord,
+    Deletion,
+    HandleKind,
+    Snapshot,
+    StateHandle,
+    SubtaskId,
+)
+
+#: A process that copies gives signs of life. After so long without one, what it has copied is deleted.
+IMPORT_LEASE = timedelta(minutes=10)
+KEEP_EVERY = timedelta(seconds=20)
+
+
+class ClaimMode(StrEnum):
+    """Whose a savepoint's directory is once the pipeline was restored from it (protocol.md section 14)."""
+
+    NO_CLAIM = "no-claim"  # its owner's: the pipeline has a copy, and the directory is not touched
+    CLAIM = "claim"  # the pipeline's, which has a copy: the directory is emptied
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What the checkpoint that is recorded begins with, and the files that must be copied for it."""
+
+    snapshots: Mapping[SubtaskId, Snapshot]
+    copies: Sequence[FileCopy]
+
+
+def imported(savepoint: Savepoint, pipeline_id: str, checkpoint_id: int, restaged: Collection[str]) -> Imported:
+    """`checkpoint_id` is the one that is recorded, `restaged` the definition's sinks of current rows: what other sinks
+    had staged is of no use to anybody. Performs no I/O."""
+    snapshots, copies = {}, dict[tuple[str, str], FileCopy]()
+    for subtask, snapshot in savepoint.snapshots.items():
+        handles = []
+        for handle in snapshot.handles:
+            staged = handle.kind is HandleKind.STAGED
+            if staged and subtask.operator_id not in restaged:
+                continue
+            owner = staged_by(subtask.operator_id) if staged else STORAGE
+            path = _path(pipeline_id, checkpoint_id, subtask, handle)
+            copies[owner, path] = FileCopy(owner, handle, path)
+            kept = {name: value for name, value in handle.details.items() if name != STAGED_AS}
+            handles.append(replace(handle, path=path, created_by=checkpoint_id, details=kept))
+        snapshots[subtask] = replace(snapshot, handles=tuple(handles))
+    return Imported(snapshots, list(copies.values()))
+
+
+def _path(pipeline_id: str, checkpoint_id: int, subtask: SubtaskId, handle: StateHandle) -> str:
+    below = directory(pipeline_id, checkpoint_id)
+    name = handle.path.rpartition("/")[2]
+    if handle.kind is HandleKind.RUN:
+        return f"{write_prefix(below, subtask, 1)}-{name}"
+    if handle.kind is HandleKind.POSITION:
+        return f"{operator_directory(below, subtask.operator_id)}/{name}"
+    parts = str(handle.details[STAGED_AS]).split("/")
+    before, after = checkpoint_name(handle.created_by), checkpoint_name(checkpoint_id)
+    return "/".join(after if part == before else part for part in parts)
+
+
+def recorded(
+    savepoint: Savepoint, pipeline_id: str, checkpoint_id: int, timeout: timedelta, now: datetime
+) -> CheckpointRecord:
+    """The checkpoint that adds no rows: validated, and about to complete. Performs no I/O."""
+    taken = savepoint.metadata.record
+    return CheckpointRecord(
+        pipeline_id=pipeline_id,
+        checkpoint_id=checkpoint_id,
+        request_id=request_of_import(checkpoint_id),
+        periodic=False,
+        kind=CheckpointKind.CHECKPOINT,
+        status=Status.IN_PROGRESS,
+        phase=Phase.VALIDATED,
+        triggered_at=now,
+        deadline=now + timeout,
+        acknowledged_at=now,
+        validated_at=now,
+        num_subtasks=taken.num_subtasks,
+        num_acknowledged=taken.num_subtasks,
+        num_finished=taken.num_finished,
+        operators=taken.operators,
+    )
+
+
+def choose_stale(imports: Mapping[int, datetime], now: datetime) -> list[int]:
+    """Of imports under way, by their last sign of life, those whose process is dead or hangs. Performs no I/O."""
+    return [checkpoint_id for checkpoint_id, seen_at in imports.items() if now - seen_at > IMPORT_LEASE]
+
+
+def files_in_order(location: str, paths: Sequence[str]) -> list[Deletion]:
+    """What deletes a savepoint's directory: first the marker, so that half of it is no savepoint. Performs no I/O."""
+    return [Deletion(saved_at(location), path) for path in (MARKER, METADATA, *sorted(paths))]
+
+
+def require_own(
+    pipeline_id: str,
+    where: str,
+    savepoint: Savepoint,
+    known: CheckpointRecord | None,
+    last_checkpoint_id: int,
+    restores: Sequence[Restore],
+) -> None:
+    """`known` is the checkpoint that this database has under the savepoint's number, `last_checkpoint_id` 0 if it knows
+    none of the pipeline. Raises `RestoreRefusedError`. Performs no I/O."""
+    taken = savepoint.metadata.record
+    if taken.pipeline_id != pipeline_id:
+        raise not_restored(
+            pipeline_id, where, f"it is a savepoint of pipeline {taken.pipeline_id}. Restore that pipeline from it"
+        )
+    if not last_checkpoint_id:
+        return
+    before = savepoint.metadata.restores
+    same_past = [_identity(each) for each in before] == [_identity(each) for each in restores[: len(before)]]
+    same = known is None or (known.request_id, known.triggered_at) == (taken.request_id, taken.triggered_at)
+    if taken.checkpoint_id > last_checkpoint_id or not same or not same_past:
+        raise not_restored(
+            pipeline_id,
+            where,
+            f"its checkpoint {taken.checkpoint_id} is of another history than the one in this database, from another "
+            "project or another database. Restore it into an empty database (TIDEGATE_DATABASE_URL, `tidegate db "
+            "upgrade`)",
+        )
+
+
+def _identity(restore: Restore) -> tuple[int, int, int, datetime]:
+    return restore.number, restore.checkpoint_id, restore.last_checkpoint_id, restore.restored_at
+
+
+def not_restored(pipeline_id: str, where: str, why: str) -> RestoreRefusedError:
+    return RestoreRefusedError(
+        f"Pipeline {pipeline_id} was not restored from {where}: {why.rstrip('.')}. Nothing was changed."
+    )
+
+
+def overtaken(pipeline_id: str, where: str) -> RestoreRefusedError:
+    """The error if the process was silent for so long that what it had copied is being deleted."""
+    return not_restored(
+        pipeline_id, where, "copying stood still for too long, and what was copied is deleted. Repeat the command"
+    )

@@ -1,0 +1,381 @@
+"""Restores from savepoints' directories, into any database: on every store, whatever lies there, wherever they die."""
+
+import json
+
+import pytest
+from memory_store import MemoryCheckpointStore
+from savepoint_directories import AT, copy_of, directory, past_of
+from sizes import sizes
+from worlds import Crash, MemorySink
+
+from tidegate.coordination.recover import Recovering
+from tidegate.coordination.restore import Undo
+from tidegate.protocol.canonical import MARKER, METADATA
+from tidegate.protocol.errors import (
+    CheckpointError,
+    RestoreRefusedError,
+    StateSchemaError,
+    StorageError,
+)
+from tidegate.protocol.imports import IMPORT_LEASE, ClaimMode
+from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.pipelines import PipelineStatus
+from tidegate.protocol.recovered import WITHOUT_TRACE, AcceptedLosses
+from tidegate.protocol.restore_plan import Accepted
+
+
+@pytest.fixture
+def world(store):
+    """Checkpoint 1, savepoint 2 in its directory, and checkpoints 3 and 4 after it."""
+    return past_of(store)
+
+
+@pytest.fixture
+def lost(store):
+    """The same, but the database is lost, and the checkpoint storage with it; the store is empty."""
+    found = past_of(MemoryCheckpointStore())
+    found.store = store
+    others, found.storage = found.storage.others, type(found.storage)()
+    found.storage.others = others
+    found.reopen(store)
+    return found
+
+
+def check_restored(world, restored=None):
+    """It is where savepoint 2 was, under a new number, and goes on from there."""
+    state, positions, table = world.latest()
+    assert (state, positions, table[1]) == (world.saved[0], world.saved[1], world.saved[2][1])
+    assert table[0] == (restored or world.store.history("p", 1)[0].checkpoint_id)
+    number = world.take("on from there")
+    assert [handle.created_by for handle in world.restored] == [table[0]]
+    assert world.latest()[0] == world.saved[0] + f"r{number:02}".encode()
+
+
+def test_into_an_empty_database(lost):
+    before = dict(directory(lost))
+    plan = lost.coordinator.restore_from(AT)
+    assert (plan.restore.checkpoint.checkpoint_id, plan.restore.left_behind) == (2, ())
+    assert directory(lost) == before
+    with lost.store.transaction("p") as tx:
+        assert tx.region().attempt == WITHOUT_TRACE
+        assert tx.committer().attempt >= WITHOUT_TRACE
+        assert [endpoint.name for endpoint in sorted(tx.endpoints(), key=str)] == ["out", "src"]
+        (restore,) = tx.restores()
+        assert (restore.checkpoint_id, restore.goes_on_from) == (2, restore.last_checkpoint_id + 1)
+        assert tx.imports() == {}
+    assert lost.store.pipeline("p").status is PipelineStatus.RUNNING
+    assert lost.store.history("p", 9)[-1].checkpoint_id > 4  # the table shows rows of checkpoint 4
+    directory(lost).clear()
+    check_restored(lost)
+
+
+def test_into_the_database_that_knows_it_and_back(world):
+    before = world.latest()
+    plan = world.coordinator.restore_from(AT)
+    assert (plan.restore.left_behind, plan.restore.sinks[0].withdrawn) == ((3, 4), (4,))
+    assert world.ids() == ([2, 5], [3, 4])
+    check_restored(world, 5)
+    world.coordinator.restore(Undo())
+    assert world.latest() == before
+    assert world.ids()[0][-2:] == [3, 4]
+
+
+def test_into_the_database_that_has_forgotten_it_long_ago(world):
+    url = copy_of(world)
+    world.coordinator.dispose("kept")
+    assert world.store.checkpoint("p", 2).status is Status.DISCARDED
+    world.coordinator.restore_from(url)
+    assert world.ids() == ([5], [3, 4])
+    check_restored(world, 5)
+    world.restore(4)
+    assert world.latest()[2] == (4, b"rows 4")
+
+
+def test_twice_and_after_other_restores(world):
+    world.restore(4)
+    world.coordinator.restore_from(AT)
+    world.take("r6")
+    world.coordinator.restore_from(AT)
+    check_restored(world)
+    with world.store.transaction("p") as tx:
+        assert [each.goes_on_from for each in tx.restores()] == [4, 5, 7]
+
+
+@pytest.mark.parametrize("claim", ClaimMode)
+def test_a_claimed_directory_is_emptied_and_another_one_is_not_touched(lost, claim):
+    lost.coordinator.restore_from(AT, claim)
+    assert bool(directory(lost)) == (claim is ClaimMode.NO_CLAIM)
+    check_restored(lost)
+
+
+def test_the_directory_of_a_savepoint_of_this_database_is_not_claimed(world):
+    with pytest.raises(RestoreRefusedError, match=r"because it is where savepoint kept of this database is.*dispose"):
+        world.coordinator.restore_from(AT, ClaimMode.CLAIM)
+    world.coordinator.restore_from(copy_of(world), ClaimMode.CLAIM)
+    assert directory(world, "memory://copy") == {}
+    check_restored(world, 5)
+
+
+def test_what_a_checkpoint_has_merged_is_not_used_on_another_branch_and_a_stopped_pipeline_runs_again(world):
+    world.coordinator.cancel()
+    world.coordinator.restore_from(AT)
+    assert world.store.pipeline("p").status is PipelineStatus.RUNNING
+    check_restored(world, 5)
+
+
+def test_what_runs_is_ended(world):
+    region = world.coordinator.start_region()
+    world.ask("r5")
+    world.coordinator.restore_from(AT)
+    assert world.store.checkpoint("p", 5).status is Status.FAILED
+    with pytest.raises(CheckpointError, match=r"restored|another|taken over"):
+        world.coordinator.keep_region(region.attempt)
+    check_restored(world, 6)
+
+
+def test_a_plan_changes_nothing(world):
+    before = world.everything()
+    world.coordinator.plan_restore_from(AT)
+    assert world.everything() == before
+
+
+def test_a_plan_changes_nothing_in_an_empty_database(lost):
+    before = lost.everything()
+    assert lost.coordinator.plan_restore_from(AT).restore.previous is None
+    assert lost.everything() == before
+
+
+DAMAGE = {
+    "has no marker _savepoint": lambda files: files.pop(MARKER),
+    "is missing|state/op/0.parquet": lambda files: files.pop("state/op/0.parquet"),
+    "positions/src/2-0-1-m is damaged": lambda files: files.update({"positions/src/2-0-1-m": b"read by X"}),
+    "staged/out-sink/0-0.parquet is damaged": lambda files: files.update({"staged/out-sink/0-0.parquet": b"row"}),
+    "_metadata is not what was written": lambda files: change(files, METADATA, name="other"),
+    "_metadata is not JSON": lambda files: files.update({METADATA: files[METADATA][:-9]}),
+    "_savepoint is not of the format": lambda files: change(files, MARKER, format="other"),
+    "_savepoint is damaged: 'sha256' is missing": lambda files: remove(files, MARKER, "sha256"),
+    "_metadata has version 2 of its format": lambda files: change(files, METADATA, version=2),
+    "_savepoint has version 2 of its format": lambda files: change(files, MARKER, version=2),
+    "is a savepoint of pipeline q": lambda files: signed(files, pipeline="q"),
+    "'../x' is no file of": lambda files: pointed(files, "../x"),
+    "'state/op/../../../x' is no file of": lambda files: pointed(files, "state/op/../../../x"),
+    "is of another history": lambda files: signed(files, request_id="of another project"),
+}
+
+
+def change(files, path, **changes):
+    files[path] = json.dumps(json.loads(files[path]) | changes).encode()
+
+
+def remove(files, path, name):
+    files[path] = json.dumps({key: value for key, value in json.loads(files[path]).items() if key != name}).encode()
+
+
+def signed(files, **changes):
+    """As somebody would forge it, or another pipeline would have written it."""
+    from hashlib import sha256
+
+    change(files, METADATA, **changes)
+    marker = {"pipeline": changes["pipeline"]} if "pipeline" in changes else {}
+    change(files, MARKER, sha256=sha256(files[METADATA]).hexdigest(), **marker)
+
+
+def pointed(files, path):
+    operators = json.loads(files[METADATA])["operators"]
+    (state,) = (each for each in operators if each["operator_id"] == "op")
+    state["subtasks"][0]["handles"][0]["path"] = path
+    signed(files, operators=operators)
+
+
+@pytest.mark.parametrize("reason", DAMAGE)
+def test_anything_else_is_refused_with_the_reason_and_nothing_is_changed(reason):
+    world = past_of(MemoryCheckpointStore())
+    DAMAGE[reason](directory(world, copy_of(world)))
+    before = world.everything()
+    with pytest.raises(
+        RestoreRefusedError, match=f"(?s)Pipeline p was not restored from memory://copy: .*({reason})"
+    ) as e:
+        world.coordinator.restore_from("memory://copy")
+    assert str(e.value).endswith("Nothing was changed.")
+    assert world.everything() == before
+    world.take("r5")
+
+
+def test_a_directory_that_changes_while_it_is_copied_is_refused_and_what_was_copied_is_swept(world):
+    plan = world.coordinator.plan_restore_from(AT)
+    before = world.everything()
+    directory(world)["state/op/0.parquet"] = b"xyz"
+    with pytest.raises(RestoreRefusedError, match=r"not as it was written.*state/op/0.parquet"):
+        world.coordinator.restore_from(AT, planned=plan)
+    assert world.everything() == before
+    assert world.take("r5") > 4
+
+
+def test_a_full_disk_leaves_everything_as_it_was(world, monkeypatch):
+    def full(self, file, source, path, keep):
+        if file.path.startswith("state"):
+            raise StorageError("The storage at memory:// is full.")
+        copy(self, file, source, path, keep)
+
+    copy, before = type(world.storage).copy, world.everything()
+    monkeypatch.setattr(type(world.storage), "copy", full)
+    with pytest.raises(StorageError, match="is full"):
+        world.coordinator.restore_from(AT)
+    assert world.everything() == before
+
+
+def test_a_checkpoint_that_completes_meanwhile_is_not_lost(world):
+    plan = world.coordinator.plan_restore_from(AT)
+    world.take("r5")
+    before = world.everything()
+    with pytest.raises(RestoreRefusedError, match="latest completed checkpoint has changed to 5"):
+        world.coordinator.restore_from(AT, planned=plan)
+    assert world.everything() == before
+
+
+def test_one_that_completes_while_files_are_copied_is_not_lost_either(world, monkeypatch):
+    plan, copy, taken = world.coordinator.plan_restore_from(AT), type(world.storage).copy, []
+
+    def slow(self, *arguments):
+        if not taken:
+            taken.append(None)
+            world.take("meanwhile")
+        copy(self, *arguments)
+
+    monkeypatch.setattr(type(world.storage), "copy", slow)
+    with pytest.raises(RestoreRefusedError, match="latest completed checkpoint has changed to 6"):
+        world.coordinator.restore_from(AT, planned=plan)
+    assert world.ids()[0][-1] == 6
+    assert not [path for path in world.storage.files if path.startswith("p/chk-5/")]
+
+
+def test_a_database_that_learns_of_the_pipeline_meanwhile_is_not_overwritten(lost):
+    plan = lost.coordinator.plan_restore_from(AT)
+    lost.ask("r1")
+    with pytest.raises(RestoreRefusedError, match=r"has changed|another history"):
+        lost.coordinator.restore_from(AT, planned=plan)
+    with pytest.raises(RestoreRefusedError, match="of another history"):
+        lost.coordinator.restore_from(AT)
+
+
+def test_a_restore_that_came_to_nothing_does_not_keep_the_database_from_being_recovered(store, monkeypatch):
+    world = past_of(MemoryCheckpointStore())
+    world.store = store
+    world.reopen(store)
+
+    def full(self, *arguments):
+        raise StorageError("The storage is full.")
+
+    monkeypatch.setattr(type(world.storage), "copy", full)
+    with pytest.raises(StorageError):
+        world.coordinator.restore_from(AT)
+    recovering = Recovering(world.coordinator.graph, store, world.storage, world.clock)
+    recovering.recover(recovering.plan(), AcceptedLosses())
+    assert world.ids()[0][-1] == 4
+
+
+def test_sources_and_sinks_that_are_elsewhere_must_be_confirmed(lost, monkeypatch):
+    monkeypatch.setattr(MemorySink, "describe", lambda self: {"type": "MemorySink", "path": "/moved"})
+    lost.reopen(lost.store)
+    with pytest.raises(RestoreRefusedError, match=r"sink 'out' is MemorySink, and here .* at /moved.*--relocate"):
+        lost.coordinator.restore_from(AT)
+    assert lost.store.history("p", 1) == []
+    lost.coordinator.restore_from(AT, accepted=Accepted(moved=True))
+    check_restored(lost)
+
+
+def test_a_definition_that_cannot_go_on_from_it_is_refused(world):
+    world.pipeline.max_parallelism = 16
+    world.reopen(world.store)
+    before = world.everything()
+    with pytest.raises(StateSchemaError, match="max_parallelism 8"):
+        world.coordinator.restore_from(AT)
+    assert world.everything() == before
+
+
+def test_who_stands_still_is_overtaken_and_what_it_has_copied_is_swept(world, monkeypatch):
+    copy = type(world.storage).copy
+
+    def stopped(self, file, source, path, keep):
+        copy(self, file, source, path, keep)
+        if path.startswith("p/") and not stood:
+            stood.append(path)
+            world.clock.advance(IMPORT_LEASE.total_seconds() + 1)
+            world.coordinator.clean()
+            assert path not in world.storage.files
+
+    stood: list[str] = []
+    monkeypatch.setattr(type(world.storage), "copy", stopped)
+    with pytest.raises(RestoreRefusedError, match=r"copying stood still.*Nothing was changed\."):
+        world.coordinator.restore_from(AT)
+    assert stood
+    monkeypatch.undo()
+    world.coordinator.clean()
+    assert world.ids()[0][-1] == 4
+    world.coordinator.restore_from(AT)
+    check_restored(world)
+
+
+@sizes("step", sample=4, whole=1)
+@pytest.mark.parametrize("into", ["empty", "known"])
+def test_a_restore_that_dies_before_or_after_any_effect_has_not_happened_or_is_finished(into, step):
+    number, survived, crashes = 0, False, 0
+    while not survived:
+        survived = True
+        for before in (True, False):
+            world = past_of(MemoryCheckpointStore())
+            if into == "empty":
+                world.store, world.storage.files = MemoryCheckpointStore(), {}
+            world.mortal().effects.die(number, before)
+            try:
+                world.coordinator.restore_from(AT, ClaimMode.NO_CLAIM)
+            except Crash:
+                survived = False
+                crashes += 1
+            world.effects.die(None)
+            world.clock.advance(2 * IMPORT_LEASE.total_seconds())  # whoever held a lease is dead
+            world.reopen(world.store)
+            if not any(each.imported for each in restores(world)):
+                assert (world.store.history("p", 1) == []) == (into == "empty")
+                world.coordinator.clean()
+                assert not [path for path in world.storage.files if path.startswith("p/chk-5/")]
+                world.coordinator.restore_from(AT)
+            assert len(restores(world)) == 1
+            world.take("on from there")  # finishes it
+            assert world.latest()[0][: len(world.saved[0])] == world.saved[0]
+            assert len(world.latest()[0]) == len(world.saved[0]) + 3
+        number += step
+    assert crashes > 24 // step
+
+
+def restores(world):
+    with world.store.transaction("p") as tx:
+        return tx.restores()
+
+
+def test_the_storage_alone_knows_of_it_afterwards(world):
+    world.coordinator.restore_from(AT)
+    lost = MemoryCheckpointStore()
+    world.store = lost
+    world.reopen(lost)
+    recovering = Recovering(world.coordinator.graph, lost, world.storage, world.clock)
+    recovering.recover(recovering.plan(), AcceptedLosses())
+    assert world.ids() == ([2, 5], [3, 4])
+    check_restored(world, 5)
+
+
+def test_state_without_an_operator_is_dropped_only_when_that_is_said(lost):
+    document = json.loads(directory(lost)[METADATA])
+    for operator in document["operators"]:
+        if operator["operator_id"] == "op":
+            operator["operator_id"] = "gone"
+            for subtask in operator["subtasks"]:
+                for handle in subtask["handles"]:
+                    directory(lost)["state/gone/0.parquet"] = directory(lost)["state/op/0.parquet"]
+                    handle["path"] = "state/gone/0.parquet"
+    signed(directory(lost), operators=document["operators"])
+    with pytest.raises(RestoreRefusedError, match=r"no operator for the state of gone.*--allow-non-restored-state"):
+        lost.coordinator.restore_from(AT)
+    lost.coordinator.restore_from(AT, accepted=Accepted(non_restored_state=True))
+    lost.take("on from there")
+    assert lost.restored == ()

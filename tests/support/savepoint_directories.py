@@ -1,0 +1,197 @@
+"""A pipeline whose savepoints are written to directories in memory, with a table of current rows, and everything that
+an export or a restore does as an effect that can be the last one."""
+
+from collections.abc import Collection, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from effects import Effects, Mortal, MortalTransactions
+from pasts import OP, OUT, ExactStorage, Past
+from worlds import MemorySink, small_pipeline
+
+from tidegate.ports import CheckpointStore, CommitAttempt, SinkInput, Withdrawn
+from tidegate.protocol.branches import Branch
+from tidegate.protocol.canonical import FileCopy, Rewrite
+from tidegate.protocol.keygroups import KeyGroupRange
+from tidegate.protocol.names import STORAGE
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord, HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.savepoints import Label
+
+
+class CurrentSink(MemorySink):
+    """A table of current rows: it shows what one checkpoint staged, and keeps staged files."""
+
+    input = SinkInput.CURRENT
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.files = ExactStorage("memory://sink")
+        self.current: tuple[int, bytes] | None = None
+
+    def staging(self) -> ExactStorage:
+        return self.files
+
+    def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
+        attempt.confirm()
+        self.before_commit(checkpoint_id)
+        if staged and (self.current is None or self.current[0] <= checkpoint_id):
+            self.current = self._rows(checkpoint_id, staged)
+
+    def rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
+        attempt.confirm()
+        self.before_rewind(checkpoint_id)
+        self.current = self._rows(checkpoint_id, staged) if staged else None
+
+    def _rows(self, checkpoint_id: int, staged: Sequence[StateHandle]) -> tuple[int, bytes]:
+        return checkpoint_id, b"".join(self.files.read(handle.path) for handle in staged)
+
+    def shown_beside(self, branch: Branch) -> list[Withdrawn]:
+        return [] if self.current is None or self.current[0] in branch else [Withdrawn(self.current[0], 1, 1)]
+
+    def staged_paths(self, checkpoint_id: int) -> list[str]:
+        return [path for path in sorted(self.files.files) if f"/chk-{checkpoint_id}/" in path]
+
+    def discard(self, paths: Sequence[str]) -> None:
+        self.files.delete(paths)
+
+    def verify(self, staged: Sequence[StateHandle], in_full: Collection[str]) -> None:
+        self.files.verify(staged, in_full)
+
+
+class MortalStorage(Mortal):
+    """With the storages elsewhere that it knows."""
+
+    def __init__(self, port: Any, effects: Effects) -> None:
+        super().__init__(port, effects, "write", "copy", "delete")
+
+    def elsewhere(self, url: str) -> "MortalStorage":
+        return MortalStorage(self._port.elsewhere(url), self._effects)
+
+
+class MemoryExporter:
+    """A merged run is the bytes of its runs, one after the other."""
+
+    def __init__(self, world: "Exported") -> None:
+        self._world = world
+
+    def export(
+        self, record: CheckpointRecord, location: str, rewrites: Sequence[Rewrite], copies: Sequence[FileCopy]
+    ) -> Mapping[SubtaskId, StateHandle]:
+        there, merged = self._world.mortal_storage.elsewhere(location), {}
+        for copy in copies:
+            home = self._world.storage if copy.owner == STORAGE else self._world.sink.staging()
+            there.copy(copy.handle, home, copy.path, lambda: None)
+        for rewrite in rewrites:
+            content = b"".join(self._world.storage.read(run.path) for run in rewrite.runs)
+            path, groups = f"{rewrite.path}.parquet", rewrite.key_groups
+            there.write(path, content)
+            merged[rewrite.subtask] = _handle(path, HandleKind.RUN, content, record.checkpoint_id, groups)
+        return merged
+
+
+def _handle(
+    path: str, kind: HandleKind, content: bytes, checkpoint_id: int, groups: KeyGroupRange | None = None
+) -> StateHandle:
+    return StateHandle(path, kind, 1, len(content), sha256(content).hexdigest(), checkpoint_id, groups)
+
+
+class Exported(Past):
+    """Each checkpoint adds a run to the state of one subtask, says anew what sources have read, and stages all rows."""
+
+    sink: CurrentSink
+
+    def __init__(self, store: CheckpointStore, **config: Any) -> None:
+        super().__init__(store, **{"retained": 2} | config)
+        self.effects = Effects()
+        self.sink = CurrentSink()
+        options, self.pipeline = self.pipeline.checkpoints, small_pipeline(self.sink)
+        self.pipeline.checkpoints = options
+        self.restored_positions: tuple[StateHandle, ...] = ()
+        self.reopen(store)
+
+    @property
+    def mortal_storage(self) -> MortalStorage:
+        return MortalStorage(self.storage, self.effects)
+
+    def mortal(self) -> "Exported":
+        """From here on every effect is counted, and may be the last."""
+        from tidegate.coordination.coordinator import CheckpointCoordinator
+
+        mortal = MortalTransactions(self.store, self.effects)
+        self.coordinator = CheckpointCoordinator(self.pipeline, mortal, self.mortal_storage, self.clock)  # type: ignore[arg-type]
+        return self
+
+    def made(self, checkpoint_id: int, subtask: SubtaskId, attempt: int) -> Snapshot:
+        if subtask == OUT:
+            rows, path = f"rows {checkpoint_id}".encode(), f"_staging/chk-{checkpoint_id}/0-{attempt}-x.parquet"
+            self.sink.files.write(path, rows)
+            return Snapshot((_handle(path, HandleKind.STAGED, rows, checkpoint_id),))
+        if subtask.operator_id == "src":
+            read = f"read by {checkpoint_id}".encode()
+            path = f"p/chk-{checkpoint_id}/src/{subtask.subtask_index}-{attempt}-m"
+            self.storage.write(path, read)
+            return Snapshot((_handle(path, HandleKind.POSITION, read, checkpoint_id),), {"read": checkpoint_id})
+        if subtask == OP:
+            return super().made(checkpoint_id, subtask, attempt)
+        return Snapshot()
+
+    def savepoint(self, name: str, location: str | None = None) -> CheckpointRecord:
+        """As the command does it, also if it was cut short before."""
+        known = self.coordinator.savepoints.named(name)
+        if known is None:
+            found = self.coordinator.trigger(f"s-{name}", kind=CheckpointKind.SAVEPOINT, label=Label(name))
+            checkpoint_id: int = found.checkpoint_id  # type: ignore[union-attr]
+            self.walk(checkpoint_id)
+        begun = self.coordinator.exporting.begin(name, location)
+        return self.coordinator.exporting.export(begun.checkpoint_id, MemoryExporter(self))
+
+    def walk(self, checkpoint_id: int) -> None:
+        from worlds import Judge
+
+        self.snapshot(checkpoint_id)
+        self.coordinator.validate(checkpoint_id, Judge(True))
+        self.coordinator.finalize(checkpoint_id)
+        self.coordinator.notify(checkpoint_id)
+
+    def latest(self) -> tuple[bytes, list[Any], tuple[int, bytes] | None]:
+        """State, positions and table, as bytes: what must be equal whichever way led there."""
+        with self.store.transaction("p") as tx:
+            record = tx.latest_completed()
+            assert record is not None
+            known = {key: each.snapshot for key, each in tx.subtasks(record.checkpoint_id).items()}
+        state = b"".join(self.storage.read(handle.path) for handle in known[OP].handles)
+        read = [
+            (snapshot.position, [self.storage.read(handle.path) for handle in snapshot.handles])
+            for key, snapshot in sorted(known.items())
+            if key.operator_id == "src"
+        ]
+        return state, read, self.sink.current
+
+    def everything(self) -> Any:
+        """What may not change when a restore is refused, without ids that are given out."""
+        with self.store.transaction("p") as tx:
+            recorded = tx.retained(), tx.abandoned(), tx.restores(), tx.endpoints(), tx.pipeline(), tx.imports()
+        return recorded, dict(self.storage.files), dict(self.sink.files.files), self.sink.current
+
+
+AT = "memory://saved"
+
+
+def past_of(store: CheckpointStore) -> Exported:
+    """Checkpoint 1, savepoint 2 in its directory, and checkpoints 3 and 4 after it."""
+    found = Exported(store)
+    found.take("r1")
+    found.savepoint("kept", AT)
+    found.saved = found.latest()
+    for number in (3, 4):
+        found.take(f"r{number}")
+    return found
+
+
+def directory(world: Exported, url: str = AT) -> dict[str, bytes]:
+    return world.storage.elsewhere(url).files
+
+
+def copy_of(world: Exported, url: str = "memory://copy") -> str:
+    directory(world, url).update(directory(world))
+    return url
