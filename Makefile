@@ -44,7 +44,7 @@ $(INSTALLED): requirements.txt pyproject.toml
 	fi
 	@echo "Installing the locked requirements into .venv"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	@$(BIN)/uv pip sync --quiet --python $(BIN)/python requirements.txt
+	@$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BIN)/python requirements.txt
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 

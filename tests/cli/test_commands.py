@@ -136,6 +136,7 @@ def test_a_checkpoint_is_aborted_by_hand(here, store):
     assert here("abort", "orders").returncode == ExitCode.OK
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_pipeline_is_stopped_with_a_savepoint_resumed_and_drained(remote_command, here, tmp_path):
     shop = Shop(tmp_path)

@@ -164,6 +164,7 @@ def test_it_takes_checkpoints_beside_other_commands_until_another_one_takes_over
     check_tables(shop)
 
 
+@pytest.mark.long
 def test_stopping_suspending_and_failing_end_it_each_with_its_exit_code(
     environment, here, running, tmp_path, store, connect_server
 ):

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from sizes import later
 
 #: Waits for a job that takes a minute; SIGTERM comes when the job runs, and its handler stops Spark as `on_kill` does.
 HANG = """
@@ -36,7 +37,7 @@ except Exception as error:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("kind", ["classic", "connect"])
+@pytest.mark.parametrize("kind", [later("classic"), "connect"])
 def test_a_thread_that_waits_for_a_spark_job_gets_an_error_when_spark_is_stopped(kind, request):
     settings = (
         "SparkSettings.local(1)"

@@ -134,6 +134,7 @@ def test_a_run_that_is_marked_ends_its_checkpoint_at_once_and_counts_as_failed(m
     assert f"DAG run {run_id} was ended by hand" in marked.newest().failure_message
 
 
+@pytest.mark.long
 def test_a_run_that_is_marked_while_it_waits_in_line_leaves_the_line(marked):
     first = marked.waiting()
     second = marked.waiting("trigger")
@@ -183,6 +184,7 @@ def test_a_step_that_is_marked_as_done_before_its_time_is_not_believed(marked, t
     assert marked.newest().status is Status.FAILED
 
 
+@pytest.mark.long
 def test_rows_of_a_notify_that_is_marked_as_done_become_visible_with_the_next_run(marked):
     run_id = marked.waiting()
     marked.mark_task(run_id, "notify", "success")
@@ -196,6 +198,7 @@ def test_rows_of_a_notify_that_is_marked_as_done_become_visible_with_the_next_ru
     assert marked.end(again) == "success"
 
 
+@pytest.mark.long
 def test_what_is_cleared_goes_on_with_the_same_checkpoint_until_that_has_ended(marked):
     run_id = marked.waiting()
     before = marked.newest().checkpoint_id
@@ -212,6 +215,7 @@ def test_what_is_cleared_goes_on_with_the_same_checkpoint_until_that_has_ended(m
     assert (marked.newest().checkpoint_id, marked.newest().status) == (before, Status.COMPLETED)
 
 
+@pytest.mark.long
 def test_an_abort_that_is_marked_and_a_trigger_that_is_cleared_alone_leave_a_checkpoint_to_its_deadline(marked):
     run_id = marked.waiting()
     marked.mark_task(run_id, "abort", "failed")

@@ -168,6 +168,7 @@ def test_a_connect_server_that_is_not_there_is_a_clear_error(tmp_path: Path) -> 
             client.communicate()
 
 
+@pytest.mark.long
 def test_a_killed_jvm_is_reported_as_lost_spark(tmp_path: Path) -> None:
     client = start_client("local[2]", tmp_path)
     try:

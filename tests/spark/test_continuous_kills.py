@@ -92,6 +92,7 @@ def test_every_row_counts_once_however_often_the_region_is_killed(
     assert state == totals_of(life.rows.all())
 
 
+@pytest.mark.long
 def test_every_row_counts_at_least_once_where_nothing_waits_at_a_barrier(spark: SparkSession, tmp_path: Path) -> None:
     life = Life(AT_LEAST_ONCE, 4, spark, tmp_path)
     for _ in range(3):

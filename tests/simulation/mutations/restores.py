@@ -80,7 +80,7 @@ def _(original):
     return lambda tx, reason, now, why: None
 
 
-@mutation("a checkpoint that was left behind is delivered", (coordinators, "require_present"))
+@mutation("a checkpoint that was left behind is delivered", (deliveries, "require_present"))
 def _(original):
     return lambda record: None
 
