@@ -5,9 +5,10 @@ Nothing is rewritten when the code changes: what is read is what runs of the old
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,11 +17,14 @@ import pytest
 from state_operator import Operator, Workshop
 
 from tidegate.pipeline.aggregates import avg, count, max_, max_by, min_, sum_
+from tidegate.protocol.canonical import Rewrite
 from tidegate.protocol.errors import PipelineDefinitionError, StateSchemaError
 from tidegate.protocol.state_schema import can_widen, compare_schemas, keeps_hash
+from tidegate.state.exporting import rewrite_state
 from tidegate.state.hashing import spark_hash
 from tidegate.state.layout import StateLayout, type_name
 from tidegate.state.reading import StateFiles, open_state
+from tidegate.state.subtask import scan
 
 K, V = ("k", pa.int64()), ("v", pa.int64())
 INPUT = pa.schema([K, V, ("w", pa.int64())])
@@ -359,6 +363,21 @@ def test_a_change_of_the_definition_is_no_change_of_a_row(workshop: Workshop) ->
     assert read(pa.Table.from_batches(list(open_state(backwards).batches()))) == [
         {"k": 2, "n": 2, "w": "-", "_change": "upsert"}
     ]
+
+
+def test_an_export_has_the_newest_columns(workshop: Workshop, tmp_path: Path) -> None:
+    operator = Operator(workshop, rows(K, ("v", pa.int32())))
+    operator.upsert(pa.Table.from_pylist([{"k": k, "v": k} for k in (1, 2, 3)], schema=operator.layout.stored))
+    evolve(operator, rows(K, ("n", pa.int64()), ("w", pa.string()), w="-"), n="v")
+    operator.upsert(pa.Table.from_pylist([{"k": 2, "n": 2**40, "w": "new"}], schema=operator.layout.stored))
+    expected = read(operator.scan())
+    (subtask,), location = operator.snapshots, str(tmp_path / "saved")
+    spec = operator.spec(subtask, operator.snapshots[subtask])
+    rewrite = Rewrite(subtask, spec.key_groups, spec.max_parallelism, spec.runs, "state/op/0")
+    handle = rewrite_state(rewrite, spec.pipeline, spec.checkpoint_id, spec.storage_url, location, spec.cache_dir)
+    there = replace(spec, storage_url=location, runs=(handle,))
+    assert read(pa.Table.from_batches(scan(there), operator.layout.rows)) == expected
+    assert handle.details["layout_version"] == 1
 
 
 def test_a_run_of_newer_columns_is_not_read_in_old_ones(workshop: Workshop) -> None:
