@@ -37,6 +37,9 @@ class Watched:
         with self._store.transaction(pipeline_id) as tx:
             yield _WatchedTransaction(tx, self.calls)
 
+    def history(self, pipeline_id: str, limit: int) -> list[Any]:
+        return self._store.history(pipeline_id, limit)
+
     def moves(self) -> list[tuple[Phase, Phase]]:
         """From which phase to which checkpoints went."""
         return [arguments[1:3] for arguments, moved in self.of("advance") if moved]

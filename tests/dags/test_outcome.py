@@ -11,6 +11,7 @@ WORTH_A_RETRY = {
     errors.CheckpointDeclinedError,
     errors.ConfigurationError,
     errors.FinalizeError,
+    errors.SavepointExportError,
     errors.SinkError,
     errors.StopIncompleteError,
     errors.StorageError,

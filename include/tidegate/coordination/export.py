@@ -78,7 +78,7 @@ class Exporting:
                     f"already ({found[0]}). Nothing was changed. Name a directory that is empty, or not there yet."
                 )
 
-    def begin(self, wanted: str, location: str | None) -> CheckpointRecord:
+    def begin(self, wanted: str, location: str | None = None) -> CheckpointRecord:
         """Say where the savepoint of this name or number is written; by default beside the pipeline's checkpoints.
 
         Repeating it is safe. Raises `CheckpointNotFoundError`, `IllegalRequestError` if it was written elsewhere, and
