@@ -62,7 +62,7 @@ def test_an_export_that_dies_before_or_after_any_effect_is_finished_by_the_same_
                 survived = False
                 crashes += 1
             world.effects.die(None)
-            world.clock.advance(120)  # whoever held a lease is dead
+            world.clock.advance(120)  # the holder of a lease is dead
             known = world.coordinator.savepoints.named("kept")
             if known is not None and known.status is Status.IN_PROGRESS:
                 world.walk(known.checkpoint_id)

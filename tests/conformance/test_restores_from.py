@@ -333,7 +333,7 @@ def test_a_restore_that_dies_before_or_after_any_effect_has_not_happened_or_is_f
                 survived = False
                 crashes += 1
             world.effects.die(None)
-            world.clock.advance(2 * IMPORT_LEASE.total_seconds())  # whoever held a lease is dead
+            world.clock.advance(2 * IMPORT_LEASE.total_seconds())  # the holder of a lease is dead
             world.reopen(world.store)
             if not any(each.imported for each in restores(world)):
                 assert (world.store.history("p", 1) == []) == (into == "empty")

@@ -105,7 +105,7 @@ def test_a_restore_that_dies_before_or_after_any_effect_is_finished_by_a_repeat(
             except Crash:
                 crashes += 1
             past.effects.die(None)
-            past.clock.shift += timedelta(minutes=1)  # whoever held a lease is dead
+            past.clock.shift += timedelta(minutes=1)  # the holder of a lease is dead
             past.coordinator.restore(ToCheckpoint(1))
             past.check_as_of(1)
             past.coordinator.restore(ToCheckpoint(2))

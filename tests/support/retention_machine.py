@@ -64,7 +64,7 @@ class RetentionMachine(RuleBasedStateMachine):
 
     def ask(self, savepoint: bool) -> int:
         self.asked += 1
-        return self.world.ask(f"r{self.asked}", savepoint=savepoint).checkpoint_id  # type: ignore[union-attr]
+        return self.world.ask(f"r{self.asked}", savepoint=savepoint).checkpoint_id
 
     @precondition(lambda self: self.going is None)
     @rule(savepoints=st.lists(st.sampled_from([False, False, True]), min_size=1, max_size=4))
@@ -131,7 +131,7 @@ class RetentionMachine(RuleBasedStateMachine):
         mine = [point for point in self.there.values() if point.savepoint]
         with contextlib.suppress(SavepointInUseError):
             disposed = self.world.coordinator.dispose(str(mine[pick % len(mine)].id)).checkpoint_id
-            assert disposed != self.latest.id  # type: ignore[union-attr]
+            assert disposed != self.latest.id
             del self.there[disposed]
             self.let_go()
 
@@ -155,7 +155,7 @@ class RetentionMachine(RuleBasedStateMachine):
         """Perhaps one that dies comes first."""
         if after is not None:
             mortal = MortalStore(self.store)
-            self.world.reopen(mortal)  # type: ignore[arg-type]
+            self.world.reopen(mortal)
             mortal.plan = (after, how)
             with contextlib.suppress(Crash, UnknownOutcomeError):
                 self.world.coordinator.cleaning.clean()

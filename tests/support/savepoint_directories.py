@@ -118,7 +118,7 @@ class Exported(Past):
         from tidegate.coordination.coordinator import CheckpointCoordinator
 
         mortal = MortalTransactions(self.store, self.effects)
-        self.coordinator = CheckpointCoordinator(self.pipeline, mortal, self.mortal_storage, self.clock)  # type: ignore[arg-type]
+        self.coordinator = CheckpointCoordinator(self.pipeline, mortal, self.mortal_storage, self.clock)
         return self
 
     def made(self, checkpoint_id: int, subtask: SubtaskId, attempt: int) -> Snapshot:
@@ -140,7 +140,7 @@ class Exported(Past):
         known = self.coordinator.savepoints.named(name)
         if known is None:
             found = self.coordinator.trigger(f"s-{name}", kind=CheckpointKind.SAVEPOINT, label=Label(name))
-            checkpoint_id: int = found.checkpoint_id  # type: ignore[union-attr]
+            checkpoint_id: int = found.checkpoint_id
             self.walk(checkpoint_id)
         begun = self.coordinator.exporting.begin(name, location)
         return self.coordinator.exporting.export(begun.checkpoint_id, MemoryExporter(self))

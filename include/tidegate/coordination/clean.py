@@ -1,8 +1,8 @@
 """Says what of a pipeline is kept, why, and what it costs; verifies it; and deletes what is too old or was left behind.
 
-A report comes first, and says what is then done. Expiring is one transaction, which fills the queue of deletions. All
-else is done again by whoever comes next, so a cleaning may die anywhere, and run beside checkpoints and other
-cleanings. While something that is kept is damaged, nothing is deleted: what would go may be the way back.
+A report comes first. The cleaning then does what the report says. Expiring is one transaction, which fills the queue
+of deletions; the next process repeats everything else. So a cleaning may die anywhere, and may run beside checkpoints
+and other cleanings. While something that is kept is damaged, nothing is deleted: what would go may be the way back.
 """
 
 from collections.abc import Mapping, Sequence

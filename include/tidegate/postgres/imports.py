@@ -1,4 +1,4 @@
-"""Checkpoints whose files are copied in from a savepoint's directory, until they are recorded or given up."""
+"""Checkpoints whose files are copied in from a savepoint's directory, until they are recorded, or the import ends without that."""
 
 from datetime import UTC, datetime
 

@@ -22,7 +22,7 @@ from tidegate.protocol.state_schema import SchemaChange, StateSchema, compare_sc
 class ChangeVerdict(StrEnum):
     SAME = "same"  # it goes on as it was
     NEW = "new"  # it starts empty
-    DROPPED = "dropped"  # what it had is not needed, or given up on purpose
+    DROPPED = "dropped"  # what it had is not needed, or is lost on purpose
     MIGRATES = "migrates"  # its state is brought to the new definition when it is read
     REFUSES = "refuses"  # a run would be refused
 

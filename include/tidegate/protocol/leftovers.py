@@ -1,4 +1,4 @@
-"""Which files that lie somewhere were left there: whoever wrote them has ended, so nobody will refer to them any more.
+"""Which files are left over: the checkpoint or region that wrote them has ended, and nothing will refer to them.
 
 A path says who wrote a file (`paths`). What a checkpoint in progress has written, or the region that runs, is never
 left, nor what nobody knows the writer of. Whether something refers to a file that was left is another question: see
