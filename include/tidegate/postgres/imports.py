@@ -1,4 +1,4 @@
-"""Checkpoints whose files are copied in from a savepoint's directory, until they are recorded, or the import ends without that."""
+"""Checkpoints whose files are being copied in from a savepoint's directory. Each is recorded, or comes to nothing."""
 
 from datetime import UTC, datetime
 
