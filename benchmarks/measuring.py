@@ -81,11 +81,16 @@ def fixed_cost(directory: Path, database: Database) -> list[float]:
     """Seconds of each checkpoint that had nothing to process."""
     root = directory / "fixed-cost"
     root.mkdir()
-    process = start("fixed_cost.py", str(root), root, database)
-    if finished(process) != 0:
-        raise RuntimeError(f"The measurement of the fixed cost failed; see {root / 'log'}")
-    seconds: list[float] = json.loads((root / "log").read_text().splitlines()[-1])
+    seconds: list[float] = answered("fixed_cost.py", str(root), root, database)
     return seconds
+
+
+def answered(script: str, argument: str, root: Path, database: Database) -> Any:
+    """What a script of this directory prints as its last line, as JSON. Raises `RuntimeError` if it fails."""
+    process = start(script, argument, root, database)
+    if finished(process) != 0:
+        raise RuntimeError(f"A process of {script} failed; see {root / 'log'}")
+    return json.loads((root / "log").read_text().splitlines()[-1])
 
 
 def server_process(url: str) -> int:

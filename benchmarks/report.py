@@ -48,7 +48,7 @@ def figures(results: list[dict[str, Any]], fixed_cost: list[float]) -> list[Figu
     found = [figure for result in results for figure in _ratios(result)]
     found += _growth(by_keys)
     if fixed_cost:
-        measured = _spread(fixed_cost, 1000, "ms")
+        measured = spread(fixed_cost, 1000, "ms")
         found.append(Figure("fixed cost, seconds", measured, median(fixed_cost), FIXED_COST_TARGET))
     return found
 
@@ -56,7 +56,7 @@ def figures(results: list[dict[str, Any]], fixed_cost: list[float]) -> list[Figu
 def _ratios(result: dict[str, Any]) -> Iterator[Figure]:
     keys = result["keys"]
     for events in _series(result):
-        where = f"{_short(keys)} keys, {_short(events)} events"
+        where = f"{short(keys)} keys, {short(events)} events"
         target = EPOCH_TARGETS.get((keys, events))
         yield _ratio(f"{where}: epoch", "s", target, result, "seconds", events)
         yield _ratio(f"{where}: processor time", "s", None, result, "processors", events)
@@ -65,15 +65,15 @@ def _ratios(result: dict[str, Any]) -> Iterator[Figure]:
         yield _mean_ratio(f"{where}: checkpoint bytes", None, result, "checkpoint_bytes", events)
     ours, theirs = (_restart(result[engine]) for engine in ("tidegate", "streaming"))
     measured = f"{ours:.2f} s : {theirs:.2f} s"
-    yield Figure(f"{_short(keys)} keys: restart to first epoch", measured, ours / theirs, RESTART_TARGETS.get(keys))
+    yield Figure(f"{short(keys)} keys: restart to first epoch", measured, ours / theirs, RESTART_TARGETS.get(keys))
     ours, theirs = (max(epoch["memory"] for epoch in result[engine]) for engine in ("tidegate", "streaming"))
     measured = f"{ours / 2**20:,.0f} MiB : {theirs / 2**20:,.0f} MiB"
-    yield Figure(f"{_short(keys)} keys: peak memory", measured, ours / theirs, RESOURCE_TARGET)
+    yield Figure(f"{short(keys)} keys: peak memory", measured, ours / theirs, RESOURCE_TARGET)
 
 
 def _ratio(what: str, unit: str, target: float | None, result: dict[str, Any], field: str, events: int) -> Figure:
     ours, theirs = ([e[field] for e in warm(result[engine], events)] for engine in ("tidegate", "streaming"))
-    measured = f"{_spread(ours, 1, unit)} : {_spread(theirs, 1, unit)}"
+    measured = f"{spread(ours, 1, unit)} : {spread(theirs, 1, unit)}"
     return Figure(what, measured, median(ours) / median(theirs), target)
 
 
@@ -89,8 +89,8 @@ def _growth(by_keys: dict[int, dict[str, Any]]) -> Iterator[Figure]:
         return
     for events in sorted(set(_series(by_keys[small])) & set(_series(by_keys[large]))):
         before, after = ([e["seconds"] for e in warm(by_keys[keys]["tidegate"], events)] for keys in (small, large))
-        measured = f"{_spread(before, 1, 's')} -> {_spread(after, 1, 's')}"
-        what = f"{_short(events)} events: growth from {_short(small)} to {_short(large)} keys"
+        measured = f"{spread(before, 1, 's')} -> {spread(after, 1, 's')}"
+        what = f"{short(events)} events: growth from {short(small)} to {short(large)} keys"
         target = GROWTH_TARGET if (small, large) == (100_000, 10_000_000) else None
         yield Figure(what, measured, median(after) / median(before), target)
 
@@ -118,11 +118,11 @@ def _restart(epochs: list[dict[str, Any]]) -> float:
     return float(next(epoch["since_start"] for epoch in epochs if epoch["phase"] == "restart"))
 
 
-def _spread(values: list[float], scale: float, unit: str) -> str:
+def spread(values: list[float], scale: float, unit: str) -> str:
     digits = 0 if unit == "ms" else 2
     low, middle, high = (f"{value * scale:.{digits}f}" for value in (min(values), median(values), max(values)))
     return f"{middle} {unit} ({low}–{high})"
 
 
-def _short(number: int) -> str:
+def short(number: int) -> str:
     return f"{number // 1_000_000} M" if number >= 1_000_000 else f"{number // 1000} k"

@@ -18,6 +18,7 @@ from typing import Any
 import machine
 import measuring
 import report
+import way_back
 from rich.console import Console
 from rich.table import Table
 from workload import Workload
@@ -44,16 +45,18 @@ def main() -> None:
                 results.append(measuring.measure(workload, directory, DRIVER_MEMORY, found))
             progress("fixed cost")
             fixed_cost = measuring.fixed_cost(directory, found)
+            progress("the way back")
+            back = way_back.measure(max(options.keys), directory, DRIVER_MEMORY, found)
     except RuntimeError as error:
         sys.exit(f"{error}. What was measured so far stays in {directory}.")
     shutil.rmtree(directory)
-    show(options, described, results, fixed_cost)
+    show(options, described, results, fixed_cost, back)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", help="numbers of keys, such as 100k,1m,10m")
-    parser.add_argument("--quick", action="store_true", help="a few epochs over 100k keys: about a minute")
+    parser.add_argument("--quick", action="store_true", help="a few epochs over 100k keys: a few minutes")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.add_argument("--directory", type=Path, help="where to work: on the disk to be measured (default: temporary)")
     options = parser.parse_args(arguments)
@@ -90,9 +93,13 @@ def database(directory: Path) -> Iterator[measuring.Database]:
 
 
 def show(
-    options: argparse.Namespace, described: dict[str, str], results: list[dict[str, Any]], fixed_cost: list[float]
+    options: argparse.Namespace,
+    described: dict[str, str],
+    results: list[dict[str, Any]],
+    fixed_cost: list[float],
+    back: dict[str, Any],
 ) -> None:
-    figures = report.figures(results, fixed_cost)
+    figures = [*report.figures(results, fixed_cost), *way_back.figures(back)]
     divided = report.splits(results)
     policy = (
         f"medians (smallest-largest) of {options.measured} epochs after {options.warm_ups} for warming up; "
@@ -105,6 +112,7 @@ def show(
             "figures": [figure.to_json() for figure in figures],
             "splits": divided,
             "fixed_cost": fixed_cost,
+            "way_back": back,
             "epochs": results,
         }
         print(json.dumps(whole, indent=1))

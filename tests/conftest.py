@@ -1,14 +1,13 @@
 """Fixtures every test folder may use: a fresh, migrated database on a real Postgres, and the store on it.
 
-The server is started by the first test that asks for it, once a session, with fsync off. Each test gets a database of
-its own, a copy of a template that was migrated once.
+The server is started by the first test that asks for it, once a session, with fsync off. Each test gets a database
+that is empty and has no other user.
 """
 
-import uuid
 from collections.abc import Iterator
 
-import psycopg2
 import pytest
+from databases import Databases
 from public_directories import public_directory
 from sqlalchemy.engine import make_url
 from xdist.remote import Producer
@@ -16,12 +15,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.engine import connect
-from tidegate.postgres.migrate import upgrade
 from tidegate.postgres.store import PostgresCheckpointStore
 
 pytest_plugins = ["undertaker", "quick_java", "spark_sessions", "object_stores", "spark_clusters"]
-
-TEMPLATE = "tidegate_template"
 
 #: Folders whose tests share a server that takes a minute to start: one lane takes all of them.
 TOGETHER = ("tests/scheduler/",)
@@ -54,22 +50,24 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[EmbeddedPostgres]:
-    """A server of this session's own, with the template database."""
+    """A server of this session's own."""
     with public_directory("tidegate-tests-") as home:
         server = EmbeddedPostgres(home / "postgres", fsync=False)
         server.start()
-        server.create_database(TEMPLATE)
-        upgrade(server.url(TEMPLATE))
         yield server
 
 
+@pytest.fixture(scope="session")
+def databases(postgres_server: EmbeddedPostgres) -> Databases:
+    return Databases(postgres_server)
+
+
 @pytest.fixture
-def postgres_url(postgres_server: EmbeddedPostgres) -> Iterator[str]:
-    """The SQLAlchemy URL of a fresh, migrated database, for its owner: a test may do what a coordinator may not."""
-    name = f"test_{uuid.uuid4().hex}"
-    _administer(postgres_server, f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
+def postgres_url(postgres_server: EmbeddedPostgres, databases: Databases) -> Iterator[str]:
+    """The SQLAlchemy URL of an empty, migrated database, for its owner: a test may do what a coordinator may not."""
+    name = databases.take()
     yield postgres_server.url(name)
-    _administer(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+    databases.give_back(name)
 
 
 @pytest.fixture
@@ -85,13 +83,3 @@ def store(running_url: str) -> Iterator[PostgresCheckpointStore]:
     store = PostgresCheckpointStore(engine)
     yield store
     store.close()
-
-
-def _administer(server: EmbeddedPostgres, statement: str) -> None:
-    connection = psycopg2.connect(server.url("postgres").replace("+psycopg2", ""))
-    try:
-        connection.autocommit = True
-        with connection.cursor() as cursor:
-            cursor.execute(statement)
-    finally:
-        connection.close()

@@ -7,6 +7,7 @@ import time
 import psutil
 import pytest
 from public_directories import public_directory
+from sizes import later
 
 from tidegate.local_stack.processes import belonging, is_alive
 from tidegate.local_stack.stack import COMPONENTS, SUPERVISOR, LocalStack, StackError
@@ -147,7 +148,7 @@ def test_starting_with_other_settings_starts_it_anew(stack):
     stack.start()
 
 
-@pytest.mark.parametrize("first", [SUPERVISOR, "scheduler", "postgres", None])
+@pytest.mark.parametrize("first", [later(SUPERVISOR), "scheduler", later("postgres"), None])
 def test_stopping_leaves_nothing_whatever_was_killed_before(stack, first):
     stack.start()
     all_of_it = [*members(stack), psutil.Process(stack.postgres.pid())]

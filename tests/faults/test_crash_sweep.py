@@ -43,7 +43,7 @@ class Runner:
         return checkpoint_id
 
 
-@sizes("step", sample=16, whole=1)
+@sizes("step", sample=24, whole=1)
 def test_a_crash_before_or_after_any_effect_costs_nothing(step, tmp_path, store, spark):
     shop, runner = Shop(tmp_path), Runner(tmp_path, store, spark)
     shop.deliver()
@@ -75,7 +75,7 @@ def test_a_crash_before_or_after_any_effect_costs_nothing(step, tmp_path, store,
     check_storage(store, "orders", tmp_path / "checkpoints", tmp_path)
 
 
-@sizes("step", sample=15, whole=2)
+@sizes("step", sample=30, whole=2)
 @pytest.mark.parametrize("before", [pytest.param(True, id="before"), later(False, id="after")])
 def test_a_crash_and_then_another_request_costs_nothing_either(step, tmp_path, store, spark, before):
     """The run that died is aborted; the next one must take its data, all of it, once."""
@@ -119,7 +119,7 @@ def check_raffle(shop):
     assert {row["id"]: row["n"] for row in rows_of(tables / "uses" / "current")} == drawn
 
 
-@sizes("step", sample=16, whole=1)
+@sizes("step", sample=24, whole=1)
 def test_everybody_sees_what_a_step_drew_wherever_it_crashes(step, tmp_path, store, spark):
     shop, runner = Shop(tmp_path, seed=3), Runner(tmp_path, store, spark, raffle)
     shop.deliver()

@@ -81,7 +81,7 @@ def lost(tmp_path, postgres_server, spark):
     world.store.close()
 
 
-@sizes("checkpoints", sample=3, whole=12)
+@sizes("checkpoints", sample=2, whole=12)
 def test_a_pipeline_goes_on_after_its_database_was_lost_again_and_again_and_its_storage_moved(lost, checkpoints):
     for number in range(checkpoints):
         lost.take(f"r{number}", CheckpointKind.SAVEPOINT if number == 0 else CheckpointKind.CHECKPOINT)

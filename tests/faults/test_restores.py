@@ -92,7 +92,7 @@ def test_back_to_each_checkpoint_and_on_gives_the_tables_of_a_straight_run(past,
     check_storage(past.store, "orders", past.home / "checkpoints", past.home)
 
 
-@sizes("step", sample=9, whole=1)
+@sizes("step", sample=13, whole=1)
 def test_a_restore_that_dies_before_or_after_any_effect_is_finished_by_a_repeat(past, step):
     past, number, survived, crashes = past(2), 0, 0, 0
     while survived < 2:

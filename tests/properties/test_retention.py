@@ -8,7 +8,7 @@ from sizes import sizes
 CALM = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
-@sizes("histories", sample=100, whole=2000)
+@sizes("histories", sample=50, whole=2000)
 def test_every_point_that_is_kept_is_whole_and_nothing_else_stays(histories):
     run_state_machine_as_test(
         RetentionMachine,

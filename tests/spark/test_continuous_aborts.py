@@ -9,6 +9,7 @@ import pytest
 from continuous_checkpoints import Running
 from listed import Listed
 from pyspark.sql import SparkSession
+from sizes import later
 from tallies import EXACTLY_ONCE, UNALIGNED, check_tally, payments, seen_in, tally
 
 from tidegate import CheckpointConfig, Pipeline, sum_
@@ -33,8 +34,17 @@ def acknowledged(running: Running) -> None:
     running.until_acknowledged()
 
 
-@pytest.mark.parametrize("checkpoints", [EXACTLY_ONCE, UNALIGNED], ids=["aligned", "unaligned"])
-@pytest.mark.parametrize("until", [begun, half_way, acknowledged])
+@pytest.mark.parametrize(
+    ("until", "checkpoints"),
+    [
+        pytest.param(begun, EXACTLY_ONCE, id="begun-aligned"),
+        pytest.param(half_way, UNALIGNED, id="half_way-unaligned"),
+        pytest.param(acknowledged, EXACTLY_ONCE, id="acknowledged-aligned"),
+        later(begun, UNALIGNED, id="begun-unaligned"),
+        later(half_way, EXACTLY_ONCE, id="half_way-aligned"),
+        later(acknowledged, UNALIGNED, id="acknowledged-unaligned"),
+    ],
+)
 def test_an_aborted_checkpoint_loses_nothing_and_doubles_nothing(
     until: Callable[[Running], None], checkpoints: CheckpointConfig, spark: SparkSession, tmp_path: Path
 ) -> None:

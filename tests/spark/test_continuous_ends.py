@@ -7,6 +7,7 @@ import pytest
 from continuous_checkpoints import Running
 from listed import Listed
 from pyspark.sql import SparkSession
+from sizes import later
 from spark_checkpoints import Landing
 from tallies import (
     EXACTLY_ONCE,
@@ -171,8 +172,15 @@ def test_files_with_an_end_marker_are_read_once_and_then_finished(spark: SparkSe
     check_tally([("ann", 1), (None, 2), ("ann", 3)], tmp_path / "tables")
 
 
-@pytest.mark.parametrize("checkpoints", [EXACTLY_ONCE, UNALIGNED], ids=["aligned", "unaligned"])
-@pytest.mark.parametrize("mode", list(StopMode))
+@pytest.mark.parametrize(
+    ("mode", "checkpoints"),
+    [
+        pytest.param(StopMode.SUSPEND, UNALIGNED, id="suspend-unaligned"),
+        pytest.param(StopMode.DRAIN, EXACTLY_ONCE, id="drain-aligned"),
+        later(StopMode.SUSPEND, EXACTLY_ONCE, id="suspend-aligned"),
+        later(StopMode.DRAIN, UNALIGNED, id="drain-unaligned"),
+    ],
+)
 def test_a_savepoint_to_stop_with_holds_all_that_was_polled_before_it_and_nothing_else(
     mode: StopMode, checkpoints: CheckpointConfig, spark: SparkSession, tmp_path: Path
 ) -> None:

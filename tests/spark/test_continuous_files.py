@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from continuous_checkpoints import Running
 from pyspark.sql import SparkSession
+from sizes import later
 from spark_checkpoints import Landing
 from tallies import EXACTLY_ONCE, PAYMENTS, UNALIGNED, check_tally, payments, tally
 
@@ -30,7 +31,7 @@ def needed(running: Running) -> set[str]:
     return {handle.path for handle in handles if handle.kind is not HandleKind.STAGED}
 
 
-@pytest.mark.parametrize("checkpoints", [EXACTLY_ONCE, UNALIGNED], ids=["aligned", "unaligned"])
+@pytest.mark.parametrize("checkpoints", [later(EXACTLY_ONCE, id="aligned"), pytest.param(UNALIGNED, id="unaligned")])
 def test_many_micro_batches_leave_few_runs_and_only_the_files_that_somebody_needs(
     checkpoints: CheckpointConfig, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 from continuous_checkpoints import Running
 from listed import Listed
 from pyspark.sql import SparkSession
-from sizes import later
+from sizes import later, sizes
 from tallies import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
@@ -71,6 +71,7 @@ class Life:
         self.running.take()
 
 
+@sizes("lives", sample=2, whole=4)
 @pytest.mark.parametrize(
     ("checkpoints", "seed"),
     [
@@ -80,10 +81,10 @@ class Life:
     ],
 )
 def test_every_row_counts_once_however_often_the_region_is_killed(
-    checkpoints: CheckpointConfig, seed: int, spark: SparkSession, tmp_path: Path
+    lives: int, checkpoints: CheckpointConfig, seed: int, spark: SparkSession, tmp_path: Path
 ) -> None:
     life = Life(checkpoints, seed, spark, tmp_path)
-    for _ in range(4):
+    for _ in range(lives):
         life.live()
         life.running.restart()
     life.end()

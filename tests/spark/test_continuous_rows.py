@@ -10,6 +10,7 @@ from continuous_checkpoints import Running
 from listed import Listed
 from orders import rows_of
 from pyspark.sql import DataFrame, SparkSession
+from sizes import later
 from spark_checkpoints import Checkpoints
 
 from tidegate import ParquetSink, Pipeline, count, max_
@@ -96,7 +97,7 @@ BY_N = [(1, 0), (2, 1)]
 LOG = sorted([(1, c, 1, 0) for c in CARRIERS] + [(2, c, 2, 1) for c in CARRIERS[1:]], key=repr)
 
 
-@pytest.mark.parametrize("reshape", [coalesced, repartitioned])
+@pytest.mark.parametrize("reshape", [coalesced, later(repartitioned)])
 def test_a_continuous_run_gives_the_same_rows_however_a_function_partitions_them(
     reshape: Reshape, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -111,7 +112,7 @@ def test_a_continuous_run_gives_the_same_rows_however_a_function_partitions_them
     assert in_log(tmp_path, "log") == LOG
 
 
-@pytest.mark.parametrize("reshape", [same, coalesced, repartitioned])
+@pytest.mark.parametrize("reshape", [same, later(coalesced), repartitioned])
 def test_a_scheduled_run_gives_the_same_rows_however_a_function_partitions_them(
     reshape: Reshape, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sizes import later
 from spark_checkpoints import Checkpoints, Landing
 
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, count
@@ -47,9 +48,9 @@ def joining(flights: Landing, weather: Landing, tables: Path, config: Checkpoint
 
 MODES = [
     ({}, AlignedBarrierHandler),
-    ({"alignment_limit": 1}, AlignedBarrierHandler),
+    later({"alignment_limit": 1}, AlignedBarrierHandler),
     ({"mode": "AT_LEAST_ONCE"}, BarrierTracker),
-    ({"unaligned": True}, UnalignedBarrierHandler),
+    later({"unaligned": True}, UnalignedBarrierHandler),
     ({"unaligned": True, "aligned_checkpoint_timeout": "1 ms"}, UnalignedBarrierHandler),
 ]
 

@@ -22,6 +22,10 @@ from tidegate.state.storage import ArrowCheckpointStorage
 pytestmark = pytest.mark.spark
 
 
+MANY = ((1, 1), (8, 3), (2, 2), (1, 2), (5, 1), (5, 5), (3, 2))
+
+
+@pytest.mark.parametrize("plans", [pytest.param(MANY[:4], id="some"), later(MANY, id="many")])
 @pytest.mark.parametrize("min_runs", [pytest.param(2, id="merging"), later(compaction.MIN_RUNS, id="not merging")])
 def test_state_and_tables_are_the_same_at_any_parallelism(
     spark: SparkSession,
@@ -29,12 +33,13 @@ def test_state_and_tables_are_the_same_at_any_parallelism(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     min_runs: int,
+    plans: tuple[tuple[int, int], ...],
 ) -> None:
     monkeypatch.setattr(compaction, "MIN_RUNS", min_runs)
     shop = Shop(tmp_path)
     settings = Settings(tmp_path, str(tmp_path / "checkpoints"), str(tmp_path / "cache"), tmp_path / "docs")
     storage = ArrowCheckpointStorage(settings.storage)
-    for number, (parallelism, splits) in enumerate(((1, 1), (8, 3), (2, 2), (1, 2), (5, 1), (5, 5), (3, 2))):
+    for number, (parallelism, splits) in enumerate(plans):
         shop.deliver()
         pipeline = orders_pipeline(tmp_path, parallelism=parallelism, splits=splits)
         region = SparkRegion(compile_graph(pipeline), spark, storage, SystemClock(), settings)

@@ -11,6 +11,7 @@ from continuous_checkpoints import Running
 from listed import Listed
 from orders import rows_of
 from pyspark.sql import SparkSession
+from sizes import later
 from spark_checkpoints import Checkpoints, Landing
 
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, count
@@ -179,7 +180,7 @@ def ids_in(tables: Path, name: str) -> Counter[str]:
     return Counter(row["id"].lower() for row in rows_of(tables / name))
 
 
-@pytest.mark.parametrize("options", [{}, {"unaligned": True}, {"mode": "AT_LEAST_ONCE"}], ids=str)
+@pytest.mark.parametrize("options", [later({}), {"unaligned": True}, later({"mode": "AT_LEAST_ONCE"})], ids=str)
 def test_a_continuous_run_draws_once_for_all(options: dict[str, Any], spark: SparkSession, tmp_path: Path) -> None:
     """With an aborted checkpoint in the middle, whose rows go with the next, and a process that dies."""
     source = Listed("k bigint", step=20)

@@ -3,41 +3,21 @@
 Nothing is rewritten when the code changes: what is read is what runs of the old columns hold, in the new ones.
 """
 
-import json
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from state_layouts import INPUT, K, V, kept, read, rows
 from state_operator import Operator, Workshop
 
 from tidegate.pipeline.aggregates import avg, count, max_, max_by, min_, sum_
-from tidegate.protocol.canonical import Rewrite
-from tidegate.protocol.errors import PipelineDefinitionError, StateSchemaError
-from tidegate.protocol.state_schema import can_widen, compare_schemas, keeps_hash
-from tidegate.state.exporting import rewrite_state
-from tidegate.state.hashing import spark_hash
-from tidegate.state.layout import StateLayout, type_name
+from tidegate.protocol.state_schema import compare_schemas
+from tidegate.state.layout import StateLayout
 from tidegate.state.reading import StateFiles, open_state
-from tidegate.state.subtask import scan
-
-K, V = ("k", pa.int64()), ("v", pa.int64())
-INPUT = pa.schema([K, V, ("w", pa.int64())])
-
-
-def rows(*fields: tuple[str, pa.DataType], key: str | list[str] = "k", **defaults: Any) -> StateLayout:
-    """The state of a user function."""
-    return StateLayout.of_rows(pa.schema(fields), [key] if isinstance(key, str) else key, defaults)
-
-
-def kept(schema: pa.Schema = INPUT, key: str = "k", **aggregates: Any) -> StateLayout:
-    """The state of declared aggregates."""
-    return StateLayout.of_aggregates(schema, [key], list(aggregates.items()))
 
 
 @dataclass(frozen=True)
@@ -281,176 +261,3 @@ def put(operator: Operator, stored: tuple[dict[str, Any], ...]) -> None:
         operator.aggregate(table)
     else:
         operator.upsert(pa.Table.from_pylist(list(stored), schema=operator.layout.stored))
-
-
-def read(table: pa.Table) -> list[dict[str, Any]]:
-    return sorted(table.to_pylist(), key=repr)
-
-
-def evolve(operator: Operator, after: StateLayout, **former: str | None) -> None:
-    """As the driver does it: by the newest run there is."""
-    change = compare_schemas(operator.layout.schema, after.schema, former)
-    assert change.problems == ()
-    operator.layout = after.succeeding(change.schema)
-
-
-@pytest.mark.usefixtures("reading")
-def test_three_definitions_one_after_the_other_in_one_state(workshop: Workshop) -> None:
-    operator = Operator(workshop, rows(K, ("a", pa.int32()), ("b", pa.string())))
-    schema = pa.schema([K, ("a", pa.int32()), ("b", pa.string())])
-    operator.upsert(pa.Table.from_pylist([{"k": k, "a": k, "b": "x"} for k in (1, 2, 3)], schema=schema))
-    evolve(operator, rows(K, ("n", pa.int64()), ("c", pa.int64()), c=9), n="a")
-    second = pa.schema([K, ("n", pa.int64()), ("c", pa.int64())])
-    operator.upsert(pa.Table.from_pylist([{"k": 2, "n": 20, "c": 1}], schema=second))
-    assert read(operator.scan()) == [{"k": 1, "n": 1, "c": 9}, {"k": 2, "n": 20, "c": 1}, {"k": 3, "n": 3, "c": 9}]
-    # b comes back, and has not what it had; the rename and the default are no longer said, and still hold
-    evolve(operator, rows(K, ("n", pa.int64()), ("c", pa.int64()), ("b", pa.string())))
-    third = second.append(pa.field("b", pa.string()))
-    operator.upsert(pa.Table.from_pylist([{"k": 3, "n": 30, "c": 2, "b": "y"}], schema=third), parallelism=3)
-    expected = [
-        {"k": 1, "n": 1, "c": 9, "b": None},
-        {"k": 2, "n": 20, "c": 1, "b": None},
-        {"k": 3, "n": 30, "c": 2, "b": "y"},
-    ]
-    assert read(operator.scan()) == expected
-    files = StateFiles(str(workshop.storage), str(workshop.cache), operator.state())
-    assert read(pa.Table.from_batches(list(open_state(files).batches()))) == expected
-    assert read(pa.Table.from_batches(list(open_state(files, key=1).batches()))) == expected[:1]
-    operator.merge([0, 3])
-    operator.finish(operator.begin(2), {})
-    assert read(operator.scan()) == expected
-
-
-def test_what_arrives_is_merged_with_what_was_kept_in_other_columns(workshop: Workshop) -> None:
-    narrow = pa.schema([K, ("v", pa.int32())])
-    operator = Operator(workshop, kept(narrow, total=sum_("v"), most=max_("v")))
-    operator.aggregate(pa.Table.from_pylist([{"k": 1, "v": 5}, {"k": 2, "v": 3}], schema=narrow))
-    evolve(
-        operator, kept(pa.schema([K, V]), n=count(), total=sum_("v"), mean=avg("v"), highest=max_("v")), highest="most"
-    )
-    operator.aggregate(pa.Table.from_pylist([{"k": 1, "v": 2**40}, {"k": 1, "v": 2}], schema=pa.schema([K, V])))
-    assert read(operator.scan()) == [
-        {"k": 1, "n": 2, "total": 2**40 + 7, "mean": (2**40 + 2) / 2, "highest": 2**40},
-        {"k": 2, "n": 0, "total": 3, "mean": None, "highest": 3},
-    ]
-
-
-def test_a_deleted_key_stays_deleted(workshop: Workshop) -> None:
-    layout = rows(K, V)
-    operator = Operator(workshop, layout)
-    schema = pa.schema([*layout.stored, ("_delete", pa.bool_())])
-    for gone in (False, True):
-        operator.upsert(
-            pa.Table.from_pylist([{"k": k, "v": 1, "_delete": gone and k == 1} for k in (1, 2)], schema=schema)
-        )
-    evolve(operator, rows(K, V, ("w", pa.int64()), w=0))
-    assert read(operator.scan()) == [{"k": 2, "v": 1, "w": 0}]
-
-
-def test_a_change_of_the_definition_is_no_change_of_a_row(workshop: Workshop) -> None:
-    operator = Operator(workshop, rows(K, ("v", pa.int32())))
-    operator.upsert(pa.Table.from_pylist([{"k": k, "v": k} for k in (1, 2)], schema=operator.layout.stored))
-    before = operator.state()
-    evolve(operator, rows(K, ("n", pa.int64()), ("w", pa.string()), w="-"), n="v")
-    operator.upsert(pa.Table.from_pylist([{"k": 2, "n": 5, "w": "new"}], schema=operator.layout.stored))
-    operator.merge([0, 2])
-    operator.finish(operator.begin(1), {})
-    files = StateFiles(str(workshop.storage), str(workshop.cache), operator.state(), before)
-    assert read(pa.Table.from_batches(list(open_state(files).batches()))) == [
-        {"k": 2, "n": 5, "w": "new", "_change": "upsert"}
-    ]
-    backwards = StateFiles(str(workshop.storage), str(workshop.cache), before, operator.state())
-    assert read(pa.Table.from_batches(list(open_state(backwards).batches()))) == [
-        {"k": 2, "n": 2, "w": "-", "_change": "upsert"}
-    ]
-
-
-def test_an_export_has_the_newest_columns(workshop: Workshop, tmp_path: Path) -> None:
-    operator = Operator(workshop, rows(K, ("v", pa.int32())))
-    operator.upsert(pa.Table.from_pylist([{"k": k, "v": k} for k in (1, 2, 3)], schema=operator.layout.stored))
-    evolve(operator, rows(K, ("n", pa.int64()), ("w", pa.string()), w="-"), n="v")
-    operator.upsert(pa.Table.from_pylist([{"k": 2, "n": 2**40, "w": "new"}], schema=operator.layout.stored))
-    expected = read(operator.scan())
-    (subtask,), location = operator.snapshots, str(tmp_path / "saved")
-    spec = operator.spec(subtask, operator.snapshots[subtask])
-    rewrite = Rewrite(subtask, spec.key_groups, spec.max_parallelism, spec.runs, "state/op/0")
-    handle = rewrite_state(rewrite, spec.pipeline, spec.checkpoint_id, spec.storage_url, location, spec.cache_dir)
-    there = replace(spec, storage_url=location, runs=(handle,))
-    assert read(pa.Table.from_batches(scan(there), operator.layout.rows)) == expected
-    assert handle.details["layout_version"] == 1
-
-
-def test_a_run_of_newer_columns_is_not_read_in_old_ones(workshop: Workshop) -> None:
-    operator = Operator(workshop, rows(K, V))
-    operator.upsert(pa.Table.from_pylist([{"k": 1, "v": 1}], schema=operator.layout.stored))
-    evolve(operator, rows(K, V, ("w", pa.string())))
-    operator.upsert(pa.Table.from_pylist([{"k": 2, "v": 1, "w": "a"}], schema=operator.layout.stored))
-    operator.layout = rows(K, V)
-    with pytest.raises(StateSchemaError, match="column 'w' is stored as string, now absent"):
-        operator.scan()
-
-
-def test_runs_without_a_change_are_written_as_before(workshop: Workshop) -> None:
-    """So that an older release reads them; one of other columns it must not."""
-    operator = Operator(workshop, rows(K, V, v=7))
-    operator.upsert(pa.Table.from_pylist([{"k": 1, "v": 1}], schema=operator.layout.stored))
-    evolve(operator, rows(K, V, ("w", pa.string())))
-    operator.upsert(pa.Table.from_pylist([{"k": 1, "v": 1, "w": "a"}], schema=operator.layout.stored))
-    begun, changed = (
-        json.loads(pq.read_schema(workshop.file(run)).metadata[b"tidegate.state"]) for run in operator.state().runs
-    )
-    assert (begun["format"], set(begun["layout"])) == (1, {"keys", "values", "aggregates"})
-    assert (changed["format"], changed["layout"]["version"]) == (2, 1)
-    assert changed["layout"]["ids"] == {"w": "w#1"}
-
-
-VALUES: list[tuple[pa.DataType, list[Any]]] = [
-    (pa.null(), [None]),
-    (pa.int8(), [-128, 0, 127]),
-    (pa.int16(), [-300, 300]),
-    (pa.int32(), [-(2**31), 5]),
-    (pa.int64(), [-(2**63), 5]),
-    (pa.float32(), [-0.5, 1.5]),
-    (pa.float64(), [-0.5, 1.5]),
-    (pa.decimal128(5, 2), [Decimal("-1.50"), Decimal("999.99")]),
-    (pa.decimal128(18, 2), [Decimal("-1.50"), Decimal("999999.99")]),
-    (pa.decimal128(19, 2), [Decimal("-1.50"), Decimal("999999.99")]),
-    (pa.decimal128(38, 2), [Decimal("-1.50")]),
-    (pa.decimal128(38, 0), [Decimal(-15)]),
-    (pa.decimal128(38, 18), [Decimal("-1.5")]),
-    (pa.date32(), [date(1, 1, 1), date(9999, 12, 31)]),
-    (pa.timestamp("us"), [datetime(2026, 1, 1)]),
-    (pa.timestamp("us", tz="UTC"), []),
-    (pa.string(), ["a"]),
-    (pa.binary(), [b"a"]),
-    (pa.bool_(), [True]),
-]
-
-
-@pytest.mark.parametrize(("old", "values"), VALUES, ids=[str(kind) for kind, _ in VALUES])
-def test_what_may_be_widened_keeps_every_value_and_a_key_its_hash(old: pa.DataType, values: list[Any]) -> None:
-    stored = pa.array(values, old)
-    for new, _ in VALUES:
-        if not can_widen(type_name(old), type_name(new)):
-            continue
-        wide = stored.cast(new)
-        if old != pa.null():
-            assert wide.cast(old).equals(stored)
-        kept = spark_hash([stored]).equals(spark_hash([wide]))
-        assert kept == keeps_hash(type_name(old), type_name(new)), (old, new)
-
-
-@pytest.mark.parametrize(
-    ("defaults", "said"),
-    [
-        ({"w": 1}, "There is no column 'w' for a default; beside the key there are v."),
-        ({"k": 1}, "There is no column 'k' for a default"),
-        ({"v": "many"}, "The default 'many' of column 'v' is no int64."),
-        ({"v": 1.5}, "The default 1.5 of column 'v' is no int64."),
-        ({"v": [1]}, r"The default \[1\] of column 'v'"),
-        ({"v": date(2026, 1, 1)}, "of column 'v' is no int64"),
-    ],
-)
-def test_a_default_that_does_not_fit_is_refused_where_it_is_declared(defaults: dict[str, Any], said: str) -> None:
-    with pytest.raises(PipelineDefinitionError, match=said):
-        rows(K, V, **defaults)

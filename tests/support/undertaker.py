@@ -125,11 +125,13 @@ def _session_of(pid: int) -> int:
 def _bury(home: Path) -> None:
     """Waits for the end of its input: the run closes it, or dies and so does."""
     sys.stdin.read()
-    while found := _belonging(home, {os.getpid()}):
-        for process in found:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(found, timeout=1.0)
+    for _ in range(2):  # a process that is being replaced by another program shows neither's words for a moment
+        while found := _belonging(home, {os.getpid()}):
+            for process in found:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+            psutil.wait_procs(found, timeout=1.0)
+        time.sleep(0.2)
     shutil.rmtree(home)
 
 
