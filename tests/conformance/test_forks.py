@@ -174,12 +174,16 @@ def refused(new, where, error, match, accepted=None):
 
 def test_a_pipeline_with_a_past_of_its_own(new):
     new.take("q1")
-    refused(new, SAVEPOINT, ForkRefusedError, "Pipeline q was not forked from p, savepoint kept: .*up to 1.*another name")
+    refused(
+        new, SAVEPOINT, ForkRefusedError, "Pipeline q was not forked from p, savepoint kept: .*up to 1.*another name"
+    )
 
 
 def test_a_fork_that_has_happened(new):
     new.fork(SAVEPOINT)
-    refused(new, SAVEPOINT, ForkRefusedError, "it was before, as its checkpoint 3.*it has taken effect: `tidegate run q`")
+    refused(
+        new, SAVEPOINT, ForkRefusedError, "it was before, as its checkpoint 3.*it has taken effect: `tidegate run q`"
+    )
     refused(new, ToCheckpoint(4), ForkRefusedError, "this database knows checkpoints of it, up to 3")
 
 

@@ -58,7 +58,7 @@ def fork(
     if not yes:
         typer.confirm(f"Fork {defined.name} from {said}?", abort=True, err=True)
     coordinator.fork(planned, Accepted(non_restored_state=allow_non_restored_state, moved=relocate))
-    say(f"Pipeline {defined.name} was forked from {said}. `tidegate run {defined.name}` goes on from there.")
+    say(f"Pipeline {defined.name} was forked from {said}. `tidegate run {new}` goes on from there.")
 
 
 def _where(

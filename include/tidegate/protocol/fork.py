@@ -80,7 +80,8 @@ def require_unknown(pipeline: PipelineRecord, fork: Fork, newest: CheckpointReco
     """A fork begins a pipeline. `newest` is the newest checkpoint that the database knows of it, whatever became of
     that. Raises `ForkRefusedError`. Performs no I/O."""
     name = pipeline.pipeline_id
-    if newest is not None and newest.request_id == str(fork):
+    before = None if newest is None else Fork.parse(newest.request_id)
+    if newest is not None and before is not None and before.is_of(fork):
         raise not_forked(
             name,
             fork.said(),

@@ -98,6 +98,10 @@ class Fork:
             return None
         return cls(pipeline_id, int(number), name or None)
 
+    def is_of(self, other: "Fork") -> bool:
+        """Whether it began with the same, also if the savepoint was renamed since."""
+        return (self.pipeline_id, self.checkpoint_id) == (other.pipeline_id, other.checkpoint_id)
+
     def said(self) -> str:
         """For a sentence: `PIPELINE, savepoint NAME`, or `PIPELINE, checkpoint ID`."""
         what = f"checkpoint {self.checkpoint_id}" if self.savepoint is None else f"savepoint {self.savepoint}"
