@@ -1,4 +1,4 @@
-"""`tidegate fork` on real pipelines: new code on the state of another one, which goes on."""
+"""`tidegate fork` on real pipelines: bad input, the plan, and what is shown of it afterwards."""
 
 import json
 
@@ -35,32 +35,18 @@ def project(tmp_path, postgres_url, connect_server):
     (tmp_path / "pyproject.toml").write_text(PROJECT)
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "landing").mkdir()
+    (tmp_path / "landing" / "1.csv").write_text("k,n\na,1\nb,2\n")
     return Project(tmp_path, environment_of(tmp_path, postgres_url) | {"TIDEGATE_SPARK_REMOTE": connect_server})
 
 
 class Project:
     def __init__(self, home, environment):
-        self.home, self.rows = home, 0
         self.spark, self.here = Command(home, environment), CommandHere(home, environment)
 
-    def deliver(self):
-        """A file with a row of a key of its own, and one of a key that all have."""
-        self.rows += 1
-        (self.home / "landing" / f"{self.rows}.csv").write_text(f"k,n\nall,{self.rows}\nk{self.rows},1\n")
-
     def ok(self, *arguments):
-        ended = (self.spark if arguments[0] in ("run", "savepoint", "fork", "compare") else self.here)(*arguments)
+        ended = (self.spark if arguments[0] in ("savepoint", "fork") else self.here)(*arguments)
         assert ended.returncode == ExitCode.OK, ended.stderr
         return ended
-
-    def current(self, tables):
-        import pyarrow.parquet as pq
-
-        rows = pq.read_table(self.home / tables / "current" / "current").to_pylist()
-        return {row["k"]: (row["rows"], row["total"]) for row in rows}
-
-    def expected(self):
-        return {"all": (self.rows, sum(range(1, self.rows + 1)))} | {f"k{n}": (1, 1) for n in range(1, self.rows + 1)}
 
     def refused(self, *arguments, said):
         """The code that a fork ends with, which must say that."""
@@ -69,8 +55,7 @@ class Project:
         return ended.returncode
 
 
-def test_new_code_goes_on_from_a_savepoint_beside_the_original(project):
-    project.deliver()
+def test_what_does_not_fit_is_said_and_what_happens_is_shown(project):
     project.ok("savepoint", "shop", "--name", "kept")
     for arguments, code, said in (
         (["shop", "trial"], ExitCode.USAGE, "Say what to begin with, in one way"),
@@ -86,7 +71,7 @@ def test_new_code_goes_on_from_a_savepoint_beside_the_original(project):
     assert "Pipeline trial was forked from shop, savepoint kept." in forked.stderr
     planned = json.loads(forked.stdout)
     assert planned["forked_from"] == {"pipeline": "shop", "checkpoint": 1, "savepoint": "kept"}
-    assert planned["sources"] == [{"source": "rows", "taken_over": True, "files": 1, "bytes": 15}]
+    assert planned["sources"] == [{"source": "rows", "taken_over": True, "files": 1, "bytes": 12}]
     assert [(each["operator_id"], each["rows"], each["matched"]) for each in planned["operators"]] == [
         ("counts", 2, True)
     ]
@@ -98,21 +83,4 @@ def test_new_code_goes_on_from_a_savepoint_beside_the_original(project):
     assert project.refused("shop", "trial", "--savepoint", "kept", said=effective) == ExitCode.USAGE
     assert "(forked from shop, savepoint kept)" in project.ok("checkpoints", "trial").stdout
 
-    project.deliver()
-    for name in ("shop", "trial"):
-        project.ok("run", name)
-    assert project.current("tables") == project.current("trial") == project.expected()
-    compared = project.spark("compare", "shop", "trial", "-o", "json")
-    found = {(each["part"], each["name"]): each for each in json.loads(compared.stdout)["compared"]}
-    assert found["TABLE", "current"]["likeness"] == found["STATE", "counts"]["likeness"] == "SAME"
-    assert [(side["number"], side["surplus"]) for side in found["TABLE", "log"]["rows"]] == [(4, 2), (2, 0)]
-
-    state = project.ok("state", "trial", "counts", "-o", "json").stdout
-    project.ok("restore", "shop", "--latest", "--yes")
-    project.ok("dispose", "shop", "kept")
-    project.ok("cancel", "shop", "--yes")
-    assert list((project.home / ".tidegate/checkpoints/shop").rglob("*.parquet")) == []
-    assert project.ok("state", "trial", "counts", "-o", "json").stdout == state
-    project.deliver()
-    project.ok("run", "trial")
-    assert project.current("trial") == project.expected()
+    assert "there is nothing before it to go back to" in project.here("restore", "trial", "--undo").stderr
