@@ -1,11 +1,9 @@
 """Pipelines that begin with another one's state: on every store, whatever the original does, wherever they die."""
 
-from hashlib import sha256
 
 import pytest
-from forks import New
+from forks import SAVEPOINT, New
 from memory_store import MemoryCheckpointStore
-from pasts import OP
 from savepoint_directories import AT, directory, past_of
 from sizes import sizes
 from worlds import Crash
@@ -14,21 +12,14 @@ from tidegate.coordination.recover import Recovering
 from tidegate.coordination.restore import ToCheckpoint, Undo
 from tidegate.protocol.errors import (
     CheckpointError,
-    CheckpointNotFoundError,
-    CheckpointNotRetainedError,
     ForkRefusedError,
     NothingToUndoError,
     PipelineIdentityError,
-    RestoreRefusedError,
-    StateSchemaError,
     StorageError,
 )
 from tidegate.protocol.imports import IMPORT_LEASE
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.recovered import AcceptedLosses
-from tidegate.protocol.restore_plan import Accepted
-
-SAVEPOINT = ToCheckpoint(2)
 
 
 @pytest.fixture
@@ -40,19 +31,6 @@ def world(store):
 @pytest.fixture
 def new(world):
     return New(world)
-
-
-def check_forked(new, saved=None):
-    """It has the state and the positions of the savepoint, in files of its own, and goes on from them."""
-    saved = saved or new.original.saved
-    first = new.store.history("q", 9)[-1]
-    state, positions, table = new.latest()
-    assert (state, positions, table) == (saved[0], saved[1], None)
-    number = new.take("on from there")
-    assert {handle.created_by for handle in new.restored} == {first.checkpoint_id}
-    assert all(handle.path.startswith(f"q/chk-{first.checkpoint_id}/op/") for handle in new.restored)
-    assert new.latest()[0] == saved[0] + f"r{number:02}".encode()
-    assert new.latest()[2] == (number, f"rows {number}".encode())
 
 
 @pytest.mark.parametrize("where", [SAVEPOINT, AT], ids=["native", "canonical"])
@@ -73,7 +51,7 @@ def test_a_pipeline_begins_with_a_savepoint_of_another_which_is_not_touched(new,
     with new.store.transaction("q") as tx:
         assert {endpoint.name: endpoint.place for endpoint in tx.endpoints()} == {"src": "", "out": "/tables/q"}
         assert (tx.restores(), tx.imports()) == ([], {})
-    check_forked(new)
+    new.check_forked()
     assert new.untouched() == before
 
 
@@ -88,7 +66,7 @@ def test_what_the_original_does_afterwards_changes_nothing(world, new):
     world.coordinator.cancel()
     assert not [path for path in world.storage.files if path.startswith("p/chk-2/")]
     assert new.files() == mine
-    check_forked(new)
+    new.check_forked()
 
 
 def test_and_the_other_way_round(world, new):
@@ -119,7 +97,7 @@ def test_into_a_database_that_does_not_know_the_original(world):
     new.fork(AT)
     assert new.store.pipelines() == ["q"]
     directory(world).clear()
-    check_forked(new)
+    new.check_forked()
 
 
 def test_there_is_nothing_before_it_to_go_back_to(new):
@@ -141,7 +119,7 @@ def test_its_storage_alone_knows_of_it_afterwards(new):
     recovering = Recovering(new.coordinator.graph, new.store, new.storage, new.clock)
     recovering.recover(recovering.plan(), AcceptedLosses())
     assert new.store.history("q", 9)[-1].request_id == "fork:p/2/kept"
-    check_forked(new)
+    new.check_forked()
 
 
 def test_a_plan_changes_nothing(new):
@@ -157,119 +135,7 @@ def test_what_runs_of_the_new_pipeline_began_with_nothing_and_is_ended(new):
     new.fork(SAVEPOINT)
     with pytest.raises(CheckpointError, match=r"another|taken over|ended"):
         new.coordinator.keep_region(region.attempt)
-    check_forked(new)
-
-
-# -- refused
-
-
-def refused(new, where, error, match, accepted=None):
-    before, files = new.untouched(), dict(new.storage.files)
-    with pytest.raises(error, match=f"(?s){match}") as raised:
-        new.fork(where, accepted)
-    assert "Nothing was changed" in str(raised.value) or "nothing was changed" in str(raised.value)
-    assert new.untouched() == before
-    assert new.storage.files == files
-
-
-def test_a_pipeline_with_a_past_of_its_own(new):
-    new.take("q1")
-    refused(
-        new, SAVEPOINT, ForkRefusedError, "Pipeline q was not forked from p, savepoint kept: .*up to 1.*another name"
-    )
-
-
-def test_a_fork_that_has_happened(new):
-    new.fork(SAVEPOINT)
-    refused(
-        new, SAVEPOINT, ForkRefusedError, "it was before, as its checkpoint 3.*it has taken effect: `tidegate run q`"
-    )
-    refused(new, ToCheckpoint(4), ForkRefusedError, "this database knows checkpoints of it, up to 3")
-
-
-def test_a_pipeline_whose_checkpoints_only_its_storage_knows(new):
-    new.take("q1")
-    new.store = MemoryCheckpointStore()
-    new.original.store = new.store
-    new.reopen(new.store)
-    with pytest.raises(PipelineIdentityError, match="tidegate recover q"):
-        new.fork(AT)
-
-
-def test_a_pipeline_that_was_ended(new):
-    new.coordinator.cancel()
-    refused(new, SAVEPOINT, ForkRefusedError, "it is CANCELLED. Give the new pipeline another name")
-
-
-def test_to_itself(world, new):
-    new.pipeline.name = "p"
-    new.reopen(new.store)
-    refused(new, SAVEPOINT, ForkRefusedError, "a pipeline cannot be forked to itself.*name of its own")
-
-
-def test_to_the_originals_table(new, monkeypatch):
-    monkeypatch.setattr(type(new.sink), "describe", lambda self: {"type": "MemorySink"})
-    new.reopen(new.store)
-    refused(new, SAVEPOINT, ForkRefusedError, "its sink 'out' .* writes where sink 'out' of pipeline p does")
-
-
-def test_to_a_table_that_has_rows(new):
-    new.sink.current = (7, b"of whom?")
-    refused(new, SAVEPOINT, ForkRefusedError, "something already where its sink out writes.*empty place")
-
-
-def test_from_what_is_not_there(world, new):
-    refused(new, ToCheckpoint(9), CheckpointNotFoundError, "no checkpoint 9")
-    refused(new, ToCheckpoint(1), CheckpointNotRetainedError, "its state is deleted")
-    refused(new, "memory://nowhere", ForkRefusedError, "from memory://nowhere: it has no marker _savepoint")
-    new.original = New(world)
-    new.original.pipeline.name = "other"
-    refused(new, AT, ForkRefusedError, "it is a savepoint of pipeline p, not of other")
-
-
-def test_from_a_file_that_is_damaged(new):
-    new.storage.files["p/chk-2/op/0-1-x.parquet"] = b"r99"
-    refused(new, SAVEPOINT, ForkRefusedError, "not as it was written, or is there no more.*p/chk-2/op/0-1-x.parquet")
-
-
-def test_from_the_storage_of_another_project(new):
-    files, new.storage.files = new.storage.files, {}
-    refused(new, SAVEPOINT, PipelineIdentityError, "not on the checkpoint storage of this process")
-    new.storage.files = files
-
-
-def test_a_definition_that_cannot_go_on_from_it(new):
-    new.pipeline.max_parallelism = 16
-    new.reopen(new.store)
-    refused(new, SAVEPOINT, StateSchemaError, "max_parallelism 8")
-
-
-def test_sources_that_are_elsewhere_must_be_confirmed(new):
-    source = new.pipeline.vertices[0].source
-    source.describe = lambda: {"type": "SplitSource", "path": "/copied"}
-    new.reopen(new.store)
-    refused(new, SAVEPOINT, ForkRefusedError, "source 'src' is SplitSource, and here it is .* at /copied.*--relocate")
-    new.fork(SAVEPOINT, Accepted(moved=True))
-    check_forked(new)
-
-
-def test_state_without_an_operator_is_dropped_only_when_that_is_said(new):
-    for vertex in new.pipeline.vertices:
-        if vertex.name == "op":
-            object.__setattr__(vertex, "name", "renamed")
-        elif vertex.name == "out":
-            object.__setattr__(vertex, "input", type(vertex.input)(new.pipeline, "renamed"))
-    new.reopen(new.store)
-    assert new.plan(SAVEPOINT).plan.new == ("renamed",)
-    refused(new, SAVEPOINT, ForkRefusedError, "no operator for the state of op;.*--allow-non-restored-state")
-    new.fork(SAVEPOINT, Accepted(non_restored_state=True))
-    assert not [path for path in new.files() if "/op/" in path]
-    assert new.coordinator.trigger("goes on").checkpoint_id == 4
-
-
-def test_a_savepoint_cannot_be_restored_by_another_pipeline_and_the_way_is_said(new):
-    with pytest.raises(RestoreRefusedError, match="`tidegate fork p q --from URL`"):
-        new.coordinator.restore_from(AT)
+    new.check_forked()
 
 
 # -- meanwhile
@@ -310,7 +176,7 @@ def test_a_full_disk_leaves_nothing_behind(new, monkeypatch):
     assert (new.store.history("q", 9), new.files()) == ([], {})
     monkeypatch.undo()
     new.fork(SAVEPOINT)
-    check_forked(new)
+    new.check_forked()
 
 
 def test_who_stands_still_is_overtaken_and_what_it_has_copied_is_swept(new, monkeypatch):
@@ -328,7 +194,7 @@ def test_who_stands_still_is_overtaken_and_what_it_has_copied_is_swept(new, monk
         new.fork(SAVEPOINT)
     monkeypatch.undo()
     new.fork(SAVEPOINT)
-    check_forked(new)
+    new.check_forked()
 
 
 @sizes("step", sample=4, whole=1)
@@ -359,20 +225,8 @@ def test_a_fork_that_dies_before_or_after_any_effect_has_not_happened_or_is_fini
                 assert new.files() == {}
                 new.fork(where)
             assert new.latest() == expected
-            check_all_is_needed(new)
-            check_forked(new)
+            new.check_all_is_needed()
+            new.check_forked()
             assert new.untouched() == untouched
         number += step
     assert crashes > 16 // step
-
-
-def check_all_is_needed(new):
-    """Every file of the new pipeline is one that its checkpoint refers to, as it was written."""
-    (first,) = new.store.history("q", 9)
-    known = new.store.subtasks("q", first.checkpoint_id)
-    handles = [handle for each in known.values() for handle in each.snapshot.handles]
-    assert known[OP].snapshot.handles
-    documents = {f"q/chk-{first.checkpoint_id}/{name}" for name in ("_metadata", "_committed")}
-    assert {handle.path for handle in handles} == set(new.files()) - documents
-    for handle in handles:
-        assert sha256(new.files()[handle.path]).hexdigest() == handle.checksum

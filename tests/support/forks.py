@@ -1,6 +1,7 @@
 """A new pipeline `q` beside the pipeline `p` of a world with savepoints, to be forked from it: another name, a table of
 its own, and everything else shared."""
 
+from hashlib import sha256
 from typing import Any
 
 from savepoint_directories import CurrentSink, Exported
@@ -11,6 +12,9 @@ from tidegate.coordination.restore import ToCheckpoint
 from tidegate.pipeline.graph import compile_graph
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.restore_plan import Accepted
+
+#: The original's savepoint, natively; `AT` is its directory.
+SAVEPOINT = ToCheckpoint(2)
 
 
 class OwnSink(CurrentSink):
@@ -56,3 +60,24 @@ class New(Exported):
 
     def files(self, pipeline_id: str = "q") -> dict[str, bytes]:
         return {path: content for path, content in self.storage.files.items() if path.startswith(f"{pipeline_id}/")}
+
+    def check_forked(self) -> None:
+        """It has the state and the positions of the savepoint, in files of its own, and goes on from them."""
+        state, positions, _ = self.original.saved
+        first = self.store.history("q", 9)[-1]
+        assert self.latest() == (state, positions, None)
+        number = self.take("on from there")
+        assert {handle.created_by for handle in self.restored} == {first.checkpoint_id}
+        assert all(handle.path.startswith(f"q/chk-{first.checkpoint_id}/op/") for handle in self.restored)
+        assert self.latest()[0] == state + f"r{number:02}".encode()
+        assert self.latest()[2] == (number, f"rows {number}".encode())
+
+    def check_all_is_needed(self) -> None:
+        """Every file of it is one that its only checkpoint refers to, as it was written."""
+        (first,) = self.store.history("q", 9)
+        known = self.store.subtasks("q", first.checkpoint_id)
+        handles = [handle for each in known.values() for handle in each.snapshot.handles]
+        documents = {f"q/chk-{first.checkpoint_id}/{name}" for name in ("_metadata", "_committed")}
+        assert {handle.path for handle in handles} == set(self.files()) - documents
+        for handle in handles:
+            assert sha256(self.files()[handle.path]).hexdigest() == handle.checksum
