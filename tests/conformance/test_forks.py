@@ -1,6 +1,5 @@
 """Pipelines that begin with another one's state: on every store, whatever the original does, wherever they die."""
 
-
 import pytest
 from forks import SAVEPOINT, New
 from memory_store import MemoryCheckpointStore
