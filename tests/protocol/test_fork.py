@@ -22,7 +22,7 @@ from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.names import Fork
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId
-from tidegate.protocol.restore_plan import Accepted, ReturningState
+from tidegate.protocol.restore_plan import Accepted
 
 FORK = Fork("old", 7, "kept")
 
@@ -171,9 +171,8 @@ def test_sources_that_are_elsewhere_are_found_also_under_a_new_name():
 @pytest.mark.parametrize("moved", [False, True])
 @pytest.mark.parametrize("accepted", [Accepted(), Accepted(moved=True), Accepted(non_restored_state=True)])
 def test_what_is_lost_or_elsewhere_must_be_accepted(lost, moved, accepted):
-    states = (ReturningState("op", True, 1, 1), *([ReturningState("gone", False, 1, 1)] if lost else []))
     places = (Moved(source("a"), source("b")),) if moved else ()
-    plan = ForkPlan("new", FORK, completed(7), "memory://", (), states, (), (), places)
+    plan = ForkPlan("new", FORK, completed(7), "memory://", (), (), (), (), places, ("gone",) if lost else ())
     why = refusal(require_fork_accepted, plan, accepted) or ""
     assert ("the state of gone;" in why) == (lost and not accepted.non_restored_state)
     assert ("--relocate" in why) == (moved and not accepted.moved)

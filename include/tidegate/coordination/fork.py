@@ -52,7 +52,7 @@ from tidegate.protocol.names import STORAGE, Fork
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord
 from tidegate.protocol.recovered import Recovered
-from tidegate.protocol.restore import former_names, restore_snapshots
+from tidegate.protocol.restore import find_unmatched, former_names, restore_snapshots
 from tidegate.protocol.restore_plan import Accepted
 
 _NOTHING = Branch(())
@@ -189,6 +189,7 @@ class Forking:
             tuple(v.name for v in graph.keyed if renamed.get(v.operator_id, v.operator_id) not in stated),
             tuple(NewTable(v.name, v.operator_id in graph.restaged) for v in graph.sinks),
             tuple(find_moved_sources(origin.endpoints, graph.endpoints, graph.renamed)),
+            tuple(find_unmatched(snapshots, graph.plan, renamed)),
         )
 
     def _sources(self, restored: Snapshots, origin: Origin) -> list[TakenOver]:

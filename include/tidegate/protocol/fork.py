@@ -44,7 +44,8 @@ class NewTable:
 @dataclass(frozen=True, slots=True)
 class ForkPlan:
     """`checkpoint` is the original's. `url` is where its files are copied from. `new` are keyed operators that the
-    checkpoint has no state of. `moved` are sources that are elsewhere than the original's of that name."""
+    checkpoint has no state of. `moved` are sources that are elsewhere than the original's of that name. `dropped` are
+    operators with state or a position that the definition does not have."""
 
     pipeline_id: str
     fork: Fork
@@ -55,11 +56,7 @@ class ForkPlan:
     new: tuple[str, ...]
     sinks: tuple[NewTable, ...]
     moved: tuple[Moved, ...]
-
-    @property
-    def dropped(self) -> list[str]:
-        """Operators with state or a position that the definition does not have."""
-        return [each.operator_id for each in self.operators if not each.matched]
+    dropped: tuple[str, ...]
 
 
 # -- refused
