@@ -14,19 +14,21 @@ PROJECT = """
 shop = "program:shop"
 trial = "program:trial"
 careless = "program:careless"
+wrong = "program:wrong"
 """
 PROGRAM = """
-from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, count, sum_
+from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, count, max_, sum_
 
-def defined(name, tables, parallelism=2):
+def defined(name, tables, parallelism=2, **more):
     pipeline = Pipeline(name, parallelism=parallelism, max_parallelism=16, checkpoints=CheckpointConfig(retained=1))
     rows = pipeline.source("rows", FileSource("landing", schema="k string, n bigint"))
-    counts = rows.key_by("k").aggregate("counts", rows=count(), total=sum_("n"))
+    counts = rows.key_by("k").aggregate("counts", **{"rows": count(), "total": sum_("n")} | more)
     rows.sink("log", ParquetSink(f"{tables}/log"))
     counts.sink("current", ParquetSink(f"{tables}/current", mode="latest"))
     return pipeline
 
-shop, trial, careless = defined("shop", "tables"), defined("trial", "trial", 3), defined("careless", "tables/log")
+shop, trial = defined("shop", "tables"), defined("trial", "trial", 3, most=max_("n"))
+careless, wrong = defined("careless", "tables/log"), defined("wrong", "wrong", total=max_("n"))
 """
 
 
@@ -67,14 +69,18 @@ def test_what_does_not_fit_is_said_and_what_happens_is_shown(project):
     ):
         assert project.refused(*arguments, said=said) == code
 
+    unfit = project.spark("fork", "shop", "wrong", "--savepoint", "kept", "--yes")
+    assert (unfit.returncode, "StateSchemaError" in unfit.stderr, "total" in unfit.stderr) == (1, True, True)
+    assert project.here("checkpoints", "wrong").stdout.count("COMPLETED") == 0
+
     forked = project.ok("fork", "shop", "trial", "--savepoint", "kept", "--yes", "-o", "json")
     assert "Pipeline trial was forked from shop, savepoint kept." in forked.stderr
     planned = json.loads(forked.stdout)
     assert planned["forked_from"] == {"pipeline": "shop", "checkpoint": 1, "savepoint": "kept"}
     assert planned["sources"] == [{"source": "rows", "taken_over": True, "files": 1, "bytes": 12}]
-    assert [(each["operator_id"], each["rows"], each["matched"]) for each in planned["operators"]] == [
-        ("counts", 2, True)
-    ]
+    (state,) = planned["operators"]
+    assert (state["operator_id"], state["rows"], state["matched"]) == ("counts", 2, True)
+    assert any("most" in change for change in state["changes"])
     assert planned["sinks"] == [
         {"sink": "log", "filled_from_state": False},
         {"sink": "current", "filled_from_state": True},
