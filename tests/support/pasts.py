@@ -75,7 +75,8 @@ class Past(Desk):
             self.sink.staged[path] = checkpoint_id
             return Snapshot((StateHandle(path, HandleKind.STAGED, 1, 1, "0", checkpoint_id),))
         if subtask == OP:
-            path, content = f"p/chk-{checkpoint_id}/op/0-{attempt}-x.parquet", f"r{checkpoint_id:02}".encode()
+            path = f"{self.pipeline.name}/chk-{checkpoint_id}/op/0-{attempt}-x.parquet"
+            content = f"r{checkpoint_id:02}".encode()
             self.storage.files[path] = content
             checksum, groups = sha256(content).hexdigest(), KeyGroupRange(0, 3)
             run = StateHandle(path, HandleKind.RUN, 1, len(content), checksum, checkpoint_id, groups, {"level": 0})
@@ -95,7 +96,7 @@ class Past(Desk):
 
     def ids(self) -> tuple[list[int], list[int]]:
         """The checkpoints that can be restored: those behind the pipeline, and those that were left behind."""
-        with self.store.transaction("p") as tx:
+        with self.store.transaction(self.pipeline.name) as tx:
             return [r.checkpoint_id for r in tx.retained()], [r.checkpoint_id for r in tx.abandoned()]
 
     def restore(self, checkpoint_id: int) -> RestorePlan:

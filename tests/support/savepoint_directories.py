@@ -128,7 +128,7 @@ class Exported(Past):
             return Snapshot((_handle(path, HandleKind.STAGED, rows, checkpoint_id),))
         if subtask.operator_id == "src":
             read = f"read by {checkpoint_id}".encode()
-            path = f"p/chk-{checkpoint_id}/src/{subtask.subtask_index}-{attempt}-m"
+            path = f"{self.pipeline.name}/chk-{checkpoint_id}/src/{subtask.subtask_index}-{attempt}-m"
             self.storage.write(path, read)
             return Snapshot((_handle(path, HandleKind.POSITION, read, checkpoint_id),), {"read": checkpoint_id})
         if subtask == OP:
@@ -155,7 +155,7 @@ class Exported(Past):
 
     def latest(self) -> tuple[bytes, list[Any], tuple[int, bytes] | None]:
         """State, positions and table, as bytes: what must be equal whichever way led there."""
-        with self.store.transaction("p") as tx:
+        with self.store.transaction(self.pipeline.name) as tx:
             record = tx.latest_completed()
             assert record is not None
             known = {key: each.snapshot for key, each in tx.subtasks(record.checkpoint_id).items()}
@@ -169,7 +169,7 @@ class Exported(Past):
 
     def everything(self) -> Any:
         """What may not change when a restore is refused, without ids that are given out."""
-        with self.store.transaction("p") as tx:
+        with self.store.transaction(self.pipeline.name) as tx:
             recorded = tx.retained(), tx.abandoned(), tx.restores(), tx.endpoints(), tx.pipeline(), tx.imports()
         return recorded, dict(self.storage.files), dict(self.sink.files.files), self.sink.current
 

@@ -13,6 +13,7 @@ from typing import Any
 from tidegate.cli.run import RunOutcome
 from tidegate.protocol.handles import handle_for_readers
 from tidegate.protocol.lifecycle import COMMITTED, Status
+from tidegate.protocol.names import Fork
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import (
     CheckpointKind,
@@ -48,6 +49,7 @@ def checkpoint_document(record: CheckpointRecord) -> dict[str, Any]:
         "discarded": record.status is Status.DISCARDED,
         "abandoned": record.abandoned_by is not None,
         "request_id": record.request_id,
+        "forked_from": fork_document(Fork.parse(record.request_id)),
         "trigger_timestamp": milliseconds(record.triggered_at),
         "latest_ack_timestamp": milliseconds(record.acknowledged_at),
         "completed_timestamp": milliseconds(record.completed_at),
@@ -63,6 +65,13 @@ def checkpoint_document(record: CheckpointRecord) -> dict[str, Any]:
         "failure_reason": record.failure_reason.name if record.failure_reason else None,
         "failure_message": record.failure_message,
     }
+
+
+def fork_document(fork: Fork | None) -> dict[str, Any] | None:
+    """What a pipeline began with; of its first checkpoint."""
+    if fork is None:
+        return None
+    return {"pipeline": fork.pipeline_id, "checkpoint": fork.checkpoint_id, "savepoint": fork.savepoint}
 
 
 def _format(record: CheckpointRecord) -> str | None:

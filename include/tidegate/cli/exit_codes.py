@@ -9,6 +9,7 @@ from tidegate.protocol.errors import (
     CheckpointNotFoundError,
     CheckpointNotRetainedError,
     ConfigurationError,
+    ForkRefusedError,
     IllegalRequestError,
     NothingToUndoError,
     OperatorNotFoundError,
@@ -63,7 +64,7 @@ def exit_code_of(error: CheckpointError) -> ExitCode:
             return ExitCode.NOT_FOUND
         case ConfigurationError() | IllegalRequestError() | PipelineDefinitionError() | PipelineIdentityError():
             return ExitCode.USAGE
-        case RestoreRefusedError() | RecoveryRefusedError():
+        case ForkRefusedError() | RestoreRefusedError() | RecoveryRefusedError():
             return ExitCode.USAGE
         case _:
             return ExitCode.ABORTED

@@ -13,6 +13,7 @@ from tidegate.cli.compare import compare
 from tidegate.cli.continuous import run_continuously
 from tidegate.cli.exit_codes import exit_code_of
 from tidegate.cli.export import FormatOption, SavepointFormat, ToOption, take_savepoint
+from tidegate.cli.fork import fork
 from tidegate.cli.options import (
     EPILOG,
     OutputFormat,
@@ -45,7 +46,7 @@ app = typer.Typer(
 )
 database = typer.Typer(help="The metadata database.", no_args_is_help=True)
 app.add_typer(database, name="db")
-for command in (plan, recover, restore, savepoint, savepoints, rename, dispose, state, compare, clean):
+for command in (plan, recover, restore, fork, savepoint, savepoints, rename, dispose, state, compare, clean):
     app.command(epilog=EPILOG)(command)
 
 

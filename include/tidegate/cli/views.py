@@ -11,6 +11,7 @@ from rich.text import Text
 
 from tidegate.cli.console import plain
 from tidegate.cli.documents import FIGURES
+from tidegate.protocol.names import Fork
 
 
 def statistics_tables(document: dict[str, Any]) -> Group:
@@ -70,6 +71,9 @@ def _status(document: dict[str, Any]) -> str:
         shown += " (discarded)" if document["discarded"] else " (subsumed)"
     if document["abandoned"]:
         shown += " (abandoned)"
+    if original := document["forked_from"]:
+        fork = Fork(original["pipeline"], original["checkpoint"], original["savepoint"])
+        shown += escape(f" (forked from {fork.said()})")
     if not document["is_savepoint"]:
         return shown
     return shown + escape(f" [Savepoint {document['name']}]" if document["name"] else " [Savepoint]")

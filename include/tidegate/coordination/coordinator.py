@@ -11,6 +11,7 @@ from tidegate.coordination.clean import Cleaning
 from tidegate.coordination.cleanup import Sweeper
 from tidegate.coordination.export import Exporting
 from tidegate.coordination.finalize import CommitPoint
+from tidegate.coordination.fork import Forking, PlannedFork
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.importing import Importing, ImportPlan
 from tidegate.coordination.listeners import Listeners, NotifiedListeners, watch_failures
@@ -39,9 +40,7 @@ from tidegate.ports import (
     Validator,
 )
 from tidegate.protocol.admission import choose_abandoned, must_clean_first
-from tidegate.protocol.errors import (
-    CheckpointError,
-)
+from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.identity import Moved
 from tidegate.protocol.imports import ClaimMode
 from tidegate.protocol.pipelines import PipelineRecord
@@ -110,6 +109,9 @@ class CheckpointCoordinator:
             self.graph, self.config, store, storage, self._delivery, self._identification, self.planning, clock
         )
         self._importing = Importing(
+            self.graph, self.config, store, storage, self._delivery, self._identification, self.planning, clock
+        )
+        self.forking = Forking(
             self.graph, self.config, store, storage, self._delivery, self._identification, self.planning, clock
         )
 
@@ -268,6 +270,13 @@ class CheckpointCoordinator:
         was copied in vain."""
         try:
             return self._importing.restore(url, claim, accepted, planned)
+        finally:
+            self.clean()
+
+    def fork(self, planned: PlannedFork, accepted: Accepted | None = None) -> None:
+        """See `Forking.fork`: this pipeline begins with another one's state. What was copied in vain is deleted."""
+        try:
+            self.forking.fork(planned, accepted or Accepted())
         finally:
             self.clean()
 

@@ -5,7 +5,7 @@ comes. One transaction is the restore: back to the savepoint's checkpoint, and a
 state and adds no rows. Then the sinks are rewound, as after any restore.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -13,6 +13,7 @@ from tidegate.coordination.beside import Beside
 from tidegate.coordination.finalize import write_metadata
 from tidegate.coordination.history import History
 from tidegate.coordination.identity import Identification
+from tidegate.coordination.import_lease import ImportLease
 from tidegate.coordination.notify import Delivery, find_outstanding
 from tidegate.coordination.pipeline_status import abort_all, find_forgiven
 from tidegate.coordination.plan import Planning
@@ -31,14 +32,8 @@ from tidegate.ports import (
 )
 from tidegate.protocol.branches import Restore, branch_of
 from tidegate.protocol.canonical import Savepoint
-from tidegate.protocol.errors import (
-    CheckpointError,
-    StateIntegrityError,
-    UnknownOutcomeError,
-)
 from tidegate.protocol.identity import find_moved
 from tidegate.protocol.imports import (
-    KEEP_EVERY,
     ClaimMode,
     files_in_order,
     imported,
@@ -49,7 +44,7 @@ from tidegate.protocol.imports import (
 )
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.metadata import Metadata
-from tidegate.protocol.names import STORAGE, staged_by
+from tidegate.protocol.names import STORAGE, request_of_import, staged_by
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import SubtaskRecord
 from tidegate.protocol.recovered import WITHOUT_TRACE, Numbers, Recovered, find_numbers
@@ -105,7 +100,7 @@ class Importing:
         numbers = None if self._knows_checkpoints() else self._numbers(savepoint)
         with self._store.transaction(self._pipeline_id) as tx:
             facts = self._facts(tx, url, savepoint, numbers)
-        directory.verify(savepoint)
+        directory.verify(savepoint.files, in_full=True)
         beside = Beside(self._storage, directory.storage, {handle.path for handle in savepoint.files})
         plan = replace(
             self._planner.plan(facts, savepoint.metadata.subtasks, (), beside, directory.storage.url),
@@ -115,7 +110,7 @@ class Importing:
         return ImportPlan(url, savepoint, numbers, plan)
 
     def _directory(self, url: str) -> SavepointDirectory:
-        return SavepointDirectory(self._pipeline_id, url, self._storage)
+        return SavepointDirectory(url, self._storage, lambda why: not_restored(self._pipeline_id, url, why))
 
     def _knows_checkpoints(self) -> bool:
         """Ids alone may have been given out, to restores that came to nothing."""
@@ -188,19 +183,14 @@ class Importing:
         require_accepted(plan.restore, accepted)
         if claim is ClaimMode.CLAIM:
             self._require_claimable(url)
+        lease = ImportLease(self._pipeline_id, self._store, self._clock, lambda: overtaken(self._pipeline_id, url))
         with self._store.transaction(self._pipeline_id) as tx:
             self._require_as_planned(plan, self._facts(tx, url, plan.savepoint, plan.numbers))
             after = 0 if plan.numbers is None else plan.numbers.checkpoint_id
-            checkpoint_id = tx.begin_import(after, self._clock.now())
-        try:
-            metadata = self._prepare(plan, checkpoint_id, accepted)
-            self._commit(plan, metadata, claim)
-        except CheckpointError as error:
-            if not (isinstance(error, UnknownOutcomeError) and self._has_landed(checkpoint_id)):
-                is_mine = self._give_up(checkpoint_id)
-                if isinstance(error, StateIntegrityError) and not is_mine:  # a sweep has taken what was copied
-                    raise overtaken(self._pipeline_id, url) from error
-                raise
+            lease.begin(tx, after)
+        with lease.held():
+            metadata = self._prepare(plan, lease, accepted)
+            self._commit(plan, metadata, claim, lease)
         with self._store.transaction(self._pipeline_id) as tx:
             outstanding = find_outstanding(tx)
         self._delivery.deliver(outstanding)
@@ -229,22 +219,23 @@ class Importing:
                 f"suspend {self._pipeline_id}` first if checkpoints follow each other quickly",
             )
 
-    def _prepare(self, plan: ImportPlan, checkpoint_id: int, accepted: Accepted) -> Metadata:
+    def _prepare(self, plan: ImportPlan, lease: ImportLease, accepted: Accepted) -> Metadata:
         """Copy the files, and write the metadata of the checkpoint that will have them."""
-        directory = self._directory(plan.url)
+        directory, checkpoint_id = self._directory(plan.url), lease.checkpoint_id
         if directory.read() != plan.savepoint:
             raise not_restored(self._pipeline_id, plan.url, "it has changed since the plan was made")
         sinks = {v.operator_id: v.sink for v in self._graph.sinks if v.operator_id in self._graph.restaged}
         staging = {id_: sink.staging() for id_, sink in sinks.items() if isinstance(sink, PortableSink)}
         homes = {STORAGE: self._storage} | {staged_by(id_): storage for id_, storage in staging.items()}
         what = imported(plan.savepoint, self._pipeline_id, checkpoint_id, staging)
-        directory.copy(what.copies, homes, self._keeping(plan.url, checkpoint_id))
+        directory.copy(what.copies, homes, lease.keep)
         with self._store.transaction(self._pipeline_id) as tx:
             facts = self._facts(tx, plan.url, plan.savepoint, plan.numbers, checkpoint_id)
             region_attempt = max(tx.region().attempt, plan.savepoint.metadata.region_attempt)
-        now = facts.restore.restored_at
+        now, request_id = facts.restore.restored_at, request_of_import(checkpoint_id)
+        taken = plan.savepoint.metadata.record
         metadata = Metadata(
-            recorded(plan.savepoint, self._pipeline_id, checkpoint_id, self._config.timeout, now),
+            recorded(taken, self._pipeline_id, checkpoint_id, request_id, self._config.timeout, now),
             {id_: SubtaskRecord(id_, 1, now, snapshot) for id_, snapshot in what.snapshots.items()},
             (),
             self._graph.endpoints,
@@ -254,24 +245,7 @@ class Importing:
         write_metadata(self._graph, self._config, self._storage, metadata)
         return metadata
 
-    def _keeping(self, url: str, checkpoint_id: int) -> Callable[[], None]:
-        """Gives a sign of life when it is time. Raises `RestoreRefusedError` if it comes too late."""
-        seen_at = self._clock.now()
-
-        def keep() -> None:
-            nonlocal seen_at
-            now = self._clock.now()
-            if now - seen_at < KEEP_EVERY:
-                return
-            seen_at = now
-            with self._store.transaction(self._pipeline_id) as tx:
-                is_mine = tx.touch_import(checkpoint_id, now)
-            if not is_mine:
-                raise overtaken(self._pipeline_id, url)
-
-        return keep
-
-    def _commit(self, plan: ImportPlan, metadata: Metadata, claim: ClaimMode) -> None:
+    def _commit(self, plan: ImportPlan, metadata: Metadata, claim: ClaimMode, lease: ImportLease) -> None:
         """The transaction that is the restore. What runs loses its region, and its checkpoint is aborted."""
         restore, checkpoint_id = metadata.restores[-1], metadata.record.checkpoint_id
         with self._store.transaction(self._pipeline_id) as tx:
@@ -280,8 +254,7 @@ class Importing:
             if len(metadata.restores) != len(facts.restores) + 1:
                 raise not_restored(self._pipeline_id, plan.url, "it was restored by somebody else since. Begin anew")
             now = restore.restored_at
-            if not tx.end_import(checkpoint_id, now):
-                raise overtaken(self._pipeline_id, plan.url)
+            lease.end(tx, now)
             why = f"The pipeline was restored to checkpoint {restore.checkpoint_id}, from {plan.url}."
             abort_all(tx, FailureReason.COORDINATOR_SUSPEND, now, why)
             tx.end_region(tx.region().attempt, now)
@@ -312,16 +285,3 @@ class Importing:
         tx.record_endpoints(plan.savepoint.metadata.endpoints, now)
         tx.record_endpoints([each.defined for each in plan.restore.moved], now)
         history.record_restores(restores, before=tx.last_checkpoint_id())
-
-    def _has_landed(self, checkpoint_id: int) -> bool:
-        with self._store.transaction(self._pipeline_id) as tx:  # waits for a commit under way: same row lock
-            return tx.checkpoint(checkpoint_id) is not None
-
-    def _give_up(self, checkpoint_id: int) -> bool:
-        """What was copied is deleted by the next cleaning. If the store is away, when the lease has ended. False if it
-        was ended before."""
-        try:
-            with self._store.transaction(self._pipeline_id) as tx:
-                return tx.end_import(checkpoint_id, self._clock.now())
-        except CheckpointError:
-            return True

@@ -99,8 +99,15 @@ class Planning:
         typed = set[str]()
         if schemas and latest is not None and latest.checkpoint_id != record.checkpoint_id:
             typed = self._different(record, schemas, latest)
-        recorded = Recorded(record, _snapshots(subtasks), schemas)
-        changes = compare_states(recorded, self._definition(schemas, True, record, typed))
+        return self._compare(Recorded(record, _snapshots(subtasks), schemas), typed)
+
+    def compare_anew(self, record: CheckpointRecord, subtasks: Subtasks, storage_url: str) -> dict[str, SchemaChange]:
+        """The same for state of another pipeline. No code of this one has ever read it, so all types are looked up."""
+        schemas = self._stored(record, subtasks, storage_url)
+        return self._compare(Recorded(record, _snapshots(subtasks), schemas), set(schemas))
+
+    def _compare(self, recorded: Recorded, typed: Collection[str]) -> dict[str, SchemaChange]:
+        changes = compare_states(recorded, self._definition(recorded.schemas, True, recorded.record, typed))
         unfit = [unfit_state(self._pipeline_id, id_, each.problems) for id_, each in changes.items() if each.problems]
         require_none(unfit)
         return changes

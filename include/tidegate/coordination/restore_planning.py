@@ -85,7 +85,7 @@ class RestorePlanner:
             tuple(record.checkpoint_id for record in facts.abandoned if record.checkpoint_id not in left),
             tuple(record.checkpoint_id for record in facts.in_progress),
             tuple(self._sources(facts, restored, storage)),
-            tuple(self._operators(snapshots, renamed, changes)),
+            tuple(returning_states(self._graph, snapshots, renamed, changes)),
             tuple(self._sinks(facts)),
         )
 
@@ -110,25 +110,6 @@ class RestorePlanner:
             found.append(Reread(vertex.name, pieces, size, tuple(missing)))
         return found
 
-    def _operators(
-        self, snapshots: Snapshots, renamed: Renamed, changes: Mapping[str, SchemaChange]
-    ) -> list[ReturningState]:
-        """Those with keyed state, and what the definition does not have any more."""
-        known = {plan.operator_id for plan in self._graph.plan} | set(renamed.values())
-        now = {former: name for name, former in renamed.items()}
-        found: dict[str, ReturningState] = {}
-        for subtask, snapshot in sorted(snapshots.items()):
-            runs = [handle for handle in snapshot.handles if handle.kind is HandleKind.RUN]
-            matched = subtask.operator_id in known
-            if not runs and (matched or not snapshot.position):
-                continue
-            change = changes.get(now.get(subtask.operator_id, subtask.operator_id), _UNCHANGED)
-            fresh = ReturningState(subtask.operator_id, matched, 0, 0, change.changes)
-            before = found.get(subtask.operator_id, fresh)
-            rows, size = sum(handle.rows for handle in runs), sum(handle.bytes for handle in runs)
-            found[subtask.operator_id] = replace(before, rows=before.rows + rows, bytes=before.bytes + size)
-        return list(found.values())
-
     def _sinks(self, facts: RestoreFacts) -> list[RewoundSink]:
         found = []
         for vertex in self._graph.sinks:
@@ -152,3 +133,24 @@ class RestorePlanner:
             for plan in record.operators
         }
         return sorted(sink_of_operator(id_) for id_ in operators - now if is_sink(id_))
+
+
+def returning_states(
+    graph: Graph, snapshots: Snapshots, renamed: Renamed, changes: Mapping[str, SchemaChange]
+) -> list[ReturningState]:
+    """What the operators of a checkpoint get back: those with keyed state, and what the definition does not have any
+    more. `renamed` are those that count, `changes` what becomes of the columns."""
+    known = {plan.operator_id for plan in graph.plan} | set(renamed.values())
+    now = {former: name for name, former in renamed.items()}
+    found: dict[str, ReturningState] = {}
+    for subtask, snapshot in sorted(snapshots.items()):
+        runs = [handle for handle in snapshot.handles if handle.kind is HandleKind.RUN]
+        matched = subtask.operator_id in known
+        if not runs and (matched or not snapshot.position):
+            continue
+        change = changes.get(now.get(subtask.operator_id, subtask.operator_id), _UNCHANGED)
+        fresh = ReturningState(subtask.operator_id, matched, 0, 0, change.changes)
+        before = found.get(subtask.operator_id, fresh)
+        rows, size = sum(handle.rows for handle in runs), sum(handle.bytes for handle in runs)
+        found[subtask.operator_id] = replace(before, rows=before.rows + rows, bytes=before.bytes + size)
+    return list(found.values())

@@ -1,4 +1,4 @@
-"""A savepoint's directory, as it is read by who restores from it: read and verified, and its files copied in."""
+"""Where files are copied in from: the directory of a savepoint, or where another pipeline has its state."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -6,36 +6,24 @@ from dataclasses import replace
 
 from tidegate.ports import CheckpointStorage
 from tidegate.protocol.canonical import MARKER, METADATA, FileCopy, Savepoint, read_complete, read_savepoint
-from tidegate.protocol.errors import MetadataError, StateIntegrityError
-from tidegate.protocol.imports import not_restored
+from tidegate.protocol.errors import CheckpointError, MetadataError, StateIntegrityError
+from tidegate.protocol.records import StateHandle
+
+Refuse = Callable[[str], CheckpointError]
 
 
-class SavepointDirectory:
-    """The directory `url`, for the restore of one pipeline. Raises `RestoreRefusedError` for anything that is not as it
-    was written, and `StorageError`."""
+class CopiedFiles:
+    """Files on `storage` that are not this pipeline's. Raises what `refuse` makes of the reason for anything that is
+    not as it was written, and `StorageError`."""
 
-    def __init__(self, pipeline_id: str, url: str, storage: CheckpointStorage) -> None:
-        self._pipeline_id = pipeline_id
-        self._url = url
-        self.storage = storage.elsewhere(url)
+    def __init__(self, storage: CheckpointStorage, refuse: Refuse) -> None:
+        self.storage = storage
+        self._refuse = refuse
 
-    def read(self) -> Savepoint:
-        """What its marker and metadata say; the files are not looked at."""
-        if MARKER not in self.storage.list(""):
-            raise not_restored(
-                self._pipeline_id,
-                self._url,
-                f"it has no marker {MARKER}, so it is no canonical savepoint, or is not complete. If writing it was "
-                "interrupted, repeat `tidegate savepoint`; if it was copied, copy all of it. A native savepoint is "
-                "restored with --savepoint NAME",
-            )
+    def verify(self, files: Sequence[StateHandle], in_full: bool) -> None:
+        """Look whether every file is there in its full length, or read it."""
         with self._as_written():
-            return read_savepoint(read_complete(self.storage.read(MARKER)), self.storage.read(METADATA))
-
-    def verify(self, savepoint: Savepoint) -> None:
-        """Read every file in full."""
-        with self._as_written():
-            self.storage.verify(savepoint.files, {handle.path for handle in savepoint.files})
+            self.storage.verify(files, {handle.path for handle in files} if in_full else ())
 
     def copy(
         self, copies: Sequence[FileCopy], homes: Mapping[str, CheckpointStorage], keep: Callable[[], None]
@@ -54,4 +42,22 @@ class SavepointDirectory:
             yield
         except (MetadataError, StateIntegrityError) as error:
             why = str(error).replace(" Nothing was changed.", "")
-            raise not_restored(self._pipeline_id, self._url, f"it is not as it was written. {why}") from error
+            raise self._refuse(f"it is not as it was written, or is there no more. {why}") from error
+
+
+class SavepointDirectory(CopiedFiles):
+    """The directory `url` of a canonical savepoint; `here` is any storage."""
+
+    def __init__(self, url: str, here: CheckpointStorage, refuse: Refuse) -> None:
+        super().__init__(here.elsewhere(url), refuse)
+
+    def read(self) -> Savepoint:
+        """What its marker and metadata say; the files are not looked at."""
+        if MARKER not in self.storage.list(""):
+            raise self._refuse(
+                f"it has no marker {MARKER}, so it is no canonical savepoint, or is not complete. If writing it was "
+                "interrupted, repeat `tidegate savepoint`; if it was copied, copy all of it. A native savepoint is "
+                "named with --savepoint NAME"
+            )
+        with self._as_written():
+            return read_savepoint(read_complete(self.storage.read(MARKER)), self.storage.read(METADATA))

@@ -1,4 +1,4 @@
-"""Checkpoints whose files are being copied in from a savepoint's directory. Each is recorded, or comes to nothing."""
+"""Checkpoints whose files are being copied in, by a restore or a fork. Each is recorded, or comes to nothing."""
 
 from datetime import UTC, datetime
 

@@ -173,6 +173,6 @@ def choose_undone(pipeline_id: str, restores: Sequence[Restore]) -> Restore:
             return restore
     raise NothingToUndoError(
         f"Pipeline {pipeline_id} has no restore that could be undone: it was never restored, or each restore was "
-        "undone already. Nothing was changed. To go on from another checkpoint, run `tidegate restore "
-        f"{pipeline_id} --checkpoint ID`."
+        "undone already. A fork is no restore: there is nothing before it to go back to. Nothing was changed. To go on "
+        f"from another checkpoint, run `tidegate restore {pipeline_id} --checkpoint ID`."
     )

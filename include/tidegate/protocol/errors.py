@@ -74,6 +74,10 @@ class RestoreRefusedError(CheckpointError):
     """The plan of a restore has a part that must be accepted explicitly."""
 
 
+class ForkRefusedError(CheckpointError):
+    """A pipeline was not forked: it has a past of its own, or something would be shared with the original."""
+
+
 class CheckpointCompletedError(CheckpointError):
     """A checkpoint was to be aborted after its commit point: only a restore takes it back."""
 

@@ -14,7 +14,7 @@ from tidegate.protocol.branches import Restore
 from tidegate.protocol.canonical import MARKER, METADATA, STAGED_AS, FileCopy, Savepoint
 from tidegate.protocol.errors import RestoreRefusedError
 from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.names import STORAGE, request_of_import, saved_at, staged_by
+from tidegate.protocol.names import STORAGE, saved_at, staged_by
 from tidegate.protocol.paths import checkpoint_name, directory, operator_directory, write_prefix
 from tidegate.protocol.records import (
     CheckpointKind,
@@ -78,14 +78,14 @@ def _path(pipeline_id: str, checkpoint_id: int, subtask: SubtaskId, handle: Stat
 
 
 def recorded(
-    savepoint: Savepoint, pipeline_id: str, checkpoint_id: int, timeout: timedelta, now: datetime
+    taken: CheckpointRecord, pipeline_id: str, checkpoint_id: int, request_id: str, timeout: timedelta, now: datetime
 ) -> CheckpointRecord:
-    """The checkpoint that adds no rows: validated, and about to complete. Performs no I/O."""
-    taken = savepoint.metadata.record
+    """The checkpoint that has the state of `taken` and adds no rows: validated, and about to complete. Performs no
+    I/O."""
     return CheckpointRecord(
         pipeline_id=pipeline_id,
         checkpoint_id=checkpoint_id,
-        request_id=request_of_import(checkpoint_id),
+        request_id=request_id,
         periodic=False,
         kind=CheckpointKind.CHECKPOINT,
         status=Status.IN_PROGRESS,
@@ -124,7 +124,10 @@ def require_own(
     taken = savepoint.metadata.record
     if taken.pipeline_id != pipeline_id:
         raise not_restored(
-            pipeline_id, where, f"it is a savepoint of pipeline {taken.pipeline_id}. Restore that pipeline from it"
+            pipeline_id,
+            where,
+            f"it is a savepoint of pipeline {taken.pipeline_id}. Restore that pipeline from it, or begin this one with "
+            f"`tidegate fork {taken.pipeline_id} {pipeline_id} --from URL`",
         )
     if not last_checkpoint_id:
         return

@@ -76,6 +76,41 @@ def request_of_import(checkpoint_id: int) -> str:
     return f"restore:{checkpoint_id}"
 
 
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Where a pipeline was forked from: `fork:PIPELINE/ID`, and `/NAME` for a savepoint that has one. The request of
+    its first checkpoint says so."""
+
+    pipeline_id: str
+    checkpoint_id: int
+    savepoint: str | None = None
+
+    def __str__(self) -> str:
+        named = "" if self.savepoint is None else f"/{self.savepoint}"
+        return f"{_FORK}{self.pipeline_id}/{self.checkpoint_id}{named}"
+
+    @classmethod
+    def parse(cls, request_id: str) -> "Fork | None":
+        """None if the request is another one."""
+        pipeline_id, _, rest = request_id.removeprefix(_FORK).partition("/")
+        number, _, name = rest.partition("/")
+        if not request_id.startswith(_FORK) or not (pipeline_id and number.isdecimal()):
+            return None
+        return cls(pipeline_id, int(number), name or None)
+
+    def is_of(self, other: "Fork") -> bool:
+        """Whether it began with the same, also if the savepoint was renamed since."""
+        return (self.pipeline_id, self.checkpoint_id) == (other.pipeline_id, other.checkpoint_id)
+
+    def said(self) -> str:
+        """For a sentence: `PIPELINE, savepoint NAME`, or `PIPELINE, checkpoint ID`."""
+        what = f"checkpoint {self.checkpoint_id}" if self.savepoint is None else f"savepoint {self.savepoint}"
+        return f"{self.pipeline_id}, {what}"
+
+
+_FORK = "fork:"
+
+
 def requests_of_run(dag_id: str, run_id: str) -> str:
     """What the ids of all requests of one DAG run begin with."""
     return f"{dag_id}/{run_id}/"

@@ -1,0 +1,141 @@
+"""`tidegate fork`: shows the plan, asks, and begins a new pipeline with the state of another one."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.filesize import decimal
+from rich.table import Table
+from rich.text import Text
+
+from tidegate import assembly
+from tidegate.cli.documents import checkpoint_document, fork_document
+from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say, show
+from tidegate.coordination.restore import ToCheckpoint
+from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.graph import compile_graph
+from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.fork import ForkPlan
+from tidegate.protocol.restore_plan import Accepted
+from tidegate.settings import absolute
+
+NewArgument = Annotated[str, typer.Argument(metavar="NEW", help="The new pipeline, in the same way.")]
+
+
+def fork(
+    pipeline: PipelineArgument,
+    new: NewArgument,
+    checkpoint_id: Annotated[
+        int | None, typer.Option("--checkpoint", metavar="ID", help="From this checkpoint or savepoint.")
+    ] = None,
+    savepoint: Annotated[
+        str | None, typer.Option("--savepoint", metavar="NAME", help="From the savepoint of this name or number.")
+    ] = None,
+    latest: Annotated[bool, typer.Option("--latest", help="From the latest completed checkpoint.")] = False,
+    from_: Annotated[
+        str | None, typer.Option("--from", metavar="URL", help="From the canonical savepoint in this directory.")
+    ] = None,
+    relocate: Annotated[
+        bool, typer.Option("--relocate", help="Sources of the new pipeline read the same data in another place.")
+    ] = False,
+    allow_non_restored_state: Annotated[
+        bool, typer.Option("--allow-non-restored-state", help="Drop state that the new definition has no operator for.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
+    yes: YesOption = False,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Begin a new pipeline with the state and positions of another one, to try new code on them. Its sinks write to
+    places of their own. First shows a plan. The other pipeline goes on and is not touched."""
+    original, defined = assembly.load_pipeline(pipeline), assembly.load_pipeline(new)
+    where = _where(original, checkpoint_id, savepoint, latest, from_)
+    coordinator = assembly.open_coordinator(defined)
+    planned = coordinator.forking.plan(compile_graph(original), where)
+    show(plan_document(planned.plan), output, plan_tables)
+    if dry_run:
+        return
+    said = planned.plan.fork.said()
+    if not yes:
+        typer.confirm(f"Fork {defined.name} from {said}?", abort=True, err=True)
+    coordinator.fork(planned, Accepted(non_restored_state=allow_non_restored_state, moved=relocate))
+    say(f"Pipeline {defined.name} was forked from {said}. `tidegate run {new}` goes on from there.")
+
+
+def _where(
+    original: Pipeline, checkpoint_id: int | None, savepoint: str | None, latest: bool, from_: str | None
+) -> ToCheckpoint | str:
+    """Exactly one of them says from where; `from_` as an absolute path or URL. Raises `ConfigurationError`."""
+    if (checkpoint_id is not None) + (savepoint is not None) + (from_ is not None) + latest != 1:
+        raise ConfigurationError(
+            "Say what to begin with, in one way: --savepoint NAME, --checkpoint ID, --latest, or --from URL for the "
+            "directory of a canonical savepoint. Nothing was changed."
+        )
+    if from_ is not None:
+        return absolute(from_)
+    if savepoint is not None:
+        checkpoint_id = assembly.open_coordinator(original).savepoints.find(savepoint).checkpoint_id
+    return ToCheckpoint(checkpoint_id)
+
+
+def plan_document(plan: ForkPlan) -> dict[str, Any]:
+    """The plan as JSON; sizes are bytes."""
+    return {
+        "pipeline": plan.pipeline_id,
+        "forked_from": fork_document(plan.fork),
+        "checkpoint": checkpoint_document(plan.checkpoint),
+        "copied_from": plan.url,
+        "moved": [str(moved) for moved in plan.moved],
+        "sources": [
+            {"source": each.source, "taken_over": each.is_known, "files": each.pieces, "bytes": each.bytes}
+            for each in plan.sources
+        ],
+        "operators": [
+            {
+                "operator_id": each.operator_id,
+                "matched": each.matched,
+                "rows": each.rows,
+                "bytes": each.bytes,
+                "changes": list(each.changes),
+            }
+            for each in plan.operators
+        ],
+        "new_operators": list(plan.new),
+        "sinks": [{"sink": each.sink, "filled_from_state": each.is_filled} for each in plan.sinks],
+    }
+
+
+def plan_tables(document: dict[str, Any]) -> Group:
+    """What a person decides by."""
+    sources = Table("Source", "Goes on behind", title="Sources")
+    for each in document["sources"]:
+        sources.add_row(each["source"], _position(each))
+    operators = Table("Operator", "State", "Rows", "Size", title="State")
+    for each in document["operators"]:
+        what = "is copied" if each["matched"] else "has no operator in the definition"
+        what = "\n".join((what, *each["changes"]))
+        operators.add_row(each["operator_id"], what, f"{each['rows']:,}", decimal(each["bytes"]))
+    for name in document["new_operators"]:
+        operators.add_row(name, "starts empty", "", "")
+    sinks = Table("Sink", "Table", title="Sinks")
+    for each in document["sinks"]:
+        what = "filled from the state by the first run" if each["filled_from_state"] else "starts empty"
+        sinks.add_row(each["sink"], what)
+    return Group(Text(_summary(document)), *(each for each in (sources, operators, sinks) if each.row_count))
+
+
+def _position(source: dict[str, Any]) -> str:
+    if not source["taken_over"]:
+        return "nothing: it is new, and read from its beginning"
+    if source["files"] is None:
+        return "its position in the checkpoint"
+    return f"{source['files']:,} files, {decimal(source['bytes'])}"
+
+
+def _summary(document: dict[str, Any]) -> str:
+    original = document["forked_from"]
+    said = [
+        f"Pipeline {document['pipeline']} begins with checkpoint {original['checkpoint']} of {original['pipeline']}, "
+        f"copied from {document['copied_from']}."
+    ]
+    said += [f"Moved: {moved}." for moved in document["moved"]]
+    return " ".join(said)
