@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ class Process:
         pipeline = Pipeline(PIPELINE, parallelism=parallelism, checkpoints=CheckpointConfig(retained=3))
         events = pipeline.source("events", FileSource(str(root / "landing"), format="parquet", schema=SCHEMA))
         events.key_by("key").aggregate(OPERATOR, events=count(), total=sum_("value"), largest=max_("value"))
-        settings = Settings(home=root, storage=str(root / "checkpoints"), cache=str(root / "cache"), docs=root / "docs")
+        settings = Settings.from_environment()  # its home is `root`
         spark = {"spark.driver.memory": memory, "spark.local.dir": str(root / "local")}
         self.coordinator = assembly.open_coordinator(pipeline, settings)
         self.region: Any = assembly.open_region(pipeline, SparkSettings.local(CORES, spark), settings)
@@ -113,7 +114,12 @@ def main() -> None:
         print(json.dumps(look_ups(**asked)))
         return
     process = Process(root, asked.pop("memory"), asked.pop("parallelism"))
-    found = {"epochs": epochs, "restored_epoch": restored_epoch, "savepoints": savepoints}[step](process, **asked)
+    steps: dict[str, Callable[..., dict[str, Any]]] = {
+        "epochs": epochs,
+        "restored_epoch": restored_epoch,
+        "savepoints": savepoints,
+    }
+    found = steps[step](process, **asked)
     process.region.session.stop()
     print(json.dumps(found))
 
