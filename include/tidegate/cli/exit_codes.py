@@ -19,6 +19,7 @@ from tidegate.protocol.errors import (
     PipelineStatusError,
     RecoveryRefusedError,
     RestoreRefusedError,
+    SavepointEditError,
     SavepointInUseError,
     StopIncompleteError,
     StoreUnavailableError,
@@ -63,7 +64,7 @@ def exit_code_of(error: CheckpointError) -> ExitCode:
             return ExitCode.NOT_FOUND
         case ConfigurationError() | IllegalRequestError() | PipelineDefinitionError() | PipelineIdentityError():
             return ExitCode.USAGE
-        case RestoreRefusedError() | RecoveryRefusedError():
+        case RestoreRefusedError() | RecoveryRefusedError() | SavepointEditError():
             return ExitCode.USAGE
         case _:
             return ExitCode.ABORTED

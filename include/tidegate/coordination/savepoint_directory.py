@@ -1,13 +1,47 @@
-"""A savepoint's directory, as it is read by who restores from it: read and verified, and its files copied in."""
+"""A savepoint's directory: its documents are written once all files are there, and it is read and verified by who
+restores from it, and its files copied in."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from tidegate.coordination.finalize import described
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage
-from tidegate.protocol.canonical import MARKER, METADATA, FileCopy, Savepoint, read_complete, read_savepoint
+from tidegate.protocol.canonical import (
+    MARKER,
+    METADATA,
+    PARTS,
+    Complete,
+    FileCopy,
+    Savepoint,
+    complete,
+    complete_document,
+    files_of,
+    read_complete,
+    read_savepoint,
+    savepoint_document,
+)
 from tidegate.protocol.errors import MetadataError, StateIntegrityError
 from tidegate.protocol.imports import not_restored
+from tidegate.protocol.metadata import Metadata
+
+
+def write_documents(graph: Graph, config: CheckpointConfig, target: CheckpointStorage, metadata: Metadata) -> Complete:
+    """What makes a directory a savepoint, the marker last. Files of executions that died are deleted. Returns the
+    marker. Raises `StateIntegrityError` if a file is not there, `StorageError`."""
+    files = files_of({subtask: known.snapshot for subtask, known in metadata.subtasks.items()})
+    target.verify(files, ())
+    left = {path for part in PARTS for path in target.list(part)} - {handle.path for handle in files}
+    if left:
+        target.delete(sorted(left))
+    content = json.dumps(savepoint_document(metadata, described(graph), config.describe())).encode()
+    target.write(METADATA, content)
+    marker = complete(metadata, content)
+    target.write(MARKER, json.dumps(complete_document(marker)).encode())
+    return marker
 
 
 class SavepointDirectory:
