@@ -12,6 +12,7 @@ from worlds import Crash, Judge
 from tidegate.coordination.editing import Changes
 from tidegate.protocol.canonical import MARKER
 from tidegate.protocol.errors import (
+    CheckpointNotRetainedError,
     ConfigurationError,
     IllegalRequestError,
     RestoreRefusedError,
@@ -168,3 +169,15 @@ def test_an_edit_that_dies_before_or_after_any_effect_leaves_a_whole_savepoint_o
             assert world.latest()[0] == world.saved[0] + b"+fixed"
         number += step
     assert crashes > 8 // step, world.effects.log
+
+
+def test_a_checkpoint_that_is_replaced_while_it_is_edited_is_named(store):
+    world = Exported(store, retained=1)
+    world.take("r1")
+    base = world.coordinator.editing.of_checkpoint(None)
+    for number in (2, 3):
+        world.take(f"r{number}")
+    world.coordinator.clean()
+    with pytest.raises(CheckpointNotRetainedError, match="newer ones have replaced it"):
+        write(world, base)
+    assert directory(world, TO) == {}

@@ -14,7 +14,7 @@ from tidegate.coordination.operator_state import find_kept
 from tidegate.coordination.savepoint_directory import SavepointDirectory, write_documents
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Editor, PortableSink, Validator
-from tidegate.protocol.canonical import METADATA, PARTS, Complete
+from tidegate.protocol.canonical import MARKER, METADATA, PARTS, Complete
 from tidegate.protocol.editing import (
     Base,
     begin_history,
@@ -23,7 +23,7 @@ from tidegate.protocol.editing import (
     rewritten,
     with_staged,
 )
-from tidegate.protocol.errors import CheckpointError, ConfigurationError, SavepointEditError
+from tidegate.protocol.errors import CheckpointError, ConfigurationError, SavepointEditError, StateIntegrityError
 from tidegate.protocol.metadata import Edited, Metadata, read_metadata
 from tidegate.protocol.paths import metadata_path
 from tidegate.protocol.records import CheckpointKind
@@ -74,7 +74,8 @@ class Editing:
         metadata = read_metadata(self._pipeline_id, record.checkpoint_id, content)
         what = "checkpoint" if record.kind is CheckpointKind.CHECKPOINT else "savepoint"
         origin = f"{what} {record.name or record.checkpoint_id}"
-        return Base(replace(metadata, record=record, subtasks=known, edited=None), self._storage.url, origin)
+        of_record = replace(metadata, record=record, subtasks=known, edited=None)
+        return Base(of_record, self._storage.url, origin, is_in_database=True)
 
     def of_directory(self, url: str) -> Base:
         """A canonical savepoint. Reads its documents only. Raises `RestoreRefusedError` if that is none of this
@@ -117,7 +118,8 @@ class Editing:
 
         Raises `ConfigurationError`, `IllegalRequestError` for the label, `SavepointEditError`, `StateSchemaError` if
         the definition cannot go on from the base, before anything is written; then `ValidationFailedError`,
-        `StateIntegrityError`, `StorageError` and what the rows raise when they are computed, and nothing is left.
+        `StateIntegrityError`, `CheckpointNotRetainedError` if newer checkpoints have replaced the base, `StorageError`
+        and what the rows raise when they are computed, and nothing is left.
         """
         require_legal_label(CheckpointKind.SAVEPOINT, label)
         target = self._storage.elsewhere(to)
@@ -143,11 +145,10 @@ class Editing:
             edited = Edited(by, now, base.origin, made_from, changes.said)
             metadata = replace(base.metadata, record=plan.record, subtasks=subtasks, verdicts=verdicts, edited=edited)
             return write_documents(graph, self._config, target, metadata)
-        except Exception:
-            with suppress(
-                CheckpointError
-            ):  # the first error is the one to see, and without a marker it is no savepoint
-                target.delete([METADATA, *(path for part in PARTS for path in target.list(part))], PARTS)
+        except Exception as error:
+            _empty(target)
+            if isinstance(error, StateIntegrityError) and base.is_in_database:  # unless it was replaced meanwhile
+                find_kept(self._store, self._pipeline_id, base.checkpoint_id)
             raise
 
     def _require_possible(self, to: str, target: CheckpointStorage) -> None:
@@ -164,3 +165,9 @@ class Editing:
                 "the marker _savepoint may be left of a command that was cut short: then they are no savepoint, and "
                 "can be deleted."
             )
+
+
+def _empty(target: CheckpointStorage) -> None:
+    """What cannot be deleted is no savepoint: the error that led here is the one to see."""
+    with suppress(CheckpointError):
+        target.delete([MARKER, METADATA, *(path for part in PARTS for path in target.list(part))], PARTS)

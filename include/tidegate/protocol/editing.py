@@ -35,11 +35,13 @@ _FIRST = 1
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What is edited. Its files lie at `url`; its record has the time when it completed. `origin` names it."""
+    """What is edited. Its files lie at `url`; its record has the time when it completed. `origin` names it.
+    `is_in_database`: its files are kept only while its checkpoint is."""
 
     metadata: Metadata
     url: str
     origin: str
+    is_in_database: bool = False
 
     @property
     def checkpoint_id(self) -> int:

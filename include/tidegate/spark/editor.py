@@ -58,7 +58,7 @@ class SparkEditor:
             found |= self._changed(self._plan(record, location, own), operator_id, rows)
         rest = [rewrite for rewrite in rewrites if rewrite.runs and rewrite.subtask not in found]
         copied = [(self._base.url, copy.handle, copy.path) for copy in copies]
-        return found | export_files(self._region.session, self._plan(record, location, rest, copied))
+        return {**found, **export_files(self._region.session, self._plan(record, location, rest, copied))}
 
     def _changed(self, plan: ExportPlan, operator_id: str, rows: Any) -> dict[SubtaskId, StateHandle]:
         pipeline = self._graph.pipeline
