@@ -206,6 +206,10 @@ def test_a_pipeline_begins_with_the_state_of_another_system(project: Project) ->
     assert project.table() == project.state() == project.table("straight") == project.state("straight")
     with pytest.raises(SavepointEditError, match="Pipeline shop has run"):
         savepoint.create(begun, spark=project.spark)
+    grown = project.pipeline(parallelism=100)
+    assert grown.max_parallelism == 256
+    assembly.open_coordinator(grown)
+    assert grown.max_parallelism == 128  # as its state has it
 
 
 def test_state_is_rewritten_for_another_max_parallelism(project: Project) -> None:

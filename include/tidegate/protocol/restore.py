@@ -116,18 +116,20 @@ def find_unrestorable(
     for plan in operators:
         before = old.get(renamed.get(plan.operator_id, plan.operator_id))
         if before is not None and before.max_parallelism != plan.max_parallelism:
-            found.append(
-                Refusal(
-                    plan.operator_id,
-                    f"Operator {plan.operator_id} of pipeline {latest.pipeline_id} was checkpointed with "
-                    f"max_parallelism {before.max_parallelism} and is now defined with {plan.max_parallelism}. State "
-                    "is kept by key groups, of which there are so many: it must be rewritten first.",
-                    f"To go on without that, set max_parallelism={before.max_parallelism}. To rewrite it, run "
-                    f"`tidegate rewrite {latest.pipeline_id} --to URL`, which changes nothing else, and then `tidegate "
-                    f"restore {latest.pipeline_id} --from URL`.",
-                )
-            )
+            found.append(_in_other_key_groups(latest.pipeline_id, before.max_parallelism, plan))
     return found
+
+
+def _in_other_key_groups(pipeline_id: str, before: int, plan: OperatorPlan) -> Refusal:
+    least = f" and parallelism to at most {before}" if plan.parallelism > before else ""
+    return Refusal(
+        plan.operator_id,
+        f"Operator {plan.operator_id} of pipeline {pipeline_id} was checkpointed with max_parallelism {before} and is "
+        f"now defined with {plan.max_parallelism}. State is kept by key groups, of which there are so many: it must be "
+        "rewritten first.",
+        f"To go on without that, set max_parallelism={before}{least}. To rewrite it, run `tidegate rewrite "
+        f"{pipeline_id} --to URL`, which changes nothing else, and then `tidegate restore {pipeline_id} --from URL`.",
+    )
 
 
 def find_unmatched(
