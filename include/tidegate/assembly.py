@@ -14,6 +14,7 @@ from tidegate.clock import SystemClock
 from tidegate.coordination.continuous_run import ContinuousRun
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.listeners import NotifiedListeners
+from tidegate.coordination.lookup import keep_max_parallelism
 from tidegate.coordination.operator_state import find_earlier_state, find_kept, find_state
 from tidegate.coordination.recover import Recovering
 from tidegate.pipeline.definition import Pipeline
@@ -60,14 +61,16 @@ def open_store(database_url: str | None = None) -> "PostgresCheckpointStore":
 def open_coordinator(
     pipeline: Pipeline, settings: Settings | None = None, database_url: str | None = None
 ) -> CheckpointCoordinator:
-    """The coordinator of a pipeline on real storage and a real database."""
+    """The coordinator of a pipeline on real storage and a real database. A pipeline that does not set max_parallelism
+    has from here on that of its state: open its coordinator first, then its region."""
     from tidegate.state.schemas import StoredSchemas
     from tidegate.state.storage import ArrowCheckpointStorage
 
-    settings = settings or Settings.from_environment()
+    settings, store = settings or Settings.from_environment(), open_store(database_url)
+    keep_max_parallelism(pipeline, store)
     storage = ArrowCheckpointStorage(settings.storage)
     schemas = StoredSchemas(compile_graph(pipeline), storage.url, lambda: _open_types(pipeline, storage.url))
-    return CheckpointCoordinator(pipeline, open_store(database_url), storage, SystemClock(), _NOTIFIED, schemas)
+    return CheckpointCoordinator(pipeline, store, storage, SystemClock(), _NOTIFIED, schemas)
 
 
 def _open_types(pipeline: Pipeline, storage_url: str) -> "Callable[[str], StateSchema]":

@@ -49,9 +49,14 @@ ROOMS = {
     "assembly": room(
         "clock coordination dataflow embedded_postgres pipeline postgres protocol quality settings spark state"
     ),
+    "savepoint": room(
+        "assembly clock coordination pipeline protocol quality settings spark state", HEAVY, DATABASE, AIRFLOW
+    ),
     "ui": room("protocol settings", HEAVY, DATABASE),
     "airflow": room("assembly coordination embedded_postgres pipeline postgres protocol settings spark ui", HEAVY),
-    "cli": room("assembly coordination embedded_postgres pipeline ports postgres protocol settings spark state", HEAVY),
+    "cli": room(
+        "assembly coordination embedded_postgres pipeline ports postgres protocol savepoint settings spark state", HEAVY
+    ),
     "local_stack": room("assembly embedded_postgres postgres protocol quality spark", HEAVY, AIRFLOW),
     "settings": room("", HEAVY, DATABASE, AIRFLOW),
     "clock": room("", HEAVY, DATABASE, AIRFLOW),

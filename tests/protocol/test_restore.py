@@ -53,8 +53,15 @@ def test_rows_in_exchange_are_not_carried_over():
 
 
 def test_a_changed_max_parallelism_is_refused_with_what_to_do():
-    with pytest.raises(StateSchemaError, match="set max_parallelism=128"):
+    with pytest.raises(
+        StateSchemaError, match=r"set max_parallelism=128\. To rewrite it, run `tidegate rewrite p --to"
+    ):
         restore_snapshots(completed(), {OP0: Snapshot((A,))}, (OperatorPlan("op", 2, 256),), [], False)
+
+
+def test_more_subtasks_than_the_state_has_key_groups_are_named_too():
+    with pytest.raises(StateSchemaError, match="set max_parallelism=128 and parallelism to at most 128"):
+        restore_snapshots(completed(), {OP0: Snapshot((A,))}, (OperatorPlan("op", 200, 512),), [], False)
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 5, 128])

@@ -134,11 +134,11 @@ def test_rows_keep_their_types(landing: Land, open_checkpoints: Open, tmp_path: 
     handles = checkpoints.acknowledged[SubtaskId("typed", 0)].snapshot.handles
     handles += checkpoints.acknowledged[SubtaskId("typed", 1)].snapshot.handles
     assert [handle.kind for handle in handles] == [HandleKind.EXCHANGE]
-    frame = checkpoints.region._streams.frame(step, {"typed": [exchange(handles)]})
+    frame = checkpoints.region.streams.frame(step, {"typed": [exchange(handles)]})
     expected = checkpoints.session.sql(f"select {columns} from values (5L) as t(k)")  # noqa: S608
     assert frame.schema.simpleString() == expected.schema.simpleString()
     assert frame.collect() == expected.collect()
-    assert checkpoints.region._streams.frame(step, {}).schema.simpleString() == expected.schema.simpleString()
+    assert checkpoints.region.streams.frame(step, {}).schema.simpleString() == expected.schema.simpleString()
 
 
 def split(columns: str) -> list[str]:

@@ -12,9 +12,18 @@ from worlds import MemorySink, small_pipeline
 from tidegate.ports import CheckpointStore, CommitAttempt, SinkInput, Withdrawn
 from tidegate.protocol.branches import Branch
 from tidegate.protocol.canonical import FileCopy, Rewrite
+from tidegate.protocol.editing import Base
 from tidegate.protocol.keygroups import KeyGroupRange
 from tidegate.protocol.names import STORAGE
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord, HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.records import (
+    CheckpointKind,
+    CheckpointRecord,
+    HandleKind,
+    Snapshot,
+    StateHandle,
+    SubtaskId,
+    SubtaskRecord,
+)
 from tidegate.protocol.savepoints import Label
 
 
@@ -30,6 +39,9 @@ class CurrentSink(MemorySink):
 
     def staging(self) -> ExactStorage:
         return self.files
+
+    def writer_at(self, url: str) -> Any:
+        raise AssertionError("this world stages by itself")
 
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         attempt.confirm()
@@ -195,3 +207,42 @@ def directory(world: Exported, url: str = AT) -> dict[str, bytes]:
 def copy_of(world: Exported, url: str = "memory://copy") -> str:
     directory(world, url).update(directory(world))
     return url
+
+
+class MemoryEditor:
+    """The state that is written is the bytes of its runs, then those of the changes; what it stages says so."""
+
+    def __init__(self, world: Exported, base: Base) -> None:
+        self._world = world
+        self._home = world.storage if base.url == world.storage.url else world.storage.elsewhere(base.url)
+
+    def checked(self, operator_id: str, rows: Any, removed: bool) -> Any:
+        raise AssertionError("this world has no frames")
+
+    def rewrite(
+        self,
+        record: CheckpointRecord,
+        location: str,
+        rewrites: Sequence[Rewrite],
+        copies: Sequence[FileCopy],
+        changes: Mapping[str, bytes],
+    ) -> Mapping[SubtaskId, StateHandle]:
+        there, written = self._world.mortal_storage.elsewhere(location), {}
+        for copy in copies:
+            there.copy(copy.handle, self._home, copy.path, lambda: None)
+        for rewrite in rewrites:
+            content = b"".join(self._home.read(run.path) for run in rewrite.runs)
+            content += changes.get(rewrite.subtask.operator_id, b"")
+            path = f"{rewrite.path}.parquet"
+            there.write(path, content)
+            written[rewrite.subtask] = _handle(path, HandleKind.RUN, content, record.checkpoint_id, rewrite.key_groups)
+        return written
+
+    def restage(
+        self, record: CheckpointRecord, location: str, subtasks: Mapping[SubtaskId, SubtaskRecord]
+    ) -> Mapping[SubtaskId, Sequence[StateHandle]]:
+        there = self._world.mortal_storage.elsewhere(location)
+        state = b"".join(there.read(handle.path) for handle in subtasks[OP].snapshot.handles)
+        rows, path = b"rows of " + state, f"_staging/chk-{record.checkpoint_id}/0-1-x.parquet"
+        there.write(f"staged/out-sink/{path}", rows)
+        return {OUT: (_handle(path, HandleKind.STAGED, rows, record.checkpoint_id),)}

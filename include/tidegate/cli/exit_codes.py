@@ -20,6 +20,7 @@ from tidegate.protocol.errors import (
     PipelineStatusError,
     RecoveryRefusedError,
     RestoreRefusedError,
+    SavepointEditError,
     SavepointInUseError,
     StopIncompleteError,
     StoreUnavailableError,
@@ -64,7 +65,7 @@ def exit_code_of(error: CheckpointError) -> ExitCode:
             return ExitCode.NOT_FOUND
         case ConfigurationError() | IllegalRequestError() | PipelineDefinitionError() | PipelineIdentityError():
             return ExitCode.USAGE
-        case ForkRefusedError() | RestoreRefusedError() | RecoveryRefusedError():
+        case ForkRefusedError() | RestoreRefusedError() | RecoveryRefusedError() | SavepointEditError():
             return ExitCode.USAGE
         case _:
             return ExitCode.ABORTED

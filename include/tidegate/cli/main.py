@@ -28,6 +28,7 @@ from tidegate.cli.options import (
 from tidegate.cli.plan import plan
 from tidegate.cli.recover import recover
 from tidegate.cli.restore import restore
+from tidegate.cli.rewrite import rewrite
 from tidegate.cli.savepoints import NameOption, NoteOption, dispose, rename, savepoint, savepoints
 from tidegate.cli.state import state
 from tidegate.cli.take import carry_out, new_request_by_hand, show_outcome
@@ -46,7 +47,7 @@ app = typer.Typer(
 )
 database = typer.Typer(help="The metadata database.", no_args_is_help=True)
 app.add_typer(database, name="db")
-for command in (plan, recover, restore, fork, savepoint, savepoints, rename, dispose, state, compare, clean):
+for command in (plan, recover, restore, fork, savepoint, savepoints, rewrite, rename, dispose, state, compare, clean):
     app.command(epilog=EPILOG)(command)
 
 

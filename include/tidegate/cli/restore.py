@@ -17,6 +17,7 @@ from tidegate.coordination.importing import ImportPlan
 from tidegate.coordination.restore import Target, ToCheckpoint, Undo
 from tidegate.protocol.errors import ConfigurationError
 from tidegate.protocol.imports import ClaimMode
+from tidegate.protocol.metadata import edited_document
 from tidegate.protocol.restore_plan import Accepted, RestorePlan
 from tidegate.settings import absolute
 
@@ -107,6 +108,7 @@ def plan_document(plan: RestorePlan) -> dict[str, Any]:
     return {
         "checkpoint": checkpoint_document(plan.checkpoint),
         "copied_from": plan.origin,
+        "edited": None if plan.edited is None else edited_document(plan.edited) | {"said": str(plan.edited)},
         "moved": [str(moved) for moved in plan.moved],
         "latest_checkpoint": None if plan.previous is None else plan.previous.checkpoint_id,
         "undoes_restore": plan.undoes,
@@ -166,6 +168,8 @@ def _summary(document: dict[str, Any]) -> str:
     said = [f"Back to checkpoint {checkpoint['id']}."]
     if document["copied_from"] is not None:
         said.append(f"Its state is copied from {document['copied_from']}.")
+    if document["edited"] is not None:
+        said.append(document["edited"]["said"])
     said += [f"Moved: {moved}." for moved in document["moved"]]
     if ids := document["abandoned_checkpoints"]:
         said.append(f"Checkpoints left behind: {_some(ids)}.")

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from tidegate.coordination.clean import Cleaning
 from tidegate.coordination.cleanup import Sweeper
+from tidegate.coordination.editing import Editing
 from tidegate.coordination.export import Exporting
 from tidegate.coordination.finalize import CommitPoint
 from tidegate.coordination.fork import Forking, PlannedFork
@@ -105,15 +106,11 @@ class CheckpointCoordinator:
         schemas = schemas or KnownSchemas(self.graph)
         self.planning = Planning(self.graph, self.config, store, storage, schemas, self._identification)
         self.exporting = Exporting(self.graph, self.config, store, storage, self._delivery, clock)
-        self._restoring = Restoring(
-            self.graph, self.config, store, storage, self._delivery, self._identification, self.planning, clock
-        )
-        self._importing = Importing(
-            self.graph, self.config, store, storage, self._delivery, self._identification, self.planning, clock
-        )
-        self.forking = Forking(
-            self.graph, self.config, store, storage, self._delivery, self._identification, self.planning, clock
-        )
+        self.editing = Editing(self.graph, store, storage, self._identification, clock)
+        back = self.graph, self.config, store, storage, self._delivery, self._identification, self.planning, clock
+        self._restoring = Restoring(*back)
+        self._importing = Importing(*back)
+        self.forking = Forking(*back)
 
     # -- trigger
 

@@ -4,12 +4,11 @@ The savepoint was taken before, as any other. Each step from there on may be rep
 the directory comes last. Whoever finds a savepoint that is not exported yet finishes it.
 """
 
-import json
 from dataclasses import replace
 
 from tidegate.coordination.cleanup import ASKED
-from tidegate.coordination.finalize import described
 from tidegate.coordination.notify import Delivery
+from tidegate.coordination.savepoint_directory import write_documents
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Exporter, PortableSink, StoreTransaction
@@ -17,12 +16,8 @@ from tidegate.protocol.canonical import (
     MARKER,
     METADATA,
     PARTS,
-    complete,
-    complete_document,
     exported,
-    files_of,
     plan_export,
-    savepoint_document,
 )
 from tidegate.protocol.errors import (
     CheckpointError,
@@ -32,7 +27,7 @@ from tidegate.protocol.errors import (
     StateIntegrityError,
     StorageError,
 )
-from tidegate.protocol.metadata import Metadata, read_metadata
+from tidegate.protocol.metadata import read_metadata
 from tidegate.protocol.names import saved_at
 from tidegate.protocol.paths import default_location, metadata_path
 from tidegate.protocol.records import CheckpointRecord
@@ -145,21 +140,7 @@ class Exporting:
         metadata = replace(
             read_metadata(self._pipeline_id, record.checkpoint_id, taken), record=record, subtasks=subtasks
         )
-        return self._write_documents(metadata, location)
-
-    def _write_documents(self, metadata: Metadata, location: str) -> int:
-        target = self._storage.elsewhere(location)
-        files = files_of({subtask: known.snapshot for subtask, known in metadata.subtasks.items()})
-        target.verify(files, ())
-        left = {path for part in PARTS for path in target.list(part)} - {handle.path for handle in files}
-        if left:  # of executions that died
-            target.delete(sorted(left))
-        document = savepoint_document(metadata, described(self._graph), self._config.describe())
-        content = json.dumps(document).encode()
-        target.write(METADATA, content)
-        marker = complete(metadata, content)
-        target.write(MARKER, json.dumps(complete_document(marker)).encode())
-        return marker.bytes
+        return write_documents(self._graph, self._config, self._storage.elsewhere(location), metadata).bytes
 
     def _found(self, checkpoint_id: int) -> CheckpointRecord:
         """Raises `CheckpointNotFoundError` if it is no savepoint, or was disposed of."""

@@ -105,6 +105,7 @@ class Importing:
         plan = replace(
             self._planner.plan(facts, savepoint.metadata.subtasks, (), beside, directory.storage.url),
             origin=url,
+            edited=savepoint.metadata.edited,
             moved=() if numbers is None else tuple(find_moved(savepoint.metadata.endpoints, self._graph.endpoints)),
         )
         return ImportPlan(url, savepoint, numbers, plan)
@@ -241,6 +242,7 @@ class Importing:
             self._graph.endpoints,
             [*facts.restores, replace(facts.restore, allows_non_restored_state=accepted.non_restored_state)],
             region_attempt,
+            edited=plan.savepoint.metadata.edited,
         )
         write_metadata(self._graph, self._config, self._storage, metadata)
         return metadata

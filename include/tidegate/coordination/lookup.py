@@ -4,13 +4,14 @@
 """
 
 from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import StoreTransaction
+from tidegate.ports import CheckpointStore, StoreTransaction
 from tidegate.protocol.branches import drops_unmatched
 from tidegate.protocol.errors import CheckpointNotFoundError
 from tidegate.protocol.finished import require_legal_restore
 from tidegate.protocol.records import CheckpointRecord, Snapshot, SubtaskId
-from tidegate.protocol.restore import restore_snapshots
+from tidegate.protocol.restore import kept_max_parallelism, restore_snapshots
 
 
 def restore_latest(
@@ -28,6 +29,18 @@ def restore_latest(
     if latest is not None:
         require_legal_restore(latest, graph.plan, restored, graph.upstreams, graph.renamed)
     return latest, restored
+
+
+def keep_max_parallelism(pipeline: Pipeline, store: CheckpointStore) -> None:
+    """Unless it sets one, a pipeline keeps the max parallelism of its state when its parallelism is raised. To be
+    called before the pipeline is compiled."""
+    if pipeline.sets_max_parallelism:
+        return
+    for record in reversed(store.completed(pipeline.name)):
+        if record.abandoned_by is None:
+            kept = kept_max_parallelism(record, pipeline.parallelism)
+            pipeline.max_parallelism = kept or pipeline.max_parallelism
+            return
 
 
 def find_checkpoint(tx: StoreTransaction, pipeline_id: str, checkpoint_id: int) -> CheckpointRecord:

@@ -17,7 +17,7 @@ from tidegate.protocol.records import (
     SubtaskId,
     SubtaskRecord,
 )
-from tidegate.protocol.restore import Renamed, former_names, restore_snapshots
+from tidegate.protocol.restore import Renamed, assign_snapshots, former_names, restore_snapshots
 from tidegate.protocol.restore_plan import Reread, RestorePlan, ReturningState, RewoundSink
 from tidegate.protocol.state_schema import SchemaChange, StateSchema
 
@@ -73,8 +73,9 @@ class RestorePlanner:
         """
         snapshots = {subtask: known.snapshot for subtask, known in subtasks.items()}
         renamed = former_names(facts.record, self._graph.renamed)
-        restored = restore_snapshots(facts.record, snapshots, self._graph.plan, compactions, True, renamed)
-        require_legal_restore(facts.record, self._graph.plan, restored, self._graph.upstreams, renamed)
+        operators = self._graph.plan_from(facts.record)
+        restored = restore_snapshots(facts.record, snapshots, operators, compactions, True, renamed)
+        require_legal_restore(facts.record, operators, restored, self._graph.upstreams, renamed)
         changes = self._planning.compare(facts.record, subtasks, facts.previous, state_url)
         left = facts.left_behind
         return RestorePlan(
@@ -95,8 +96,10 @@ class RestorePlanner:
 
     def _sources(self, facts: RestoreFacts, restored: Snapshots, storage: ReadableStorage) -> list[Reread]:
         """What each source has read since, and so reads again. What was read on a branch that comes back is not."""
-        latest = {} if facts.previous is None else self._snapshots(facts.previous)
-        now = restore_snapshots(facts.previous, latest, self._graph.plan, (), True, self._graph.renamed)
+        now: Snapshots = {}
+        if (previous := facts.previous) is not None:
+            renamed = former_names(previous, self._graph.renamed)
+            now = assign_snapshots(previous, self._snapshots(previous), self._graph.plan, renamed)
         found = []
         for vertex in self._graph.sources:
             if not isinstance(vertex.source, RereadingSource):

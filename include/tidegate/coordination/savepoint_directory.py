@@ -1,15 +1,49 @@
-"""Where files are copied in from: the directory of a savepoint, or where another pipeline has its state."""
+"""The directory of a savepoint: its documents are written once all files are there, and who restores from it reads,
+verifies and copies them. Another pipeline's files are verified and copied in the same way."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from tidegate.coordination.finalize import described
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage
-from tidegate.protocol.canonical import MARKER, METADATA, FileCopy, Savepoint, read_complete, read_savepoint
+from tidegate.protocol.canonical import (
+    MARKER,
+    METADATA,
+    PARTS,
+    Complete,
+    FileCopy,
+    Savepoint,
+    complete,
+    complete_document,
+    files_of,
+    read_complete,
+    read_savepoint,
+    savepoint_document,
+)
 from tidegate.protocol.errors import CheckpointError, MetadataError, StateIntegrityError
+from tidegate.protocol.metadata import Metadata
 from tidegate.protocol.records import StateHandle
 
 Refuse = Callable[[str], CheckpointError]
+
+
+def write_documents(graph: Graph, config: CheckpointConfig, target: CheckpointStorage, metadata: Metadata) -> Complete:
+    """What makes a directory a savepoint, the marker last. Files of executions that died are deleted. Returns the
+    marker. Raises `StateIntegrityError` if a file is not there, `StorageError`."""
+    files = files_of({subtask: known.snapshot for subtask, known in metadata.subtasks.items()})
+    target.verify(files, ())
+    left = {path for part in PARTS for path in target.list(part)} - {handle.path for handle in files}
+    if left:
+        target.delete(sorted(left))
+    content = json.dumps(savepoint_document(metadata, described(graph), config.describe())).encode()
+    target.write(METADATA, content)
+    marker = complete(metadata, content)
+    target.write(MARKER, json.dumps(complete_document(marker)).encode())
+    return marker
 
 
 class CopiedFiles:

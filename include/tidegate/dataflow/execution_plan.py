@@ -43,7 +43,7 @@ class ExecutionPlan:
     def staging(self, sink: SinkVertex) -> Staging:
         attempts = dict.fromkeys(range(self.parallelism), self._attempt)
         current = sink.sink.input is SinkInput.CURRENT
-        return Staging(sink.operator_id, sink.sink.writer(), current, attempts, _identity(sink))
+        return Staging(sink.operator_id, sink.sink.writer(), current, attempts, identity_of(sink))
 
     def to_restage(self, execution: Execution, sink: SinkVertex) -> list[int]:
         """Subtasks whose state a sink of current rows lacks: the sink is new or writes elsewhere now, or the
@@ -64,7 +64,7 @@ class ExecutionPlan:
     def staged_before(self, sink: SinkVertex, index: int) -> tuple[StateHandle, ...]:
         """All current rows of a subtask as the sink has them; none if they were staged for another place or mode."""
         carried = self.carried(SubtaskId(sink.operator_id, index), HandleKind.STAGED)
-        return tuple(handle for handle in carried if handle.details.get("sink") == _identity(sink))
+        return tuple(handle for handle in carried if handle.details.get("sink") == identity_of(sink))
 
     def carried(self, subtask: SubtaskId, kind: HandleKind) -> tuple[StateHandle, ...]:
         """The handles of one kind that a subtask starts from."""
@@ -82,6 +82,6 @@ def plan_snapshot(graph: Graph, task: SnapshotTask) -> ExecutionPlan:
     return ExecutionPlan(task.checkpoint_id, graph.pipeline.parallelism, task.attempts, task.restored, below)
 
 
-def _identity(sink: SinkVertex) -> str:
+def identity_of(sink: SinkVertex) -> str:
     """A short hash of what a sink is and where it writes."""
     return sha256(json.dumps(sink.sink.describe(), sort_keys=True).encode()).hexdigest()[:16]

@@ -200,8 +200,9 @@ class Pipeline:
     """A named graph of sources, steps, keyed operators and sinks whose positions, state and output move together.
 
     `parallelism` is the number of subtasks of each step, keyed operator and sink; `max_parallelism` the number of key
-    groups, which is fixed for the life of the state: by default room for half as many subtasks again, at least 128.
-    Raises `PipelineDefinitionError` if the definition is wrong.
+    groups. By default that is as many as the state has; for new state, room for half as many subtasks again, at least
+    128. State is rewritten for another number (`tidegate rewrite`). Raises `PipelineDefinitionError` if the definition
+    is wrong.
     """
 
     def __init__(
@@ -211,6 +212,7 @@ class Pipeline:
         max_parallelism: int | None = None,
         checkpoints: CheckpointConfig | None = None,
     ) -> None:
+        self.sets_max_parallelism = max_parallelism is not None
         if max_parallelism is None:
             max_parallelism = default_max_parallelism(parallelism)
         if not 1 <= parallelism <= max_parallelism <= MAX_PARALLELISM_LIMIT:

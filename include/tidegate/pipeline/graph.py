@@ -5,7 +5,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
@@ -25,7 +25,8 @@ from tidegate.ports import SinkInput
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.identity import Endpoint, Role
 from tidegate.protocol.names import Target, TargetKind
-from tidegate.protocol.records import OperatorPlan, SubtaskId
+from tidegate.protocol.records import CheckpointRecord, OperatorPlan, SubtaskId
+from tidegate.protocol.restore import kept_max_parallelism
 from tidegate.settings import Settings, relative_to_home
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -57,6 +58,14 @@ class Graph:
         p, g = self.pipeline.parallelism, self.pipeline.max_parallelism
         splits = tuple(OperatorPlan(vertex.operator_id, vertex.source.num_splits(), g) for vertex in self.sources)
         return splits + tuple(OperatorPlan(vertex.operator_id, p, g) for vertex in self.operators)
+
+    def plan_from(self, record: CheckpointRecord) -> tuple[OperatorPlan, ...]:
+        """The same for a pipeline that goes on from a checkpoint: unless the definition sets max_parallelism, the state
+        keeps its own."""
+        kept = kept_max_parallelism(record, self.pipeline.parallelism)
+        if kept is None or self.pipeline.sets_max_parallelism:
+            return self.plan
+        return tuple(replace(plan, max_parallelism=kept) for plan in self.plan)
 
     @cached_property
     def subtasks(self) -> tuple[SubtaskId, ...]:

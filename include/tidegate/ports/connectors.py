@@ -249,6 +249,10 @@ class PortableSink(Protocol):
         """The storage whose root staged paths are relative to. Executors reach it by its URL."""
         ...
 
+    def writer_at(self, url: str) -> SinkWriter:
+        """What stages below another root: rows that are taken along before the sink has ever staged them."""
+        ...
+
 
 @runtime_checkable
 class RewindableSink(Protocol):

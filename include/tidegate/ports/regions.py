@@ -51,6 +51,35 @@ class Exporter(Protocol):
         ...
 
 
+class Editor(Protocol):
+    """Writes the files of a savepoint's directory that is not what a checkpoint has found: on Spark in production."""
+
+    def checked(self, operator_id: str, rows: Any, removed: bool) -> Any:
+        """A DataFrame of rows that a user has given, in the form in which `rewrite` takes it: with the columns of the
+        operator's state, or of its key if they name what is `removed`. Raises `SavepointEditError`,
+        `PipelineDefinitionError` for columns or types that do not fit."""
+        ...
+
+    def rewrite(
+        self,
+        record: CheckpointRecord,
+        location: str,
+        rewrites: Sequence[Rewrite],
+        copies: Sequence[FileCopy],
+        changes: Mapping[str, Any],
+    ) -> Mapping[SubtaskId, StateHandle]:
+        """Write all of it; paths are below `location`. `changes` are by operator, each of whose subtasks has a rewrite,
+        perhaps without runs. Returns what subtasks have then, those without state missing. Raises `CheckpointError`s.
+        """
+        ...
+
+    def restage(
+        self, record: CheckpointRecord, location: str, subtasks: Mapping[SubtaskId, SubtaskRecord]
+    ) -> Mapping[SubtaskId, Sequence[StateHandle]]:
+        """Stage all rows of the state that was written for the sinks of current rows; paths are below `location`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Declined:
     """A part of a continuous region aborted a checkpoint, or could not write its snapshot."""

@@ -36,13 +36,15 @@ Snapshots = Mapping[SubtaskId, Snapshot]
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """All runs of a subtask, oldest first, to be merged into one at `path`, which lacks its ending `.parquet`."""
+    """All runs of a subtask, oldest first, to be merged into one at `path`, which lacks its ending `.parquet`. If they
+    were written with another max parallelism, that is `former`."""
 
     subtask: SubtaskId
     key_groups: KeyGroupRange
     max_parallelism: int
     runs: tuple[StateHandle, ...]
     path: str
+    former: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +105,18 @@ def plan_export(
     rewrites, copies = [], dict[str, FileCopy]()
     for subtask, plan in _subtasks(operators):
         handles = snapshots.get(subtask, Snapshot()).handles
-        if runs := tuple(handle for handle in handles if handle.kind is HandleKind.RUN):
-            groups = key_groups_of(subtask.subtask_index, plan.parallelism, plan.max_parallelism)
-            rewrites.append(Rewrite(subtask, groups, plan.max_parallelism, runs, _state_path(subtask)))
+        rewrite = rewrite_of(subtask, plan, handles)
+        rewrites += [rewrite] if rewrite.runs else []
         for owner, handle, path in _copied(subtask, handles, restaged):
             copies[path] = FileCopy(owner, handle, path)
     return rewrites, list(copies.values())
+
+
+def rewrite_of(subtask: SubtaskId, plan: OperatorPlan, handles: Sequence[StateHandle]) -> Rewrite:
+    """How the state of a subtask is written. Performs no I/O."""
+    runs = tuple(handle for handle in handles if handle.kind is HandleKind.RUN)
+    groups = key_groups_of(subtask.subtask_index, plan.parallelism, plan.max_parallelism)
+    return Rewrite(subtask, groups, plan.max_parallelism, runs, _state_path(subtask))
 
 
 def exported(
@@ -235,11 +243,12 @@ _KINDS = {HandleKind.RUN: STATE, HandleKind.POSITION: POSITIONS, HandleKind.STAG
 def _is_legal(checkpoint_id: int, subtask: SubtaskId, handle: StateHandle) -> bool:
     where = f"{_KINDS.get(handle.kind)}/{subtask.operator_id}"
     directory, _, name = handle.path.rpartition("/")
-    legal = directory == where and _is_plain(handle.path) and name and 1 <= handle.created_by <= checkpoint_id
+    legal = _is_plain(handle.path) and name and 1 <= handle.created_by <= checkpoint_id
     if handle.kind is not HandleKind.STAGED:
-        return bool(legal)
+        return bool(legal) and directory == where
     staged_as = str(handle.details.get(STAGED_AS, ""))
-    return bool(legal) and _is_plain(staged_as) and checkpoint_name(handle.created_by) in staged_as.split("/")
+    below = handle.path.startswith(f"{where}/")
+    return bool(legal) and below and _is_plain(staged_as) and checkpoint_name(handle.created_by) in staged_as.split("/")
 
 
 def _is_plain(path: str) -> bool:

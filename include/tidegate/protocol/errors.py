@@ -156,6 +156,11 @@ class SavepointExportError(CheckpointError):
     """A savepoint was taken, but its own directory is not complete yet. Repeating the command finishes it."""
 
 
+class SavepointEditError(CheckpointError):
+    """A savepoint cannot be written as it was to be edited: its rows or keys do not fit the state, or what it would be
+    made from cannot be edited. Nothing was written."""
+
+
 class RecoveryRefusedError(CheckpointError):
     """The rows of a pipeline were not rebuilt from its checkpoint storage: something must be done or said first."""
 

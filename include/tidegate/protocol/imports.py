@@ -131,6 +131,14 @@ def require_own(
         )
     if not last_checkpoint_id:
         return
+    edited = savepoint.metadata.edited
+    if edited is not None and edited.base is None:
+        raise not_restored(
+            pipeline_id,
+            where,
+            "it was made from nothing, for a pipeline that never ran, and this one has run. To change the state that "
+            "it has, edit one of its checkpoints (tidegate.savepoint.edit)",
+        )
     before = savepoint.metadata.restores
     same_past = [_identity(each) for each in before] == [_identity(each) for each in restores[: len(before)]]
     same = known is None or (known.request_id, known.triggered_at) == (taken.request_id, taken.triggered_at)

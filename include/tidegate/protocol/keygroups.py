@@ -44,6 +44,12 @@ def default_max_parallelism(parallelism: int) -> int:
     return min(max(wanted, 128), MAX_PARALLELISM_LIMIT)
 
 
+def covering(groups: KeyGroupRange, max_parallelism: int, other: int) -> KeyGroupRange:
+    """The key groups, of `other` many, that have all keys of these, of `max_parallelism` many."""
+    low, high = hashes_of(groups, max_parallelism)
+    return KeyGroupRange(key_group_of(low, other), key_group_of(high, other))
+
+
 def hashes_of(groups: KeyGroupRange, max_parallelism: int) -> tuple[int, int]:
     """The smallest and largest unsigned hash that fall into the key groups, both included."""
     low = -(-(groups.first << 32) // max_parallelism) << 32

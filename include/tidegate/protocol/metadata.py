@@ -41,11 +41,29 @@ Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True)
+class Edited:
+    """Somebody has written this state: it is not what a checkpoint of the pipeline has found. `origin` says what it was
+    made from, and `changes` what was changed, a phrase each. `base` is the checkpoint that was edited, None if it was
+    made from nothing."""
+
+    by: str
+    at: datetime
+    origin: str
+    base: int | None
+    changes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        how = "; ".join(self.changes) or "nothing but how it is kept"
+        return f"Written by {self.by} on {self.at:%Y-%m-%d %H:%M:%S} UTC from {self.origin}. Changed: {how}."
+
+
+@dataclass(frozen=True, slots=True)
 class Metadata:
     """A checkpoint as it was when it was about to complete: nothing in it depends on who wrote it down, and when.
 
     `endpoints` and `restores` are the pipeline's; `region_attempt` is the newest that was given out. In `version` 1
-    these were missing, and so was everything about requests, attempts and figures.
+    these were missing, and so was everything about requests, attempts and figures. `edited` if it is not what a
+    checkpoint has found.
     """
 
     record: CheckpointRecord
@@ -55,6 +73,7 @@ class Metadata:
     restores: Sequence[Restore] = ()
     region_attempt: int = 0
     version: int = METADATA_VERSION
+    edited: Edited | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +126,13 @@ def metadata_document(
         "endpoints": [asdict(endpoint) for endpoint in sorted(metadata.endpoints, key=lambda each: each.key)],
         "restores": _restores(metadata.restores),
         "region_attempt": metadata.region_attempt,
+        **({} if metadata.edited is None else {"edited": edited_document(metadata.edited)}),
     }
+
+
+def edited_document(edited: Edited) -> dict[str, Any]:
+    """As JSON. Performs no I/O."""
+    return asdict(edited) | {"at": edited.at.isoformat(), "changes": list(edited.changes)}
 
 
 def _operator(metadata: Metadata, plan: OperatorPlan, definition: Mapping[str, Any]) -> dict[str, Any]:
@@ -247,7 +272,12 @@ def metadata_of(document: Mapping[str, Any]) -> Metadata:
         [Endpoint(**endpoint | {"role": Role(endpoint["role"])}) for endpoint in document["endpoints"]],
         [_restore(restore) for restore in document["restores"]],
         int(document["region_attempt"]),
+        edited=_edited(document["edited"]) if "edited" in document else None,
     )
+
+
+def _edited(edited: Mapping[str, Any]) -> Edited:
+    return Edited(**{**edited, "at": datetime.fromisoformat(edited["at"]), "changes": tuple(edited["changes"])})
 
 
 def _first_version(document: Mapping[str, Any]) -> Metadata:

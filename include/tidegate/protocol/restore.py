@@ -4,11 +4,11 @@ A checkpoint always starts from the whole latest completed one. No data moves: a
 key groups, also when the parallelism has changed (docs/state.md).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
-from tidegate.protocol.keygroups import KeyGroupRange, key_groups_of
+from tidegate.protocol.keygroups import KeyGroupRange, covering, key_groups_of
 from tidegate.protocol.records import (
     CheckpointRecord,
     CompactedRun,
@@ -43,16 +43,43 @@ def restore_snapshots(
         return {}
     renamed = former_names(latest, renamed)
     require_none(find_unrestorable(latest, snapshots, operators, allow_non_restored_state, renamed))
+    return assign_snapshots(latest, apply_compactions(snapshots, compactions), operators, renamed)
+
+
+def assign_snapshots(
+    latest: CheckpointRecord,
+    snapshots: Mapping[SubtaskId, Snapshot],
+    operators: Sequence[OperatorPlan],
+    renamed: Renamed,
+) -> dict[SubtaskId, Snapshot]:
+    """Which snapshots each subtask would start from, whether it may or not. With another max parallelism a subtask gets
+    all runs that have keys of its own, and these also have keys of others: they must be rewritten (see `editing`).
+    Performs no I/O."""
     old = {plan.operator_id: plan for plan in latest.operators}
-    compacted = apply_compactions(snapshots, compactions)
     restored: dict[SubtaskId, Snapshot] = {}
     for plan in operators:
         former = renamed.get(plan.operator_id, plan.operator_id)
         if former in old:
             before = replace(old[former], operator_id=plan.operator_id)
-            theirs = compacted if former == plan.operator_id else _renamed(compacted, former, plan.operator_id)
-            restored |= _same(before, theirs) if before == plan else _rescaled(before, plan, theirs)
+            theirs = snapshots if former == plan.operator_id else _renamed(snapshots, former, plan.operator_id)
+            same = _has_keys_as_before(before, plan, theirs) and before.parallelism == plan.parallelism
+            restored |= _same(before, theirs) if same else _rescaled(before, plan, theirs)
     return restored
+
+
+def _has_keys_as_before(before: OperatorPlan, plan: OperatorPlan, snapshots: Mapping[SubtaskId, Snapshot]) -> bool:
+    """Sources and sinks have no keyed state, and an operator may have none yet."""
+    if before.max_parallelism == plan.max_parallelism:
+        return True
+    handles = (handle for id_ in _subtasks(before) for handle in snapshots.get(id_, Snapshot()).handles)
+    return not any(handle.kind is HandleKind.RUN for handle in handles)
+
+
+def kept_max_parallelism(record: CheckpointRecord, parallelism: int) -> int | None:
+    """That with which a checkpoint was taken; None if a pipeline of this parallelism cannot keep it. Performs no
+    I/O."""
+    found = {plan.max_parallelism for plan in record.operators}
+    return min(found) if len(found) == 1 and parallelism <= min(found) else None
 
 
 def former_names(latest: CheckpointRecord, renamed: Renamed | None) -> Renamed:
@@ -84,21 +111,25 @@ def find_unrestorable(
 ) -> list[Refusal]:
     """Operators whose max parallelism changed (their key groups would mean something else), and, unless that is
     allowed, those with state or a position that are gone (protocol.md section 14). Performs no I/O."""
-    found = [] if allow_non_restored_state else list(_find_lost(latest, snapshots, operators, renamed))
+    found = [] if allow_non_restored_state else find_lost(latest, snapshots, operators, renamed)
     old = {plan.operator_id: plan for plan in latest.operators}
     for plan in operators:
         before = old.get(renamed.get(plan.operator_id, plan.operator_id))
         if before is not None and before.max_parallelism != plan.max_parallelism:
-            found.append(
-                Refusal(
-                    plan.operator_id,
-                    f"Operator {plan.operator_id} of pipeline {latest.pipeline_id} was checkpointed with "
-                    f"max_parallelism {before.max_parallelism} and is now defined with {plan.max_parallelism}. Key "
-                    "groups depend on it, so it cannot change while the state is kept.",
-                    f"To go on, set max_parallelism={before.max_parallelism}.",
-                )
-            )
+            found.append(_in_other_key_groups(latest.pipeline_id, before.max_parallelism, plan))
     return found
+
+
+def _in_other_key_groups(pipeline_id: str, before: int, plan: OperatorPlan) -> Refusal:
+    least = f" and parallelism to at most {before}" if plan.parallelism > before else ""
+    return Refusal(
+        plan.operator_id,
+        f"Operator {plan.operator_id} of pipeline {pipeline_id} was checkpointed with max_parallelism {before} and is "
+        f"now defined with {plan.max_parallelism}. State is kept by key groups, of which there are so many: it must be "
+        "rewritten first.",
+        f"To go on without that, set max_parallelism={before}{least}. To rewrite it, run `tidegate rewrite "
+        f"{pipeline_id} --to URL`, which changes nothing else, and then `tidegate restore {pipeline_id} --from URL`.",
+    )
 
 
 def find_unmatched(
@@ -117,14 +148,15 @@ def find_unmatched(
     )
 
 
-def _find_lost(
+def find_lost(
     latest: CheckpointRecord,
     snapshots: Mapping[SubtaskId, Snapshot],
     operators: Sequence[OperatorPlan],
     renamed: Renamed,
-) -> Iterator[Refusal]:
-    for operator_id in find_unmatched(snapshots, operators, renamed):
-        yield Refusal(
+) -> list[Refusal]:
+    """State and positions that no operator goes on from. Performs no I/O."""
+    return [
+        Refusal(
             operator_id,
             f"Checkpoint {latest.checkpoint_id} of pipeline {latest.pipeline_id} holds state or positions of "
             f"{operator_id}, which the pipeline no longer has: it was renamed or removed. Under another name an "
@@ -132,6 +164,8 @@ def _find_lost(
             "Restore the old name, say what it was called with previous=…, or set "
             "CheckpointConfig(allow_non_restored_state=True) to discard them for good.",
         )
+        for operator_id in find_unmatched(snapshots, operators, renamed)
+    ]
 
 
 def _same(plan: OperatorPlan, snapshots: Mapping[SubtaskId, Snapshot]) -> dict[SubtaskId, Snapshot]:
@@ -158,7 +192,8 @@ def _rescaled(
     result = {}
     for index in range(plan.parallelism):
         subtask = SubtaskId(plan.operator_id, index)
-        groups = key_groups_of(index, plan.parallelism, plan.max_parallelism)
+        own = key_groups_of(index, plan.parallelism, plan.max_parallelism)
+        groups = covering(own, plan.max_parallelism, before.max_parallelism)
         old = snapshots.get(subtask, Snapshot())
         sharing = [(theirs, listed) for theirs, listed in zip(owned, runs, strict=True) if theirs.overlaps(groups)]
         # An operator's subtasks finish together. `finished` refuses to rescale a source of which some splits have

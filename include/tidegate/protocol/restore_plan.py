@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tidegate.protocol.errors import RestoreRefusedError
 from tidegate.protocol.identity import Moved
+from tidegate.protocol.metadata import Edited
 from tidegate.protocol.records import CheckpointRecord
 
 
@@ -50,7 +51,7 @@ class RestorePlan:
     """`left_behind` are the completed checkpoints that are abandoned, `coming_back` those that were, and are not any
     more, `aborted` those in progress. `previous` is the latest completed checkpoint now. `origin` is the savepoint's
     directory if the state is copied from one, and `moved` are the sources and sinks that are elsewhere than it says, if
-    the database does not know the pipeline."""
+    the database does not know the pipeline. `edited` says who has written that state, if it is no checkpoint's."""
 
     checkpoint: CheckpointRecord
     previous: CheckpointRecord | None
@@ -63,12 +64,15 @@ class RestorePlan:
     sinks: tuple[RewoundSink, ...]
     origin: str | None = None
     moved: tuple[Moved, ...] = ()
+    edited: Edited | None = None
 
     def lines(self) -> list[str]:
         """For a log: what happens, one sentence a line. Sizes are bytes."""
         lines = [f"Back to checkpoint {self.checkpoint.checkpoint_id} of pipeline {self.checkpoint.pipeline_id}."]
         if self.origin is not None:
             lines.append(f"Its state is copied from {self.origin}.")
+        if self.edited is not None:
+            lines.append(str(self.edited))
         lines += [f"Moved: {moved}." for moved in self.moved]
         for what, ids in (
             ("Checkpoints left behind", self.left_behind),

@@ -48,8 +48,7 @@ def decide_rejection(record: CheckpointRecord, targets: Sequence[Target], verdic
     """Why the checkpoint must be aborted, or None. A failed verdict, an error and a missing verdict all reject it.
     Performs no I/O.
     """
-    by_target = {verdict.target: verdict for verdict in verdicts}
-    complaints = [text for target in targets if (text := _complaint(target, by_target.get(target)))]
+    complaints = find_complaints(targets, verdicts)
     if not complaints:
         return None
     return (
@@ -57,6 +56,12 @@ def decide_rejection(record: CheckpointRecord, targets: Sequence[Target], verdic
         + " ".join(complaints)
         + " Nothing became visible; offsets, state and tables are as before."
     )
+
+
+def find_complaints(targets: Sequence[Target], verdicts: Sequence[Verdict]) -> list[str]:
+    """What is wrong, a sentence for each target. Performs no I/O."""
+    by_target = {verdict.target: verdict for verdict in verdicts}
+    return [text for target in targets if (text := _complaint(target, by_target.get(target)))]
 
 
 def _complaint(target: Target, verdict: Verdict | None) -> str | None:

@@ -7,7 +7,7 @@ a crash in between leaves.
 import io
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import Any, Literal
@@ -120,6 +120,10 @@ class ParquetSink:
         from tidegate.state.storage import open_storage
 
         return open_storage(self.root)
+
+    def writer_at(self, url: str) -> "ParquetSinkWriter":
+        """See `ports.PortableSink`."""
+        return replace(self.writer(), root=url)
 
     def rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         """See `ports.RewindableSink`. Each partition, or the link `current`, changes in one step; several partitions

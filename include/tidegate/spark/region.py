@@ -57,9 +57,9 @@ class SparkRegion:
     ) -> None:
         self.graph = graph
         self.session = adopt_session(session)
-        self._location = StateLocation(graph, storage.url, (settings or Settings.from_environment()).cache)
-        self._streams = Streams(graph, session, storage.url)
-        jobs = SparkJobs(graph, self._streams, self._location)
+        self.location = StateLocation(graph, storage.url, (settings or Settings.from_environment()).cache)
+        self.streams = Streams(graph, session, storage.url)
+        jobs = SparkJobs(graph, self.streams, self.location)
         self.parts = Parts(graph, storage, jobs, clock, lambda: uuid4().hex)
         travel_by_value(_modules_of(graph))
 
@@ -78,21 +78,21 @@ class SparkRegion:
         """See `ports.Exporter`: one Spark job, a task for each file."""
         owners = {staged_by(vertex.operator_id): vertex.sink for vertex in self.graph.sinks}
         urls = {owner: sink.staging().url for owner, sink in owners.items() if isinstance(sink, PortableSink)}
-        urls[STORAGE] = self._location.storage_url
+        urls[STORAGE] = self.location.storage_url
         plan = ExportPlan(
             record.pipeline_id,
             record.checkpoint_id,
             tuple(rewrites),
             tuple((urls[copy.owner], copy.handle, copy.path) for copy in copies),
-            self._location.storage_url,
+            self.location.storage_url,
             location,
-            self._location.cache_dir,
+            self.location.cache_dir,
         )
         return export_files(self.session, plan)
 
     def frame(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
         """See `ports.Region`. Raises `PipelineDefinitionError` if the pipeline has no such target."""
-        return Frames(self.graph, self._streams, self._location, subtasks).of(target)
+        return Frames(self.graph, self.streams, self.location, subtasks).of(target)
 
 
 def _modules_of(graph: Graph) -> set[ModuleType]:

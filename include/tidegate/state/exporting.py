@@ -1,39 +1,89 @@
 """Writes the state of a subtask as one complete run somewhere else: what a canonical savepoint holds of it."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
+
 from tidegate.protocol.canonical import Rewrite
+from tidegate.protocol.errors import SavepointEditError
+from tidegate.protocol.keygroups import covering
 from tidegate.protocol.records import StateHandle
-from tidegate.state.opening import read_layout
+from tidegate.state.arrivals import arrange, gather
+from tidegate.state.columns import booleans, flags, hashes_of_column, integers
+from tidegate.state.layout import DELETE, StateLayout
+from tidegate.state.opening import RunPart, read_layout
 from tidegate.state.runs import newest_of, run_schema, writing_run
+from tidegate.state.showing import key_text
 from tidegate.state.slices import merged_slices
 from tidegate.state.spec import SubtaskSpec
 
 
 def rewrite_state(
-    rewrite: Rewrite, pipeline: str, checkpoint_id: int, storage_url: str, location: str, cache_dir: str | None
+    rewrite: Rewrite,
+    pipeline: str,
+    checkpoint_id: int,
+    storage_url: str,
+    location: str,
+    cache_dir: str | None,
+    layout: StateLayout | None = None,
+    changes: Iterable[pa.RecordBatch] = (),
 ) -> StateHandle:
     """Merge all runs of a subtask into one below `location`, in bounded memory and without tombstones.
 
-    The layout is that of the newest run: the definition is not needed. Raises `StateIntegrityError`, `StorageError`.
+    The layout is by default that of the newest run: the definition is not needed. `changes` replace rows, or delete
+    those whose `_delete` is true; their columns are `_hash`, the layout's, and `_delete`. Raises `StateIntegrityError`,
+    `StorageError`, and `SavepointEditError` if two of the changes are of one key.
     """
     where = f"operator {rewrite.subtask.operator_id} of pipeline {pipeline}, checkpoint {checkpoint_id}"
-    newest = newest_of(rewrite.runs)
-    spec = SubtaskSpec(
-        storage_url=storage_url,
+    target = SubtaskSpec(
+        storage_url=location,
         cache_dir=cache_dir,
         operator=rewrite.subtask.operator_id,
         pipeline=pipeline,
         checkpoint_id=checkpoint_id,
-        prefix="",
+        prefix=rewrite.path,
         key_groups=rewrite.key_groups,
         max_parallelism=rewrite.max_parallelism,
-        layout=read_layout(storage_url, where, newest),
-        runs=rewrite.runs,
+        layout=layout or read_layout(storage_url, where, newest_of(rewrite.runs)),
     )
-    target = replace(spec, storage_url=location, prefix=rewrite.path, runs=())
-    schema = run_schema(spec.layout, False)
+    former = rewrite.former or rewrite.max_parallelism
+    groups = covering(rewrite.key_groups, rewrite.max_parallelism, former)
+    source = replace(target, storage_url=storage_url, key_groups=groups, max_parallelism=former)
+    schema = run_schema(target.layout, False)
+    merged = merged_slices(source, rewrite.runs, schema, False, _arranged(changes, target))
     with writing_run(target, schema) as writer:
-        for table in merged_slices(spec, rewrite.runs, schema, keep_tombstones=False):
-            writer.write(table)
+        for table in merged:
+            writer.write(_own(table, target))
     return writer.handle
+
+
+def _arranged(changes: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> list[RunPart]:
+    """The changes as a run that is newer than all others."""
+    names = spec.layout.stored.names
+    table = gather(changes, [*names, DELETE], spec)
+    if table is None:
+        return []
+    arrivals = arrange(table, spec)
+    if not arrivals.groups.single:
+        group = int(np.argmax(arrivals.groups.sizes))
+        key = key_text(arrivals.first_rows(spec.layout.key_names), group)
+        raise SavepointEditError(
+            f"The rows and keys that were given for operator {spec.operator} of pipeline {spec.pipeline} name the key "
+            f"{key} {arrivals.groups.sizes[group]} times. Each key may be given once, to be replaced or to be removed. "
+            "Nothing was written."
+        )
+    columns = [integers(arrivals.hashes), *arrivals.first_rows(names).columns]
+    columns.append(booleans(flags(arrivals.sorted_column(DELETE))))
+    rows = pa.Table.from_arrays(columns, schema=run_schema(spec.layout, True)).combine_chunks()
+    return [RunPart(hashes_of_column(rows.column(0)), batch) for batch in rows.to_batches()]
+
+
+def _own(table: pa.Table, spec: SubtaskSpec) -> pa.Table:
+    """The rows of the subtask, of a table sorted by hash: key groups of another number are cut elsewhere."""
+    low, high = spec.hashes()
+    hashes = hashes_of_column(table.column(0))
+    start = int(np.searchsorted(hashes, np.uint64(low), side="left"))
+    stop = int(np.searchsorted(hashes, np.uint64(high), side="right"))
+    return table.slice(start, stop - start)

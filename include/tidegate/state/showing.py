@@ -5,12 +5,22 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidegate.state.columns import one_chunk
+
 
 def json_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """One object a row. Decimals, dates, times and intervals are text, binary is text in hex, and floats that JSON does
     not have are "NaN", "Infinity" and "-Infinity"."""
     columns = {name: _plain(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def key_text(keys: pa.Table, row: int) -> str:
+    """The key in one row of a `pyarrow.Table`, for a message. Dates and timestamps are text, because Python's types
+    cannot hold all of Spark's values."""
+    columns = {name: one_chunk(keys.column(name).slice(row, 1)) for name in keys.schema.names}
+    shown = {n: c.cast(pa.string()) if pa.types.is_temporal(c.type) else c for n, c in columns.items()}
+    return ", ".join(f"{name}={column[0].as_py()!r}" for name, column in shown.items())
 
 
 def _plain(column: pa.Array) -> list[Any]:

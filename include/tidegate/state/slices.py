@@ -18,10 +18,16 @@ _SLICE_ROWS = 1 << 18
 
 
 def merged_slices(
-    spec: SubtaskSpec, runs: Sequence[StateHandle], schema: pa.Schema, keep_tombstones: bool
+    spec: SubtaskSpec,
+    runs: Sequence[StateHandle],
+    schema: pa.Schema,
+    keep_tombstones: bool,
+    newest: Sequence[RunPart] = (),
 ) -> Iterator[pa.Table]:
-    """`pyarrow.Table`s of `schema` (columns of runs), sorted by unsigned hash across all of them."""
+    """`pyarrow.Table`s of `schema` (columns of runs), sorted by unsigned hash across all of them. `newest` are the
+    parts of one more run, which is no file."""
     opened = [_Cursor(parts) for run in runs if (parts := open_run(spec, run))]
+    opened += [_Cursor(list(newest))] if newest else []
     while opened:
         last = min(cursor.last_of_slice() for cursor in opened)
         parts = [part for cursor in opened for part in cursor.take_to(last)]

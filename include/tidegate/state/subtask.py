@@ -19,6 +19,7 @@ from tidegate.state.columns import Bools, Hashes, booleans, flags, integers, no_
 from tidegate.state.layout import DELETE, StateLayout
 from tidegate.state.lookup import find_rows
 from tidegate.state.runs import run_schema, writing_run
+from tidegate.state.showing import key_text
 from tidegate.state.slices import merged_slices
 from tidegate.state.spec import SubtaskSpec
 
@@ -138,7 +139,7 @@ def _accumulated(
         except SumOverflowError as error:
             raise CheckpointDeclinedError(
                 f"Aggregate {name!r} of {spec.where()}, no longer fits {types[0]} for the key "
-                f"{_shown(keys, error.group)}. Nothing was written and the previous checkpoint stands. Sum a wider "
+                f"{key_text(keys, error.group)}. Nothing was written and the previous checkpoint stands. Sum a wider "
                 "type (cast the column to decimal or double) under a new aggregate and operator name."
             ) from error
         result |= dict(zip(parts, merged, strict=True))
@@ -225,16 +226,9 @@ def _check_single(arrivals: Arrivals, spec: SubtaskSpec) -> None:
     keys = arrivals.first_rows(spec.layout.key_names)
     raise CheckpointDeclinedError(
         f"The update function of {spec.where()}, returned {arrivals.groups.sizes[group]} rows for the key "
-        f"{_shown(keys, group)}; it may return at most one row per key. Nothing was written and the previous "
+        f"{key_text(keys, group)}; it may return at most one row per key. Nothing was written and the previous "
         "checkpoint stands. Aggregate or deduplicate in the function."
     )
-
-
-def _shown(keys: pa.Table, row: int) -> str:
-    """Dates and timestamps as text, because Python's types cannot hold all of Spark's values."""
-    columns = {name: one_chunk(keys.column(name).slice(row, 1)) for name in keys.schema.names}
-    shown = {n: c.cast(pa.string()) if pa.types.is_temporal(c.type) else c for n, c in columns.items()}
-    return ", ".join(f"{name}={column[0].as_py()!r}" for name, column in shown.items())
 
 
 def _table(columns: Sequence[pa.Array | pa.ChunkedArray], schema: pa.Schema) -> pa.Table:

@@ -6,13 +6,11 @@ merged run is used.
 
 from collections.abc import Mapping
 
-from tidegate.dataflow.reports import Report
 from tidegate.pipeline.definition import KeyedVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.protocol.paths import compaction_prefix
 from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
-from tidegate.spark.driver.run_job import run_job
-from tidegate.spark.driver.spark_errors import as_checkpoint_error
+from tidegate.spark.driver.run_job import collect_reports
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams
 from tidegate.spark.executor.partitions import CompactionPlan, Merge
@@ -35,12 +33,9 @@ def compact_runs(
     merges = _plan(graph, streams, location, checkpoint_id, snapshots, below)
     if not merges:
         return []
-    reports: list[Report] = []
     partitions = streams.session.range(0, len(merges), 1, len(merges))
-    try:
-        run_job(partitions.mapInArrow(CompactionPlan(tuple(merges)).run, REPORT_TYPE), reports.extend)
-    except Exception as error:
-        raise as_checkpoint_error(error, f"the compaction of pipeline {graph.pipeline.name!r}") from error
+    merging = partitions.mapInArrow(CompactionPlan(tuple(merges)).run, REPORT_TYPE)
+    reports = collect_reports(merging, f"the compaction of pipeline {graph.pipeline.name!r}")
     replaced = {SubtaskId(merge.spec.operator, merge.index): merge.chosen for merge in merges}
     compacted = []
     for report in reports:

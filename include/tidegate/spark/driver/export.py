@@ -1,13 +1,12 @@
 """Writes the files of a savepoint's directory in one Spark job: none of them passes through the driver."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pyspark.sql import SparkSession
 
 from tidegate.dataflow.reports import Report
 from tidegate.protocol.records import StateHandle, SubtaskId
-from tidegate.spark.driver.run_job import run_job
-from tidegate.spark.driver.spark_errors import as_checkpoint_error
+from tidegate.spark.driver.run_job import collect_reports
 from tidegate.spark.executor.exporting import ExportPlan
 from tidegate.spark.executor.report_rows import REPORT_TYPE
 
@@ -16,12 +15,13 @@ def export_files(session: SparkSession, plan: ExportPlan) -> Mapping[SubtaskId, 
     """See `ports.Exporter`. Raises `CheckpointError`s; repeating writes the same files once more."""
     if not plan.tasks:
         return {}
-    reports: list[Report] = []
     tasks = session.range(0, plan.tasks, 1, plan.tasks)
-    try:
-        run_job(tasks.mapInArrow(plan.run, REPORT_TYPE), reports.extend)
-    except Exception as error:
-        raise as_checkpoint_error(error, f"the export of checkpoint {plan.checkpoint_id} of {plan.pipeline}") from error
+    where = f"the export of checkpoint {plan.checkpoint_id} of {plan.pipeline}"
+    return runs_of(collect_reports(tasks.mapInArrow(plan.run, REPORT_TYPE), where))
+
+
+def runs_of(reports: Iterable[Report]) -> dict[SubtaskId, StateHandle]:
+    """The run that each subtask reports; a file that was copied is reported without one."""
     return {
         SubtaskId(report.operator_id, report.subtask_index): handle for report in reports for handle in report.handles
     }

@@ -119,7 +119,7 @@ class OperatorJobs:
         batches = [self._input(execution, vertex, stream) for stream in vertex.inputs]
         for batch in batches:
             self._streams.require_columns(where, vertex.key, batch)
-            _require_types(f"A batch of {where}", batch.select(*map(quoted, vertex.key)), layout)
+            require_types(f"A batch of {where}", batch.select(*map(quoted, vertex.key)), layout)
         state = self._state(vertex, layout, batches)
         assert vertex.update is not None
         try:
@@ -161,7 +161,7 @@ class OperatorJobs:
                 f"{', '.join(expected)}: missing {', '.join(missing) or 'none'}, not in the state "
                 f"{', '.join(extra) or 'none'}. Return exactly these, and optionally a boolean {DELETE}."
             )
-        _require_types(f"The function of {where} returned rows whose", result, layout)
+        require_types(f"The function of {where} returned rows whose", result, layout)
         values = [f"cast({quoted(c.name)} as {c.sql}) as {quoted(c.name)}" for c in layout.values]
         delete = [f"coalesce({DELETE}, false) as {DELETE}"] if DELETE in there else []
         checked: DataFrame = result.selectExpr(*key_expressions(layout.keys), *values, *delete)
@@ -205,7 +205,7 @@ def _is_small(stream: Stream, execution: Execution) -> bool:
 _WIDENINGS = (["tinyint", "smallint", "int", "bigint"], ["float", "double"])
 
 
-def _require_types(what: str, frame: DataFrame, layout: StateLayout) -> None:
+def require_types(what: str, frame: DataFrame, layout: StateLayout) -> None:
     """Every column that state holds must have the type it has there, or one that fits into it."""
     declared = {column.name: column.sql for column in (*layout.keys, *layout.values)}
     there = {

@@ -5,10 +5,21 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame
 
 from tidegate.dataflow.reports import Report
+from tidegate.spark.driver.spark_errors import as_checkpoint_error
 from tidegate.spark.executor.report_rows import decode_reports
 from tidegate.spark.session.sessions import is_connect
 
 Emit = Callable[[list[Report]], None]
+
+
+def collect_reports(frame: DataFrame, where: str) -> list[Report]:
+    """All reports of a job. Raises `CheckpointError`s; `where` says what was run."""
+    reports: list[Report] = []
+    try:
+        run_job(frame, reports.extend)
+    except Exception as error:
+        raise as_checkpoint_error(error, where) from error
+    return reports
 
 
 def run_job(frame: DataFrame, emit: Emit) -> None:

@@ -1,8 +1,9 @@
-"""What runs inside the Spark tasks that write a savepoint's directory: each merges a subtask's runs, or copies a
-file."""
+"""What runs inside the Spark tasks that write a savepoint's directory: each merges a subtask's runs, with changes if it
+is edited, or copies a file."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -10,15 +11,18 @@ from tidegate.dataflow.reports import Report
 from tidegate.protocol.canonical import Rewrite
 from tidegate.protocol.records import StateHandle
 from tidegate.spark.executor.carried_errors import carried_to_driver
+from tidegate.spark.executor.partitions import not_empty, partition_id
 from tidegate.spark.executor.report_rows import encode_reports
 from tidegate.state.exporting import rewrite_state
+from tidegate.state.layout import StateLayout
 from tidegate.state.storage import open_storage
 
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
     """Row i in: the i-th of `rewrites` and `copies` together, the former with a report of the merged run. `copies` are
-    the storage's URL, the file, and its path below `location`."""
+    the storage's URL, the file, and its path below `location`. `layouts` are by operator, where a run is not written in
+    that of the newest one."""
 
     pipeline: str
     checkpoint_id: int
@@ -27,6 +31,7 @@ class ExportPlan:
     storage_url: str
     location: str
     cache_dir: str | None
+    layouts: Mapping[str, StateLayout] = field(default_factory=dict)
 
     @property
     def tasks(self) -> int:
@@ -45,7 +50,36 @@ class ExportPlan:
             open_storage(self.location).copy(file, open_storage(url), path, lambda: None)
             return Report("", 0, (), {})
         rewrite = self.rewrites[place]
+        return self.written(rewrite)
+
+    def written(self, rewrite: Rewrite, changes: Iterable[pa.RecordBatch] = ()) -> Report:
+        """A report of the merged run."""
         handle = rewrite_state(
-            rewrite, self.pipeline, self.checkpoint_id, self.storage_url, self.location, self.cache_dir
+            rewrite,
+            self.pipeline,
+            self.checkpoint_id,
+            self.storage_url,
+            self.location,
+            self.cache_dir,
+            self.layouts.get(rewrite.subtask.operator_id),
+            changes,
         )
         return Report(rewrite.subtask.operator_id, rewrite.subtask.subtask_index, (handle,), {})
+
+
+@dataclass(frozen=True, slots=True)
+class EditPlan:
+    """Rows of changes in, Spark partition i those of subtask i, of an operator whose rewrites `export` has, in order. A
+    subtask without changes reports nothing. The rows may be others when a Spark task is repeated, so each execution
+    writes under a name of its own."""
+
+    export: ExportPlan
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = not_empty(batches)
+        if rows is None:
+            return
+        rewrite = self.export.rewrites[partition_id()]
+        with carried_to_driver():
+            report = self.export.written(replace(rewrite, path=f"{rewrite.path}-{uuid4().hex}"), rows)
+        yield encode_reports(report.subtask_index, [report])

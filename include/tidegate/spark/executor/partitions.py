@@ -54,7 +54,7 @@ class KeyedPlan:
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Update the state of the partition's subtasks. A subtask without rows or without a spec reports nothing."""
-        rows = _not_empty(batches)
+        rows = not_empty(batches)
         if rows is None:
             return
         owned = self._by_subtask(rows)
@@ -66,7 +66,7 @@ class KeyedPlan:
 
     def _by_subtask(self, rows: Iterator[pa.RecordBatch]) -> list[tuple[int, Iterable[pa.RecordBatch]]]:
         if not self.together:
-            index = _partition_id()
+            index = partition_id()
             return [(index, rows)] if index in self.specs else []
         table = pa.Table.from_batches(rows)
         owned = ((index, owned_rows(table, spec)) for index, spec in self.specs.items())
@@ -113,8 +113,8 @@ class StagingPlan:
     checkpoint_id: int
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        index = _partition_id()
-        rows = _not_empty(batches)
+        index = partition_id()
+        rows = not_empty(batches)
         if rows is None:
             return
         with carried_to_driver():
@@ -134,8 +134,8 @@ class StepPlan:
     checkpoint_id: int
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        index = _partition_id()
-        rows = _not_empty(batches)
+        index = partition_id()
+        rows = not_empty(batches)
         if rows is None:
             return
         with carried_to_driver():
@@ -177,11 +177,11 @@ class LookupPlan:
     specs: Mapping[int, SubtaskSpec]
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = _not_empty(batches)
+        rows = not_empty(batches)
         if rows is None:
             return
         with carried_to_driver():
-            for spec, own in by_owner(pa.Table.from_batches(rows), self.specs, _partition_id()):
+            for spec, own in by_owner(pa.Table.from_batches(rows), self.specs, partition_id()):
                 yield from lookup(own.to_batches(), spec).to_batches()
 
 
@@ -242,7 +242,7 @@ PROGRAMS: dict[str, Program] = {"aggregate": aggregate, "upsert": upsert}
 
 def _staged_state(staging: Staging, index: int, spec: SubtaskSpec, unique: str) -> Report:
     """Stage all current rows; an empty state is staged too, so that the sink knows it is empty."""
-    rows = _not_empty(scan(spec)) or [pa.RecordBatch.from_pylist([], schema=spec.layout.rows)]
+    rows = not_empty(scan(spec)) or [pa.RecordBatch.from_pylist([], schema=spec.layout.rows)]
     return _staged(staging, index, rows, spec.checkpoint_id, unique, {"layout": spec.layout.fingerprint})
 
 
@@ -279,7 +279,7 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.Table.from_batches(held)
 
 
-def _not_empty(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
+def not_empty(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
     """The batches that have rows; None if there are none."""
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
@@ -296,7 +296,7 @@ def _places(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
         yield from batch.column(0).to_pylist()
 
 
-def _partition_id() -> int:
+def partition_id() -> int:
     context = TaskContext.get()
     assert context is not None
     return int(context.partitionId())

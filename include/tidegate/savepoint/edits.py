@@ -1,0 +1,157 @@
+"""`edit` and `create`: what a user changes is collected, and `SavepointEdit.write` makes a savepoint of it."""
+
+from dataclasses import dataclass
+from functools import reduce
+from getpass import getuser
+from typing import Any
+
+from tidegate import assembly
+from tidegate.clock import SystemClock
+from tidegate.coordination.editing import Changes, Editing
+from tidegate.pipeline.definition import Pipeline
+from tidegate.pipeline.graph import compile_graph
+from tidegate.protocol.editing import Base
+from tidegate.protocol.errors import ConfigurationError, SavepointEditError
+from tidegate.protocol.savepoints import Label
+from tidegate.quality.validator import GreatExpectationsValidator
+from tidegate.settings import Settings, absolute
+from tidegate.spark.editor import SparkEditor
+from tidegate.spark.region import SparkRegion
+from tidegate.spark.session.sessions import SparkSettings, open_session
+from tidegate.state.storage import ArrowCheckpointStorage
+
+#: Below the directory of reports: those on savepoints that were edited. No pipeline has a name that begins so.
+_REPORTS = "_edits"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A savepoint that was written. `bytes` are those of its files. `tidegate restore PIPELINE --from URL` goes back to
+    `checkpoint_id`, with this state."""
+
+    url: str
+    checkpoint_id: int
+    bytes: int
+
+
+def edit(
+    pipeline: Pipeline | str,
+    *,
+    savepoint: str | None = None,
+    checkpoint: int | None = None,
+    from_url: str | None = None,
+    spark: Any = None,
+) -> "SavepointEdit":
+    """Begin to edit what a pipeline has at a savepoint (a name or number), at a checkpoint, or in the directory of a
+    canonical savepoint; by default at the latest completed checkpoint. That stays as it is.
+
+    `pipeline`: its definition, or a name as on the command line. `spark`: a `SparkSession`, by default one of its own.
+    Raises `ConfigurationError`, `CheckpointNotFoundError`, `CheckpointNotRetainedError`, `PipelineIdentityError`, and
+    `RestoreRefusedError` for a directory that is no savepoint.
+    """
+    if (savepoint is not None) + (checkpoint is not None) + (from_url is not None) > 1:
+        raise ConfigurationError(
+            "Say in one way what is edited: savepoint=NAME, checkpoint=ID or from_url=URL. Nothing was written."
+        )
+    coordinator = assembly.open_coordinator(defined := _defined(pipeline))
+    if from_url is not None:
+        base = coordinator.editing.of_directory(absolute(from_url))
+    else:
+        wanted = checkpoint if savepoint is None else coordinator.savepoints.find(savepoint).checkpoint_id
+        base = coordinator.editing.of_checkpoint(wanted)
+    return SavepointEdit(coordinator.editing, base, _region(defined, spark))
+
+
+def create(pipeline: Pipeline | str, *, spark: Any = None) -> "SavepointEdit":
+    """Begin the first savepoint of a pipeline that never ran: its state is what is given, and its sources begin at
+    their start. Raises `SavepointEditError` if this database knows checkpoints of it."""
+    coordinator = assembly.open_coordinator(defined := _defined(pipeline))
+    return SavepointEdit(coordinator.editing, coordinator.editing.of_nothing(), _region(defined, spark))
+
+
+def _region(pipeline: Pipeline, spark: Any) -> SparkRegion:
+    settings = Settings.from_environment()
+    session = spark or open_session(SparkSettings.from_environment())
+    return SparkRegion(
+        compile_graph(pipeline), session, ArrowCheckpointStorage(settings.storage), SystemClock(), settings
+    )
+
+
+def _defined(pipeline: Pipeline | str) -> Pipeline:
+    return assembly.load_pipeline(pipeline) if isinstance(pipeline, str) else pipeline
+
+
+class SavepointEdit:
+    """Changes to the state of operators. Nothing is written before `write`.
+
+    Rows are Spark DataFrames with the columns of an operator's state: its key, and its values. Of declared aggregates
+    these are what is kept for them: the aggregate under its own name, but `_sum_NAME` and `_count_NAME` for an average,
+    and `_by_NAME` besides for `min_by` and `max_by`. A key may be given once.
+    """
+
+    def __init__(self, editing: Editing, base: Base, region: SparkRegion) -> None:
+        self._editing = editing
+        self._base = base
+        self._graph = region.graph
+        self._pipeline_id = region.graph.pipeline.name
+        self._editor = SparkEditor(region, base)
+        self._rows: dict[str, list[Any]] = {}
+        self._replaced: dict[str, bool] = {}
+        self._said: list[str] = []
+
+    def upsert(self, operator: str, rows: Any) -> "SavepointEdit":
+        """Replace the rows of these keys, and add those of keys that are not there."""
+        return self._change(operator, rows, "rows were replaced or added")
+
+    def remove(self, operator: str, keys: Any) -> "SavepointEdit":
+        """Remove keys; those that are not there stay away. `keys` has the key columns alone."""
+        return self._change(operator, keys, "keys were removed", removed=True)
+
+    def replace(self, operator: str, rows: Any) -> "SavepointEdit":
+        """These are all rows that the operator has from now on."""
+        if operator in self._replaced:
+            raise self._twice(operator)
+        return self._change(operator, rows, "the whole state was replaced", whole=True)
+
+    def _change(
+        self, operator: str, rows: Any, what: str, removed: bool = False, whole: bool = False
+    ) -> "SavepointEdit":
+        keyed = [vertex.name for vertex in self._graph.keyed]
+        if operator not in keyed:
+            raise SavepointEditError(
+                f"Pipeline {self._pipeline_id} has no operator {operator!r} with keyed state. Nothing was written. It "
+                f"has: {', '.join(keyed) or 'none'}."
+            )
+        if self._replaced.get(operator):
+            raise self._twice(operator)
+        checked = self._editor.checked(operator, rows, removed)
+        self._rows.setdefault(operator, []).append(checked)
+        self._replaced[operator] = whole
+        self._said += [] if (said := f"{operator}: {what}") in self._said else [said]
+        return self
+
+    def _twice(self, operator: str) -> SavepointEditError:
+        return SavepointEditError(
+            f"Operator {operator} of pipeline {self._pipeline_id} is given its whole state, and other changes. Nothing "
+            "was written. Put them into the rows that replace it."
+        )
+
+    def write(self, to: str, *, name: str | None = None, note: str | None = None) -> Written:
+        """Write the savepoint to a directory, a path or URL, which must be empty, or not there yet. State and tables of
+        current rows are judged by the pipeline's expectations first, and what does not meet them is not written.
+
+        State is written in the columns, the parallelism and the key groups of the definition. Raises what
+        `coordination.editing.Editing.write` does; then nothing is left there.
+        """
+        location = absolute(to)
+        docs = Settings.from_environment().docs / _REPORTS
+        validator = GreatExpectationsValidator(
+            self._graph, lambda target, subtasks: self._editor.frame(location, target, subtasks), docs
+        )
+        rows = {
+            operator: reduce(lambda one, other: one.unionAll(other), given) for operator, given in self._rows.items()
+        }
+        changes = Changes(rows, self._replaced, tuple(self._said))
+        label = Label(name, note)
+        marker = self._editing.write(self._base, location, getuser(), changes, self._editor, validator, label)
+        return Written(location, marker.checkpoint_id, marker.bytes)

@@ -1,0 +1,41 @@
+"""Rows that replace or remove keys of an operator's state, checked against its columns."""
+
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from tidegate.protocol.errors import SavepointEditError
+from tidegate.spark.driver.hashing import key_expressions, quoted
+from tidegate.spark.driver.operator_jobs import require_types
+from tidegate.state.layout import DELETE, StateLayout
+
+
+def checked_changes(where: str, layout: StateLayout, rows: Any, removed: bool) -> DataFrame:
+    """`_hash`, the columns of the state as it is stored, and `_delete`, of rows that a user has given, or of keys that
+    are `removed`. Runs no Spark job. Raises `SavepointEditError`, and `PipelineDefinitionError` for types."""
+    if not hasattr(rows, "mapInArrow"):
+        raise SavepointEditError(
+            f"What was given for {where} is a {type(rows).__name__}, not a Spark DataFrame. Nothing was written."
+        )
+    expected = layout.key_names if removed else layout.stored.names
+    there = rows.columns
+    missing = [name for name in expected if name not in there]
+    extra = [name for name in there if name not in expected]
+    if missing or extra or len(set(there)) != len(there):
+        what = "keys to remove have the columns" if removed else "rows have the columns"
+        raise SavepointEditError(
+            f"The {what} {', '.join(there)}. The {'key' if removed else 'state'} of {where} has "
+            f"{_listed(layout, expected)}: missing {', '.join(missing) or 'none'}, not in the state "
+            f"{', '.join(extra) or 'none'}, each of them once. Nothing was written."
+        )
+    require_types(f"The rows given for {where} do not fit: their", rows, layout)
+    values = [
+        f"cast({'null' if removed else quoted(column.name)} as {column.sql}) as {quoted(column.name)}"
+        for column in layout.values
+    ]
+    checked: DataFrame = rows.selectExpr(*key_expressions(layout.keys), *values, f"{str(removed).lower()} as {DELETE}")
+    return checked
+
+
+def _listed(layout: StateLayout, names: list[str]) -> str:
+    return ", ".join(f"{column.name} {column.sql}" for column in (*layout.keys, *layout.values) if column.name in names)

@@ -1,0 +1,148 @@
+"""`SparkEditor`: writes the files of a savepoint that is edited, on a Spark session, and shows them where they lie."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from tidegate.dataflow.execution_plan import identity_of
+from tidegate.dataflow.staging import Staging
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex
+from tidegate.ports import PortableSink, SinkInput
+from tidegate.protocol.canonical import FileCopy, Rewrite
+from tidegate.protocol.editing import Base, staging_root
+from tidegate.protocol.names import Target
+from tidegate.protocol.records import CheckpointRecord, HandleKind, StateHandle, SubtaskId, SubtaskRecord
+from tidegate.protocol.restore import former_names
+from tidegate.spark.driver.editing import checked_changes
+from tidegate.spark.driver.export import export_files, runs_of
+from tidegate.spark.driver.frames import Frames
+from tidegate.spark.driver.hashing import subtask_expression
+from tidegate.spark.driver.run_job import collect_reports
+from tidegate.spark.driver.state_location import StateLocation
+from tidegate.spark.executor.exporting import EditPlan, ExportPlan
+from tidegate.spark.executor.partitions import RestagingPlan
+from tidegate.spark.executor.report_rows import REPORT_TYPE
+from tidegate.spark.region import SparkRegion
+from tidegate.state.layout import StateLayout
+
+
+class SparkEditor:
+    """Implements `ports.Editor` for one base, with a region's definition and session."""
+
+    def __init__(self, region: SparkRegion, base: Base) -> None:
+        self._region = region
+        self._graph = region.graph
+        self._base = base
+        self._vertices = {vertex.operator_id: vertex for vertex in region.graph.keyed}
+        self._renamed = former_names(base.metadata.record, region.graph.renamed)
+
+    def checked(self, operator_id: str, rows: Any, removed: bool) -> Any:
+        """See `ports.Editor`."""
+        vertex = self._vertices[operator_id]
+        where = self._region.streams.where(vertex)
+        return checked_changes(where, self._layout(vertex), rows, removed)
+
+    def rewrite(
+        self,
+        record: CheckpointRecord,
+        location: str,
+        rewrites: Sequence[Rewrite],
+        copies: Sequence[FileCopy],
+        changes: Mapping[str, Any],
+    ) -> Mapping[SubtaskId, StateHandle]:
+        """See `ports.Editor`: a Spark job for each operator with changes, and one for everything else."""
+        found: dict[SubtaskId, StateHandle] = {}
+        for operator_id, rows in changes.items():
+            own = [rewrite for rewrite in rewrites if rewrite.subtask.operator_id == operator_id]
+            found |= self._changed(self._plan(record, location, own), operator_id, rows)
+        rest = [rewrite for rewrite in rewrites if rewrite.runs and rewrite.subtask not in found]
+        copied = [(self._base.url, copy.handle, copy.path) for copy in copies]
+        return {**found, **export_files(self._region.session, self._plan(record, location, rest, copied))}
+
+    def _changed(self, plan: ExportPlan, operator_id: str, rows: Any) -> dict[SubtaskId, StateHandle]:
+        pipeline = self._graph.pipeline
+        subtask = F.expr(subtask_expression(pipeline.parallelism, pipeline.max_parallelism))
+        placed = rows.repartitionById(pipeline.parallelism, subtask).mapInArrow(EditPlan(plan).run, REPORT_TYPE)
+        return runs_of(collect_reports(placed, self._region.streams.where(self._vertices[operator_id])))
+
+    def _plan(
+        self,
+        record: CheckpointRecord,
+        location: str,
+        rewrites: Sequence[Rewrite],
+        copies: Sequence[tuple[str, StateHandle, str]] = (),
+    ) -> ExportPlan:
+        operators = {rewrite.subtask.operator_id for rewrite in rewrites}
+        layouts = {operator_id: self._layout(self._vertices[operator_id]) for operator_id in operators}
+        return ExportPlan(
+            record.pipeline_id,
+            record.checkpoint_id,
+            tuple(rewrites),
+            tuple(copies),
+            self._base.url,
+            location,
+            self._region.location.cache_dir,
+            layouts,
+        )
+
+    def _layout(self, vertex: KeyedVertex) -> StateLayout:
+        """That of the definition, as the successor of what the base has."""
+        former = self._renamed.get(vertex.operator_id, vertex.operator_id)
+        subtasks = self._base.metadata.subtasks.values()
+        runs = [
+            handle
+            for known in subtasks
+            if known.subtask.operator_id == former
+            for handle in known.snapshot.handles
+            if handle.kind is HandleKind.RUN
+        ]
+        return self._at(self._base.url).succeeding(vertex, self._region.streams.layout(vertex), runs)
+
+    def _at(self, url: str) -> StateLocation:
+        return StateLocation(self._graph, url, self._region.location.cache_dir)
+
+    def restage(
+        self, record: CheckpointRecord, location: str, subtasks: Mapping[SubtaskId, SubtaskRecord]
+    ) -> Mapping[SubtaskId, Sequence[StateHandle]]:
+        """See `ports.Editor`: a Spark job for each sink of current rows."""
+        found: dict[SubtaskId, Sequence[StateHandle]] = {}
+        for vertex in self._graph.sinks:
+            if vertex.operator_id in self._graph.restaged:
+                found |= self._restaged(vertex, record, location, subtasks)
+        return found
+
+    def _restaged(
+        self,
+        sink: SinkVertex,
+        record: CheckpointRecord,
+        location: str,
+        subtasks: Mapping[SubtaskId, SubtaskRecord],
+    ) -> dict[SubtaskId, Sequence[StateHandle]]:
+        assert isinstance(sink.sink, PortableSink)
+        operator = self._vertices[sink.input.origin]
+        layout, there = self._layout(operator), self._at(location)
+        indexes = tuple(range(self._graph.pipeline.parallelism))
+        specs = {}
+        for index in indexes:
+            handles = subtasks[SubtaskId(operator.operator_id, index)].snapshot.handles
+            runs = [handle for handle in handles if handle.kind is HandleKind.RUN]
+            specs[index] = there.spec(operator, layout, index, runs, record.checkpoint_id)
+        writer = sink.sink.writer_at(f"{location.rstrip('/')}/{staging_root(sink.operator_id)}")
+        staging = Staging(sink.operator_id, writer, True, dict.fromkeys(indexes, 1), identity_of(sink))
+        places = self._region.session.range(0, len(indexes), 1, len(indexes))
+        plan = RestagingPlan(indexes, specs, staging)
+        reports = collect_reports(places.mapInArrow(plan.run, REPORT_TYPE), self._region.streams.where(sink))
+        return {SubtaskId(report.operator_id, report.subtask_index): report.handles for report in reports}
+
+    def frame(self, location: str, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
+        """What a verdict on a savepoint that was written to `location` is about; see `ports.Region.frame`."""
+        return EditedFrames(self._graph, self._region.streams, self._at(location), subtasks).of(target)
+
+
+class EditedFrames(Frames):
+    """A table of current rows shows the state of its operator. Other sinks have nothing staged."""
+
+    def _staged(self, name: str) -> Any:
+        vertex = self._graph.sink(name)
+        return self._state(vertex.input.origin) if vertex.sink.input is SinkInput.CURRENT else None
