@@ -1,5 +1,7 @@
 """A pipeline that does not say how many key groups there are keeps those of its state."""
 
+from forks import SAVEPOINT, New
+from savepoint_directories import past_of
 from worlds import MemorySink, small_pipeline
 
 from tidegate.coordination.lookup import keep_max_parallelism
@@ -49,3 +51,17 @@ def test_what_is_set_and_what_has_no_state_is_left_as_it_is(desk, store):
     said.max_parallelism = 64
     keep_max_parallelism(said, store)
     assert said.max_parallelism == 64
+
+
+def test_a_fork_keeps_those_of_the_state_it_begins_with(store):
+    original = past_of(store)
+    kept = original.pipeline.max_parallelism
+    new = New(original)
+    new.pipeline = grown(new.pipeline, 2)
+    assert new.pipeline.max_parallelism != kept
+    new.reopen(store)
+    new.fork(SAVEPOINT)
+    keep_max_parallelism(new.pipeline, store)
+    assert new.pipeline.max_parallelism == kept
+    new.reopen(store)
+    new.check_forked()

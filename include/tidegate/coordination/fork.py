@@ -173,9 +173,9 @@ class Forking:
 
     def _plan(self, origin: Origin) -> ForkPlan:
         record, snapshots, graph = origin.record, origin.snapshots, self._graph
-        renamed = former_names(record, graph.renamed)
-        restored = restore_snapshots(record, snapshots, graph.plan, (), True, renamed)
-        require_legal_restore(record, graph.plan, restored, graph.upstreams, renamed)
+        renamed, plans = former_names(record, graph.renamed), graph.plan_from(record)
+        restored = restore_snapshots(record, snapshots, plans, (), True, renamed)
+        require_legal_restore(record, plans, restored, graph.upstreams, renamed)
         changes = self._planning.compare_anew(record, origin.subtasks, origin.files.storage.url)
         operators = returning_states(graph, snapshots, renamed, changes)
         stated = {each.operator_id for each in operators}
@@ -189,7 +189,7 @@ class Forking:
             tuple(v.name for v in graph.keyed if renamed.get(v.operator_id, v.operator_id) not in stated),
             tuple(NewTable(v.name, v.operator_id in graph.restaged) for v in graph.sinks),
             tuple(find_moved_sources(origin.endpoints, graph.endpoints, graph.renamed)),
-            tuple(find_unmatched(snapshots, graph.plan, renamed)),
+            tuple(find_unmatched(snapshots, plans, renamed)),
         )
 
     def _sources(self, restored: Snapshots, origin: Origin) -> list[TakenOver]:
