@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from simulator.__main__ import run_seed
+from simulator.comparison import Comparison
 from simulator.dataflow import Dataflow
-from simulator.observer import Observer
 from simulator.running import Running
 from simulator.scheduler import Violation
 from simulator.temper import WORST, Temper
@@ -108,7 +108,7 @@ def test_a_failure_says_who_did_what_and_how_to_see_it_again(monkeypatch):
     def finds_fault(self, id_, snapshots):
         raise Violation(f"checkpoint {id_} is not to somebody's taste")
 
-    monkeypatch.setattr(Observer, "_compare", finds_fault)
+    monkeypatch.setattr(Comparison, "completes", finds_fault)
     found = run_seed(3)
     assert found == run_seed(3)
     assert re.match(r"Seed 3: Violation: checkpoint \d+ is not to somebody's taste", found)
