@@ -27,10 +27,13 @@ class Checks:
 
     def look(self, before: Any, after: Any) -> None:
         """After every commit."""
+        if before is after:
+            return
         for restore in after.restores[len(before.restores) :]:
             self._goes_back(restore, before, after)
         for id_, record in after.checkpoints.items():
-            known = before.checkpoints.get(id_)
+            if (known := before.checkpoints.get(id_)) is record:
+                continue
             if record.status is Status.COMPLETED and (known is None or known.status is not Status.COMPLETED):
                 self.world.tell(f"checkpoint {id_} completes")
                 self._follows(id_, before, after)
