@@ -43,35 +43,6 @@ def _(original):
     return lambda operators, snapshots, restaged, *rest: original(operators, snapshots, (), *rest)
 
 
-@mutation("a savepoint that is disposed of while it is written stays as a directory", (Exporting, "export"))
-def _(original):
-    def export(self, checkpoint_id, exporter):
-        storage = self._storage
-        self._storage = Undeletable(storage)
-        try:
-            return original(self, checkpoint_id, exporter)
-        finally:
-            self._storage = storage
-
-    return export
-
-
-class Undeletable:
-    """A storage, from whose directories elsewhere nothing is deleted."""
-
-    def __init__(self, storage):
-        self._storage = storage
-
-    def __getattr__(self, name):
-        return getattr(self._storage, name)
-
-    def elsewhere(self, url):
-        return Undeletable(self._storage.elsewhere(url))
-
-    def delete(self, paths, closed=()):
-        pass
-
-
 @mutation("the marker of a savepoint goes last", (owners, "files_in_order"), (imports, "files_in_order"))
 def _(original):
     return lambda location, paths: original(location, paths)[::-1]

@@ -19,6 +19,7 @@ def require_unneeded(world: "World", owner: str, path: str) -> None:
     """A file is about to be deleted: nothing that is retained or still to be delivered may refer to it, and whoever
     has written it has ended."""
     state = world.store.state
+    require(world.scheduler.current not in world.observer.only_look, f"{path} is deleted by somebody who only looks")
     for record in state.checkpoints.values():
         if record.status is Status.COMPLETED:
             needed = (owner, path) in references(world, record)

@@ -17,6 +17,7 @@ from tidegate.protocol.branches import Restore
 from tidegate.protocol.canonical import FileCopy, Rewrite
 from tidegate.protocol.errors import (
     CheckpointNotFoundError,
+    ConfigurationError,
     RestoreRefusedError,
     SavepointExportError,
     StateIntegrityError,
@@ -125,9 +126,9 @@ def export(world: "World", savepoint: int) -> None:
         directory.writers.append(process)
     try:
         exporting.export(exporting.begin(str(savepoint), url).checkpoint_id, SimulatedExporter(world))
-    except CheckpointNotFoundError as error:
+    except (CheckpointNotFoundError, ConfigurationError) as error:  # the latter: its directory is not emptied yet
         require(not _is_kept(world, savepoint), f"savepoint {savepoint} is kept, but: {error}")
-        raise
+        world.note(f"{type(error).__name__}: {error}")
     except SavepointExportError as error:
         damage = isinstance(error.__cause__, StateIntegrityError)
         require(not (damage and _is_kept(world, savepoint)), f"savepoint {savepoint} is whole, but: {error}")
