@@ -122,8 +122,3 @@ def _(original):
     if not callable(original):
         return 0
     return lambda self, savepoint: Numbers(original(self, savepoint).checkpoint_id)
-
-
-@mutation("restores of before the savepoint are forgotten", (imports.History, "record_restores"))
-def _(original):
-    return lambda self, restores, before: None

@@ -33,7 +33,7 @@ def require_unneeded(world: "World", owner: str, path: str) -> None:
 
 
 def _require_superseded(subtasks: Mapping[SubtaskId, SubtaskRecord], owner: str, path: str) -> None:
-    """Of a checkpoint in progress: what counts stays, and what the newest attempt of a subtask has written until now."""
+    """Of a checkpoint in progress: what counts stays, and what the newest attempt of a subtask has written."""
     *_, directory, name = path.split("/")
     index, attempt = name.split("-")[:2] if name[0].isdecimal() else ("", "")
     known = subtasks.get(SubtaskId(directory if owner == "storage" else owner.partition(":")[2], int(index or -1)))
