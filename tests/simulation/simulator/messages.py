@@ -95,6 +95,8 @@ class Messages:
             gone or marker in self.world.storage.files, f"rows of checkpoint {id_} are shown before its marker is there"
         )
         earlier = self.world.observer.history.moments[id_].branch - {id_} - self.knows[sink.name]
+        if self.world.observer.history.is_imported(id_):  # of which also who has finished long ago is notified
+            earlier = {other for other in earlier if self.world.comparison.committables[other][sink.name]}
         require(not earlier, f"{sink.name} is notified of checkpoint {id_} before {sorted(earlier)}")
         self.shows(sink, id_, staged)
 
