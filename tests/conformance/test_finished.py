@@ -13,6 +13,7 @@ from store_steps import FIRST, PIPELINE, SECOND, acknowledgement, handle, trigge
 from worlds import CapturingRegion, Crash, Judge, MemorySink, SplitSource
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.coordination.restore import ToCheckpoint
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import CheckpointError, PipelineStatusError
 from tidegate.protocol.lifecycle import Status
@@ -198,6 +199,18 @@ def test_a_pipeline_whose_last_checkpoint_was_notified_while_it_could_not_finish
     with store.transaction("p") as tx:  # as after a failure that was only then resumed
         tx.move_pipeline(PipelineStatus.RUNNING, at(1))
     assert isinstance(world.ask("r2"), Dropped)
+    assert status_of(world) is PipelineStatus.FINISHED
+
+
+def test_a_pipeline_that_was_restored_to_its_end_has_finished_when_a_region_begins(store: CheckpointStore) -> None:
+    """A region has nothing to read there, and would wait for ever."""
+    world = Desk(store)
+    world.ask("r1")
+    world.complete(1, ALL)
+    world.coordinator.restore(ToCheckpoint(None))
+    assert status_of(world) is PipelineStatus.RUNNING
+    with pytest.raises(PipelineStatusError, match="is FINISHED"):
+        world.coordinator.start_region()
     assert status_of(world) is PipelineStatus.FINISHED
 
 

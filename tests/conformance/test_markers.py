@@ -153,3 +153,18 @@ def test_a_sweep_that_takes_the_unfinished_file_for_a_leftover_costs_no_run(past
         past.coordinator.notify(2)
     past.coordinator.notify(2)
     assert past.marked() == [1, 2]
+
+
+def test_who_looks_for_a_lost_database_while_the_first_checkpoint_completes_finds_none(store, monkeypatch):
+    """It had asked the database before there was any, and stood still."""
+    world, meanwhile = Past(store), []
+    look = type(world.storage).list
+
+    def slow(self, prefix):
+        if not meanwhile:
+            meanwhile.append(prefix)
+            world.take("r1")
+        return look(self, prefix)
+
+    monkeypatch.setattr(type(world.storage), "list", slow)
+    assert world.take("r2") == 2

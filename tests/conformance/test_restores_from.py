@@ -10,10 +10,12 @@ from worlds import Crash, MemorySink
 
 from tidegate.coordination.recover import Recovering
 from tidegate.coordination.restore import Undo
+from tidegate.coordination.restore_planning import RestorePlanner
 from tidegate.protocol.canonical import MARKER, METADATA
 from tidegate.protocol.errors import (
     CheckpointError,
     RestoreRefusedError,
+    StateIntegrityError,
     StateSchemaError,
     StorageError,
 )
@@ -209,6 +211,18 @@ def test_a_directory_that_changes_while_it_is_copied_is_refused_and_what_was_cop
         world.coordinator.restore_from(AT, planned=plan)
     assert world.everything() == before
     assert world.take("r5") > 4
+
+
+def test_a_directory_that_is_emptied_while_the_plan_is_made_is_refused(world, monkeypatch):
+    """By somebody who has claimed it, after it was verified."""
+
+    def emptied(*arguments):
+        del directory(world)["positions/src/2-0-1-m"]
+        raise StateIntegrityError("positions/src/2-0-1-m is missing.")
+
+    monkeypatch.setattr(RestorePlanner, "plan", emptied)
+    with pytest.raises(RestoreRefusedError, match=r"not as it was written.*positions/src.*Nothing was changed\."):
+        world.coordinator.restore_from(AT)
 
 
 def test_a_full_disk_leaves_everything_as_it_was(world, monkeypatch):

@@ -47,7 +47,7 @@ class MemoryCheckpointStore:
         if not lock.acquire(timeout=LOCK_TIMEOUT):
             raise StoreUnavailableError(f"Another transaction has held pipeline {pipeline_id!r} for too long.")
         try:
-            before = self._states.get(pipeline_id, PipelineState())
+            before = self._state(pipeline_id)
             transaction = MemoryTransaction(pipeline_id, before.copy())
             yield transaction
             if transaction.refused is not None:
@@ -140,7 +140,8 @@ class MemoryCheckpointStore:
             return True
 
     def _state(self, pipeline_id: str) -> PipelineState:
-        return self._states.get(pipeline_id, PipelineState())
+        known = self._states.get(pipeline_id)
+        return PipelineState() if known is None else known
 
 
 def _is_news(before: PipelineState, after: PipelineState) -> bool:

@@ -311,6 +311,8 @@ class MemoryTransaction(MemoryFacts):
         self._enqueue(deletions, given_up_by)
 
     def pending_deletions(self, limit: int) -> list[Deletion]:
+        if not self.state.deletions:
+            return []
         live = {file for _, _, file in self.state.live()}
         free = [deletion for deletion, by in self.state.deletions.items() if not self._may_be_wanted(deletion, by)]
         return [deletion for deletion in free if deletion not in live][:limit]

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
+from tidegate.protocol.errors import PipelineIdentityError
 from tidegate.protocol.identity import (
     Moved,
     find_moved,
@@ -45,8 +46,13 @@ class Identification:
     def check_to_begin(self) -> None:
         """`check`, before a checkpoint or region begins. If this database knows none of the pipeline, its checkpoint
         storage has no completed one either: the pipeline would read again what its tables show already."""
-        if not self._check(self.require):
+        if self._check(self.require):
+            return
+        try:
             require_not_lost(self._pipeline_id, self._storage.list(self._pipeline_id), self._storage.url)
+        except PipelineIdentityError:
+            if not self._knows_any():  # asked again: the first one may have completed meanwhile
+                raise
 
     def _check(self, require: Callable[[StoreTransaction], None]) -> bool:
         """Returns whether the database knows any checkpoint of the pipeline."""
@@ -56,7 +62,7 @@ class Identification:
                 require(tx)
                 latest = tx.latest_completed()
             if latest is None:
-                return bool(self._store.history(self._pipeline_id, 1))  # ids may be given out and come to nothing
+                return self._knows_any()
             if latest.metadata_path is None:
                 return True
             path = latest.metadata_path
@@ -65,6 +71,10 @@ class Identification:
             if path == missing:
                 raise stored_elsewhere(self._pipeline_id, path, self._storage.url)
             missing = path  # look again: a newer checkpoint may have completed, and this one's files may be deleted
+
+    def _knows_any(self) -> bool:
+        """Ids alone may be given out and come to nothing."""
+        return bool(self._store.history(self._pipeline_id, 1))
 
     def require(self, tx: StoreTransaction) -> None:
         """If two processes begin at once, the second finds here what the first has recorded. Raises

@@ -102,8 +102,13 @@ class Importing:
             facts = self._facts(tx, url, savepoint, numbers)
         directory.verify(savepoint.files, in_full=True)
         beside = Beside(self._storage, directory.storage, {handle.path for handle in savepoint.files})
+        try:
+            planned = self._planner.plan(facts, savepoint.metadata.subtasks, (), beside, directory.storage.url)
+        except StateIntegrityError:
+            directory.verify(savepoint)  # unless it was emptied meanwhile, which is what to say
+            raise
         plan = replace(
-            self._planner.plan(facts, savepoint.metadata.subtasks, (), beside, directory.storage.url),
+            planned,
             origin=url,
             edited=savepoint.metadata.edited,
             moved=() if numbers is None else tuple(find_moved(savepoint.metadata.endpoints, self._graph.endpoints)),

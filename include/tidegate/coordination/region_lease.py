@@ -8,7 +8,7 @@ dead.
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.lookup import restore_latest
 from tidegate.coordination.notify import Delivery, find_outstanding
-from tidegate.coordination.pipeline_status import PipelineControl
+from tidegate.coordination.pipeline_status import PipelineControl, end_if_over
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction
@@ -66,7 +66,11 @@ class RegionControl:
                 self._identification.require(tx)
                 outstanding = find_outstanding(tx)
                 if not outstanding:
-                    return self._start(tx)
+                    end_if_over(tx, self._clock.now())  # a restore may have led back to the end: nothing is left to do
+                    if (pipeline := tx.pipeline()).status is not PipelineStatus.FINISHED:
+                        return self._start(tx)
+            if not outstanding:
+                require_startable(pipeline)
             self._delivery.deliver(outstanding)
 
     def _start(self, tx: StoreTransaction) -> RegionStart:

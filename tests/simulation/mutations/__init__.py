@@ -4,6 +4,7 @@
 """
 
 from mutations import (
+    cleaning,
     commits,
     driver,
     fencing,
@@ -13,6 +14,8 @@ from mutations import (
     requests,
     restores,
     running,
+    running_restores,
+    savepoints,
     snapshots,
     steps,
     stops,
@@ -21,6 +24,7 @@ from mutations.planting import MUTATIONS, planted
 
 __all__ = [
     "MUTATIONS",
+    "cleaning",
     "commits",
     "driver",
     "fencing",
@@ -31,6 +35,8 @@ __all__ = [
     "requests",
     "restores",
     "running",
+    "running_restores",
+    "savepoints",
     "snapshots",
     "steps",
     "stops",

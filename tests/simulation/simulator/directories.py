@@ -36,13 +36,15 @@ class ObjectStore(MemoryStorage):
 
 def require_closed(state: "PipelineState", pipeline: str, directory: str) -> None:
     """Nobody whose files may count writes in a directory that is removed."""
+    copying = {id_ for id_, (_, ended_at) in state.imports.items() if ended_at is None}
     if directory == pipeline:
         cancelled = state.pipeline is not None and state.pipeline.status is PipelineStatus.CANCELLED
-        require(cancelled, f"{directory} is removed while the pipeline may go on")
+        require(cancelled and not copying, f"{directory} is removed while the pipeline may go on")
         return
     kind, number = directory.removeprefix(f"{pipeline}/").replace("/", "-").split("-")
     if kind == "chk":
-        going = state.checkpoints[int(number)].status is Status.IN_PROGRESS
+        record = state.checkpoints.get(int(number))
+        going = int(number) in copying if record is None else record.status is Status.IN_PROGRESS
     else:
         going = state.region.attempt == int(number) and state.region.seen_at is not None
     require(not going, f"{directory} is removed while somebody writes there")

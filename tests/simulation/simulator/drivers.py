@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from simulator.live_files import lost_a_write
 from simulator.region import SimulatedRegion
 from simulator.requests import Request, trigger
 from simulator.restores import notify
@@ -17,6 +18,7 @@ from tidegate.protocol.errors import (
     CheckpointDeclinedError,
     CheckpointError,
     CheckpointExpiredError,
+    CheckpointNotFoundError,
     CheckpointNotInProgressError,
     CheckpointNotRetainedError,
     FinalizeError,
@@ -25,6 +27,8 @@ from tidegate.protocol.errors import (
     PipelineFailedError,
     PipelineStatusError,
     RestoreRefusedError,
+    SavepointExportError,
+    SavepointInUseError,
     SinkError,
     StateIntegrityError,
     StopIncompleteError,
@@ -48,6 +52,7 @@ EXPECTED = (
     CheckpointAbandonedError,  # a step of a checkpoint that a restore has left behind
     CheckpointDeclinedError,
     CheckpointExpiredError,
+    CheckpointNotFoundError,  # a savepoint that was disposed of, as `savepoints` makes sure
     CheckpointNotInProgressError,
     CheckpointNotRetainedError,  # a restore to what was replaced, as `restores` makes sure
     FinalizeError,
@@ -56,6 +61,8 @@ EXPECTED = (
     PipelineFailedError,
     PipelineStatusError,
     RestoreRefusedError,  # a checkpoint has completed since the plan was made
+    SavepointExportError,  # a file could not be written
+    SavepointInUseError,
     SinkError,  # the disk is full, and nothing worse
     StateIntegrityError,  # a write was lost
     StorageError,
@@ -83,7 +90,7 @@ class Judge:
         self.world.point(f"judges chk-{checkpoint.checkpoint_id}")
         verdicts = [Verdict(target, "s", True, 1, 0) for target in self.targets]
         if not self.world.strikes("rejection"):
-            self.world.observer.judges(checkpoint.checkpoint_id, subtasks)
+            self.world.messages.judges(checkpoint.checkpoint_id, subtasks)
             return verdicts
         worst = self.world.random.randrange(len(verdicts))
         match self.world.random.choice(["failed", "broken", "missing"]):
@@ -103,7 +110,7 @@ def take_step(world: "World", coordinator: CheckpointCoordinator, step: str, che
         require(checkpoint_id in world.observer.history.ever_left, f"no restore has done that: {error}")
         raise
     except StateIntegrityError as error:
-        lost = step == "finalize" and world.observer.lost_a_write(checkpoint_id)
+        lost = step == "finalize" and lost_a_write(world, checkpoint_id)
         require(lost, f"{step} of checkpoint {checkpoint_id} calls damage what its successor did: {error}")
         raise
 
@@ -116,9 +123,9 @@ def _take_step(world: "World", coordinator: CheckpointCoordinator, step: str, ch
             coordinator.validate(checkpoint_id, Judge(world, coordinator.graph.targets))
         case "finalize":
             record = coordinator.finalize(checkpoint_id)
-            world.observer.repeats(step, checkpoint_id, (record.completed_at, record.metadata_path, record.state_size))
+            world.messages.repeats(step, checkpoint_id, (record.completed_at, record.metadata_path, record.state_size))
         case "notify":
-            world.observer.repeats(step, checkpoint_id, notify(world, coordinator, checkpoint_id))
+            world.messages.repeats(step, checkpoint_id, notify(world, coordinator, checkpoint_id))
         case "abort":
             reason = world.random.choice([FailureReason.TASK_FAILURE, FailureReason.COORDINATOR_SUSPEND])
             coordinator.abort(checkpoint_id, reason, "somebody aborted it")
@@ -262,7 +269,7 @@ def meddle(world: "World") -> None:
 
         def report() -> None:
             results = world.open_coordinator().record_acknowledgements(id_, acks)
-            world.observer.answers(id_, acks, results)
+            world.messages.answers(id_, acks, results)
 
         world.spawn(f"late:report of chk-{id_}", report)
     else:

@@ -7,9 +7,14 @@ and nothing else.
 
 from typing import TYPE_CHECKING
 
+from simulator.cleaning import check_report
+from simulator.graphs import PIPELINE_ID
+from simulator.live_files import references
+from simulator.moving import move
 from simulator.peace import take_checkpoint
 from simulator.requests import Request, trigger
 from simulator.restores import check_the_end, restore
+from simulator.savepoints import check_directories
 from simulator.scheduler import require
 from simulator.stops import has_finished, is_at_its_end
 from tidegate.coordination.restore import ToCheckpoint
@@ -36,6 +41,9 @@ def finish(world: "World") -> None:
     _cancel(world)
     if kept := _retained(world):
         _come_back(world, world.random.choice(kept))
+    if world.drawn.saving and move(world):
+        _run_to_the_end(world, "moved")
+        _compare(world)
 
 
 def _run_to_the_end(world: "World", name: str) -> None:
@@ -68,8 +76,8 @@ def _go_on(world: "World") -> None:
 
 def _check_end(world: "World") -> None:
     """All is read, unless the pipeline was drained; it has finished if, and only if, nothing can follow."""
-    state = world.store.state
-    drained = any(state.checkpoints[id_].drain for id_ in world.observer.history.branch_in(state))
+    state, history = world.store.state, world.observer.history
+    drained = any(record.drain for record in (*history.records_in(state), *history.lost.values()))
     require(drained or _all_is_read(world), "the input is never read to its end")
     bounded = all(source.bounded for source in world.sources.values())
     ended = has_finished(state)
@@ -106,7 +114,13 @@ def _clean(world: "World") -> None:
     """Long after, when nobody who was abandoned can write any more, and no restore can be undone."""
     world.clock.advance(2 * 3600 + world.pipeline.checkpoints.undo_within.total_seconds())
     for _ in range(2):
-        world.open_coordinator().clean()
+        coordinator = world.open_coordinator()
+        if world.drawn.cleaning or world.observer.history.lost:
+            coordinator.cleaning.clean()
+            if not world.foreign:
+                check_report(world, coordinator.cleaning.plan())
+        else:
+            coordinator.clean()
 
 
 def _all_is_read(world: "World") -> bool:
@@ -119,7 +133,7 @@ def _all_is_read(world: "World") -> bool:
 
 def _compare_output(world: "World") -> None:
     for name, sink in world.sinks.items():
-        expected = world.observer.sequential.outputs[name]
+        expected = world.comparison.sequential.outputs[name]
         require(sink.rows() == expected, f"{name} shows {sink.rows()}, but a plain execution gives {expected}")
 
 
@@ -129,7 +143,7 @@ def _compare_state(world: "World", retained: list[CheckpointRecord]) -> None:
         subtasks = world.store.state.subtasks[record.checkpoint_id]
         snapshots = {subtask: known.snapshot for subtask, known in subtasks.items()}
         for vertex in world.graph.keyed:
-            state = world.observer.state_of(vertex.operator_id, snapshots)
+            state = world.comparison.state_of(vertex.operator_id, snapshots)
             same = state == world.observer.history.moments[record.checkpoint_id].states[vertex.name]
             require(same, f"the state of {vertex.name} in {record.checkpoint_id} is not that of a plain execution")
 
@@ -137,8 +151,12 @@ def _compare_state(world: "World", retained: list[CheckpointRecord]) -> None:
 def _compare_files(world: "World") -> None:
     needed = {("storage", path) for path in world.store.state.compactions}
     for record in _retained(world):
-        needed |= world.observer.references(record)
+        needed |= references(world, record)
     there = {("storage", path) for path in world.storage.files}
     there |= {(f"sink:{name}-sink", path) for name, sink in world.sinks.items() for path in sink.staged}
-    require(there <= needed, f"files that nothing refers to are left: {sorted(there - needed)[:5]}")
+    left = {(owner, path) for owner, path in there - needed if path not in world.foreign}
+    require(not left, f"files that nothing refers to are left: {sorted(left)[:5]}")
+    taken = {path for path in world.foreign if path.startswith(PIPELINE_ID)} - world.storage.files.keys()
+    require(not taken, f"files of which this database knows nothing were deleted: {sorted(taken)[:5]}")
     check_the_end(world)
+    check_directories(world)

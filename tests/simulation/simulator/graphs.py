@@ -4,11 +4,11 @@ and of steps that draw another key for each row.
 An operator's function sees all rows of a checkpoint for a key at once and must not depend on their order, as on Spark.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simulator.sinks import SimulatedSink
 from simulator.sources import DirectorySource, LogSource, Row, SimulatedSource
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from simulator.world import World
 
 PIPELINE_ID = "simulated"
+Change = Callable[[Any], Any]  # of a vertex
 STATE = "k bigint, v bigint"
 KEYS = 12
 MODULUS = 2**31 - 1
@@ -88,15 +89,29 @@ def _redrawn(rows: list[Row]) -> list[Row]:
     raise AssertionError("the simulated region draws by itself")
 
 
-def rescaled(pipeline: Pipeline, parallelism: int) -> Pipeline:
-    """The same pipeline with another number of subtasks."""
-    result = Pipeline(pipeline.name, parallelism, pipeline.max_parallelism, pipeline.checkpoints)
-    for vertex in pipeline.vertices:
+def rebuilt(
+    pipeline: Pipeline,
+    change: Change = lambda vertex: vertex,
+    parallelism: int | None = None,
+    max_parallelism: int | None = None,
+) -> Pipeline:
+    """The same pipeline in other words: with vertices that `change` has made, or other numbers of subtasks."""
+    result = Pipeline(
+        pipeline.name,
+        parallelism or pipeline.parallelism,
+        max_parallelism or pipeline.max_parallelism,
+        pipeline.checkpoints,
+    )
+    made: dict[str, str] = {}
+    for before in pipeline.vertices:
+        vertex = change(before)
+        made[before.name] = vertex.name
+        to = lambda stream: replace(stream, pipeline=result, origin=made[stream.origin])  # noqa: E731
         match vertex:
             case KeyedVertex():
-                result.add(replace(vertex, inputs=tuple(replace(s, pipeline=result) for s in vertex.inputs)))
+                result.add(replace(vertex, inputs=tuple(map(to, vertex.inputs))))
             case StepVertex() | SinkVertex():
-                result.add(replace(vertex, input=replace(vertex.input, pipeline=result)))
+                result.add(replace(vertex, input=to(vertex.input)))
             case _:
                 result.add(vertex)
     return result

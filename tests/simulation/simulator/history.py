@@ -41,6 +41,7 @@ class Return:
     undoes: int | None
     at: datetime
     left_behind: frozenset[int]
+    imported: int | None = None  # the checkpoint that was recorded with it
 
 
 class History:
@@ -52,6 +53,7 @@ class History:
         self.returns: list[Return] = []
         self.left_by: dict[int, Return] = {}  # checkpoints that are left behind now
         self.ever_left: set[int] = set()
+        self.lost: dict[int, CheckpointRecord] = {}  # with a database
 
     def complete(
         self,
@@ -67,9 +69,27 @@ class History:
     def go_back(self, to: Return) -> None:
         self.returns.append(to)
         self.now = self.moments[to.checkpoint_id]
+        if to.imported is not None:
+            self.complete(to.imported, self.now.states, self.now.outputs, self.now.read)
         off = self.moments.keys() - self.now.branch - {0}
         self.left_by = {id_: self.left_by.get(id_, to) for id_ in off}
         self.ever_left |= off
+
+    def is_imported(self, checkpoint_id: int) -> bool:
+        return any(one.imported == checkpoint_id for one in self.returns)
+
+    def started(self) -> tuple[Mapping[str, Mapping[int, int]], Mapping[str, list[Row]]]:
+        """States and outputs of before the first checkpoint."""
+        return self.moments[0].states, self.moments[0].outputs
+
+    def forget(self, savepoint: int, lost: Mapping[int, CheckpointRecord]) -> None:
+        """The database is lost. Only what the savepoint follows can be known again."""
+        branch = self.moments[savepoint].branch
+        self.now = self.moments[0]
+        self.moments = {id_: moment for id_, moment in self.moments.items() if id_ in branch | {0}}
+        self.returns = [one for one in self.returns if one.newest < savepoint]
+        self.left_by = {}
+        self.lost = {id_: record for id_, record in lost.items() if id_ in branch}
 
     def undoable(self, restores: int) -> Return | None:
         """Which one an undo was to undo when there had been so many."""
@@ -94,14 +114,18 @@ class History:
         """What the pipeline had behind it."""
         return self.moments[self.latest_id(state)].branch
 
+    def records_in(self, state: "PipelineState") -> list[CheckpointRecord]:
+        """The same as far as that database knows it."""
+        return [state.checkpoints[id_] for id_ in self.branch_in(state) if id_ in state.checkpoints]
+
     def answers_for(self, state: "PipelineState", request_id: str) -> list[int]:
         """The request's checkpoints that the pipeline had behind it: one at most."""
-        return [id_ for id_ in self.branch_in(state) if state.checkpoints[id_].request_id == request_id]
+        return [record.checkpoint_id for record in self.records_in(state) if record.request_id == request_id]
 
     def latest_in(self, state: "PipelineState") -> CheckpointRecord | None:
         """The newest of those whose state was kept."""
-        kept = [id_ for id_ in self.branch_in(state) if state.checkpoints[id_].status is Status.COMPLETED]
-        return state.checkpoints[max(kept)] if kept else None
+        kept = [record for record in self.records_in(state) if record.status is Status.COMPLETED]
+        return max(kept, key=lambda record: record.checkpoint_id, default=None)
 
     def last_success(self, state: "PipelineState") -> datetime | None:
         """When the newest one completed."""

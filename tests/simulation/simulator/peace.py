@@ -4,9 +4,11 @@ from typing import TYPE_CHECKING
 
 from simulator.drivers import STEPS, take_step
 from simulator.requests import Request, trigger
+from simulator.savepoints import export
 from simulator.scheduler import Violation
 from simulator.stops import has_finished
 from tidegate.protocol.errors import PipelineFailedError
+from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.records import CheckpointKind
 from tidegate.protocol.trigger import Dropped, Queued
 
@@ -19,10 +21,15 @@ def live_a_while(world: "World") -> None:
     for number in range(world.random.randint(2, 6)):
         for _ in range(world.random.randint(0, 3)):
             world.arrive()
-        kind = CheckpointKind.SAVEPOINT if world.random.random() < 0.2 else CheckpointKind.CHECKPOINT
+        share = 0.5 if world.drawn.saving else 0.2
+        kind = CheckpointKind.SAVEPOINT if world.random.random() < share else CheckpointKind.CHECKPOINT
         request = world.requests.setdefault(f"early-{number}", Request(f"early-{number}", kind=kind))
         take_checkpoint(world, request)
         world.clock.advance(world.random.choice([1, 60, 700]))
+    if world.drawn.saving:
+        for id_, record in world.store.state.checkpoints.items():
+            if record.kind is CheckpointKind.SAVEPOINT and record.status is Status.COMPLETED:
+                export(world, id_)
 
 
 def take_checkpoint(world: "World", request: Request) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from simulator.jobs import SimulatedJobs
+from simulator.live_files import misses_a_file
 from tidegate.dataflow.jobs import Parts
 from tidegate.dataflow.scheduled_driver import ScheduledDriver
 from tidegate.pipeline.graph import Graph
@@ -28,13 +29,13 @@ class SimulatedRegion:
         self.parts = Parts(graph, world.storage, self.jobs, world.clock, world.name)
 
     def snapshot(self, task: SnapshotTask, acknowledge: Acknowledger) -> None:
-        self.world.observer.asks(task)
+        self.world.messages.asks(task)
         self._task = task
         self._acknowledge = acknowledge
         try:
             ScheduledDriver(self.parts, task, self.report).execute()
         except StateIntegrityError as error:
-            self.world.observer.misses_a_file(task, error)
+            misses_a_file(self.world, task, error)
             raise
 
     def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> list[CompactedRun]:
@@ -48,10 +49,10 @@ class SimulatedRegion:
         if self.world.strikes("late_report"):
             self.world.late_reports.append((self._task.checkpoint_id, list(acks)))
         results = self._acknowledge(acks)
-        self.world.observer.answers(self._task.checkpoint_id, acks, results)
+        self.world.messages.answers(self._task.checkpoint_id, acks, results)
         if self.world.strikes("repeated_report"):
             results = self._acknowledge(acks)
-            self.world.observer.answers(self._task.checkpoint_id, acks, results)
+            self.world.messages.answers(self._task.checkpoint_id, acks, results)
         return results
 
     def frame(self, target: str, subtasks: object) -> None:

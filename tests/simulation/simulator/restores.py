@@ -6,6 +6,7 @@ Decided by what they asked for, what is recorded and the history that the observ
 from typing import TYPE_CHECKING
 
 from simulator.history import Return, is_rewinding
+from simulator.savepoints import FromDirectory, check_claim
 from simulator.scheduler import Violation, require
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.restore import Target, ToCheckpoint, Undo
@@ -93,7 +94,7 @@ def notify(world: "World", coordinator: CheckpointCoordinator, checkpoint_id: in
 
 def check_restores(world: "World", before: "PipelineState", after: "PipelineState") -> None:
     """Raises `Violation`. Takes the observer's history back."""
-    for number in range(len(before.restores), len(after.restores)):
+    for number in range(len(world.observer.history.returns), len(after.restores)):
         _restored(world, before, after, number)
     left = world.observer.history.left_by
     for id_, record in after.checkpoints.items():
@@ -119,29 +120,36 @@ def _restored(world: "World", before: "PipelineState", after: "PipelineState", n
             undoes = None if undone is None else undone.number
         case ToCheckpoint():
             wanted, undoes = target.checkpoint_id or left, None
+        case FromDirectory():
+            wanted, undoes = world.storage.elsewhere(target.url).savepoint, None
         case _:
             raise Violation(f"nobody has asked for {restore}")
     found = (restore.number, restore.checkpoint_id, restore.undoes, restore.previous_checkpoint_id)
     expected = (number + 1, wanted, undoes, left)
     require(found == expected, f"{target} when {left} was the latest is recorded as {restore}")
-    require(before.checkpoints[restore.checkpoint_id].status is Status.COMPLETED, f"{restore} goes to what is gone")
+    if isinstance(target, FromDirectory):
+        check_claim(world, target, restore, before)
+    else:
+        kept = before.checkpoints[restore.checkpoint_id].status is Status.COMPLETED
+        require(kept and restore.imported is None, f"{restore} goes to what is gone")
     going = [id_ for id_, record in after.checkpoints.items() if record.status is Status.IN_PROGRESS]
     require(not going, f"checkpoints {going} go on although the pipeline was restored")
     waiting = [request.request_id for request in after.requests.values() if request.dropped is None]
     require(not waiting, f"{waiting} wait although the pipeline was restored")
-    assert before.pipeline is not None
     assert after.pipeline is not None
-    was, now = before.pipeline.status, after.pipeline.status
+    was, now = PipelineStatus.CREATED if before.pipeline is None else before.pipeline.status, after.pipeline.status
     stays = was is PipelineStatus.SUSPENDED
     expected_status = PipelineStatus.SUSPENDED if stays else PipelineStatus.RUNNING
     require(now is expected_status, f"a pipeline that was {was} is {now} after a restore")
     off = history.branch_in(before) - history.moments[restore.checkpoint_id].branch
-    left_behind = {id_ for id_ in off if before.checkpoints[id_].status is Status.COMPLETED}
-    newest, at = max(before.checkpoints), restore.restored_at
-    done = Return(number + 1, restore.checkpoint_id, newest, left, undoes, at, frozenset(left_behind))
+    known = [before.checkpoints[id_] for id_ in off if id_ in before.checkpoints]
+    left_behind = {record.checkpoint_id for record in known if record.status is Status.COMPLETED}
+    newest = max(before.checkpoints) if restore.imported is None else restore.imported - 1
+    at, imported = restore.restored_at, restore.imported
+    done = Return(number + 1, restore.checkpoint_id, newest, left, undoes, at, frozenset(left_behind), imported)
     world.observer.returned[world.scheduler.current] = done
     history.go_back(done)
-    _check_compactions(after, restore.checkpoint_id)
+    _check_compactions(after, restore.goes_on_from)
 
 
 def _check_compactions(state: "PipelineState", checkpoint_id: int) -> None:

@@ -13,36 +13,26 @@ from worlds import Crash, ManualClock
 
 from simulator.directories import require_closed
 from simulator.hearing import listening
+from simulator.running_checks import Checks
 from simulator.running_ending import Ending
+from simulator.running_graphs import draw_config, draw_pipeline, draw_source
 from simulator.running_parts import (
-    TICKETS,
-    Counts,
     Disk,
-    Log,
-    Peaks,
     PlainJobs,
-    Rows,
-    Table,
-    plain_execution,
-    redrawn,
 )
 from simulator.running_ports import NAME, Absent, Judge, Later, Shaky
+from simulator.running_restores import clean, draw_target, restore
 from simulator.scheduler import require
 from tidegate.coordination.continuous_run import ContinuousRun
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.dataflow.continuous_driver import ContinuousDriver
-from tidegate.dataflow.in_flight import in_flight_of
 from tidegate.dataflow.jobs import Parts
-from tidegate.pipeline.config import CheckpointConfig
-from tidegate.pipeline.definition import KeyedVertex, Pipeline, SinkVertex
 from tidegate.pipeline.graph import compile_graph
-from tidegate.ports import SinkInput
 from tidegate.protocol.errors import CheckpointError, StateIntegrityError, StorageError
-from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.paths import shared_directory
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord, HandleKind, Snapshot, SubtaskId
+from tidegate.protocol.records import CheckpointKind
 from tidegate.protocol.regions import RegionStart
 
 
@@ -65,16 +55,22 @@ class Running:
         self.kills = random.choice([0.0, 0.01, 0.05])  # per step
         self.haste = random.choice([0.1, 0.3, 0.9])  # with which rows arrive
         self.clock = ManualClock()
+        self.aside = aside = Random(f"aside {seed}")  # for what came later: so the rest stays as it was drawn
+        self.restores = aside.choice([0.0, 0.0, 0.01, 0.05])  # per step
+        self.cleanings = aside.choice([0.0, 0.0, 0.02])  # the same
+        self.checks = Checks(self)
         self.trace: deque[str] = deque(maxlen=60)
         self.store = Shaky(self)
-        self.disk = Disk(self.effect, self.deletes, lambda directory: require_closed(self.store.state, NAME, directory))
+        self.disk = Disk(
+            self.effect, self.checks.deletes, lambda directory: require_closed(self.store.state, NAME, directory)
+        )
         self.processes: list[Process] = []
         self.met: Counter[str] = Counter()
         self.verified = 0
         self._unique = 0
-        self.sources = [self._draw_source(number) for number in range(random.randint(1, 2))]
-        self.config = self._draw_config()
-        self.pipeline = self._draw_pipeline()
+        self.sources = [draw_source(random, number) for number in range(random.randint(1, 2))]
+        self.config = draw_config(random, aside)
+        self.pipeline = draw_pipeline(self)
         self.graph = compile_graph(self.pipeline)
         self._asked: list[tuple[str, CheckpointKind]] = []
 
@@ -88,48 +84,6 @@ class Running:
             f"{[sink.input.origin for sink in self.graph.sinks]}; trouble {self.drawn}",
             *self.trace,
         ]
-
-    # -- what is drawn
-
-    def _draw_source(self, number: int) -> Log:
-        lengths = [self.random.randint(2, 20) for _ in range(self.random.randint(1, 3))]
-        return Log(f"log{number}", lengths, self.random.random() < 0.4, self.random.randint(1, 4), [0] * len(lengths))
-
-    def _draw_config(self) -> CheckpointConfig:
-        exactly_once, unaligned = self.random.random() < 0.75, self.random.random() < 0.4
-        return CheckpointConfig(
-            timeout="5 min",
-            retained=self.random.randint(1, 3),
-            interval=self.random.choice([None, "3 s", "30 s"]),
-            min_pause=self.random.choice(["0 s", "0 s", "10 s"]),
-            mode="EXACTLY_ONCE" if exactly_once else "AT_LEAST_ONCE",
-            unaligned=exactly_once and unaligned,
-            alignment_limit=4 if exactly_once and not unaligned and self.random.random() < 0.3 else None,
-        )
-
-    def _draw_pipeline(self) -> Pipeline:
-        pipeline = Pipeline(NAME, self.random.randint(1, 3), 8, self.config)
-        streams = [pipeline.source(source.name, source) for source in self.sources]
-        if self.random.random() < 0.5:
-            pipeline.add(SinkVertex("seen", streams[0], Table(SinkInput.CHANGES, self.effect)))
-        if self.random.random() < 0.4:
-            drawn = streams[0].transform(redrawn, deterministic=False, name="drawn")
-            for name in TICKETS:
-                pipeline.add(SinkVertex(name, drawn, Table(SinkInput.CHANGES, self.effect)))
-            streams += [drawn] if self.random.random() < 0.6 else []
-        operators: list[Any] = []
-        for number in range(self.random.randint(1, 4)):
-            reads_logs = not operators or self.random.random() < 0.4
-            among = streams if reads_logs else operators
-            read = tuple(self.random.sample(among, self.random.randint(1, min(2, len(among)))))
-            rule: Any = Counts() if reads_logs else Peaks()
-            operator = pipeline.add(KeyedVertex(f"op{number}", read, ("k",), update=rule, state="k bigint, n bigint"))
-            for kind in SinkInput:
-                if self.random.random() < 0.5:
-                    name = f"op{number}_{kind.value.lower()}"
-                    pipeline.add(SinkVertex(name, operator, Table(kind, self.effect)))
-            operators.append(operator)
-        return pipeline
 
     # -- what goes wrong
 
@@ -159,7 +113,7 @@ class Running:
     # -- who does what
 
     def coordinator(self) -> CheckpointCoordinator:
-        self.pipeline.listeners = listening(lambda: self.store.state, self._hears, self._missed)
+        self.pipeline.listeners = listening(lambda: self.store.state, self._hears, self.checks.missed)
         return CheckpointCoordinator(self.pipeline, self.store, self.disk, self.clock)
 
     def begin(self) -> Process:
@@ -277,6 +231,11 @@ class Running:
             self.go_on(process)
         if random.random() < 0.05:
             self.meddle()
+        if self.aside.random() < self.cleanings:
+            self.attempt(lambda: clean(self))
+        if self.aside.random() < self.restores and (target := draw_target(self)) is not None:
+            self.attempt(lambda: restore(self, target))
+            self.checks.check_kept()
         status = self.store.state.pipeline.status if self.store.state.pipeline else PipelineStatus.CREATED
         if (
             status in (PipelineStatus.SUSPENDED, PipelineStatus.FINISHED, PipelineStatus.FAILED)
@@ -290,74 +249,3 @@ class Running:
             self.step()
         Ending(self).finish()
         return self
-
-    # -- what must hold
-
-    def look(self, before: Any, after: Any) -> None:
-        """After every commit."""
-        for id_, record in after.checkpoints.items():
-            known = before.checkpoints.get(id_)
-            if record.status is Status.COMPLETED and (known is None or known.status is not Status.COMPLETED):
-                self.tell(f"checkpoint {id_} completes")
-                self._verify(record, {key: row.snapshot for key, row in after.subtasks[id_].items()})
-
-    def _verify(self, record: CheckpointRecord, snapshots: dict[SubtaskId, Snapshot]) -> None:
-        """The state is what lies before the barriers, and every file of it is there."""
-        self.verified += 1
-        for snapshot in snapshots.values():
-            for handle in snapshot.handles:
-                there = handle.kind is HandleKind.STAGED or handle.path in self.disk.files
-                require(there, f"checkpoint {record.checkpoint_id} completes without its file {handle.path}")
-        states = self.states(snapshots)
-        expected = plain_execution(self.graph, self.offsets(snapshots))
-        for vertex in self.graph.keyed:
-            straight = isinstance(vertex.update, Counts) and "drawn" not in [stream.origin for stream in vertex.inputs]
-            if straight or not self.config.unaligned:  # else more is on its way, further up
-                self.compare(f"checkpoint {record.checkpoint_id}", vertex.name, states, expected)
-
-    def compare(self, what: str, name: str, states: dict[str, Rows], expected: dict[str, Rows]) -> None:
-        if self.config.mode == "EXACTLY_ONCE":
-            require(states[name] == expected[name], f"{what}: {name} is {states[name]}, and should be {expected[name]}")
-        else:
-            missing = {key for key, value in expected[name].items() if states[name].get(key, 0) < value}
-            require(not missing, f"{what}: {name} is {states[name]}, which misses some of {expected[name]}")
-
-    def states(self, snapshots: dict[SubtaskId, Snapshot]) -> dict[str, Rows]:
-        """Of every operator, with what is on its way to it."""
-        plans = {plan.operator_id: plan for plan in self.graph.plan}
-        result: dict[str, Rows] = {}
-        jobs = PlainJobs(self.graph, self.disk, lambda what: None, self.unique, self.random)
-        for vertex in self.graph.keyed:
-            state: Rows = {}
-            for index in range(plans[vertex.operator_id].parallelism):
-                handles = snapshots.get(SubtaskId(vertex.operator_id, index), Snapshot()).handles
-                state |= jobs.state([handle for handle in handles if handle.kind is HandleKind.RUN], index)
-            on_its_way = in_flight_of(snapshots.get(SubtaskId(vertex.operator_id, 0)))
-            for key, value in jobs._values([[data for _, data in on_its_way]], vertex):
-                state[key] = vertex.update.merge(state.get(key), value)
-            result[vertex.name] = state
-        return result
-
-    def offsets(self, snapshots: dict[SubtaskId, Snapshot]) -> dict[SubtaskId, int]:
-        return {
-            key: Log.offset(snapshot)
-            for key, snapshot in snapshots.items()
-            if key.operator_id in {source.name for source in self.sources}
-        }
-
-    def _missed(self, id_: int) -> list[str]:
-        """The tables that have rows of a checkpoint and do not show them."""
-        rows = self.store.state.subtasks.get(id_, {})
-        staged = {
-            key.operator_id for key, row in rows.items() for h in row.snapshot.handles if h.kind is HandleKind.STAGED
-        }
-        return [sink.name for sink in self.graph.sinks if sink.operator_id in staged and id_ not in sink.sink.visible]
-
-    def deletes(self, path: str) -> None:
-        for id_, record in self.store.state.checkpoints.items():
-            if record.status is Status.COMPLETED:
-                for row in self.store.state.subtasks[id_].values():
-                    kept = [
-                        h.path for h in row.snapshot.handles if h.kind not in (HandleKind.STAGED, HandleKind.EXCHANGE)
-                    ]
-                    require(path not in kept, f"{path} is deleted, but checkpoint {id_} refers to it")

@@ -5,11 +5,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from simulator.running_parts import TICKETS, Rows, plain_execution
+from simulator.running_restores import draw_target, restore
 from simulator.scheduler import require
+from tidegate.coordination.restore import Target, ToCheckpoint, Undo
 from tidegate.dataflow.in_flight import in_flight_of
 from tidegate.pipeline.definition import SinkVertex
 from tidegate.ports import SinkInput
-from tidegate.protocol.lifecycle import COMMITTED, Status
+from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.paths import with_markers
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.records import HandleKind, Snapshot, SubtaskId
@@ -43,8 +45,23 @@ class Ending:
             source.arrived = list(source.lengths)
         if not self._is_over():
             self._run_to_the_end()
+        self._settle()
+        if self.world.restores and (target := draw_target(self.world)) is not None:
+            self._come_back(target)
+
+    def _come_back(self, target: Target) -> None:
+        """What was read since is read once more, and what was in flight then is there again."""
+        restore(self.world, ToCheckpoint(None) if isinstance(target, Undo) else target)
+        self.world.attempt(self.world.coordinator().resume)
+        if not self._is_over():
+            self._run_to_the_end()
+        self._settle()
+
+    def _settle(self) -> None:
         self.world.clock.advance(3 * 3600)
-        self.world.coordinator().clean()
+        coordinator = self.world.coordinator()
+        coordinator.cleaning.clean() if self.world.cleanings else coordinator.clean()
+        self.world.checks.check_kept()
         self._check_end()
 
     def _run_to_the_end(self) -> None:
@@ -68,16 +85,14 @@ class Ending:
             require(False, "nothing is wrong any more, but the rest is never read and committed")
 
     def _latest(self) -> dict[SubtaskId, Snapshot]:
-        completed = [id_ for id_, record in self.world.store.state.checkpoints.items() if record.status in COMMITTED]
-        rows = self.world.store.state.subtasks[completed[-1]] if completed else {}
+        rows = self.world.store.state.subtasks.get(self.world.checks.now, {})
         return {key: row.snapshot for key, row in rows.items()}
 
     def _all_is_read(self) -> bool:
-        offsets = self.world.offsets(self._latest())
+        offsets = self.world.checks.offsets(self._latest())
         wanted = {SubtaskId(s.name, split): n for s in self.world.sources for split, n in enumerate(s.lengths)}
-        told = all(
-            r.notified_at is not None for r in self.world.store.state.checkpoints.values() if r.status in COMMITTED
-        )
+        present = self.world.checks.branches[self.world.checks.now]
+        told = all(self.world.store.state.checkpoints[id_].notified_at is not None for id_ in present)
         on_its_way = any(in_flight_of(snapshot) for snapshot in self._latest().values())
         return offsets == wanted and told and not on_its_way
 
@@ -93,11 +108,11 @@ class Ending:
         require(self._is_over() == bounded, f"the pipeline has {'' if self._is_over() else 'not '}finished")
         snapshots = self._latest()
         expected, states = (
-            plain_execution(self.world.graph, self.world.offsets(snapshots)),
-            self.world.states(snapshots),
+            plain_execution(self.world.graph, self.world.checks.offsets(snapshots)),
+            self.world.checks.states(snapshots),
         )
         for vertex in self.world.graph.keyed:
-            self.world.compare("in the end", vertex.name, states, expected)
+            self.world.checks.compare("in the end", vertex.name, states, expected)
         for sink in self.world.graph.sinks:
             if sink.name not in TICKETS:
                 self._check_sink(sink, expected)
@@ -132,7 +147,7 @@ class Ending:
                 require(len(dict(checkpoint)) == len(checkpoint), f"{sink.name} shows a key twice: {checkpoint}")
         seen = shown if sink.sink.input is SinkInput.CHANGES else shown[-1:]
         current = {sink.input.origin: dict(row for checkpoint in seen for row in checkpoint)}
-        self.world.compare(sink.name, sink.input.origin, current, expected)
+        self.world.checks.compare(sink.name, sink.input.origin, current, expected)
 
     def _check_files(self) -> None:
         needed = set(self.world.store.state.compactions)

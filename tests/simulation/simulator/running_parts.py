@@ -16,8 +16,7 @@ from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.reports import Report
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStorage, CommitAttempt, DeliveryGuarantee, Segment, SinkInput, SourceContext
-from tidegate.protocol.errors import SinkError, StateIntegrityError, StorageError
+from tidegate.ports import CheckpointStorage, Segment, SourceContext
 from tidegate.protocol.keygroups import key_groups_of, subtask_of
 from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
 
@@ -63,51 +62,6 @@ class Log:
     def offset(snapshot: Snapshot | None) -> int:
         position = snapshot.position if snapshot is not None else None
         return int(position["offset"]) if position else 0
-
-
-@dataclass(eq=False)
-class Table:
-    """A sink: of changes, a log by checkpoint; of current rows, what the latest commit says."""
-
-    input: SinkInput
-    trouble: Trouble
-    staged: dict[str, list[Any]] = field(default_factory=dict)
-    visible: dict[int, list[list[Any]]] = field(default_factory=dict)
-    guarantee = DeliveryGuarantee.EXACTLY_ONCE
-
-    def writer(self) -> None:
-        return None
-
-    def stage(self, checkpoint_id: int, name: str, rows: list[Any]) -> StateHandle:
-        path = f"chk-{checkpoint_id}/{name}"
-        self.trouble("stages")
-        self.staged[path] = rows
-        return StateHandle(path, HandleKind.STAGED, len(rows), len(rows), "", checkpoint_id)
-
-    def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
-        try:
-            self.trouble("commits")
-        except StorageError as error:
-            raise SinkError(str(error)) from error
-        rows = [self.staged[handle.path] for handle in staged]  # a KeyError: something deleted rows that were promised
-        known = self.visible.setdefault(checkpoint_id, rows)
-        assert known == rows, f"checkpoint {checkpoint_id} is committed with other rows the second time"
-        self.trouble("has committed")
-
-    def verify(self, staged: Sequence[StateHandle], in_full: Collection[str]) -> None:
-        for handle in staged:
-            if handle.path not in self.staged:
-                raise StateIntegrityError(f"{handle.path} is gone")
-
-    def staged_paths(self, checkpoint_id: int) -> list[str]:
-        return [path for path in self.staged if path.startswith(f"chk-{checkpoint_id}/")]
-
-    def discard(self, paths: Sequence[str]) -> None:
-        for path in paths:
-            self.staged.pop(path, None)
-
-    def describe(self) -> dict[str, Any]:
-        return {"type": "Table", "input": self.input.value}
 
 
 class Disk(ObjectStore):

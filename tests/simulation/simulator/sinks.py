@@ -2,18 +2,21 @@
 visible is `tidegate.sinks.publish` itself, and how it goes back `tidegate.sinks.rewind`, on a disk in memory.
 """
 
-from collections.abc import Collection, Sequence
+import json
+from collections.abc import Callable, Collection, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from simulator.history import is_rewinding
+from simulator.live_files import require_unneeded
 from simulator.scheduler import Violation, require
 from simulator.sources import Row
-from tidegate.ports import CommitAttempt, DeliveryGuarantee, SinkInput, Withdrawn
+from tidegate.ports import CheckpointStorage, CommitAttempt, DeliveryGuarantee, SinkInput, Withdrawn
 from tidegate.protocol.branches import Branch
 from tidegate.protocol.errors import SinkError, StateIntegrityError
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.records import HandleKind, StateHandle
-from tidegate.sinks import publish, rewind
+from tidegate.sinks import fencing, publish, rewind
 
 if TYPE_CHECKING:
     from simulator.world import World
@@ -22,7 +25,7 @@ FULL = "the disk is full"
 
 
 class SimulatedSink:
-    """`ports.RewindableSink`. Readers see the rows of every checkpoint, or of `CURRENT` rows the last one's."""
+    """`ports.RewindableSink`, portable, numbered and staging. Readers see all rows, or of `CURRENT` ones the last."""
 
     guarantee = DeliveryGuarantee.EXACTLY_ONCE
 
@@ -35,12 +38,13 @@ class SimulatedSink:
 
     def stage(self, checkpoint_id: int, unique: str, rows: Sequence[Row]) -> StateHandle:
         """Write rows where no reader sees them, from a subtask."""
-        path = f"{publish.staging_of(checkpoint_id)}/{unique}"
+        path, content = f"{publish.staging_of(checkpoint_id)}/{unique}", json.dumps(rows).encode()
         self.world.point(f"stages {path} in {self.name}")
-        size = 8 * len(rows)
-        self.world.disk.write(f"{self.root}/{path}", tuple(rows), size - self.world.strikes("lost_write"))
+        size = len(content) - self.world.strikes("lost_write")
+        self.world.disk.write(f"{self.root}/{path}", tuple(rows), size)
         self.world.point(f"has staged {path}")
-        return StateHandle(path, HandleKind.STAGED, len(rows), size, "0" * 64, checkpoint_id)
+        checksum = sha256(content).hexdigest()
+        return StateHandle(path, HandleKind.STAGED, len(rows), len(content), checksum, checkpoint_id)
 
     def is_whole(self, handle: StateHandle) -> bool:
         file = self.world.disk.look(f"{self.root}/{handle.path}")
@@ -117,11 +121,12 @@ class SimulatedSink:
 
     def _committed(self, ids: Collection[int]) -> set[int]:
         """Checkpoints that have rows here and were committed."""
-        checkpoints, promised = self.world.store.state.checkpoints, self.world.observer.committables
+        promised = self.world.comparison.committables
+        checkpoints = self.world.observer.history.lost | self.world.store.state.checkpoints
         return {id_ for id_ in ids if checkpoints[id_].notified_at is not None and promised[id_][self.name]}
 
     def _check_whole(self, id_: int, files: dict[str, Any]) -> None:
-        promised = self.world.observer.committables.get(id_, {}).get(self.name)
+        promised = self.world.comparison.committables.get(id_, {}).get(self.name)
         require(promised is not None, f"{self.name} shows checkpoint {id_}, which has not completed")
         names = sorted(path.rpartition("/")[2] for path in promised or ())
         require(sorted(files) == names, f"{self.name} shows {sorted(files)} of checkpoint {id_} instead of {names}")
@@ -130,17 +135,17 @@ class SimulatedSink:
         self.world.point(f"commits chk-{checkpoint_id} to {self.name} as attempt {attempt.number}")
         if self.world.strikes("sink_error"):
             raise SinkError(FULL)
-        self.world.observer.tells(self, checkpoint_id, staged)
+        self.world.messages.tells(self, checkpoint_id, staged)
         publisher = publish.append if self.input is SinkInput.CHANGES else publish.replace
         publisher(self.root, checkpoint_id, staged, attempt)
-        self.world.observer.told(self, checkpoint_id)
+        self.world.messages.told(self, checkpoint_id)
         self.world.point(f"has committed chk-{checkpoint_id} to {self.name}")
 
     def rewind(self, checkpoint_id: int, branch: Branch, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         self.world.point(f"rewinds {self.name} to chk-{checkpoint_id} as attempt {attempt.number}")
         if self.world.strikes("sink_error"):
             raise SinkError(FULL)
-        self.world.observer.shows(self, checkpoint_id, staged)
+        self.world.messages.shows(self, checkpoint_id, staged)
         if self.input is SinkInput.CHANGES:
             rewind.append(self.root, checkpoint_id, branch, attempt)
         else:
@@ -162,12 +167,22 @@ class SimulatedSink:
             if not self.is_whole(handle):
                 raise StateIntegrityError(f"{handle.path} is not what was staged")
 
+    def staging(self) -> "StagingArea":
+        return StagingArea(self)
+
+    def numbers(self) -> tuple[int, int]:
+        ids = [*publish.numbers(self.root), *rewind.shown(self.root), *rewind.withdrawn(self.root)]
+        return max(ids, default=0), fencing.last_attempt(self.root)
+
+    def staged_checkpoints(self) -> list[int]:
+        return publish.staged_checkpoints(self.root)
+
     def staged_paths(self, checkpoint_id: int) -> list[str]:
         return publish.staged_paths(self.root, checkpoint_id)
 
     def discard(self, paths: Sequence[str]) -> None:
         for path in paths:
-            self.world.observer.deletes(f"sink:{self.name}-sink", path)
+            require_unneeded(self.world, f"sink:{self.name}-sink", path)
             publish.discard(self.root, [path])
 
     def writer(self) -> None:
@@ -178,6 +193,33 @@ class SimulatedSink:
 
     def describe(self) -> dict[str, Any]:
         return {"type": "SimulatedSink"}
+
+
+class StagingArea:
+    """A sink's staged files as a storage: what savepoints take along, and bring back."""
+
+    def __init__(self, sink: SimulatedSink) -> None:
+        self.sink = sink
+        self.url = f"disk:/{sink.root}"
+
+    def read(self, path: str) -> bytes:
+        self.sink.world.point(f"reads {path} of {self.sink.name}")
+        file = self.sink.world.disk.look(f"{self.sink.root}/{path}")
+        if file is None:
+            raise StateIntegrityError(f"{path} is gone")
+        return json.dumps(file.content).encode()
+
+    def copy(self, file: StateHandle, source: CheckpointStorage, path: str, keep: Callable[[], None]) -> None:
+        keep()
+        content = source.read(file.path)
+        if sha256(content).hexdigest() != file.checksum:
+            raise StateIntegrityError(f"{file.path} is damaged")
+        self.sink.world.point(f"copies {path} to {self.sink.name}")
+        self.sink.world.disk.write(f"{self.sink.root}/{path}", tuple(map(tuple, json.loads(content))), len(content))
+        self.sink.world.point(f"has copied {path}")
+
+    def verify(self, files: Sequence[StateHandle], in_full: Collection[str]) -> None:
+        self.sink.verify(files, in_full)
 
 
 def _partitions(directory: dict[str, Any]) -> dict[int, dict[str, Any]]:

@@ -87,7 +87,7 @@ def check_stops(history: History, before: "PipelineState", after: "PipelineState
         require(not waiting, f"{waiting} wait although the pipeline is stopping")
     if now is PipelineStatus.FINISHED:
         require(not going, f"checkpoints {going} go on although the pipeline has finished")
-        unnotified = [id_ for id_ in history.branch_in(after) if after.checkpoints[id_].notified_at is None]
+        unnotified = [record.checkpoint_id for record in history.records_in(after) if record.notified_at is None]
         require(not unnotified, f"the pipeline has finished, but no sink was notified of {unnotified}")
         if was is not PipelineStatus.FINISHED:
             stopped = was is PipelineStatus.STOPPING and latest is not None and latest.kind is SYNC

@@ -4,7 +4,12 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from simulator.directories import ObjectStore, require_closed
+from simulator.graphs import PIPELINE_ID
+from simulator.live_files import require_unneeded
+from simulator.scheduler import Process, require
+from tidegate.protocol.canonical import MARKER
 from tidegate.protocol.errors import StorageError
+from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.records import StateHandle
 
 if TYPE_CHECKING:
@@ -14,11 +19,12 @@ if TYPE_CHECKING:
 class SimulatedStorage(ObjectStore):
     """`ports.CheckpointStorage`. `files` is what lies there."""
 
-    url = "simulated://"
-
     def __init__(self, world: "World") -> None:
-        super().__init__()
+        super().__init__("simulated://")
         self.world = world
+
+    def elsewhere(self, url: str) -> "SavedDirectory":
+        return self.others.setdefault(url, SavedDirectory(self.world, url))
 
     def write(self, path: str, content: bytes) -> None:
         self._effect(f"writes {path}")
@@ -40,16 +46,55 @@ class SimulatedStorage(ObjectStore):
     def delete(self, paths: Sequence[str], closed: Collection[str] = ()) -> None:
         for path in paths:
             self._effect(f"deletes {path}")
-            self.world.observer.deletes("storage", path)
+            self._require_unneeded(path)
             super().delete([path])
         self.remove_empty(closed, self._removes)
 
+    def _require_unneeded(self, path: str) -> None:
+        require_unneeded(self.world, "storage", path)
+
     def _removes(self, directory: str) -> None:
         self.world.point(f"has looked at {directory}")
-        require_closed(self.world.store.state, self.world.observer.graph.pipeline.name, directory)
+        require_closed(self.world.store.state, PIPELINE_ID, directory)
 
     def _effect(self, what: str) -> None:
         self.world.point(what)
         if self.world.strikes("storage_error"):
             self.world.note(f"cannot: {what}")
             raise StorageError(f"the network stumbled: {what}")
+
+
+class SavedDirectory(SimulatedStorage):
+    """A directory for a canonical savepoint. `is_owners`: nobody may touch it but who has claimed it. `changes` counts
+    what was written and deleted."""
+
+    def __init__(self, world: "World", url: str) -> None:
+        super().__init__(world)
+        self.url = url
+        self.savepoint = 0
+        self.is_owners = self.is_claimed = False
+        self.changes = 0
+        self.writers: list[Process] = []
+
+    @property
+    def is_complete(self) -> bool:
+        return MARKER in self.files
+
+    def write(self, path: str, content: bytes) -> None:
+        known = self.files.get(path)
+        require(known in (None, content), f"{path} in {self.url} is written once more, and differs")
+        require(not self.is_owners, f"{path} is written to {self.url}, which is its owner's")
+        require(not (self.is_complete and known is None), f"{path} is written to {self.url} behind its marker")
+        super().write(path, content)
+        self.changes += known is None
+
+    def _require_unneeded(self, path: str) -> None:
+        record = self.world.store.state.checkpoints.get(self.savepoint)
+        is_kept = record is not None and record.status is Status.COMPLETED
+        needed = not self.is_claimed if self.is_owners else is_kept
+        require(not needed, f"{path} is deleted from {self.url}, where savepoint {self.savepoint} is")
+        require(path == MARKER or not self.is_complete, f"{path} is deleted from {self.url} before its marker")
+        self.changes += 1
+
+    def _removes(self, directory: str) -> None:
+        self.world.point(f"has looked at {directory} in {self.url}")

@@ -51,6 +51,7 @@ class SimulatedStore:
     def __init__(self, world: "World") -> None:
         self.world = world
         self._store = MemoryCheckpointStore()
+        self._inside = False  # a transaction
 
     @property
     def state(self) -> "PipelineState":
@@ -63,7 +64,7 @@ class SimulatedStore:
         process, before = self.world.scheduler.current, self.state
         fate = next((kind for kind in ("crash", "commit_unknown") if self.world.strikes(kind)), None)
         when = self.world.random.choice(["before commit", "after commit"])
-        with self._store.transaction(pipeline_id) as tx:
+        with self._store.transaction(pipeline_id) as tx, self._alone():
             yield tx
             changes = fate is not None and tx.state != before
             if changes and when == "before commit":
@@ -76,6 +77,15 @@ class SimulatedStore:
             if changes and when == "after commit":
                 self._end(fate, when)
             self.world.point(f"has committed: {changes_between(before, after)}")
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """What the transaction's process reads beside it lets nobody else go first."""
+        self._inside = True
+        try:
+            yield
+        finally:
+            self._inside = False
 
     def _end(self, fate: str, when: str) -> None:
         """The process dies, or the connection is lost and nobody knows what became of the commit."""
@@ -95,7 +105,8 @@ class SimulatedStore:
         found = getattr(self._store, name)
 
         def read(*args: Any) -> Any:
-            self._connect(f"reads {name}")
+            if not self._inside:
+                self._connect(f"reads {name}")
             return found(*args)
 
         return read

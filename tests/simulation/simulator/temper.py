@@ -27,6 +27,12 @@ WORST = {
     "hang": 0.1,  # per step of a sink on its file system: it stops there, and goes on when others have overtaken it
     "clearing": 0.5,  # per DAG run that ended: it is cleared and runs again
 }
+#: Likewise what came later. It is drawn apart, and seldom, so that a seed without it stays the run that it was.
+LATER = {
+    "saving": 0.15,  # per event: somebody exports a savepoint, copies one, disposes of one, or restores from one
+    "cleaning": 0.1,  # the same: somebody runs `tidegate clean`, and who is abandoned may come back after hours
+    "changes": 0.05,  # the same: somebody changes the code, and asks for a plan first
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,9 @@ class Temper:
     restore: float = 0.0
     hang: float = 0.0
     clearing: float = 0.0
+    saving: float = 0.0
+    cleaning: float = 0.0
+    changes: float = 0.0
     stickiness: float = 0.5  # probability that whoever has the turn keeps it
 
     def __str__(self) -> str:
@@ -62,6 +71,7 @@ class Temper:
 CALM = Temper()
 
 
-def draw_temper(random: Random) -> Temper:
+def draw_temper(random: Random, aside: Random) -> Temper:
     drawn = {kind: random.uniform(0, worst) for kind, worst in WORST.items() if random.random() < 0.5}
+    drawn |= {kind: aside.uniform(0, worst) for kind, worst in LATER.items() if aside.random() < 0.3}
     return replace(CALM, stickiness=random.choice([0.0, 0.5, 0.8, 0.95]), **drawn)

@@ -14,15 +14,20 @@ from typing import Any
 from records import T0
 from worlds import Crash
 
+from simulator.changes import change
+from simulator.cleaning import clean
+from simulator.comparison import Comparison
 from simulator.disk import SimulatedDisk
 from simulator.drivers import EXPECTED, command_run, dag_run, meddle
 from simulator.ending import finish
-from simulator.graphs import describe, draw_pipeline, rescaled
+from simulator.graphs import describe, draw_pipeline, rebuilt
 from simulator.hearing import listening
+from simulator.messages import Messages
 from simulator.observer import Observer
 from simulator.peace import live_a_while
 from simulator.requests import Request
 from simulator.restores import draw_target, restore
+from simulator.savepoints import use_savepoints
 from simulator.scheduler import Process, Scheduler, Violation, require
 from simulator.sinks import FULL, SimulatedSink
 from simulator.sources import SimulatedSource
@@ -35,8 +40,9 @@ from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.errors import SinkError, StopIncompleteError
 from tidegate.protocol.records import CheckpointKind
 
-#: Leftovers of ended checkpoints are looked for during an hour: nobody may live longer than that.
-LONGEST_LIFE = timedelta(minutes=50)
+#: Leftovers of ended checkpoints are looked for during an hour: nobody may live longer than that, unless somebody runs
+#: `tidegate clean`, which finds all.
+LONGEST_LIFE, WITH_CLEANING = timedelta(minutes=50), timedelta(hours=5)
 
 
 class SimulatedClock:
@@ -71,7 +77,8 @@ class World:
     def __init__(self, seed: int, trace: int | None = 40) -> None:
         self.seed = seed
         self.random = Random(seed)
-        self.temper = self.drawn = draw_temper(self.random)
+        self.aside = Random(f"aside {seed}")  # for what came later: so the rest stays as it was drawn
+        self.temper = self.drawn = draw_temper(self.random, self.aside)
         self.clock = SimulatedClock(self)
         self._names = count()
         self.scheduler = Scheduler(self.random, self.choose, lambda: self.clock.time, trace)
@@ -83,9 +90,12 @@ class World:
         self.sinks: dict[str, SimulatedSink] = {}
         self.pipeline = draw_pipeline(self, self.random)
         self.graph = compile_graph(self.pipeline)
+        self.comparison = Comparison(self, self.graph)
+        self.messages = Messages(self, self.graph)
         self.observer = Observer(self, self.graph)
         self.late_reports: list = []
         self.births: dict[Process, datetime] = {}
+        self.foreign: set[str] = set()  # files that a lost database knew
         self.dag_runs: list[tuple[Request, Iterator[None]]] = []
         self.requests: dict[str, Request] = {}
         self.length = self.random.choice([200, 400, 400, 600, 1000])  # steps until it calms down
@@ -106,7 +116,7 @@ class World:
     # -- what everybody uses
 
     def open_coordinator(self) -> CheckpointCoordinator:
-        self.pipeline.listeners = listening(lambda: self.store.state, self.point, self.observer.missed)
+        self.pipeline.listeners = listening(lambda: self.store.state, self.point, self.messages.missed)
         return CheckpointCoordinator(self.pipeline, self.store, self.storage, self.clock)
 
     def point(self, what: str) -> None:
@@ -205,8 +215,9 @@ class World:
                 return random.choices(candidates, [process.weight for process in candidates])[0]
 
     def _reap(self) -> None:
+        longest = WITH_CLEANING if self.drawn.cleaning and not self.foreign else LONGEST_LIFE
         for process in self.scheduler.processes:
-            if self.clock.time - self.births[process] > LONGEST_LIFE:
+            if self.clock.time - self.births[process] > longest:
                 process.killed = True
 
     def _let_something_happen(self) -> None:
@@ -219,8 +230,14 @@ class World:
                 self.spawn(f"somebody:{target}", lambda: restore(self, target))
             if has_finished(self.store.state) and self.random.random() < 0.3:
                 self.spawn("somebody:resume", lambda: self.open_coordinator().resume())
+            if self.strikes("saving"):
+                use_savepoints(self)
+            if self.strikes("cleaning"):
+                self.spawn("somebody:tidegate clean", lambda: clean(self))
+            if self.strikes("changes"):
+                self.spawn("somebody:tidegate plan", lambda: change(self))
             if self.strikes("rescale"):
-                self.pipeline = rescaled(self.pipeline, self.random.choice([1, 2, 3, 4]))
+                self.pipeline = rebuilt(self.pipeline, parallelism=self.random.choice([1, 2, 3, 4]))
                 self.tell(f"from now on the pipeline has parallelism {self.pipeline.parallelism}")
             if not self.dag_runs:
                 self.clock.advance(self.random.choice([1, 10, 100, 700]))
@@ -246,7 +263,7 @@ class World:
             request = Request(f"cli:{self._asked}")
             self.dag_runs.append((request, command_run(self, request)))
         else:
-            savepoint = self.random.random() < 0.1
+            savepoint = self.random.random() < (0.4 if self.temper.saving else 0.1)
             request = Request(
                 f"run-{self._asked}",
                 periodic=not savepoint and self.random.random() < 0.6,
@@ -259,8 +276,8 @@ class World:
 
     def _left_behind(self) -> list[Request]:
         """Whose checkpoints a restore has left behind."""
-        checkpoints = self.store.state.checkpoints
-        return [self.requests[checkpoints[id_].request_id] for id_ in sorted(self.observer.history.left_by)]
+        left = [self.store.state.checkpoints[id_].request_id for id_ in sorted(self.observer.history.left_by)]
+        return [self.requests[request_id] for request_id in left if request_id in self.requests]
 
     def _look_at(self, number: int) -> None:
         request, run = self.dag_runs[number]
@@ -300,7 +317,7 @@ class World:
     def run(self) -> "World":
         """Raises `Violation`, or whatever else should not have happened."""
         with self.disk.in_use():
-            if self.drawn.restore:
+            if self.drawn.restore or self.drawn.saving:
                 self._begin_in_peace()
             self.scheduler.run()
             finish(self)

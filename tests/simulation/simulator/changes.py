@@ -1,0 +1,117 @@
+"""People who change the code: they look at `tidegate plan`, and run it. What the plan has said is what the run does.
+
+Columns of state are not among the changes: here an operator's state is numbers by key, and has none.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from simulator.graphs import Change, rebuilt
+from simulator.requests import Request
+from simulator.scheduler import Violation, require
+from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.pipeline.definition import KeyedVertex, Pipeline
+from tidegate.protocol.change_plan import ChangeVerdict
+from tidegate.protocol.errors import PipelineIdentityError, StateSchemaError
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import HandleKind
+from tidegate.protocol.trigger import Resumed, Triggered
+
+if TYPE_CHECKING:
+    from simulator.world import World
+
+
+class Elsewhere:
+    """A source or sink that says that it is in another place."""
+
+    def __init__(self, known: Any) -> None:
+        self._known = known
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._known, name)
+
+    def describe(self) -> dict[str, Any]:
+        return self._known.describe() | {"path": "/elsewhere"}
+
+
+def _draw(world: "World") -> tuple[str, Pipeline, set[str]]:
+    """What is changed, the pipeline as it is then, and what has state that it cannot go on with."""
+    pipeline, random = world.pipeline, world.aside
+    operator = random.choice([vertex.name for vertex in pipeline.vertices if isinstance(vertex, KeyedVertex)])
+    source = random.choice(list(world.sources))
+    everything = {vertex.name for vertex in pipeline.vertices}
+    match random.choice(["nothing", "parallelism", "max_parallelism", "renamed", "moved"]):
+        case "nothing":
+            return "nothing changes", rebuilt(pipeline), set()
+        case "parallelism":
+            return "another parallelism", rebuilt(pipeline, parallelism=random.choice([1, 2, 3, 4])), set()
+        case "max_parallelism":
+            return (
+                "another max_parallelism",
+                rebuilt(pipeline, max_parallelism=pipeline.max_parallelism + 1),
+                everything,
+            )
+        case "renamed":
+            rename: Change = lambda vertex: replace(vertex, name="new") if vertex.name == operator else vertex  # noqa: E731
+            return f"{operator} is renamed", rebuilt(pipeline, rename), {operator}
+        case _:
+            move: Change = lambda v: replace(v, source=Elsewhere(v.source)) if v.name == source else v  # noqa: E731
+            return f"{source} is elsewhere", rebuilt(pipeline, move), {source}
+
+
+def change(world: "World") -> None:
+    """Somebody looks at the plan of a change, and deploys it, or tries to."""
+    what, pipeline, stuck = _draw(world)
+    world.note(f"{what}: what would a run do?")
+    coordinator = CheckpointCoordinator(pipeline, world.store, world.storage, world.clock)
+    plan = coordinator.planning.plan()
+    if plan.record is None:
+        verdicts = {vertex.verdict for vertex in plan.vertices}
+        return require(verdicts == {ChangeVerdict.NEW}, f"nothing is there, and the plan says {verdicts}")
+    is_illegal = bool(stuck & _with_state(world, plan.record.checkpoint_id))
+    require(plan.refuses == is_illegal, f"{what}, and the plan says: {plan.summary()} {plan.vertices}")
+    world.point("has read the plan")
+    if is_illegal:
+        _is_refused(world, coordinator)
+    elif not stuck:
+        others = [vertex for vertex in plan.vertices if vertex.verdict is not ChangeVerdict.SAME]
+        require(not others, f"{what}, and the plan says {others}")
+        world.pipeline = pipeline
+    return None
+
+
+def _with_state(world: "World", checkpoint_id: int) -> set[str]:
+    """Sources, and operators that have any state in the checkpoint."""
+    return set(world.sources) | {
+        subtask.operator_id
+        for subtask, known in world.store.state.subtasks[checkpoint_id].items()
+        for handle in known.snapshot.handles
+        if handle.kind is HandleKind.RUN
+    }
+
+
+def _is_refused(world: "World", coordinator: CheckpointCoordinator) -> None:
+    """As the plan has said, in whatever step; the checkpoint before stays the latest one."""
+    request = Request(f"changed-{world.unique()}")
+    world.requests[request.request_id] = request
+    try:
+        outcome = coordinator.trigger(request.request_id)
+        if not isinstance(outcome, Triggered | Resumed):
+            return
+        try:
+            coordinator.snapshot(outcome.checkpoint_id, Untouched())
+        except StateSchemaError:
+            coordinator.abort(outcome.checkpoint_id, FailureReason.TASK_FAILURE, "the code was changed")
+            raise
+    except (StateSchemaError, PipelineIdentityError) as error:
+        world.note(f"is refused: {error}")
+
+
+class Untouched:
+    """A region of code that cannot go on: nobody asks it."""
+
+    def snapshot(self, task: Any, acknowledge: Any) -> None:
+        raise Violation(f"a run goes on with checkpoint {task.checkpoint_id}, and the plan had refused")
+
+    def compact(self, checkpoint_id: int, snapshots: Any) -> list[Any]:
+        raise Violation("a run that was refused merges state")

@@ -1,0 +1,59 @@
+"""Random pipelines that run continuously: logs, operators that count and compare, a step that draws, and tables."""
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from simulator.running_parts import TICKETS, Counts, Log, Peaks, redrawn
+from simulator.running_ports import NAME
+from simulator.running_tables import Table
+from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.definition import KeyedVertex, Pipeline, SinkVertex
+from tidegate.ports import SinkInput
+
+if TYPE_CHECKING:
+    from simulator.running import Running
+
+
+def draw_source(random: Random, number: int) -> Log:
+    lengths = [random.randint(2, 20) for _ in range(random.randint(1, 3))]
+    return Log(f"log{number}", lengths, random.random() < 0.4, random.randint(1, 4), [0] * len(lengths))
+
+
+def draw_config(random: Random, aside: Random) -> CheckpointConfig:
+    exactly_once, unaligned = random.random() < 0.75, random.random() < 0.4
+    return CheckpointConfig(
+        timeout="5 min",
+        retained=random.randint(1, 3),
+        interval=random.choice([None, "3 s", "30 s"]),
+        min_pause=random.choice(["0 s", "0 s", "10 s"]),
+        mode="EXACTLY_ONCE" if exactly_once else "AT_LEAST_ONCE",
+        unaligned=exactly_once and unaligned,
+        undo_within=aside.choice(["7 d", "7 d", "1 min"]),
+        alignment_limit=4 if exactly_once and not unaligned and random.random() < 0.3 else None,
+    )
+
+
+def draw_pipeline(world: "Running") -> Pipeline:
+    random = world.random
+    pipeline = Pipeline(NAME, random.randint(1, 3), 8, world.config)
+    streams = [pipeline.source(source.name, source) for source in world.sources]
+    if random.random() < 0.5:
+        pipeline.add(SinkVertex("seen", streams[0], Table(SinkInput.CHANGES, world.effect)))
+    if random.random() < 0.4:
+        drawn = streams[0].transform(redrawn, deterministic=False, name="drawn")
+        for name in TICKETS:
+            pipeline.add(SinkVertex(name, drawn, Table(SinkInput.CHANGES, world.effect)))
+        streams += [drawn] if random.random() < 0.6 else []
+    operators: list[Any] = []
+    for number in range(random.randint(1, 4)):
+        reads_logs = not operators or random.random() < 0.4
+        among = streams if reads_logs else operators
+        read = tuple(random.sample(among, random.randint(1, min(2, len(among)))))
+        rule: Any = Counts() if reads_logs else Peaks()
+        operator = pipeline.add(KeyedVertex(f"op{number}", read, ("k",), update=rule, state="k bigint, n bigint"))
+        for kind in SinkInput:
+            if random.random() < 0.5:
+                name = f"op{number}_{kind.value.lower()}"
+                pipeline.add(SinkVertex(name, operator, Table(kind, world.effect)))
+        operators.append(operator)
+    return pipeline
