@@ -17,8 +17,8 @@ from simulator.scheduler import Violation
 from simulator.temper import LATER, WORST, Temper
 from simulator.world import World
 
-SEEDS = 100
-BLOCK = 50
+SEEDS = 50
+BLOCK = 25
 HERE = Path(__file__).parent
 
 

@@ -32,6 +32,7 @@ from tidegate.ports import (
 )
 from tidegate.protocol.branches import Restore, branch_of
 from tidegate.protocol.canonical import Savepoint
+from tidegate.protocol.errors import StateIntegrityError
 from tidegate.protocol.identity import find_moved
 from tidegate.protocol.imports import (
     ClaimMode,
@@ -105,7 +106,7 @@ class Importing:
         try:
             planned = self._planner.plan(facts, savepoint.metadata.subtasks, (), beside, directory.storage.url)
         except StateIntegrityError:
-            directory.verify(savepoint)  # unless it was emptied meanwhile, which is what to say
+            directory.verify(savepoint.files, in_full=True)  # unless it was emptied meanwhile, which is what to say
             raise
         plan = replace(
             planned,

@@ -9,7 +9,6 @@ from tidegate.coordination import cleanup as sweepers
 from tidegate.coordination import export as exports
 from tidegate.coordination import importing as imports
 from tidegate.coordination import savepoints as owners
-from tidegate.coordination.export import Exporting
 from tidegate.coordination.importing import Importing
 from tidegate.protocol.branches import Restore
 from tidegate.protocol.canonical import MARKER, complete, complete_document
@@ -28,12 +27,12 @@ def _(original):
     return plan
 
 
-@mutation("an export says that it is complete before it is", (Exporting, "_write_documents"))
+@mutation("an export says that it is complete before it is", (exports, "write_documents"))
 def _(original):
-    def write(self, metadata, location):
+    def write(graph, config, target, metadata):
         document = complete_document(complete(metadata, b""))
-        self._storage.elsewhere(location).write(MARKER, str(document).encode())
-        return original(self, metadata, location)
+        target.write(MARKER, str(document).encode())
+        return original(graph, config, target, metadata)
 
     return write
 

@@ -5,7 +5,7 @@ visible is `tidegate.sinks.publish` itself, and how it goes back `tidegate.sinks
 import json
 from collections.abc import Callable, Collection, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from simulator.history import is_rewinding
 from simulator.live_files import require_unneeded
@@ -169,6 +169,9 @@ class SimulatedSink:
 
     def staging(self) -> "StagingArea":
         return StagingArea(self)
+
+    def writer_at(self, url: str) -> NoReturn:
+        raise AssertionError("nothing is edited here")
 
     def numbers(self) -> tuple[int, int]:
         ids = [*publish.numbers(self.root), *rewind.shown(self.root), *rewind.withdrawn(self.root)]
