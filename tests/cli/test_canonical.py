@@ -2,9 +2,11 @@
 
 import json
 import shutil
+import urllib.request
 
 import pytest
 from commands import Command, CommandHere, environment_of
+from object_stores import Bucket
 from orders import PROJECT, SHOP, Shop, check_tables, check_tables_of
 
 from tidegate.cli.exit_codes import ExitCode
@@ -76,4 +78,33 @@ def test_a_moved_directory_is_restored_into_an_empty_database_and_the_pipeline_g
     assert rows_of_state(here, known["id"]) == state
     shutil.rmtree(tmp_path / "archive")
     ok(command("run", "orders"))
+    check_tables(shop)
+
+
+@pytest.mark.long
+def test_the_same_on_an_object_store(environments, tmp_path, bucket: Bucket):
+    """Checkpoints, the savepoint and the archive are in a bucket. Spark runs in each command's process."""
+    on_s3 = {**bucket.environment, "TIDEGATE_STORAGE": bucket.url, "TIDEGATE_SPARK_MASTER": "local[2]"}
+    lost, empty = ({**each, **on_s3, "TIDEGATE_SPARK_REMOTE": ""} for each in environments)
+    shop, archive = Shop(tmp_path), f"s3://{bucket.name}/checkpoints/archive"
+
+    def ok(environment, *arguments):
+        ended = Command(tmp_path, environment)(*arguments)
+        assert ended.returncode == ExitCode.OK, ended.stderr
+        return ended
+
+    shop.deliver(files=2)
+    ok(lost, "savepoint", "orders", "--name", "kept", "--format", "canonical", "--to", archive)
+    then = list(shop.rows)
+    shop.deliver(files=1)
+    ok(lost, "run", "orders")
+    check_tables(shop)
+    for key in bucket.objects():
+        if not key.startswith("archive/"):
+            gone = urllib.request.Request(f"{bucket.endpoint}/{bucket.name}/checkpoints/{key}", method="DELETE")
+            urllib.request.urlopen(gone, timeout=60).close()
+
+    assert "was restored to checkpoint 1." in ok(empty, "restore", "orders", "--from", archive, "--yes").stderr
+    check_tables_of(shop, then)
+    ok(empty, "run", "orders")
     check_tables(shop)

@@ -25,6 +25,7 @@ old, new = defined("old"), defined("new", "more")
 """
 
 
+@pytest.mark.long
 def test_tables_and_state_that_differ_are_named_with_some_of_the_rows(tmp_path, postgres_url, connect_server):
     (tmp_path / "program.py").write_text(PROGRAM)
     for name, rows in {"old": ["a,1", "b,2"], "new": ["b,2", "a,1", "a,3"]}.items():

@@ -57,6 +57,7 @@ class Project:
         return ended.returncode
 
 
+@pytest.mark.long
 def test_what_does_not_fit_is_said_and_what_happens_is_shown(project):
     project.ok("savepoint", "shop", "--name", "kept")
     for arguments, code, said in (

@@ -42,6 +42,7 @@ def verdicts(ended):
     return {each["name"] + " " + each["kind"]: each["verdict"] for each in json.loads(ended.stdout)["vertices"]}
 
 
+@pytest.mark.long
 def test_code_is_compared_before_it_is_deployed(project, tmp_path):
     command, here, shop = Command(tmp_path, project), CommandHere(tmp_path, project), Shop(tmp_path)
     write(tmp_path, '"totals", n=count(), most=max_("amount")')

@@ -18,6 +18,7 @@ def project(tmp_path, postgres_url, connect_server):
     return environment_of(tmp_path, postgres_url) | {"TIDEGATE_SPARK_REMOTE": connect_server}
 
 
+@pytest.mark.long
 def test_a_savepoint_is_gone_back_to_by_its_name_and_the_restore_is_undone(project, tmp_path):
     command, here, shop = Command(tmp_path, project), CommandHere(tmp_path, project), Shop(tmp_path)
 

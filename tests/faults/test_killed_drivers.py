@@ -106,6 +106,7 @@ def test_sigkill_of_a_connect_client_at_random_moments_costs_nothing(kills, tmp_
     print(f"killed Connect clients left: {dict(phases)}")
 
 
+@pytest.mark.long
 def test_a_stopped_driver_that_comes_back_changes_nothing(tmp_path, postgres_url):
     shop, store = Shop(tmp_path), assembly.open_store(postgres_url)
     shop.deliver()

@@ -115,6 +115,7 @@ def test_a_run_of_a_suspended_pipeline_is_skipped_with_the_reason(world):
     assert "tidegate resume small" in log
 
 
+@pytest.mark.long
 def test_bad_rows_abort_the_checkpoint_and_the_corrected_file_goes_through_when_the_run_is_cleared(world):
     before = [record.checkpoint_id for record in world.checkpoints() if record.status is Status.COMPLETED]
     world.lay("bad", ("bad", 7), ("bad", -1))

@@ -125,6 +125,7 @@ def told(output: IO[str] | None, name: str) -> Any:
 EXPECTED = [[1, 1, 10], [2, 3, 55]]
 
 
+@pytest.mark.long
 def test_a_pipeline_runs_on_connect_and_survives_the_loss_of_the_server(server: Server, tmp_path: Path) -> None:
     client = start_client(server.address, tmp_path)
     try:

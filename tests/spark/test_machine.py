@@ -75,6 +75,7 @@ def test_too_little_address_space_is_named_when_the_jvm_does_not_start(run: Call
     assert "only 2929 MiB of address space: lift `ulimit -v`" in said
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_jvm_that_was_killed_is_said_to_have_been(run: Callable[..., str]) -> None:
     said = run(KILLED)

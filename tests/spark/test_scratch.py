@@ -108,6 +108,7 @@ def test_only_ones_own_directories_are_removed_and_never_through_links(
     assert {path.name for path in theirs.iterdir()} == {"lock", "rows"}
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_of_a_driver_that_was_killed_nothing_stays_on_disk_after_the_next_start(temporary: Path) -> None:
     driver, pids = start(WITH_SPARK)
