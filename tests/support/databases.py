@@ -60,12 +60,11 @@ class Databases:
         server.create_database(TEMPLATE)
         upgrade(server.url(TEMPLATE))
         self._shape = self._emptied(TEMPLATE)
-        self._administrator = self._connect("postgres")
 
     def take(self) -> str:
         """The name of an empty one."""
         name = f"test_{uuid.uuid4().hex}"
-        with self._administrator.cursor() as cursor:
+        with closing(self._connect("postgres")) as connection, connection.cursor() as cursor:
             if self._free:
                 cursor.execute(f"ALTER DATABASE {self._free.pop()} RENAME TO {name}")
             else:
@@ -75,7 +74,7 @@ class Databases:
     def give_back(self, name: str) -> None:
         """Whoever is still connected is cut off, and does not find it again: its next name is another one."""
         free = f"free_{uuid.uuid4().hex}"
-        with self._administrator.cursor() as cursor:
+        with closing(self._connect("postgres")) as connection, connection.cursor() as cursor:
             cursor.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", [name])
             cursor.execute(f"ALTER DATABASE {name} RENAME TO {free}")
             if self._emptied(free) == self._shape:
