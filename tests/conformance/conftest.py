@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from desks import Desk
 from live_pipelines import Live
+from lost_databases import Lost
 from memory_store import MemoryCheckpointStore
 
 from tidegate.ports import CheckpointStore
@@ -32,3 +33,17 @@ def desk(store: CheckpointStore) -> Callable[..., Desk]:
 def live(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Live]:
     """`live(interval="10 s")`: continuous runs of a pipeline with such a `CheckpointConfig`."""
     return lambda **config: Live(store, monkeypatch, **config)
+
+
+@pytest.fixture
+def lost(store):
+    """With checkpoints 1 to 4 behind it, whose database is lost when it is called."""
+    world = Lost()
+    for number in (1, 2, 3, 4):
+        assert world.take(f"r{number}") == number
+
+    def lose():
+        world.lose(store)
+        return world
+
+    return world, lose

@@ -5,22 +5,16 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from memory_facts import MemoryFacts
+from memory_pipeline_writes import MemoryPipelineWrites
 from memory_state import as_json
 
-from tidegate.protocol import committing, regions
-from tidegate.protocol.branches import Branch, Restore
+from tidegate.protocol import committing
 from tidegate.protocol.committing import is_committing
-from tidegate.protocol.errors import CheckpointNotFoundError, RecordRefusedError
-from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Stage, Status, is_legal
-from tidegate.protocol.pipelines import PipelineStatus, moved, require_move, restored
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
-    CheckpointKind,
     CheckpointRecord,
-    CheckpointRequest,
     CompactedRun,
     Deletion,
     Snapshot,
@@ -28,125 +22,15 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
-from tidegate.protocol.regions import begun, directory_in_use, ended, is_current, swept
+from tidegate.protocol.regions import directory_in_use, swept
 from tidegate.protocol.savepoints import Label
 from tidegate.protocol.storable import storable_json, storable_text
 
 
-class MemoryTransaction(MemoryFacts):
+class MemoryTransaction(MemoryPipelineWrites):
     """`ports.StoreTransaction` over a copy of the pipeline's state."""
 
     # -- writes
-
-    def move_pipeline(
-        self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None
-    ) -> None:
-        require_move(self.pipeline(), after)
-        self.state.pipeline = moved(self.pipeline(), after, at, message and storable_text(message), forgiven_until)
-        in_range = 0 <= self.state.pipeline.forgiven_until <= self.state.last_checkpoint_id
-        self._require(in_range, "failures to come are forgiven")
-
-    def record_endpoints(self, endpoints: Sequence[Endpoint], at: datetime) -> None:
-        for endpoint in endpoints:
-            self._require(bool(endpoint.name and endpoint.type), "it has no name or type")
-            self.state.endpoints[endpoint.key] = endpoint
-
-    def put_request(self, request: CheckpointRequest) -> None:
-        self._require(bool(request.request_id), "the request has no id")
-        self._require(request.seen_at >= request.asked_at, "it was seen before it was asked")
-        self._require((request.dropped is None) == (request.dropped_message is None), "it does not say why")
-        self._require_drain_to_stop(request)
-        message = request.dropped_message and storable_text(request.dropped_message)
-        self.state.requests[request.request_id] = replace(request, dropped_message=message)
-
-    def touch_request(self, request_id: str, at: datetime) -> None:
-        if (request := self.state.requests.get(request_id)) is not None:
-            self.put_request(replace(request, seen_at=at))
-
-    def remove_requests(self, request_ids: Sequence[str]) -> None:
-        for request_id in request_ids:
-            self.state.requests.pop(request_id, None)
-
-    def begin_region(self, at: datetime) -> int:
-        self.state.region = begun(self.state.region, at)
-        return self.state.region.attempt
-
-    def touch_region(self, attempt: int, at: datetime) -> bool:
-        if current := is_current(self.state.region, attempt):
-            self.state.region = replace(self.state.region, seen_at=at)
-        return current
-
-    def end_region(self, attempt: int, at: datetime) -> bool:
-        if current := is_current(self.state.region, attempt):
-            self.state.region = ended(self.state.region, at)
-        return current
-
-    def record_restore(self, checkpoint_id: int, at: datetime) -> None:
-        self._require(1 <= checkpoint_id <= self.state.last_checkpoint_id, "a checkpoint to come is restored")
-        self.state.recoveries = (*self.state.recoveries, (checkpoint_id, at))
-
-    def begin_restore(self, restore: Restore, present: Branch, message: str, forgiven_until: int) -> None:
-        self._require(restore.number == len(self.state.restores) + 1, "the number is taken")
-        self._require(1 <= restore.checkpoint_id <= restore.last_checkpoint_id, "a checkpoint to come is restored")
-        undone = {earlier.undoes for earlier in self.state.restores}
-        self._require(restore.undoes is None or restore.undoes not in undone, "it was undone before")
-        self._require(restore.imported in (None, restore.last_checkpoint_id + 1), "it is not the next one")
-        self.state.pipeline = restored(self.pipeline(), restore.restored_at, storable_text(message), forgiven_until)
-        self.state.restores = (*self.state.restores, restore)
-        for record in self._in_order():
-            if record.status in COMMITTED:
-                by = None if record.checkpoint_id in present else record.abandoned_by or restore.number
-                self.state.checkpoints[record.checkpoint_id] = record.moved(abandoned_by=by)
-        count = [c.request_id for c in self._in_order() if c.status is not Status.FAILED and c.abandoned_by is None]
-        self._require(len(set(count)) == len(count), "a request has two checkpoints")
-
-    def begin_export(self, checkpoint_id: int, location: str) -> None:
-        known = self._known(checkpoint_id)
-        self._require(known.kind is not CheckpointKind.CHECKPOINT and known.status in COMMITTED, "it is no savepoint")
-        self._require(known.location in (None, location) and bool(location), "it is elsewhere")
-        self.state.checkpoints[checkpoint_id] = known.moved(location=location)
-
-    def mark_exported(self, checkpoint_id: int, size: int, at: datetime) -> bool:
-        known = self._known(checkpoint_id)
-        if known.status is not Status.COMPLETED:
-            return False
-        self._require(known.location is not None and size >= 0, "nothing was exported")
-        if known.exported_at is None:
-            self.state.checkpoints[checkpoint_id] = known.moved(exported_at=at, exported_size=size)
-        return True
-
-    def begin_import(self, after: int, at: datetime) -> int:
-        self._next = self.state.last_checkpoint_id = max(self._next, after) + 1
-        self.state.imports[self._next] = (at, None)
-        return self._next
-
-    def touch_import(self, checkpoint_id: int, at: datetime) -> bool:
-        if there := checkpoint_id in self.imports():
-            self.state.imports[checkpoint_id] = (at, None)
-        return there
-
-    def end_import(self, checkpoint_id: int, at: datetime) -> bool:
-        if there := checkpoint_id in self.imports():
-            self.state.imports[checkpoint_id] = (self.state.imports[checkpoint_id][0], at)
-        return there
-
-    def mark_rewound(self, number: int, attempt: int, at: datetime) -> bool:
-        current = is_committing(self.state.committer, attempt)
-        if current:
-            self.state.restores = tuple(
-                replace(each, rewound_at=at) if each.number == number and each.rewound_at is None else each
-                for each in self.state.restores
-            )
-        return current
-
-    def next_checkpoint_id(self) -> int:
-        self._next += 1
-        return self._next
-
-    def reserve_numbers(self, checkpoint_id: int, region_attempt: int, commit_attempt: int, at: datetime) -> None:
-        self._next = self.state.last_checkpoint_id = max(self._next, checkpoint_id)
-        self.state.region = regions.reserved(self.state.region, region_attempt, at)
-        self.state.committer = committing.reserved(self.state.committer, commit_attempt)
 
     def add_pending(self, record: CheckpointRecord, subtasks: Sequence[SubtaskId]) -> None:
         if record.pipeline_id != self.pipeline_id or record.num_subtasks != len(subtasks):
@@ -362,18 +246,6 @@ class MemoryTransaction(MemoryFacts):
 
     # -- inside
 
-    def _known(self, checkpoint_id: int) -> CheckpointRecord:
-        checkpoint = self.state.checkpoints.get(checkpoint_id)
-        if checkpoint is None:
-            raise CheckpointNotFoundError(f"Pipeline {self.pipeline_id!r} has no checkpoint {checkpoint_id}.")
-        return checkpoint
-
-    def _require_label(self, record: CheckpointRecord) -> None:
-        labelled = record.name is not None or record.note is not None
-        self._require(not labelled or record.kind is not CheckpointKind.CHECKPOINT, "a checkpoint has a name")
-        holder = None if record.name is None else self.named(record.name)
-        self._require(holder is None or holder.checkpoint_id == record.checkpoint_id, "the name is taken")
-
     def _move(self, checkpoint: CheckpointRecord, after: Stage, **changes: Any) -> None:
         self._require(is_legal((checkpoint.status, checkpoint.phase), after), "the transition is illegal")
         moved = checkpoint.moved(status=after[0], phase=after[1], **changes)
@@ -402,15 +274,6 @@ class MemoryTransaction(MemoryFacts):
             snapshot.finished,
         )
 
-    def _require_drain_to_stop(self, asked: CheckpointRecord | CheckpointRequest) -> None:
-        only_to_stop = not asked.drain or asked.kind is CheckpointKind.SYNC_SAVEPOINT
-        self._require(only_to_stop, "only a savepoint to stop with drains")
-
     def _confined(self, path: str) -> None:
         outside = not path or path.startswith("/") or ".." in path.split("/")
         self._require(not outside, f"the path {path!r} leaves its root")
-
-    def _require(self, condition: bool, otherwise: str) -> None:
-        if not condition:
-            self.refused = otherwise
-            raise RecordRefusedError(f"The store refused a row of pipeline {self.pipeline_id!r}: {otherwise}.")
