@@ -72,7 +72,7 @@ def change(world: "World") -> None:
     require(plan.refuses == is_illegal, f"{what}, and the plan says: {plan.summary()} {plan.vertices}")
     world.point("has read the plan")
     if is_illegal:
-        _is_refused(world, coordinator)
+        _is_refused(world, coordinator, plan.record.checkpoint_id)
     elif not stuck:
         others = [vertex for vertex in plan.vertices if vertex.verdict is not ChangeVerdict.SAME]
         require(not others, f"{what}, and the plan says {others}")
@@ -90,8 +90,9 @@ def _with_state(world: "World", checkpoint_id: int) -> set[str]:
     }
 
 
-def _is_refused(world: "World", coordinator: CheckpointCoordinator) -> None:
-    """As the plan has said, in whatever step; the checkpoint before stays the latest one."""
+def _is_refused(world: "World", coordinator: CheckpointCoordinator, base: int) -> None:
+    """As the plan has said, in whatever step, unless the pipeline goes on from another checkpoint than `base` now; the
+    checkpoint before stays the latest one."""
     request = Request(f"changed-{world.unique()}")
     world.requests[request.request_id] = request
     try:
@@ -99,7 +100,7 @@ def _is_refused(world: "World", coordinator: CheckpointCoordinator) -> None:
         if not isinstance(outcome, Triggered | Resumed):
             return
         try:
-            coordinator.snapshot(outcome.checkpoint_id, Untouched())
+            coordinator.snapshot(outcome.checkpoint_id, Untouched(world, base))
         except StateSchemaError:
             coordinator.abort(outcome.checkpoint_id, FailureReason.TASK_FAILURE, "the code was changed")
             raise
@@ -108,10 +109,15 @@ def _is_refused(world: "World", coordinator: CheckpointCoordinator) -> None:
 
 
 class Untouched:
-    """A region of code that cannot go on: nobody asks it."""
+    """A region of code that cannot go on from a checkpoint: nobody asks it."""
+
+    def __init__(self, world: "World", base: int) -> None:
+        self._world, self._base = world, base
 
     def snapshot(self, task: Any, acknowledge: Any) -> None:
-        raise Violation(f"a run goes on with checkpoint {task.checkpoint_id}, and the plan had refused")
+        latest = self._world.observer.history.latest_id(self._world.store.state)
+        require(latest != self._base, f"a run goes on with checkpoint {task.checkpoint_id}, and the plan had refused")
+        raise StateSchemaError(f"the pipeline goes on from {latest} meanwhile, and the plan was of {self._base}")
 
     def compact(self, checkpoint_id: int, snapshots: Any) -> list[Any]:
         raise Violation("a run that was refused merges state")
