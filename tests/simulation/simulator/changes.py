@@ -81,12 +81,12 @@ def change(world: "World") -> None:
 
 
 def _with_state(world: "World", checkpoint_id: int) -> set[str]:
-    """Sources, and operators that have any state in the checkpoint."""
+    """Sources, and operators that have any state in the checkpoint, or have finished with it: what reads them has, too,
+    and may read nothing new."""
     return set(world.sources) | {
         subtask.operator_id
         for subtask, known in world.store.state.subtasks[checkpoint_id].items()
-        for handle in known.snapshot.handles
-        if handle.kind is HandleKind.RUN
+        if known.snapshot.finished or any(handle.kind is HandleKind.RUN for handle in known.snapshot.handles)
     }
 
 
