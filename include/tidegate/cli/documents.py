@@ -24,6 +24,7 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
+from tidegate.protocol.restore_plan import ReturningState
 from tidegate.protocol.statistics import LatestRestore, Statistics, count_checkpoints, summarize
 
 
@@ -208,6 +209,11 @@ def _restored(latest: LatestRestore | None) -> dict[str, Any] | None:
         "restore_timestamp": milliseconds(latest.at),
         "external_path": latest.checkpoint.metadata_path,
     }
+
+
+def returning_state_document(state: ReturningState) -> dict[str, Any]:
+    """What an operator gets back with a restore, or a new pipeline's with a fork."""
+    return asdict(state) | {"changes": list(state.changes)}
 
 
 def run_document(outcome: RunOutcome) -> dict[str, Any]:

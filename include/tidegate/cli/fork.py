@@ -9,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate import assembly
-from tidegate.cli.documents import checkpoint_document, fork_document
+from tidegate.cli.documents import checkpoint_document, fork_document, returning_state_document
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say, show
+from tidegate.cli.views import returning_states_table
 from tidegate.coordination.restore import ToCheckpoint
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
@@ -89,16 +90,7 @@ def plan_document(plan: ForkPlan) -> dict[str, Any]:
             {"source": each.source, "taken_over": each.is_known, "files": each.pieces, "bytes": each.bytes}
             for each in plan.sources
         ],
-        "operators": [
-            {
-                "operator_id": each.operator_id,
-                "matched": each.matched,
-                "rows": each.rows,
-                "bytes": each.bytes,
-                "changes": list(each.changes),
-            }
-            for each in plan.operators
-        ],
+        "operators": [returning_state_document(each) for each in plan.operators],
         "new_operators": list(plan.new),
         "sinks": [{"sink": each.sink, "filled_from_state": each.is_filled} for each in plan.sinks],
     }
@@ -109,11 +101,7 @@ def plan_tables(document: dict[str, Any]) -> Group:
     sources = Table("Source", "Goes on behind", title="Sources")
     for each in document["sources"]:
         sources.add_row(each["source"], _position(each))
-    operators = Table("Operator", "State", "Rows", "Size", title="State")
-    for each in document["operators"]:
-        what = "is copied" if each["matched"] else "has no operator in the definition"
-        what = "\n".join((what, *each["changes"]))
-        operators.add_row(each["operator_id"], what, f"{each['rows']:,}", decimal(each["bytes"]))
+    operators = returning_states_table(document["operators"], "is copied")
     for name in document["new_operators"]:
         operators.add_row(name, "starts empty", "", "")
     sinks = Table("Sink", "Table", title="Sinks")

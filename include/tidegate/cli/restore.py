@@ -10,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate import assembly
-from tidegate.cli.documents import checkpoint_document
+from tidegate.cli.documents import checkpoint_document, returning_state_document
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say, show
+from tidegate.cli.views import returning_states_table
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.importing import ImportPlan
 from tidegate.coordination.restore import Target, ToCheckpoint, Undo
@@ -119,16 +120,7 @@ def plan_document(plan: RestorePlan) -> dict[str, Any]:
             {"source": each.source, "files": each.pieces, "bytes": each.bytes, "missing": list(each.missing)}
             for each in plan.sources
         ],
-        "operators": [
-            {
-                "operator_id": each.operator_id,
-                "matched": each.matched,
-                "rows": each.rows,
-                "bytes": each.bytes,
-                "changes": list(each.changes),
-            }
-            for each in plan.operators
-        ],
+        "operators": [returning_state_document(each) for each in plan.operators],
         "sinks": [
             {
                 "sink": each.sink,
@@ -147,11 +139,7 @@ def plan_tables(document: dict[str, Any]) -> Group:
     sources = Table("Source", "Reads again", "Missing", title="Sources")
     for each in document["sources"]:
         sources.add_row(each["source"], f"{each['files']:,} files, {decimal(each['bytes'])}", _some(each["missing"]))
-    operators = Table("Operator", "State", "Rows", "Size", title="State")
-    for each in document["operators"]:
-        what = "returns" if each["matched"] else "has no operator in the definition"
-        what = "\n".join((what, *each["changes"]))
-        operators.add_row(each["operator_id"], what, f"{each['rows']:,}", decimal(each["bytes"]))
+    operators = returning_states_table(document["operators"], "returns")
     sinks = Table("Sink", "Rows of checkpoints", "Withdrawn", title="Sinks")
     for each in document["sinks"]:
         files = f"{each['files']:,} files, {decimal(each['bytes'])}"

@@ -165,6 +165,16 @@ def details_tables(document: dict[str, Any]) -> Group:
     return Group(*parts)
 
 
+def returning_states_table(states: list[dict[str, Any]], becomes: str) -> Table:
+    """By operator, what `becomes` of its state, and how it migrates."""
+    table = Table("Operator", "State", "Rows", "Size", title="State")
+    for each in states:
+        what = becomes if each["matched"] else "has no operator in the definition"
+        what = "\n".join((what, *each["changes"]))
+        table.add_row(each["operator_id"], what, f"{each['rows']:,}", decimal(each["bytes"]))
+    return table
+
+
 def moment(milliseconds: int) -> str:
     if milliseconds < 0:
         return "n/a"

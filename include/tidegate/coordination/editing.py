@@ -1,7 +1,7 @@
 """Writes a savepoint that is made from another one, or from nothing, to a directory of its own.
 
-The database is only read. Nothing counts before the marker in the directory, which comes last: whoever dies before
-leaves files that are no savepoint.
+The database is only read. The marker in the directory comes last. If the process dies before it, the files that are
+there are no savepoint.
 """
 
 from collections.abc import Mapping

@@ -49,8 +49,8 @@ class ImportLease:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Around everything from the first copy to the commit. After an error what was copied is given up, unless the
-        commit has landed."""
+        """Around everything from the first copy to the commit. After an error the lease ends, so that the copies are
+        deleted, unless the commit has landed."""
         try:
             yield
         except CheckpointError as error:

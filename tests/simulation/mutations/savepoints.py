@@ -90,7 +90,7 @@ def _(original):
     return lambda copying, now: list(copying)
 
 
-@mutation("whoever was taken for dead records its restore all the same", (MemoryTransaction, "end_import"))
+@mutation("a restore is recorded although its lease has ended", (MemoryTransaction, "end_import"))
 def _(original):
     return lambda self, checkpoint_id, at: original(self, checkpoint_id, at) or True
 

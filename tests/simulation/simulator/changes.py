@@ -4,9 +4,10 @@ Columns of state are not among the changes: here an operator's state is numbers 
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from simulator.graphs import Change, rebuilt
+from simulator.graphs import rebuilt
 from simulator.requests import Request
 from simulator.scheduler import Violation, require
 from tidegate.coordination.coordinator import CheckpointCoordinator
@@ -52,11 +53,17 @@ def _draw(world: "World") -> tuple[str, Pipeline, set[str]]:
                 everything,
             )
         case "renamed":
-            rename: Change = lambda vertex: replace(vertex, name="new") if vertex.name == operator else vertex  # noqa: E731
-            return f"{operator} is renamed", rebuilt(pipeline, rename), {operator}
+            return f"{operator} is renamed", rebuilt(pipeline, partial(_renamed, operator)), {operator}
         case _:
-            move: Change = lambda v: replace(v, source=Elsewhere(v.source)) if v.name == source else v  # noqa: E731
-            return f"{source} is elsewhere", rebuilt(pipeline, move), {source}
+            return f"{source} is elsewhere", rebuilt(pipeline, partial(_moved, source)), {source}
+
+
+def _renamed(name: str, vertex: Any) -> Any:
+    return replace(vertex, name="new") if vertex.name == name else vertex
+
+
+def _moved(name: str, vertex: Any) -> Any:
+    return replace(vertex, source=Elsewhere(vertex.source)) if vertex.name == name else vertex
 
 
 def change(world: "World") -> None:
@@ -116,7 +123,7 @@ class Untouched:
 
     def snapshot(self, task: Any, acknowledge: Any) -> None:
         latest = self._world.observer.history.latest_id(self._world.store.state)
-        require(latest != self._base, f"a run goes on with checkpoint {task.checkpoint_id}, and the plan had refused")
+        require(latest != self._base, f"checkpoint {task.checkpoint_id} is taken with code that the plan has refused")
         raise StateSchemaError(f"the pipeline goes on from {latest} meanwhile, and the plan was of {self._base}")
 
     def compact(self, checkpoint_id: int, snapshots: Any) -> list[Any]:

@@ -71,7 +71,7 @@ class Comparison:
     def _cut(
         self, id_: int, snapshots: Mapping[SubtaskId, Snapshot]
     ) -> tuple[dict[str, list[Row]], dict[SubtaskId, set[int]]]:
-        """The rows that the checkpoint has read, by source, and the pieces that were read by then, by split."""
+        """What the checkpoint has read: its rows by source, and by split all pieces up to and including it."""
         cut: dict[str, list[Row]] = {name: [] for name in self.world.sources}
         read: dict[SubtaskId, set[int]] = {}
         for name, source in self.world.sources.items():

@@ -103,10 +103,13 @@ def rebuilt(
         pipeline.checkpoints,
     )
     made: dict[str, str] = {}
+
+    def to(stream: Stream) -> Stream:
+        return replace(stream, pipeline=result, origin=made[stream.origin])
+
     for before in pipeline.vertices:
         vertex = change(before)
         made[before.name] = vertex.name
-        to = lambda stream: replace(stream, pipeline=result, origin=made[stream.origin])  # noqa: E731
         match vertex:
             case KeyedVertex():
                 result.add(replace(vertex, inputs=tuple(map(to, vertex.inputs))))

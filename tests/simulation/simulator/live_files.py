@@ -16,8 +16,8 @@ File = tuple[str, str]  # owner and path
 
 
 def require_unneeded(world: "World", owner: str, path: str) -> None:
-    """A file is about to be deleted: nothing that is retained or still to be delivered may refer to it, and whoever
-    has written it has ended."""
+    """Called before a file is deleted. No retained checkpoint refers to it, no sink has yet to commit it, and its
+    writer has ended."""
     state = world.store.state
     require(world.scheduler.current not in world.observer.only_look, f"{path} is deleted by somebody who only looks")
     for record in state.checkpoints.values():
