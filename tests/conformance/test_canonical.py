@@ -19,7 +19,7 @@ from tidegate.protocol.errors import (
     StorageError,
 )
 from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.records import CheckpointKind, Deletion
 from tidegate.protocol.savepoints import Label
 
 FILES = {"state/op/0.parquet", "positions/src/2-0-1-m", "positions/src/2-1-1-m", "staged/out-sink/0-0.parquet"}
@@ -94,6 +94,36 @@ def test_a_directory_that_holds_something_is_refused_and_so_is_another_one_for_t
         world.coordinator.exporting.begin("1")
 
 
+def test_a_directory_serves_once(world):
+    """Who cleans up knows files by their names alone, and may be slow."""
+    world.coordinator.trigger("again", kind=world.coordinator.savepoints.find("kept").kind)
+    world.walk(5)
+    with pytest.raises(IllegalRequestError, match=f"5 of .* to {AT}: savepoint 2 has it, and a directory serves once"):
+        world.coordinator.exporting.begin("5", AT)
+    world.coordinator.exporting.require_possible(AT)  # by whoever repeats the request of savepoint 2
+    world.coordinator.dispose("kept")
+    world.coordinator.clean()
+    assert directory(world) == {}
+    with pytest.raises(ConfigurationError, match=f"{AT}: savepoint 2 lay there and was disposed of"):
+        world.coordinator.exporting.begin("5", AT)
+    with pytest.raises(ConfigurationError, match=r"Nothing was changed\. Name another directory"):
+        world.coordinator.exporting.require_possible(AT)
+    assert world.coordinator.savepoints.find("5").location is None
+
+
+def test_of_a_savepoint_whose_rows_were_never_committed_no_copy_is_made(world):
+    """Who restores the copy would not find them."""
+    world.finalize("again", savepoint=True)
+    world.restore(4)
+    with pytest.raises(IllegalRequestError, match=r"Savepoint 5 .* left it behind before its sinks had committed"):
+        world.coordinator.exporting.begin("5", "memory://five")
+    assert world.coordinator.savepoints.find("5").location is None
+    world.restore(5)
+    assert world.sink.current[0] == 5
+    world.take("next")
+    assert world.coordinator.exporting.begin("5", "memory://five").location == "memory://five"
+
+
 class FixedSink(MemorySink):
     input = SinkInput.CURRENT
 
@@ -143,17 +173,13 @@ def directory_files(world):
     return world.storage.others[AT].files
 
 
-def test_a_directory_is_not_used_again_while_the_savepoint_before_is_still_being_deleted(world):
+def test_what_is_still_being_deleted_from_a_claimed_directory_is_never_another_ones(world):
     world.coordinator.trigger("next", kind=CheckpointKind.SAVEPOINT, label=Label("next"))
     world.walk(5)
-    world.coordinator.savepoints.dispose("kept")
-    directory(world).clear()  # by somebody else
-    with pytest.raises(IllegalRequestError, match=f"written to {AT} yet: the one that was there before is still being"):
-        world.savepoint("next", AT)
-    world.coordinator.clean()
-    assert world.savepoint("next", AT).exported_at is not None
-    world.coordinator.clean()
-    assert MARKER in directory(world)
+    with world.store.transaction("p") as tx:
+        tx.enqueue_deletions([Deletion("savepoint:memory://claimed", MARKER)])
+    with pytest.raises(IllegalRequestError, match="to memory://claimed: a savepoint that was claimed has it"):
+        world.coordinator.exporting.begin("next", "memory://claimed")
 
 
 def test_one_that_the_pipeline_goes_on_from_is_not_disposed_of(store):

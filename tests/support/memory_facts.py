@@ -54,6 +54,9 @@ class MemoryFacts:
         in_use = (Status.IN_PROGRESS, Status.COMPLETED)
         return next((c for c in self._in_order() if c.name == name and c.status in in_use), None)
 
+    def written_to(self, location: str) -> list[CheckpointRecord]:
+        return [record for record in self._in_order() if record.location == location]
+
     def last_checkpoint_id(self) -> int:
         return self._next
 

@@ -27,11 +27,12 @@ from tidegate.protocol.errors import (
     StateIntegrityError,
     StorageError,
 )
+from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.metadata import read_metadata
 from tidegate.protocol.names import saved_at
 from tidegate.protocol.paths import default_location, metadata_path
 from tidegate.protocol.records import CheckpointRecord
-from tidegate.protocol.savepoints import choose_savepoints, find_savepoint
+from tidegate.protocol.savepoints import choose_savepoints, find_savepoint, require_exportable
 
 
 class Exporting:
@@ -64,14 +65,23 @@ class Exporting:
                 f"A savepoint of pipeline {self._pipeline_id} cannot be canonical: the staged files of sink "
                 f"{', '.join(fixed)} cannot be taken along. Nothing was changed. Take a native one."
             )
-        if location is not None and (found := self._storage.elsewhere(location).list("")):
-            with self._store.transaction(self._pipeline_id) as tx:
-                mine = [record for record in _savepoints(tx) if record.location == location]
-            if not mine:
-                raise ConfigurationError(
-                    f"A savepoint of pipeline {self._pipeline_id} cannot be written to {location}: there is something "
-                    f"already ({found[0]}). Nothing was changed. Name a directory that is empty, or not there yet."
-                )
+        if location is None:
+            return
+        with self._store.transaction(self._pipeline_id) as tx:
+            served = tx.written_to(location)
+        if any(record.status is Status.COMPLETED for record in served):  # perhaps the same request again: see `begin`
+            return
+        if served:
+            raise ConfigurationError(
+                f"A savepoint of pipeline {self._pipeline_id} cannot be written to {location}: savepoint "
+                f"{served[-1].checkpoint_id} lay there and was disposed of, and a directory serves once. Nothing was "
+                "changed. Name another directory."
+            )
+        if found := self._storage.elsewhere(location).list(""):
+            raise ConfigurationError(
+                f"A savepoint of pipeline {self._pipeline_id} cannot be written to {location}: there is something "
+                f"already ({found[0]}). Nothing was changed. Name a directory that is empty, or not there yet."
+            )
 
     def begin(self, wanted: str, location: str | None = None) -> CheckpointRecord:
         """Say where the savepoint of this name or number is written; by default beside the pipeline's checkpoints.
@@ -85,6 +95,7 @@ class Exporting:
         self.require_possible(where)
         with self._store.transaction(self._pipeline_id) as tx:
             record = find_savepoint(self._pipeline_id, wanted, _savepoints(tx))
+            require_exportable(record)
             if record.location not in (None, where):
                 raise IllegalRequestError(
                     f"Savepoint {record.name or record.checkpoint_id} of pipeline {self._pipeline_id} is written to "
@@ -92,17 +103,20 @@ class Exporting:
                     "it is a savepoint there, too."
                 )
             if record.location is None:
-                self._require_settled(tx, where)
+                self._require_unused(tx, record, where)
                 tx.begin_export(record.checkpoint_id, where)
             return record.moved(location=where)
 
-    def _require_settled(self, tx: StoreTransaction, location: str) -> None:
-        """What is still to be deleted there has the same names. Raises `IllegalRequestError`."""
-        if any(deletion.owner == saved_at(location) for deletion in tx.pending_deletions(ASKED)):
+    def _require_unused(self, tx: StoreTransaction, record: CheckpointRecord, location: str) -> None:
+        """Who cleans up may be slow, and knows files by their names alone: what a savepoint had is never another one's.
+        Raises `IllegalRequestError`."""
+        served = [other for other in tx.written_to(location) if other.checkpoint_id != record.checkpoint_id]
+        leaving = any(deletion.owner == saved_at(location) for deletion in tx.pending_deletions(ASKED))
+        if served or leaving:
+            whose = f"savepoint {served[-1].checkpoint_id}" if served else "a savepoint that was claimed"
             raise IllegalRequestError(
-                f"A savepoint of pipeline {self._pipeline_id} cannot be written to {location} yet: the one that was "
-                "there before is still being deleted. Nothing was changed. Repeat the command, or name another "
-                "directory."
+                f"Savepoint {record.name or record.checkpoint_id} of pipeline {self._pipeline_id} cannot be written to "
+                f"{location}: {whose} has it, and a directory serves once. Nothing was changed. Name another directory."
             )
 
     def _default(self, record: CheckpointRecord) -> str:

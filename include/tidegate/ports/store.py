@@ -77,6 +77,10 @@ class StoreTransaction(Protocol):
         """The savepoint of this name that is IN_PROGRESS or COMPLETED."""
         ...
 
+    def written_to(self, location: str) -> list[CheckpointRecord]:
+        """The savepoints, of whatever status, whose canonical copies were begun in this directory, oldest first."""
+        ...
+
     def last_checkpoint_id(self) -> int:
         """The newest id that was given out, 0 if none was."""
         ...

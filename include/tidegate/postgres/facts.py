@@ -62,6 +62,9 @@ class Facts:
     def named(self, name: str) -> CheckpointRecord | None:
         return reads.named(self._connection, self._pipeline_id, name)
 
+    def written_to(self, location: str) -> list[CheckpointRecord]:
+        return reads.written_to(self._connection, self._pipeline_id, location)
+
     def last_checkpoint_id(self) -> int:
         return self._last_checkpoint_id
 

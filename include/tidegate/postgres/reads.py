@@ -105,6 +105,12 @@ def named(connection: Connection, pipeline_id: str, name: str) -> CheckpointReco
     return found[0] if found else None
 
 
+def written_to(connection: Connection, pipeline_id: str, location: str) -> list[CheckpointRecord]:
+    """Oldest first."""
+    there = _of(pipeline_id).where(checkpoints.c.location == location)
+    return _checkpoints(connection, there.order_by(checkpoints.c.checkpoint_id))
+
+
 def restores_of(connection: Connection, pipeline_id: str) -> list[Restore]:
     """Oldest first."""
     found = select(restores).where(restores.c.pipeline_id == pipeline_id).order_by(restores.c.number)

@@ -99,3 +99,18 @@ def require_disposable(record: CheckpointRecord, latest: CheckpointRecord | None
         f"Savepoint {record.name or record.checkpoint_id} of pipeline {record.pipeline_id} was not disposed of: {why}. "
         "Nothing was changed."
     )
+
+
+def require_exportable(record: CheckpointRecord) -> None:
+    """A canonical copy holds no staged rows of appended tables: those of a savepoint that was never notified would be
+    lost with it.
+
+    Raises `IllegalRequestError`. Performs no I/O.
+    """
+    if record.abandoned_by is not None and record.notified_at is None:
+        name = record.name or record.checkpoint_id
+        raise IllegalRequestError(
+            f"Savepoint {name} of pipeline {record.pipeline_id} cannot be canonical: a restore left it behind before "
+            "its sinks had committed, so its rows are in no table. Nothing was changed. It can be restored as it is: "
+            f"`tidegate restore {record.pipeline_id} --savepoint {name!r}`; then take another one."
+        )
