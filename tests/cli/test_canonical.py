@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import urllib.request
 
 import pytest
@@ -78,6 +79,34 @@ def test_a_moved_directory_is_restored_into_an_empty_database_and_the_pipeline_g
     assert rows_of_state(here, known["id"]) == state
     shutil.rmtree(tmp_path / "archive")
     ok(command("run", "orders"))
+    check_tables(shop)
+
+
+#: In it, `saved` is a disk of 8 KiB. Nobody else sees it, and where the kernel allows it, anybody may have one.
+SMALL_DISK = ("unshare", "--mount", "--map-root-user", "sh", "-c", 'mount -t tmpfs -o size=8k tmpfs saved && exec "$@"')
+
+
+@pytest.mark.long
+def test_a_full_disk_leaves_the_savepoint_and_no_marker_and_the_command_is_repeated(environments, tmp_path):
+    environment = {**environments[0], "TIDEGATE_SPARK_MASTER": "local[2]", "TIDEGATE_SPARK_REMOTE": ""}
+    command, here, shop = Command(tmp_path, environment), CommandHere(tmp_path, environment), Shop(tmp_path)
+    (tmp_path / "saved").mkdir()
+    if subprocess.run([*SMALL_DISK, "sh", "true"], cwd=tmp_path, capture_output=True).returncode != 0:
+        pytest.skip("this kernel lets nobody mount a small disk")
+    shop.deliver(files=2)
+    asked = ("savepoint", "orders", "--name", "kept", "--format", "canonical", "--to", "saved")
+    failed = command.under(SMALL_DISK, *asked)
+    assert failed.returncode == ExitCode.ABORTED, failed.stderr
+    assert "Savepoint kept of pipeline orders was taken, and can be restored natively" in failed.stderr
+    assert "Free some space" in failed.stderr
+    assert "Repeat the same command" in failed.stderr
+    check_tables(shop)
+    (listed,) = json.loads(here("savepoints", "orders", "-o", "json").stdout)
+    assert listed["savepointFormat"] == "NATIVE"
+    finished = command(*asked)
+    assert finished.returncode == ExitCode.OK, finished.stderr
+    planned = json.loads(here("restore", "orders", "--from", "saved", "--dry-run", "-o", "json").stdout)
+    assert planned["checkpoint"]["id"] == 1
     check_tables(shop)
 
 

@@ -39,8 +39,15 @@ class Command:
         return self.python("-m", "tidegate.cli.main", *arguments, **changes)
 
     def python(self, *arguments, **changes):
+        return self._run([sys.executable, *arguments], changes)
+
+    def under(self, wrapper, *arguments):
+        """As what `wrapper`, a program that runs another one, runs."""
+        return self._run([*wrapper, "sh", sys.executable, "-m", "tidegate.cli.main", *arguments], {})
+
+    def _run(self, arguments, changes):
         return subprocess.run(
-            [sys.executable, *arguments],
+            arguments,
             capture_output=True, text=True, cwd=self._home, env=self.environment | changes, timeout=300,
         )  # fmt: skip
 
