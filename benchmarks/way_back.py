@@ -69,7 +69,8 @@ def figures(result: dict[str, Any]) -> Iterator[Figure]:
         measured = f"{savepoints[field]:.2f} s : {plain:.2f} s ({savepoints['bytes'] / 1e6:,.0f} MB)"
         yield Figure(f"{where}: {what} : its bytes by plain Spark", measured, savepoints[field] / plain, 2.0)
     first, *others = result["look_ups"]["seconds"]
-    measured = f"{first:.2f} s, then {spread(others, 1, 's')}"
+    start_up = result["look_ups"]["start_up"]
+    measured = f"{first:.2f} s, then {spread(others, 1, 's')}; imports {start_up:.2f} s"
     yield Figure(f"{where}: a key's row, the first of a process, seconds", measured, first, 0.5)
 
 
