@@ -139,25 +139,30 @@ def read_state(
     operator: str,
     *,
     checkpoint: int | None = None,
+    savepoint: str | None = None,
     key: Any = None,
     changes_since: int | None = None,
 ) -> "pa.RecordBatchReader":
     """The current rows of a keyed operator at a checkpoint (default: the latest completed) as a
     `pyarrow.RecordBatchReader`: batches of bounded size, in no particular order. Public as `tidegate.state.read`.
 
-    `key`: only the row of this key: a value where there is one key column, a list, or a dict by column name (so also
-    for null). `changes_since`: rows whose value differs from that at another checkpoint, with a column `_change`:
-    "upsert", or "delete" for a key that is gone, whose other columns are null.
+    `savepoint`: its name or number, instead of `checkpoint`. `key`: only the row of this key: a value where there is
+    one key column, a list, or a dict by column name (so also for null). `changes_since`: rows whose value differs from
+    that at another checkpoint, with a column `_change`: "upsert", or "delete" for a key that is gone, whose other
+    columns are null.
 
     Pipeline, operator and checkpoint are looked up in the database; then only files are read. Raises
     `PipelineNotFoundError`, `CheckpointNotFoundError`, `CheckpointNotRetainedError`, `OperatorNotFoundError`,
-    `ConfigurationError` for a key that does not fit; while it is read `StateIntegrityError` and `StorageError`.
+    `ConfigurationError` for a key that does not fit, or for both a checkpoint and a savepoint; while it is read
+    `StateIntegrityError` and `StorageError`.
     """
     import pyarrow as pa
 
     from tidegate.state.reading import open_state
 
-    files = find_state_files(pipeline, operator, checkpoint=checkpoint, changes_since=changes_since)
+    files = find_state_files(
+        pipeline, operator, checkpoint=checkpoint, savepoint=savepoint, changes_since=changes_since
+    )
 
     @contextmanager
     def explained() -> Iterator[None]:
@@ -177,11 +182,18 @@ def read_state(
 
 
 def state_options(
-    pipeline: str, operator: str, *, checkpoint: int | None = None, changes_since: int | None = None
+    pipeline: str,
+    operator: str,
+    *,
+    checkpoint: int | None = None,
+    savepoint: str | None = None,
+    changes_since: int | None = None,
 ) -> dict[str, str]:
     """The options of `spark.read.format("tidegate_state")` for what `read_state` reads: the names resolved to files.
     Public as `tidegate.state.options`. Raises like `read_state`."""
-    files = find_state_files(pipeline, operator, checkpoint=checkpoint, changes_since=changes_since)
+    files = find_state_files(
+        pipeline, operator, checkpoint=checkpoint, savepoint=savepoint, changes_since=changes_since
+    )
     return {"files": files.to_json()}
 
 
@@ -216,14 +228,19 @@ def _states(graph: Graph, record: CheckpointRecord) -> dict[str, dict[str, str]]
 
 
 def find_state_files(
-    pipeline: str, operator: str, *, checkpoint: int | None = None, changes_since: int | None = None
+    pipeline: str,
+    operator: str,
+    *,
+    checkpoint: int | None = None,
+    savepoint: str | None = None,
+    changes_since: int | None = None,
 ) -> "StateFiles":
     """Where the state lies that `read_state` reads."""
     from tidegate.state.reading import StateFiles
 
     settings = Settings.from_environment()
     with closing(open_store()) as store:
-        state = find_state(store, pipeline, operator, checkpoint)
+        state = find_state(store, pipeline, operator, checkpoint, savepoint)
         since = None if changes_since is None else find_earlier_state(store, state, changes_since)
     return StateFiles(settings.storage, settings.cache, state, since)
 

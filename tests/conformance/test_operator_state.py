@@ -1,7 +1,7 @@
 """An operator's state is found by names, on every store. If it is not there, the error says what is."""
 
 import pytest
-from store_steps import FIRST, PIPELINE, SECOND, completed, fail_checkpoint, handle, triggered
+from store_steps import FIRST, PIPELINE, SECOND, SUBTASKS, completed, fail_checkpoint, handle, record, triggered
 
 from tidegate.coordination.operator_state import find_earlier_state, find_history, find_state
 from tidegate.ports import CheckpointStore
@@ -9,11 +9,12 @@ from tidegate.protocol.errors import (
     CheckpointError,
     CheckpointNotFoundError,
     CheckpointNotRetainedError,
+    ConfigurationError,
     OperatorNotFoundError,
     PipelineNotFoundError,
 )
 from tidegate.protocol.operator_state import OperatorState, choose_history, choose_kept
-from tidegate.protocol.records import HandleKind
+from tidegate.protocol.records import CheckpointKind, HandleKind
 
 
 def two_checkpoints(store: CheckpointStore, subsume: tuple[int, ...] = ()) -> None:
@@ -71,6 +72,22 @@ def test_what_cannot_be_found_is_told_what_there_is(names, error, said, store: C
     with pytest.raises(error) as refused:
         find_state(store, *names)
     assert said in str(refused.value)
+
+
+def test_a_savepoint_is_found_by_its_name_or_number(store: CheckpointStore) -> None:
+    two_checkpoints(store)
+    with store.transaction(PIPELINE) as transaction:
+        id_ = transaction.next_checkpoint_id()
+        asked = record(id_, "audit").moved(kind=CheckpointKind.SAVEPOINT, name="audit")
+        transaction.add_pending(asked, SUBTASKS)
+        transaction.begin_attempt(id_)
+    completed(store, {FIRST: [handle("c", 3)]}, id_)
+    assert find_state(store, PIPELINE, "carriers", savepoint="audit").checkpoint_id == 3
+    assert find_state(store, PIPELINE, "carriers", savepoint="3") == find_state(store, PIPELINE, "carriers", 3)
+    with pytest.raises(CheckpointNotFoundError, match=r"has no savepoint '2' .* It has: audit"):
+        find_state(store, PIPELINE, "carriers", savepoint="2")
+    with pytest.raises(ConfigurationError, match="name a checkpoint or a savepoint, not both"):
+        find_state(store, PIPELINE, "carriers", 3, "audit")
 
 
 def test_a_pipeline_that_has_completed_nothing_has_no_state(store: CheckpointStore) -> None:

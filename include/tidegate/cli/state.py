@@ -26,6 +26,9 @@ def state(
     checkpoint_id: Annotated[
         int | None, typer.Option("--checkpoint", metavar="ID", help="Default: the latest completed checkpoint.")
     ] = None,
+    savepoint: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A savepoint by its name or number, instead of a checkpoint.")
+    ] = None,
     key: Annotated[
         str | None,
         typer.Option(help="Only the row of this key: its value, or a JSON object or list of the key columns' values."),
@@ -39,22 +42,28 @@ def state(
 ) -> None:
     """Show the state of a keyed operator: its first rows and their number, the row of a key, a key's history, or the
     changes between two checkpoints. Needs no Spark and no definition."""
-    if history and (key is None or checkpoint_id is not None or diff is not None):
-        raise typer.BadParameter("--history is of one --key over all checkpoints: leave --checkpoint and --diff out.")
-    if diff is not None and checkpoint_id is not None:
-        raise typer.BadParameter("--diff names both checkpoints: leave --checkpoint out.")
+    one_moment = checkpoint_id is not None or savepoint is not None
+    if history and (key is None or one_moment or diff is not None):
+        raise typer.BadParameter(
+            "--history is of one --key over all checkpoints: leave --checkpoint, --savepoint and --diff out."
+        )
+    if diff is not None and one_moment:
+        raise typer.BadParameter("--diff names both checkpoints: leave --checkpoint and --savepoint out.")
     name = name_of(pipeline)
     if history and key is not None:
         show(history_document(name, operator, key), output, history_table)
     elif diff is not None:
         show(changes_document(name, operator, diff, key, limit), output, changes_table)
     else:
-        show(rows_document(name, operator, checkpoint_id, key, limit), output, rows_table)
+        show(rows_document(name, operator, checkpoint_id, savepoint, key, limit), output, rows_table)
 
 
-def rows_document(pipeline: str, operator: str, checkpoint: int | None, key: str | None, limit: int) -> Document:
-    """The first rows at a checkpoint, or the row of a key, and how many there are."""
-    at = assembly.find_state_files(pipeline, operator, checkpoint=checkpoint).state.checkpoint_id
+def rows_document(
+    pipeline: str, operator: str, checkpoint: int | None, savepoint: str | None, key: str | None, limit: int
+) -> Document:
+    """The first rows at a checkpoint or savepoint, or the row of a key, and how many there are."""
+    files = assembly.find_state_files(pipeline, operator, checkpoint=checkpoint, savepoint=savepoint)
+    at = files.state.checkpoint_id
     number, rows = _first(_read(pipeline, operator, at, key), limit)
     return {"pipeline": pipeline, "operator": operator, "checkpoint": at, "num_rows": number, "rows": rows}
 

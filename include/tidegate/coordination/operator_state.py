@@ -4,19 +4,30 @@ Changes nothing and holds no lock, so it may be asked beside whatever runs. `pro
 """
 
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import PipelineNotFoundError
+from tidegate.protocol.errors import ConfigurationError, PipelineNotFoundError
 from tidegate.protocol.operator_state import OperatorState, choose_history, choose_kept, require_state, state_of
 from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.savepoints import choose_savepoints, find_savepoint
 
 
 def find_state(
-    store: CheckpointStore, pipeline_id: str, operator_id: str, checkpoint_id: int | None = None
+    store: CheckpointStore,
+    pipeline_id: str,
+    operator_id: str,
+    checkpoint_id: int | None = None,
+    savepoint: str | None = None,
 ) -> OperatorState:
-    """At the checkpoint, or at the latest completed one.
+    """At the checkpoint, at the savepoint of this name or number, or at the latest completed one.
 
-    Raises `PipelineNotFoundError`, `CheckpointNotFoundError`, `CheckpointNotRetainedError`, `OperatorNotFoundError`.
+    Raises `PipelineNotFoundError`, `CheckpointNotFoundError`, `CheckpointNotRetainedError`, `OperatorNotFoundError`,
+    `ConfigurationError` if both are named.
     """
-    record = find_kept(store, pipeline_id, checkpoint_id)
+    if savepoint is None:
+        record = find_kept(store, pipeline_id, checkpoint_id)
+    elif checkpoint_id is None:
+        record = _find_savepoint(store, pipeline_id, savepoint)
+    else:
+        raise ConfigurationError("The state of one moment is read: name a checkpoint or a savepoint, not both.")
     return require_state(record, store.subtasks(pipeline_id, record.checkpoint_id), operator_id)
 
 
@@ -47,6 +58,11 @@ def find_kept(store: CheckpointStore, pipeline_id: str, checkpoint_id: int | Non
     _require_known(store, pipeline_id)
     found = None if checkpoint_id is None else store.checkpoint(pipeline_id, checkpoint_id)
     return choose_kept(pipeline_id, store.completed(pipeline_id), checkpoint_id, found)
+
+
+def _find_savepoint(store: CheckpointStore, pipeline_id: str, savepoint: str) -> CheckpointRecord:
+    _require_known(store, pipeline_id)
+    return find_savepoint(pipeline_id, savepoint, choose_savepoints(store.completed(pipeline_id)))
 
 
 def _require_known(store: CheckpointStore, pipeline_id: str) -> None:
