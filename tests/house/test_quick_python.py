@@ -1,4 +1,4 @@
-"""What stands for `python` in tests of commands is, to a program, what a process of its own would be."""
+"""What stands for `python` in tests (`quick_python.py`) is, to a program, what a process of its own would be."""
 
 import json
 import os
