@@ -49,7 +49,7 @@ def fences(document):
 )
 def test_the_blocks_of_a_document_run_one_after_the_other(document, clone, connect_server, quick_python):
     """The README's as by its reader, the others' on a Spark that runs and in a Python that does, which saves each
-    command the start of a JVM and the imports."""
+    command the start of a JVM and, but for the first of its kind, the imports."""
     support = PROJECT / "tests" / "support"
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEGATE_", "AIRFLOW_"))}
     environment |= {"HOME": str(clone / ".home"), "PWD": str(clone), "COLUMNS": "100"}

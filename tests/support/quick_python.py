@@ -46,13 +46,23 @@ def _start() -> dict[str, Any]:
     return {"address": address, "pid": server.pid}
 
 
+#: Where all is imported already, nobody notices what a command forgets to import.
+_COMMAND = """#!/bin/sh
+# The first use of each command, by all lanes, is a process of its own.
+if mkdir {begun}-"$1" 2>/dev/null; then exec {real} "$@"; fi
+exec {quick} "$@"
+"""
+
+
 def make_environment(place: Path, python: Sequence[str]) -> None:
-    """An environment like the one that the tests run in, whose `tidegate` is run by `python`."""
+    """An environment like the one that the tests run in, whose `tidegate` is run by `quick_python`."""
     real = Path(sys.prefix)
     (place / "bin").mkdir(parents=True)
     for each in (*real.iterdir(), *(real / "bin").iterdir()):
         if each not in (real / "bin", real / "bin" / "tidegate"):
             (place / each.relative_to(real)).symlink_to(each)
     command = place / "bin" / "tidegate"
-    command.write_text(f'#!/bin/sh\nexec {shlex.join([*python, str(real / "bin" / "tidegate")])} "$@"\n')
+    program, begun = str(real / "bin" / "tidegate"), f"{python[-1]}-begun"
+    text = _COMMAND.format(begun=shlex.quote(begun), real=shlex.quote(program), quick=shlex.join([*python, program]))
+    command.write_text(text)
     command.chmod(0o755)
