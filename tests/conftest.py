@@ -17,7 +17,7 @@ from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
 
-pytest_plugins = ["undertaker", "quick_java", "spark_sessions", "object_stores", "spark_clusters"]
+pytest_plugins = ["undertaker", "quick_java", "quick_python", "spark_sessions", "object_stores", "spark_clusters"]
 
 #: Folders whose tests share a server that takes a minute to start: one lane takes all of them.
 TOGETHER = ("tests/scheduler/",)

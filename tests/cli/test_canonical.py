@@ -38,9 +38,11 @@ def rows_of_state(here, checkpoint_id):
     return found
 
 
-def test_a_moved_directory_is_restored_into_an_empty_database_and_the_pipeline_goes_on(environments, tmp_path):
+def test_a_moved_directory_is_restored_into_an_empty_database_and_the_pipeline_goes_on(
+    environments, tmp_path, quick_python
+):
     lost, empty = environments
-    command, here, shop = Command(tmp_path, lost), CommandHere(tmp_path, lost), Shop(tmp_path)
+    command, here, shop = Command(tmp_path, lost, quick_python), CommandHere(tmp_path, lost), Shop(tmp_path)
 
     def ok(ended):
         assert ended.returncode == ExitCode.OK, ended.stderr
@@ -66,7 +68,7 @@ def test_a_moved_directory_is_restored_into_an_empty_database_and_the_pipeline_g
     shutil.move(tmp_path / "saved", tmp_path / "archive")
     shutil.rmtree(tmp_path / ".tidegate/checkpoints")
 
-    command, here = Command(tmp_path, empty), CommandHere(tmp_path, empty)
+    command, here = Command(tmp_path, empty, quick_python), CommandHere(tmp_path, empty)
     planned = json.loads(ok(here("restore", "orders", "--from", "archive/one", "--dry-run", "-o", "json")).stdout)
     assert (planned["checkpoint"]["id"], planned["copied_from"]) == (2, f"{tmp_path}/archive/one")
     assert here("checkpoints", "orders").returncode == ExitCode.NOT_FOUND

@@ -32,9 +32,9 @@ def project(tmp_path, postgres_url):
 
 
 @pytest.mark.spark
-def test_what_is_kept_is_shown_what_was_left_goes_and_damage_is_named(project, tmp_path, connect_server):
+def test_what_is_kept_is_shown_what_was_left_goes_and_damage_is_named(project, tmp_path, connect_server, quick_python):
     project |= {"TIDEGATE_SPARK_REMOTE": connect_server}
-    command, here, shop = Command(tmp_path, project), CommandHere(tmp_path, project), Shop(tmp_path)
+    command, here, shop = Command(tmp_path, project, quick_python), CommandHere(tmp_path, project), Shop(tmp_path)
     storage = tmp_path / ".tidegate/checkpoints"
 
     def cleaned(*arguments, code=ExitCode.OK):

@@ -40,14 +40,14 @@ def project(tmp_path, postgres_url):
 
 @pytest.fixture
 def command(tmp_path, project):
-    """Each in a process of its own, and with a JVM of its own if it needs Spark."""
+    """Each in a process of its own from its start on, and with a JVM of its own if it needs Spark."""
     return Command(tmp_path, project)
 
 
 @pytest.fixture
-def remote_command(tmp_path, project, connect_server):
-    """On a Spark that runs, which saves each command the start of a JVM."""
-    return Command(tmp_path, project | {"TIDEGATE_SPARK_REMOTE": connect_server})
+def remote_command(tmp_path, project, connect_server, quick_python):
+    """On a Spark and in a Python that run, which saves each command the start of a JVM and the imports."""
+    return Command(tmp_path, project | {"TIDEGATE_SPARK_REMOTE": connect_server}, quick_python)
 
 
 @pytest.fixture

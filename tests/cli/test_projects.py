@@ -28,11 +28,11 @@ print(assembly.open_coordinator(assembly.load_pipeline("flights")).trigger("r"))
 class Project:
     """A home with a pipeline `flights`."""
 
-    def __init__(self, home, url, source="landing", sink="tables"):
+    def __init__(self, home, url, python, source="landing", sink="tables"):
         home.mkdir()
         self.home = home
         environment = environment_of(home, url)
-        self._here, self._process = CommandHere(home, environment), Command(home, environment)
+        self._here, self._process = CommandHere(home, environment), Command(home, environment, python)
         (home / "pyproject.toml").write_text(PROJECT)
         self.define(source, sink)
 
@@ -49,8 +49,8 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path, postgres_url):
-    return lambda name, **places: Project(tmp_path / name, postgres_url, **places)
+def project(tmp_path, postgres_url, quick_python):
+    return lambda name, **places: Project(tmp_path / name, postgres_url, quick_python, **places)
 
 
 def test_another_project_with_a_pipeline_of_the_name_is_refused(project):

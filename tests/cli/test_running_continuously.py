@@ -129,10 +129,10 @@ def running(tmp_path, store):
 
 
 def test_it_takes_checkpoints_beside_other_commands_until_another_one_takes_over_or_a_signal_comes(
-    environment, running, tmp_path, store, connect_server
+    environment, running, tmp_path, store, connect_server, quick_python
 ):
     remote = environment | {"TIDEGATE_SPARK_REMOTE": connect_server}
-    command = Command(tmp_path, remote)
+    command = Command(tmp_path, remote, quick_python)
     shop = Shop(tmp_path)
     shop.deliver()
     first = running("orders", remote)

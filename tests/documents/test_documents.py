@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 import pytest
 import typer
+from quick_python import make_environment
 from run_document import LANGUAGES
 
 from tidegate.cli.main import app
@@ -30,10 +31,9 @@ COMMANDS = typer.main.get_command(app)
 
 @pytest.fixture
 def clone(tmp_path):
-    """A directory as a reader has it: the project's files, an environment, and nothing that somebody has run before."""
+    """A directory as a reader has it: the project's files, and nothing that somebody has run before."""
     for name in CLONED:
         (tmp_path / name).symlink_to(PROJECT / name)
-    (tmp_path / ".venv").symlink_to(sys.prefix)
     yield tmp_path
     for lock in tmp_path.rglob("postgres/lock"):
         EmbeddedPostgres(lock.parent).remove()
@@ -47,12 +47,16 @@ def fences(document):
 @pytest.mark.parametrize(
     "document", [each for each in DOCUMENTS if fences(each)], ids=lambda path: str(path.relative_to(PROJECT))
 )
-def test_the_blocks_of_a_document_run_one_after_the_other(document, clone, connect_server):
-    """The README's as by its reader, the others' on a Spark that runs, which saves each command the start of a JVM."""
+def test_the_blocks_of_a_document_run_one_after_the_other(document, clone, connect_server, quick_python):
+    """The README's as by its reader, the others' on a Spark that runs and in a Python that does, which saves each
+    command the start of a JVM and, but for the first of its kind, the imports."""
     support = PROJECT / "tests" / "support"
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEGATE_", "AIRFLOW_"))}
     environment |= {"HOME": str(clone / ".home"), "PWD": str(clone), "COLUMNS": "100"}
-    if document.name != "README.md":
+    if document.name == "README.md":
+        (clone / ".venv").symlink_to(sys.prefix)
+    else:
+        make_environment(clone / ".venv", quick_python)
         environment["TIDEGATE_SPARK_REMOTE"] = connect_server
     reader = subprocess.Popen(
         [sys.executable, str(support / "run_document.py"), str(document)],

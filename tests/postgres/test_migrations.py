@@ -1,7 +1,6 @@
 """The migrations lead to exactly what `tables` declares, also when several processes run them at once."""
 
 import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -107,10 +106,10 @@ def test_upgrading_again_changes_nothing(migrated: Engine, postgres_url: str) ->
         assert catalogue(connection) == before
 
 
-def test_several_processes_upgrade_at_once(empty: str) -> None:
+def test_several_processes_upgrade_at_once(empty: str, quick_python: list[str]) -> None:
     program = "import sys; from tidegate.postgres.migrate import upgrade; upgrade(sys.stdin.read())"
     processes = [
-        subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen([*quick_python, "-c", program], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(4)
     ]
     for process in processes:

@@ -1,7 +1,6 @@
 """Several processes on one database: the pipeline's lock holds between them, and they wake each other."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import store_steps
@@ -29,12 +28,12 @@ print(won)
 
 
 def test_processes_that_trigger_and_fail_at_once_share_one_sequence(
-    store: PostgresCheckpointStore, postgres_url: str
+    store: PostgresCheckpointStore, postgres_url: str, quick_python: list[str]
 ) -> None:
     assert not store.wait_for_change(PIPELINE, 0)
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", PROGRAM],
+            [*quick_python, "-c", PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,6 +1,7 @@
-"""`tidegate …` in a test: as a process of its own, or in this one, which saves its start where no Spark is needed.
+"""`tidegate …` in a test: as a process of its own, in a fork of one that has imported it, or in this one, which saves
+its start where no Spark is needed.
 
-Both are callable: `command("run", "orders")` is the ended command, with `returncode`, `stdout` and `stderr`.
+All are callable: `command("run", "orders")` is the ended command, with `returncode`, `stdout` and `stderr`.
 """
 
 import io
@@ -30,16 +31,16 @@ def environment_of(home, database_url):
 
 
 class Command:
-    """A process that has ended."""
+    """A process that has ended. `python` is what it is started with: `quick_python` forks it."""
 
-    def __init__(self, home, environment):
-        self._home, self.environment = home, environment
+    def __init__(self, home, environment, python=(sys.executable,)):
+        self._home, self.environment, self._python = home, environment, python
 
     def __call__(self, *arguments, **changes):
         return self.python("-m", "tidegate.cli.main", *arguments, **changes)
 
     def python(self, *arguments, **changes):
-        return self._run([sys.executable, *arguments], changes)
+        return self._run([*self._python, *arguments], changes)
 
     def under(self, wrapper, *arguments):
         """As what `wrapper`, a program that runs another one, runs."""

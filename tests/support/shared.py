@@ -5,10 +5,21 @@ Who uses it is counted in a file beside the lanes' temporary directories, under 
 
 import fcntl
 import json
+import os
+import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import psutil
+import pytest
+
+
+def place_of_all_lanes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 @contextmanager
@@ -35,3 +46,11 @@ def _change(
         file.truncate(0)
         file.write(json.dumps({"users": users, "known": known}))
     return known
+
+
+def end_process_group(known: dict[str, Any]) -> None:
+    """That of `known["pid"]`, which may be the child of another lane, which does not wait for it."""
+    leader = psutil.Process(known["pid"])
+    os.killpg(leader.pid, signal.SIGKILL)
+    while leader.is_running() and leader.status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.05)

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -11,11 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from shared import shared
+from shared import end_process_group, place_of_all_lanes, shared
 
 from tidegate.spark.session.java import find_java
 from tidegate.spark.session.sessions import SparkSettings, open_session
@@ -44,9 +42,8 @@ def stop_with_java(session: SparkSession) -> None:
 @pytest.fixture(scope="session")
 def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a Spark Connect server, which all lanes share."""
-    base = tmp_path_factory.getbasetemp()
-    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    with shared(base / "connect.json", lambda: _start_server(base / "connect"), _end_server) as known:
+    base = place_of_all_lanes(tmp_path_factory)
+    with shared(base / "connect.json", lambda: _start_server(base / "connect"), end_process_group) as known:
         yield known["address"]
 
 
@@ -90,14 +87,6 @@ def _start_server(home: Path) -> dict[str, Any]:
     _wait_for(port, server, home / "server.log")
     _STARTED.append(server)
     return {"address": f"sc://127.0.0.1:{port}", "pid": server.pid}
-
-
-def _end_server(known: dict[str, Any]) -> None:
-    """It may be the child of another lane, which does not wait for it."""
-    server = psutil.Process(known["pid"])
-    os.killpg(server.pid, signal.SIGKILL)
-    while server.is_running() and server.status() != psutil.STATUS_ZOMBIE:
-        time.sleep(0.05)
 
 
 def _wait_for(port: int, server: "subprocess.Popen[bytes]", log: Path) -> None:
