@@ -169,7 +169,8 @@ class Program:
 
 
 def _given_places() -> list[str]:
-    return [os.path.abspath(place) for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
+    given = os.environ.get("PYTHONPATH")
+    return [os.path.abspath(place) for place in given.split(os.pathsep)] if given else []  # an empty one is here
 
 
 def _received(client: socket.socket) -> tuple[list[str], bytes, dict[bytes, bytes], list[int]]:
