@@ -156,7 +156,7 @@ class Program:
             name = option
         sys.argv = [option, *words]
         first = {"-c": "", "-m": os.getcwd()}.get(option, str(Path(name).resolve().parent))
-        sys.path[:] = dict.fromkeys([first, *_given_places(), *self._own_path])
+        sys.path[:] = [first, *dict.fromkeys([*_given_places(), *self._own_path])]
         importlib.invalidate_caches()
         if option == "-c":
             sys.modules["__main__"] = main = type(sys)("__main__")
