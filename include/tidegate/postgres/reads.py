@@ -205,16 +205,9 @@ _BY_STATUS = text("""
 SELECT status, count(*) AS number FROM tidegate.checkpoints WHERE pipeline_id = :pipeline_id GROUP BY status
 """)
 
-# In-flight bytes that a subtask did not report are -1 and count as 0.
 _MEASUREMENTS = text("""
-SELECT c.checkpoint_id, c.checkpointed_size, c.state_size,
-       greatest(0, round(extract(epoch FROM c.acknowledged_at - c.triggered_at) * 1000))::bigint AS end_to_end_duration,
-       coalesce(sum(greatest(s.processed_bytes, 0)), 0)::bigint AS processed_data,
-       coalesce(sum(greatest(s.persisted_bytes, 0)), 0)::bigint AS persisted_data
-FROM tidegate.checkpoints c LEFT JOIN tidegate.subtasks s USING (pipeline_id, checkpoint_id)
-WHERE c.pipeline_id = :pipeline_id AND c.completed_at IS NOT NULL
-GROUP BY c.pipeline_id, c.checkpoint_id
-ORDER BY c.checkpoint_id DESC
+SELECT checkpoint_id, end_to_end_duration, checkpointed_size, state_size, processed_data, persisted_data
+FROM tidegate.figures WHERE pipeline_id = :pipeline_id ORDER BY checkpoint_id DESC
 """)
 
 
