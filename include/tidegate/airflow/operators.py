@@ -60,8 +60,13 @@ class TriggerCheckpointOperator(CheckpointTask):
             coordinator = self.open_coordinator()
             if _is_canonical(context):
                 coordinator.exporting.require_possible(_directory(context))
-            asked = {"drain": _drain(context), "label": _label(context), "dag_id": context["ti"].dag_id}
-            outcome = coordinator.trigger(*request, wait=self.wait, **asked)
+            outcome = coordinator.trigger(
+                *request,
+                wait=self.wait,
+                drain=_drain(context),
+                label=_label(context),
+                dag_id=context["ti"].dag_id,
+            )
             if isinstance(outcome, AlreadyCompleted):
                 completed = coordinator.acknowledge(outcome.checkpoint_id)
                 if _is_of_a_deleted_run(completed, context["dag_run"]):

@@ -7,7 +7,8 @@ INSERT INTO tidegate.figures (pipeline_id, checkpoint_id, triggered_at, end_to_e
     state_size, processed_data, persisted_data, rows_in, rows_out, start_delay, alignment_duration, sync_duration,
     async_duration)
 SELECT c.pipeline_id, c.checkpoint_id, c.triggered_at,
-    greatest(0, round(extract(epoch FROM c.acknowledged_at - c.triggered_at) * 1000)), c.checkpointed_size, c.state_size,
+    greatest(0, round(extract(epoch FROM c.acknowledged_at - c.triggered_at) * 1000)),
+    c.checkpointed_size, c.state_size,
     s.processed_data, s.persisted_data, s.rows_in, s.rows_out, s.start_delay, s.alignment_duration, s.sync_duration,
     s.async_duration
 FROM tidegate.checkpoints c, LATERAL (

@@ -39,7 +39,8 @@ CREATE TABLE tidegate.figures (
     """
 INSERT INTO tidegate.figures
 SELECT c.pipeline_id, c.checkpoint_id, c.triggered_at,
-    greatest(0, round(extract(epoch FROM c.acknowledged_at - c.triggered_at) * 1000)), c.checkpointed_size, c.state_size,
+    greatest(0, round(extract(epoch FROM c.acknowledged_at - c.triggered_at) * 1000)),
+    c.checkpointed_size, c.state_size,
     coalesce(sum(greatest(s.processed_bytes, 0)), 0), coalesce(sum(greatest(s.persisted_bytes, 0)), 0),
     coalesce(sum(greatest(s.rows_in, 0)) FILTER (WHERE s.operator_id NOT LIKE '%-sink'), 0),
     coalesce(sum(greatest(s.rows_out, 0)) FILTER (WHERE s.operator_id LIKE '%-sink'), 0),
