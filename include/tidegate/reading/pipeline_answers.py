@@ -1,0 +1,241 @@
+"""What is answered about pipelines: what each needs, its graph, options, sources, state and tables. No logic.
+
+Sizes are bytes, durations milliseconds, moments timezone-aware UTC; -1 means that nothing was reported, None that there
+is no such thing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import IntEnum
+from typing import Any
+
+from tidegate.protocol.branches import Restore
+from tidegate.protocol.pipelines import PipelineRecord
+from tidegate.protocol.records import CheckpointKind, StateHandle
+
+
+class Need(IntEnum):
+    """What a pipeline needs somebody for; the most urgent comes first in a list."""
+
+    DECISION = 0  # a failed verdict is held for a person to approve or reject
+    RESUME = 1  # the pipeline has FAILED
+    LOOK = 2  # its latest checkpoints failed, or one in progress is past its deadline
+    DELIVERY = 3  # a completed checkpoint's sinks are not all committed, and nobody is at it
+    NOTHING = 4  # it runs
+    WAITS = 5  # suspended, stopping, or never started
+    ENDED = 6  # finished or cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineLine:
+    """One pipeline in the list of all. `lag` is None: no source records how far behind it is.
+
+    `failures_in_a_row` are checkpoints that failed since the last one completed and the last resume, `last_failure` the
+    reason of the newest of them. `held` are checkpoints that wait for a decision, `in_doubt` completed ones whose sinks
+    were not notified yet. `last_verdict` is that of the newest checkpoint that was judged, on all of its targets.
+    """
+
+    pipeline_id: str
+    need: Need
+    status: str
+    since: datetime | None
+    message: str | None
+    latest_completed: int | None
+    completed_at: datetime | None
+    end_to_end_duration: int
+    age: int
+    lag: int | None
+    state_size: int
+    in_progress: int
+    held: tuple[int, ...]
+    overdue: int
+    in_doubt: int
+    failures_in_a_row: int
+    last_failure: str | None
+    last_verdict: bool | None
+    judged_checkpoint: int | None
+    dags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineList:
+    """A page of pipelines, the most urgent first. `next_key` is what to ask for the page after this one, None after the
+    last. `total` counts all that the user may read."""
+
+    lines: tuple[PipelineLine, ...]
+    next_key: str | None
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dag:
+    """A DAG that has asked for checkpoints of the pipeline."""
+
+    dag_id: str
+    last_seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Vertex:
+    """A source, operator or sink at one checkpoint, all of its subtasks together.
+
+    `role` is `source`, `operator` or `sink`. `inputs` are the operator ids it reads from, None if the checkpoint does
+    not say. `type` and `place` are those of a source or sink. `definition` is what `_metadata` says of it.
+    `positions` are those of a source's splits, in their order.
+    """
+
+    operator_id: str
+    name: str
+    role: str
+    parallelism: int
+    max_parallelism: int
+    inputs: tuple[str, ...] | None
+    type: str | None
+    place: str | None
+    guarantee: str | None
+    definition: Mapping[str, Any]
+    num_acknowledged: int
+    num_finished: int
+    rows_in: int
+    rows_out: int
+    state_size: int
+    state_rows: int
+    checkpointed_size: int
+    positions: tuple[Mapping[str, Any] | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A pipeline at its latest completed checkpoint. Without one, `vertices` has what is recorded of its newest.
+
+    `checkpoint_id` is the checkpoint that the vertices are of. `region_attempt` counts its continuous regions; the
+    newest was last seen at `region_seen_at`, unless it has ended.
+    """
+
+    pipeline: PipelineRecord
+    line: PipelineLine
+    dags: tuple[Dag, ...]
+    checkpoint_id: int | None
+    vertices: tuple[Vertex, ...]
+    region_attempt: int
+    region_seen_at: datetime | None
+    region_ended_at: datetime | None
+    restores: tuple[Restore, ...]
+    waiting_requests: tuple["WaitingRequest", ...]
+    files_to_delete: int
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRequest:
+    """A request for a checkpoint that could not start yet, or was dropped and its requester has not heard of it."""
+
+    request_id: str
+    kind: CheckpointKind
+    asked_at: datetime
+    seen_at: datetime
+    name: str | None
+    dropped: str | None
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of `CheckpointConfig` as a checkpoint recorded it. `before` is its value at the checkpoint before, if
+    `changed`."""
+
+    name: str
+    value: Any
+    before: Any = None
+    changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OptionsAt:
+    """The options at one checkpoint, by name. `against` is the checkpoint that they are compared with."""
+
+    checkpoint_id: int
+    completed_at: datetime | None
+    against: int | None
+    options: tuple[Option, ...]
+
+    @property
+    def changes(self) -> tuple[Option, ...]:
+        return tuple(option for option in self.options if option.changed)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The options of the latest checkpoint, and of those before it whose `_metadata` is kept, newest first, where
+    something changed. `unreadable` are checkpoints whose `_metadata` could not be read, and why."""
+
+    latest: OptionsAt | None
+    changes: tuple[OptionsAt, ...]
+    unreadable: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One split of a source at a checkpoint: where it is, and what it has read on the way there. `files` hold the names
+    of what was read, if the source keeps such; a handle made by this checkpoint is new in it."""
+
+    index: int
+    position: Mapping[str, Any] | None
+    finished: bool
+    rows_out: int
+    files: tuple[StateHandle, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAt:
+    operator_id: str
+    name: str
+    type: str | None
+    place: str | None
+    splits: tuple[Split, ...]
+    lag: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateSlice:
+    """The keyed state of one subtask."""
+
+    index: int
+    runs: int
+    rows: int
+    bytes: int
+    new_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateAt:
+    """The keyed state of an operator at a checkpoint. `rows` counts those of all runs, so a key that was updated counts
+    once for each. `oldest_run` is the checkpoint that wrote the oldest one. `compacted` runs wait for the next one."""
+
+    operator_id: str
+    parallelism: int
+    max_parallelism: int
+    runs: int
+    rows: int
+    bytes: int
+    new_bytes: int
+    oldest_run: int | None
+    compacted: int
+    slices: tuple[StateSlice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableAt:
+    """What a sink shows. `shows` is the newest checkpoint whose rows it was told to show, `in_doubt` are completed ones
+    of which it is not known yet, oldest first. `rewinding` is the restore that it still has to follow."""
+
+    sink: str
+    operator_id: str
+    type: str | None
+    place: str | None
+    guarantee: str | None
+    shows: int | None
+    shown_at: datetime | None
+    rows: int
+    in_doubt: tuple[int, ...]
+    rewinding: int | None
