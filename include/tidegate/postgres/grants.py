@@ -25,6 +25,7 @@ RIGHTS = {
     "verdicts": "SELECT, INSERT, DELETE",
     "compactions": "SELECT, INSERT, DELETE",
     "deletion_queue": _COMES_AND_GOES,
+    "audit": "SELECT, INSERT",
     "live_references": "SELECT",
     "schema_version": "SELECT",
 }

@@ -205,3 +205,8 @@ VERDICT_GUARDS = (
     _not_of_ended("verdicts", "INSERT", "NEW"),
     _not_of_ended("verdicts", "DELETE", "OLD"),
 )
+
+#: Not even the owner's slip changes what is on record.
+AUDIT_GUARDS = (
+    _never("audit_append_only", "audit", "UPDATE OR DELETE OR TRUNCATE", "what was asked and answered stays on record"),
+)
