@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from tidegate.cli.run import RunOutcome
+from tidegate.protocol.gestures import AuditRecord
 from tidegate.protocol.handles import handle_for_readers
 from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.names import Fork
@@ -222,6 +223,22 @@ def run_document(outcome: RunOutcome) -> dict[str, Any]:
     assert outcome.record is not None
     sinks = [{"sink": each.sink, "rows": each.rows, "guarantee": each.guarantee} for each in outcome.delivered]
     return checkpoint_document(outcome.record) | {"sinks": sinks}
+
+
+def audit_document(record: AuditRecord) -> dict[str, Any]:
+    gesture, answer = record.gesture, record.answer
+    return {
+        "number": record.number,
+        "pipeline": record.pipeline_id,
+        "request_id": gesture.request_id,
+        "timestamp": milliseconds(record.at),
+        "kind": gesture.kind.value,
+        "actor": {"kind": gesture.actor.kind.value, "name": gesture.actor.name, "origin": gesture.actor.origin},
+        "details": dict(gesture.details),
+        "status": answer.status.value,
+        "sentence": answer.sentence,
+        "checkpoint": answer.checkpoint_id,
+    }
 
 
 def _duration(record: CheckpointRecord, until: int) -> int:

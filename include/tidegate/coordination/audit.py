@@ -22,12 +22,10 @@ from tidegate.protocol.gestures import (
     AuditRecord,
     Gesture,
     GestureAnswer,
-    answer_to_request,
     recordable,
     recordable_answer,
     require_same_gesture,
 )
-from tidegate.protocol.trigger import TriggerOutcome
 
 #: After these errors nobody knows yet what became of the gesture: it is to be asked for again, with the same id.
 UNANSWERED = (StoreUnavailableError, UnknownOutcomeError)
@@ -51,16 +49,10 @@ class Deed:
         self.answer = recordable_answer(GestureAnswer(AnswerStatus.DONE, sentence, checkpoint_id))
         tx.record_gesture(self.gesture, self.answer, now)
 
-    def refused(self, tx: StoreTransaction, now: datetime, sentence: str) -> None:
-        """Record that it was not done, for a reason that is no error."""
-        if self.gesture is not None:
-            self.answer = recordable_answer(GestureAnswer(AnswerStatus.REFUSED, sentence))
-            tx.record_gesture(self.gesture, self.answer, now)
-
-    def asked(self, tx: StoreTransaction, now: datetime, pipeline_id: str, outcome: TriggerOutcome) -> None:
-        """Record what a request for a checkpoint was answered first: it is repeated until it starts."""
+    def noted(self, tx: StoreTransaction, now: datetime, answer: GestureAnswer) -> None:
+        """Record the first answer to what may be repeated with the same id, and is carried out each time."""
         if self.gesture is not None and tx.audited(self.gesture.request_id) is None:
-            tx.record_gesture(self.gesture, answer_to_request(pipeline_id, outcome), now)
+            tx.record_gesture(self.gesture, answer, now)
 
 
 UNASKED = Deed()

@@ -4,12 +4,14 @@ import logging
 from datetime import datetime
 from typing import assert_never
 
+from tidegate.coordination.audit import UNASKED, Deed
 from tidegate.coordination.lookup import find_checkpoint
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.abort import Abort, decide_abort
 from tidegate.protocol.errors import RecordRefusedError
 from tidegate.protocol.failures import TooManyFailures, decide_pipeline_failure
+from tidegate.protocol.gestures import AnswerStatus, GestureAnswer
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
@@ -65,14 +67,19 @@ class CheckpointFailureManager:
                 record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
             return record
 
-    def abort_request(self, request_id: str, reason: FailureReason, message: str) -> CheckpointRecord | None:
+    def abort_request(
+        self, request_id: str, reason: FailureReason, message: str, deed: Deed = UNASKED
+    ) -> CheckpointRecord | None:
         """Remove a request from the queue, and abort its newest checkpoint if that is in progress. Returns that
         checkpoint as it is then, None if there never was one."""
         with self._store.transaction(self._pipeline_id) as tx:
             tx.remove_requests([request_id])
             record = tx.latest_by_request(request_id)
-            if record is not None and self.fail_checkpoint(tx, record.checkpoint_id, reason, message):
-                record = tx.checkpoint(record.checkpoint_id)
+            checkpoint_id = 0 if record is None else record.checkpoint_id
+            if self.fail_checkpoint(tx, checkpoint_id, reason, message):
+                record = tx.checkpoint(checkpoint_id)
+                said = f"Checkpoint {checkpoint_id} of pipeline {self._pipeline_id} was aborted. {message}"
+                deed.noted(tx, self._clock.now(), GestureAnswer(AnswerStatus.DONE, said, checkpoint_id))
             return record
 
     def expire(self, tx: StoreTransaction, record: CheckpointRecord) -> None:

@@ -17,7 +17,7 @@ from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
 from tidegate.protocol.branches import Restore, choose_withdrawn_for_good
-from tidegate.protocol.gestures import Gesture
+from tidegate.protocol.gestures import AnswerStatus, Gesture, GestureAnswer
 from tidegate.protocol.kept import CleanReport, Damage, Kept, Weights, by_sink, weigh
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.names import STORAGE
@@ -75,9 +75,10 @@ class Cleaning:
         with self._auditing.attempt(gesture) as deed:
             report = self._clean()
             if gesture is not None:
+                status = AnswerStatus.REFUSED if report.damage else AnswerStatus.DONE
+                said = " ".join(report.damage_lines() or report.summary())
                 with self._store.transaction(self._pipeline_id) as tx:
-                    said = " ".join(report.damage_lines() or report.summary())
-                    (deed.refused if report.damage else deed.done)(tx, self._clock.now(), said)
+                    deed.noted(tx, self._clock.now(), GestureAnswer(status, said))
         return report
 
     def _clean(self) -> CleanReport:

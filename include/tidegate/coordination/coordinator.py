@@ -43,7 +43,7 @@ from tidegate.ports import (
 )
 from tidegate.protocol.admission import choose_abandoned, must_clean_first
 from tidegate.protocol.errors import CheckpointError
-from tidegate.protocol.gestures import Gesture
+from tidegate.protocol.gestures import Gesture, answer_to_request
 from tidegate.protocol.identity import Moved
 from tidegate.protocol.imports import ClaimMode
 from tidegate.protocol.pipelines import PipelineRecord
@@ -159,7 +159,7 @@ class CheckpointCoordinator:
                         request_id, kind, periodic, False, now, now, drain=drain, name=label.name, note=label.note
                     )
                     outcome = self._requests.admit(tx, request, wait)
-                    deed.asked(tx, now, self.pipeline_id, outcome)
+                    deed.noted(tx, now, answer_to_request(self.pipeline_id, outcome))
                     break
                 for record in overdue:
                     self._failures.expire(tx, record)
@@ -355,9 +355,11 @@ class CheckpointCoordinator:
         self.clean()
         return record
 
-    def abort_request(self, request_id: str, reason: FailureReason, message: str) -> CheckpointRecord | None:
+    def abort_request(
+        self, request_id: str, reason: FailureReason, message: str, gesture: Gesture | None = None
+    ) -> CheckpointRecord | None:
         """See `CheckpointFailureManager`; files of aborted checkpoints are deleted."""
-        record = self._failures.abort_request(request_id, reason, message)
+        record = self._failures.abort_request(request_id, reason, message, Deed(gesture))
         self.clean()
         return record
 
