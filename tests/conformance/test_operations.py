@@ -223,9 +223,10 @@ def test_a_store_that_is_away_gives_no_answer(world: Desk, monkeypatch: pytest.M
     def away(*_: object) -> None:
         raise StoreUnavailableError("the database is away")
 
-    with monkeypatch.context() as patched, pytest.raises(StoreUnavailableError):
-        patched.setattr(world.store, "transaction", away)
+    monkeypatch.setattr(world.store, "transaction", away)
+    with pytest.raises(StoreUnavailableError):
         operations(world).suspend("id", SOMEBODY)
+    monkeypatch.undo()
     assert operations(world).suspend("id", SOMEBODY).status is DONE
 
 
