@@ -19,14 +19,14 @@ from tidegate.coordination.identity import Identification
 from tidegate.coordination.importing import Importing, ImportPlan
 from tidegate.coordination.listeners import Listeners, NotifiedListeners, watch_failures
 from tidegate.coordination.lookup import find_checkpoint
-from tidegate.coordination.notify import Delivered, Delivery, find_outstanding
+from tidegate.coordination.notify import Delivered, Delivery
 from tidegate.coordination.operations import PipelineOperations
 from tidegate.coordination.plan import Planning
 from tidegate.coordination.region_lease import RegionControl
 from tidegate.coordination.restore import Restoring, Target
 from tidegate.coordination.rewind import Rewinding
 from tidegate.coordination.snapshot import Snapshotting
-from tidegate.coordination.trigger import CheckpointRequests
+from tidegate.coordination.trigger import Triggering
 from tidegate.coordination.validate import Validation
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph, compile_graph
@@ -41,9 +41,8 @@ from tidegate.ports import (
     StoreTransaction,
     Validator,
 )
-from tidegate.protocol.admission import choose_abandoned, must_clean_first
 from tidegate.protocol.errors import CheckpointError
-from tidegate.protocol.gestures import Gesture, answer_to_request
+from tidegate.protocol.gestures import Gesture
 from tidegate.protocol.identity import Moved
 from tidegate.protocol.imports import ClaimMode
 from tidegate.protocol.pipelines import PipelineRecord
@@ -90,7 +89,6 @@ class CheckpointCoordinator:
         self._clock = clock
         self._unsaid = reservations(pipeline, self.graph.sinks)
         self._identification = Identification(self.graph, store, storage, clock)
-        self._requests = CheckpointRequests(self.graph, self.config, self._identification)
         #: What people do with the pipeline by hand.
         self.operations = PipelineOperations(self.pipeline_id, store, storage, clock)
         self.auditing, self.savepoints = self.operations.auditing, self.operations.savepoints
@@ -100,6 +98,9 @@ class CheckpointCoordinator:
         self._commit_point = CommitPoint(self.graph, self.config, store, storage, clock)
         self._rewinding = Rewinding(self.graph, store, clock)
         self._delivery = Delivery(self.graph, store, storage, clock, listeners, self._rewinding)
+        self._triggering = Triggering(
+            self.graph, self.config, store, self._identification, self._failures, self._delivery, self.clean, clock
+        )
         self._regions = RegionControl(
             self.graph, self.config, store, self._failures, self._delivery, self._identification, clock
         )
@@ -137,36 +138,13 @@ class CheckpointCoordinator:
         a person asks: it is recorded with its first answer. Raises `PipelineIdentityError`, `PipelineFailedError`,
         `IllegalRequestError`.
         """
+        # Never forced: a scheduled checkpoint starts from the state of the last one, which must have ended.
+        now = self._clock.now()
+        request = CheckpointRequest(
+            request_id, kind, periodic, False, now, now, drain=drain, name=label.name, note=label.note
+        )
         with self.auditing.attempt(gesture) as deed:
-            return self._trigger(request_id, periodic, kind, wait, drain, label, deed)
-
-    def _trigger(
-        self, request_id: str, periodic: bool, kind: CheckpointKind, wait: bool, drain: bool, label: Label, deed: Deed
-    ) -> TriggerOutcome:
-        self._identification.check_to_begin()
-        cleaned = False
-        while True:
-            with self._store.transaction(self.pipeline_id) as tx:
-                self._identification.require(tx)
-                now = self._clock.now()  # under the lock: another one may have completed during the wait for it
-                outstanding = find_outstanding(tx)
-                overdue = choose_abandoned(tx.in_progress(), now)
-                # Files that cannot be deleted now hold up nothing: it is only logged, here as in Flink.
-                must_clean = not cleaned and must_clean_first(tx.cleaning(), self.config.max_concurrent)
-                if not outstanding and not overdue and not must_clean:
-                    # Never forced: a scheduled checkpoint starts from the state of the last one, which must have ended.
-                    request = CheckpointRequest(
-                        request_id, kind, periodic, False, now, now, drain=drain, name=label.name, note=label.note
-                    )
-                    outcome = self._requests.admit(tx, request, wait)
-                    deed.noted(tx, now, answer_to_request(self.pipeline_id, outcome))
-                    break
-                for record in overdue:
-                    self._failures.expire(tx, record)
-            self._delivery.deliver(outstanding)
-            if must_clean:
-                self.clean()
-                cleaned = True
+            outcome = self._triggering.trigger(request, wait, deed)
         if isinstance(outcome, Triggered):
             self._say_reservations()
         return outcome

@@ -4,7 +4,6 @@ from memory_transaction import MemoryTransaction
 
 from mutations.planting import MUTATIONS, Replacement, mutation
 from tidegate.coordination import checkpoint_failures as failing
-from tidegate.coordination import coordinator as coordinators
 from tidegate.coordination import pipeline_status as controls
 from tidegate.coordination import region_lease as region_control
 from tidegate.coordination import snapshot as snapshotting
@@ -95,7 +94,7 @@ def _(original):
 
 @mutation(
     "nobody enforces the deadline",
-    (coordinators, "choose_abandoned"),
+    (desks, "choose_abandoned"),
     (snapshotting, "choose_overdue"),
     (region_control, "choose_overdue"),
 )
