@@ -80,11 +80,14 @@ class Auditing:
     def carry_out(self, gesture: Gesture, act: Callable[[Deed], object]) -> GestureAnswer:
         """What became of it, or of the same gesture before. Two at once with the same id: one deed, one answer.
 
-        Raises only if nobody knows what became of it, `StoreUnavailableError` or `UnknownOutcomeError`, or if it is
-        done and something after it went wrong.
+        `act` calls `Deed.done` in the transaction that does it: one that was done before is undone there, with all that
+        `act` has written. Raises only if nobody knows what became of it, `StoreUnavailableError` or
+        `UnknownOutcomeError`, or if it is done and something after it went wrong.
         """
-        if (known := self.answer_to(gesture)) is not None:
-            return known
+        try:
+            recordable(gesture)
+        except IllegalRequestError as error:  # which cannot be recorded either
+            return _refused(error)
         deed = Deed(gesture)
         try:
             act(deed)
