@@ -5,16 +5,20 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from getpass import getuser
 from importlib import import_module
 from pathlib import Path
 from random import Random
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from tidegate.clock import SystemClock
 from tidegate.coordination.continuous_run import ContinuousRun
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.listeners import NotifiedListeners
 from tidegate.coordination.lookup import keep_max_parallelism
+from tidegate.coordination.operations import PipelineOperations
 from tidegate.coordination.operator_state import find_earlier_state, find_kept, find_state
 from tidegate.coordination.recover import Recovering
 from tidegate.pipeline.definition import Pipeline
@@ -26,6 +30,7 @@ from tidegate.protocol.errors import (
     PipelineNotFoundError,
     StateIntegrityError,
 )
+from tidegate.protocol.gestures import Actor, ActorKind, Gesture, GestureKind
 from tidegate.protocol.paths import shared_directory
 from tidegate.protocol.records import CheckpointRecord
 from tidegate.protocol.regions import RegionStart
@@ -91,6 +96,33 @@ def open_coordinator(
     storage = ArrowCheckpointStorage(settings.storage)
     schemas = StoredSchemas(compile_graph(pipeline), storage.url, lambda: _open_types(pipeline, storage.url))
     return CheckpointCoordinator(pipeline, store, storage, SystemClock(), _NOTIFIED, schemas)
+
+
+def open_operations(pipeline_id: str, database_url: str | None = None) -> PipelineOperations:
+    """What people do with a pipeline by hand, without its code: as `coordination.operations` says. Raises
+    `PipelineNotFoundError` for a name that the database does not know."""
+    from tidegate.state.storage import ArrowCheckpointStorage
+
+    store = open_store(database_url)
+    if not pipeline_id.isprintable() or store.pipeline(pipeline_id) is None:
+        raise PipelineNotFoundError(f"This database knows no pipeline {pipeline_id[:100]!a}. Nothing was changed.")
+    storage = ArrowCheckpointStorage(Settings.from_environment().storage)
+    return PipelineOperations(pipeline_id, store, storage, SystemClock())
+
+
+def command_actor() -> Actor:
+    """Who runs this process: the user of the operating system, and the host."""
+    try:
+        name = getuser()
+    except (KeyError, OSError):  # a container's user need not have a name
+        name = f"uid {os.getuid()}"
+    return Actor(ActorKind.CLI_USER, name, gethostname())
+
+
+def new_gesture(kind: GestureKind, **details: Any) -> Gesture:
+    """What whoever runs this process asks for, once. Details that are None are left out."""
+    given = {name: value for name, value in details.items() if value is not None}
+    return Gesture(str(uuid4()), kind, command_actor(), given)
 
 
 def _open_types(pipeline: Pipeline, storage_url: str) -> "Callable[[str], StateSchema]":

@@ -1,13 +1,14 @@
 """What is aborted from outside: a checkpoint with `tidegate abort`, a whole request by the end of its DAG run."""
 
 from collections.abc import Callable
+from uuid import uuid4
 
 import pytest
 from desks import Desk
 from live_pipelines import Live
+from records import SOMEBODY
 from worlds import Judge
 
-from tidegate.cli.abort import abort
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import CheckpointCompletedError, CheckpointNotFoundError
 from tidegate.protocol.lifecycle import Status
@@ -24,7 +25,7 @@ def desk(store: CheckpointStore) -> Desk:
 
 
 def aborted(desk: Desk, checkpoint_id: int | None = None) -> str:
-    return abort(desk.coordinator, desk.store, checkpoint_id)
+    return desk.coordinator.operations.abort(str(uuid4()), SOMEBODY, checkpoint_id).require_done().sentence
 
 
 def ended(desk: Desk, checkpoint_id: int) -> tuple[Status, FailureReason | None]:
@@ -99,7 +100,7 @@ def test_a_request_is_aborted_wherever_it_has_got_to(desk: Desk) -> None:
 def test_a_continuous_run_hears_of_it_and_the_next_checkpoint_takes_the_rows(live: Callable[..., Live]) -> None:
     one = live(interval="10 s", timeout="60 s")
     one.orders[2] = "silent"
-    one.at(25, lambda: abort(one.world.coordinator, one.world.store, None))
+    one.at(25, lambda: aborted(one.world))
     one.run(until=45)
     assert one.history()[1][2] == "COORDINATOR_SUSPEND"
     assert one.notified.count("aborted 2, latest 1") == 1

@@ -12,7 +12,7 @@ from typing import Any
 from store_steps import acknowledgement, handle
 from worlds import ManualClock, MemoryStorage, SplitSource
 
-from tidegate.coordination import cleanup as sweeper
+from tidegate.coordination import deletions as deleting
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.aggregates import count
 from tidegate.pipeline.definition import Pipeline
@@ -150,14 +150,14 @@ def test_much_garbage_is_judged_at_once_and_its_deletion_recorded_in_batches(sto
     """What is live is found out by looking at all there is: once for the whole queue, not for each batch."""
     watched, storage = Watched(store), MemoryStorage()
     coordinator = CheckpointCoordinator(_wide(), watched, storage, ManualClock())
-    garbage = [Deletion("storage", f"wide/old/{number}") for number in range(2 * sweeper.BATCH + 1)]
+    garbage = [Deletion("storage", f"wide/old/{number}") for number in range(2 * deleting.BATCH + 1)]
     storage.files = {deletion.path: b"" for deletion in garbage}
     with watched.transaction("wide") as tx:
         tx.enqueue_deletions(garbage)
     coordinator.clean()
     assert storage.files == {}
     assert len(watched.of("pending_deletions")) == 1
-    assert [len(removed) for (removed,), _ in watched.of("remove_deletions")] == [sweeper.BATCH, sweeper.BATCH, 1]
+    assert [len(removed) for (removed,), _ in watched.of("remove_deletions")] == [deleting.BATCH, deleting.BATCH, 1]
     assert len(watched.of("mark_discarded")) == 1
     with store.transaction("wide") as tx:
         assert tx.pending_deletions(1) == []

@@ -7,6 +7,7 @@ from memory_state import PipelineState, read_subtasks
 
 from tidegate.protocol.branches import Restore
 from tidegate.protocol.committing import CommitterRecord
+from tidegate.protocol.gestures import AuditRecord
 from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
@@ -100,6 +101,9 @@ class MemoryFacts:
 
     def imports(self) -> dict[int, datetime]:
         return {id_: seen for id_, (seen, ended) in sorted(self.state.imports.items()) if ended is None}
+
+    def audited(self, request_id: str) -> AuditRecord | None:
+        return next((each for each in self.state.audit if each.gesture.request_id == request_id), None)
 
     def _in_order(self) -> list[CheckpointRecord]:
         return [self.state.checkpoints[id_] for id_ in sorted(self.state.checkpoints)]

@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import count
 
 from memory_facts import MemoryFacts
+from memory_state import as_json
 
 from tidegate.protocol import committing, regions
 from tidegate.protocol.branches import Branch, Restore
 from tidegate.protocol.committing import is_committing
 from tidegate.protocol.errors import CheckpointNotFoundError, RecordRefusedError
+from tidegate.protocol.gestures import AuditRecord, Gesture, GestureAnswer, recordable, recordable_answer
 from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.pipelines import PipelineStatus, moved, require_move, restored
@@ -21,8 +24,18 @@ from tidegate.protocol.records import (
 from tidegate.protocol.regions import begun, ended, is_current
 from tidegate.protocol.storable import storable_text
 
+_NUMBERS = count(1)  # of what is on record, over all pipelines
+
 
 class MemoryPipelineWrites(MemoryFacts):
+    def record_gesture(self, gesture: Gesture, answer: GestureAnswer, at: datetime) -> AuditRecord:
+        known, told = recordable(gesture), recordable_answer(answer)
+        self._require(self.audited(known.request_id) is None, "the id is of another gesture")
+        known = replace(known, details=as_json(known.details))
+        record = AuditRecord(next(_NUMBERS), self.pipeline_id, at, known, told)
+        self.state.audit = (*self.state.audit, record)
+        return replace(record, answer=replace(told, cause=answer.cause))
+
     def move_pipeline(
         self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None
     ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tidegate.protocol.branches import Restore
 from tidegate.protocol.committing import CommitterRecord
+from tidegate.protocol.gestures import AuditRecord
 from tidegate.protocol.identity import Endpoint, Role
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
@@ -44,6 +45,7 @@ class PipelineState:
     restores: tuple[Restore, ...] = ()
     endpoints: dict[tuple[Role, str], Endpoint] = field(default_factory=dict)
     imports: dict[int, tuple[datetime, datetime | None]] = field(default_factory=dict)  # seen, and ended
+    audit: tuple[AuditRecord, ...] = ()
 
     def copy(self) -> "PipelineState":
         return PipelineState(
@@ -62,6 +64,7 @@ class PipelineState:
             self.restores,
             dict(self.endpoints),
             dict(self.imports),
+            self.audit,
         )
 
     def handles(self, checkpoint_id: int) -> Iterator[tuple[Deletion, StateHandle]]:

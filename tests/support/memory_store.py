@@ -15,6 +15,7 @@ from memory_state import PipelineState, read_subtasks
 from memory_transaction import MemoryTransaction
 
 from tidegate.protocol.errors import RecordRefusedError, StoreUnavailableError
+from tidegate.protocol.gestures import AuditRecord
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import (
@@ -125,6 +126,11 @@ class MemoryCheckpointStore:
 
     def verdicts(self, pipeline_id: str, checkpoint_id: int) -> list[Verdict]:
         return list(self._state(pipeline_id).verdicts.get(checkpoint_id, ()))
+
+    def audit(self, pipeline_id: str | None, limit: int, before: int | None = None) -> list[AuditRecord]:
+        found = [each for id_, state in self._states.items() if pipeline_id in (None, id_) for each in state.audit]
+        older = [each for each in found if before is None or each.number < before]
+        return sorted(older, key=lambda each: each.number, reverse=True)[:limit]
 
     def wait_for_change(self, pipeline_id: str, timeout: float) -> bool:
         seen: dict[str, int] | None = getattr(self._seen, "changes", None)

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tidegate.protocol.gestures import Actor, ActorKind
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.records import (
     Acknowledgement,
@@ -16,6 +17,9 @@ from tidegate.protocol.records import (
 )
 
 T0 = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+
+#: A person who asks for something.
+SOMEBODY = Actor(ActorKind.CLI_USER, "amy", "laptop")
 
 
 def at(seconds: float) -> datetime:

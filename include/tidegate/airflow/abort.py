@@ -10,6 +10,7 @@ from typing import Any
 from airflow.sdk import Context, TaskInstanceState
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from tidegate.airflow.gestures import ended_by_hand
 from tidegate.airflow.operators import request_id
 from tidegate.airflow.step import CheckpointTask, airflow_outcome
 from tidegate.protocol.lifecycle import COMMITTED
@@ -38,7 +39,8 @@ class AbortCheckpointOperator(CheckpointTask):
         by_hand = TaskInstanceState.SKIPPED in states.values() or not failed
         reason, message = _cause(context["run_id"], failed, by_hand)
         with airflow_outcome(context):
-            record = self.open_coordinator().abort_request(request_id(context), reason, message)
+            gesture = ended_by_hand(context) if by_hand else None
+            record = self.open_coordinator().abort_request(request_id(context), reason, message, gesture)
         if record is None and not failed and TaskInstanceState.SUCCESS not in states.values():
             raise AirflowSkipException("This DAG run asked for no checkpoint, so there is none to abort.")
         if record is not None and record.status in COMMITTED and _NOT_DONE.isdisjoint(states.values()):

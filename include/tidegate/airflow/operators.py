@@ -13,12 +13,14 @@ from airflow.sdk import Asset, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from tidegate.airflow.assets import sink_asset, unannounced
+from tidegate.airflow.gestures import gesture_of
 from tidegate.airflow.links import ValidationReportLink
 from tidegate.airflow.running_region import only_while_wanted, running_region, stop_spark
 from tidegate.airflow.step import CheckpointStep, CheckpointTask, airflow_outcome
 from tidegate.airflow.triggers import RequestTrigger
 from tidegate.pipeline.definition import Pipeline, SinkVertex
 from tidegate.protocol.errors import ConfigurationError, IllegalRequestError
+from tidegate.protocol.gestures import kind_of_request
 from tidegate.protocol.lifecycle import Phase
 from tidegate.protocol.names import requests_of_run
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
@@ -60,11 +62,13 @@ class TriggerCheckpointOperator(CheckpointTask):
             coordinator = self.open_coordinator()
             if _is_canonical(context):
                 coordinator.exporting.require_possible(_directory(context))
+            gesture = gesture_of(context, kind_of_request(_kind(context), _drain(context)))
             outcome = coordinator.trigger(
                 *request,
                 wait=self.wait,
                 drain=_drain(context),
                 label=_label(context),
+                gesture=gesture,
                 dag_id=context["ti"].dag_id,
             )
             if isinstance(outcome, AlreadyCompleted):

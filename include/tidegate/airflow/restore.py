@@ -8,9 +8,11 @@ from airflow.sdk import DAG, Asset, BaseOperator, Context, Param
 from airflow.sdk.exceptions import AirflowSkipException
 
 from tidegate.airflow.assets import sink_asset
+from tidegate.airflow.gestures import gesture_of
 from tidegate.airflow.step import airflow_outcome
 from tidegate.pipeline.definition import Pipeline, SinkVertex
 from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.gestures import Gesture, GestureKind
 from tidegate.protocol.imports import ClaimMode
 from tidegate.protocol.restore_plan import Accepted, RestorePlan
 from tidegate.settings import absolute
@@ -75,7 +77,6 @@ class RestoreOperator(BaseOperator):
     def execute(self, context: Context) -> None:
         # Imported here: DAG files are parsed often, and importing what runs a step takes seconds.
         from tidegate.assembly import open_coordinator
-        from tidegate.coordination.importing import ImportPlan
 
         params: Mapping[str, Any] = context["params"]
         with airflow_outcome(context):
@@ -85,29 +86,41 @@ class RestoreOperator(BaseOperator):
                     f"The parameter pipeline is {params['pipeline']!r}, but must be one of "
                     f"{', '.join(self.pipelines)}. Nothing was changed."
                 )
+            kind = GestureKind.UNDO if params["to"] == "undo" else GestureKind.RESTORE
+            gesture = None if params["dry_run"] else gesture_of(context, kind)
             coordinator = open_coordinator(pipeline)
-            to, from_ = str(params["to"] or ""), str(params["from"] or "")
-            if bool(to) == bool(from_):
-                raise ConfigurationError("Set one of the parameters to and from. Nothing was changed.")
-            target = None if from_ else _target(coordinator, to)
-            planned = (
-                coordinator.plan_restore_from(absolute(from_)) if target is None else coordinator.plan_restore(target)
-            )
-            plan = planned.restore if isinstance(planned, ImportPlan) else planned
-            self._show(plan)
-            if params["dry_run"]:
-                raise AirflowSkipException("Only the plan was shown. Nothing was changed.")
-            accepted = Accepted(
-                params["missing_files"] == "skip",
-                tuple(params["leave"]),
-                bool(params["allow_non_restored_state"]),
-                bool(params["relocate"]),
-            )
-            if isinstance(planned, ImportPlan):
-                coordinator.restore_from(planned.url, ClaimMode(params["claim_mode"]), accepted, planned)
-            elif target is not None:
-                coordinator.restore(target, accepted, planned)
+            if gesture is not None and (known := coordinator.auditing.answer_to(gesture)) is not None:
+                self.log.info("This DAG run was answered before: %s", known.require_done().sentence)
+                return
+            with coordinator.auditing.attempt(gesture):
+                plan = self._restore(coordinator, params, gesture)
             self._announce(context, pipeline, plan)
+
+    def _restore(
+        self, coordinator: "CheckpointCoordinator", params: Mapping[str, Any], gesture: Gesture | None
+    ) -> RestorePlan:
+        from tidegate.coordination.importing import ImportPlan
+
+        to, from_ = str(params["to"] or ""), str(params["from"] or "")
+        if bool(to) == bool(from_):
+            raise ConfigurationError("Set one of the parameters to and from. Nothing was changed.")
+        target = None if from_ else _target(coordinator, to)
+        planned = coordinator.plan_restore_from(absolute(from_)) if target is None else coordinator.plan_restore(target)
+        plan = planned.restore if isinstance(planned, ImportPlan) else planned
+        self._show(plan)
+        if params["dry_run"]:
+            raise AirflowSkipException("Only the plan was shown. Nothing was changed.")
+        accepted = Accepted(
+            params["missing_files"] == "skip",
+            tuple(params["leave"]),
+            bool(params["allow_non_restored_state"]),
+            bool(params["relocate"]),
+        )
+        if isinstance(planned, ImportPlan):
+            coordinator.restore_from(planned.url, ClaimMode(params["claim_mode"]), accepted, planned, gesture)
+        elif target is not None:
+            coordinator.restore(target, accepted, planned, gesture)
+        return plan
 
     def _show(self, plan: RestorePlan) -> None:
         for line in plan.lines():

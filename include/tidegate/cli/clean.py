@@ -14,6 +14,7 @@ from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, OutputOption, say, show
 from tidegate.documents.values import milliseconds
 from tidegate.protocol.errors import CheckpointError, ConfigurationError, PipelineNotFoundError
+from tidegate.protocol.gestures import GestureKind
 from tidegate.protocol.kept import CleanReport, Cost, Kept, reasons_text
 from tidegate.protocol.records import CheckpointKind
 
@@ -46,8 +47,8 @@ def clean(
         try:
             defined = assembly.load_pipeline(name)
             if defined.name in known:
-                cleaning = assembly.open_coordinator(defined).cleaning
-                reports.append(cleaning.plan() if dry_run else cleaning.clean())
+                cleaning, gesture = assembly.open_coordinator(defined).cleaning, assembly.new_gesture(GestureKind.CLEAN)
+                reports.append(cleaning.plan() if dry_run else cleaning.clean(gesture))
             elif pipelines:
                 raise PipelineNotFoundError(
                     f"No checkpoint of a pipeline {defined.name!r} was ever requested in this database."

@@ -10,6 +10,8 @@ from tidegate.protocol.errors import (
     CheckpointNotRetainedError,
     ConfigurationError,
     ForkRefusedError,
+    GestureRefusedError,
+    GestureRepeatedError,
     IllegalRequestError,
     NothingToUndoError,
     OperatorNotFoundError,
@@ -52,6 +54,8 @@ def exit_code_of(error: CheckpointError) -> ExitCode:
         case ValidationFailedError():
             return ExitCode.VALIDATION_FAILED
         case PipelineFailedError() | PipelineStatusError() | StopIncompleteError():
+            return ExitCode.PIPELINE_STOPPED
+        case GestureRefusedError() | GestureRepeatedError():
             return ExitCode.PIPELINE_STOPPED
         case CheckpointAbandonedError() | CheckpointCompletedError() | NothingToUndoError() | SavepointInUseError():
             return ExitCode.PIPELINE_STOPPED

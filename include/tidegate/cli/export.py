@@ -16,6 +16,7 @@ from tidegate.cli.take import carry_out, new_request_by_hand, show_outcome
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.gestures import GestureKind
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
@@ -99,7 +100,8 @@ def _written(
     coordinator: CheckpointCoordinator, defined: Pipeline, record: CheckpointRecord, location: str | None
 ) -> CheckpointRecord:
     began = perf_counter()
-    begun = coordinator.exporting.begin(str(record.checkpoint_id), location)
+    gesture = assembly.new_gesture(GestureKind.EXPORT, checkpoint=record.checkpoint_id, to=location)
+    begun = coordinator.exporting.begin(str(record.checkpoint_id), location, gesture)
     if begun.exported_at is None:
         begun = coordinator.exporting.export(record.checkpoint_id, assembly.open_region(defined))
     said = f"Savepoint {begun.name or begun.checkpoint_id} of pipeline {defined.name} is complete in {begun.location}: "

@@ -17,6 +17,7 @@ from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.errors import ConfigurationError
 from tidegate.protocol.fork import ForkPlan
+from tidegate.protocol.gestures import GestureKind
 from tidegate.protocol.restore_plan import Accepted
 from tidegate.settings import absolute
 
@@ -58,7 +59,8 @@ def fork(
     said = planned.plan.fork.said()
     if not yes:
         typer.confirm(f"Fork {defined.name} from {said}?", abort=True, err=True)
-    coordinator.fork(planned, Accepted(non_restored_state=allow_non_restored_state, moved=relocate))
+    accepted = Accepted(non_restored_state=allow_non_restored_state, moved=relocate)
+    coordinator.fork(planned, accepted, assembly.new_gesture(GestureKind.FORK, origin=said, copied_from=from_))
     say(f"Pipeline {defined.name} was forked from {said}. `tidegate run {new}` goes on from there.")
 
 

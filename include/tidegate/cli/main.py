@@ -5,15 +5,16 @@ from typing import Annotated
 import typer
 
 from tidegate import assembly
-from tidegate.cli import abort as aborting
 from tidegate.cli import run as running
 from tidegate.cli import views
+from tidegate.cli.audit import audit
 from tidegate.cli.clean import clean
 from tidegate.cli.compare import compare
 from tidegate.cli.continuous import run_continuously
 from tidegate.cli.exit_codes import exit_code_of
 from tidegate.cli.export import FormatOption, SavepointFormat, ToOption, take_savepoint
 from tidegate.cli.fork import fork
+from tidegate.cli.gestures import abort, dispose, rename, resume, suspend
 from tidegate.cli.options import (
     EPILOG,
     OutputFormat,
@@ -30,13 +31,14 @@ from tidegate.cli.plan import plan
 from tidegate.cli.recover import recover
 from tidegate.cli.restore import restore
 from tidegate.cli.rewrite import rewrite
-from tidegate.cli.savepoints import NameOption, NoteOption, dispose, rename, savepoint, savepoints
+from tidegate.cli.savepoints import NameOption, NoteOption, savepoint, savepoints
 from tidegate.cli.state import state
 from tidegate.cli.take import carry_out, new_request_by_hand, show_outcome
 from tidegate.documents.checkpoints import history_documents
 from tidegate.documents.pipelines import statistics_document
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import CheckpointError, PipelineNotFoundError
+from tidegate.protocol.gestures import GestureKind
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointKind
 from tidegate.protocol.savepoints import Label
@@ -50,8 +52,10 @@ app = typer.Typer(
 )
 database = typer.Typer(help="The metadata database.", no_args_is_help=True)
 app.add_typer(database, name="db")
-for command in (plan, recover, restore, fork, savepoint, savepoints, rewrite, rename, dispose, state, compare, clean):
+for command in (plan, recover, restore, fork, abort, suspend, resume, savepoint, savepoints, rewrite, rename, dispose):
     app.command(epilog=EPILOG)(command)
+for other in (state, compare, clean, audit):
+    app.command(epilog=EPILOG)(other)
 
 
 @app.command(epilog=EPILOG)
@@ -117,30 +121,6 @@ def checkpoint(
 
 
 @app.command(epilog=EPILOG)
-def abort(
-    pipeline: PipelineArgument,
-    checkpoint_id: Annotated[int | None, typer.Argument(metavar="[ID]")] = None,
-) -> None:
-    """Abort one checkpoint: the one with this ID, or else the one in progress. The pipeline keeps running, and
-    committed data stays. A completed checkpoint cannot be aborted."""
-    coordinator = assembly.open_coordinator(assembly.load_pipeline(pipeline))
-    outcome = aborting.abort(coordinator, assembly.open_store(), checkpoint_id)
-    say(outcome)
-
-
-@app.command(epilog=EPILOG)
-def suspend(pipeline: PipelineArgument) -> None:
-    """Take no checkpoints until the pipeline is resumed. A checkpoint in progress is aborted; committed data stays."""
-    _show_status(assembly.open_coordinator(assembly.load_pipeline(pipeline)).suspend())
-
-
-@app.command(epilog=EPILOG)
-def resume(pipeline: PipelineArgument) -> None:
-    """Take checkpoints again, from the latest completed one, after `suspend` or after too many failures."""
-    _show_status(assembly.open_coordinator(assembly.load_pipeline(pipeline)).resume())
-
-
-@app.command(epilog=EPILOG)
 def stop(
     pipeline: PipelineArgument,
     drain: Annotated[
@@ -170,7 +150,7 @@ def cancel(pipeline: PipelineArgument, yes: YesOption = False) -> None:
     defined = assembly.load_pipeline(pipeline)
     if not yes:
         typer.confirm(f"Cancel {defined.name} for good (retention: {defined.checkpoints.retention})?", abort=True)
-    _show_status(assembly.open_coordinator(defined).cancel())
+    _show_status(assembly.open_coordinator(defined).cancel(assembly.new_gesture(GestureKind.CANCEL)))
 
 
 @app.command(epilog=EPILOG)
@@ -183,7 +163,7 @@ def relocate(pipeline: PipelineArgument, yes: YesOption = False) -> None:
         say(f"Pipeline {defined.name}: {moved}.")
     if coordinator.moved() and not yes:
         typer.confirm("Continue from there with the existing state and positions?", abort=True)
-    relocated = coordinator.relocate()
+    relocated = coordinator.relocate(assembly.new_gesture(GestureKind.RELOCATE))
     said = (
         f"{len(relocated)} of its sources and sinks are recorded in their new place"
         if relocated
@@ -202,7 +182,7 @@ def upgrade() -> None:
     from tidegate.embedded_postgres.locate import locate_database
     from tidegate.postgres.migrate import upgrade as migrate
 
-    migrate(locate_database(owner=True))
+    migrate(locate_database(owner=True), assembly.new_gesture(GestureKind.UPGRADE))
     stderr().print("The database is up to date.")
 
 

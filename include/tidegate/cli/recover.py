@@ -12,6 +12,7 @@ from tidegate import assembly
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say, show
 from tidegate.documents.checkpoints import checkpoint_document
 from tidegate.protocol.finalize import sizes
+from tidegate.protocol.gestures import GestureKind
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.recovered import AcceptedLosses, Recovered, RecoveryPlan, require_losses_accepted
 
@@ -50,7 +51,8 @@ def recover(
     newest = document["latest_checkpoint"]
     if not yes:
         typer.confirm(f"Recover {defined.name} to checkpoint {newest}?", abort=True, err=True)
-    opened.recover(plan, accepted)
+    details = {"from": from_, "include_doubtful": include_doubtful, "withdraw": withdraw, "relocate": relocate}
+    opened.recover(plan, accepted, assembly.new_gesture(GestureKind.RECOVER, **details))
     said = f"Pipeline {defined.name} was recovered to checkpoint {newest}."
     if from_ is not None:
         said += f" From now on, set TIDEGATE_STORAGE={from_}."

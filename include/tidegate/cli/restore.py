@@ -17,6 +17,7 @@ from tidegate.coordination.importing import ImportPlan
 from tidegate.coordination.restore import Target, ToCheckpoint, Undo
 from tidegate.documents.checkpoints import checkpoint_document, returning_state_document
 from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.gestures import GestureKind
 from tidegate.protocol.imports import ClaimMode
 from tidegate.protocol.metadata import edited_document
 from tidegate.protocol.restore_plan import Accepted, RestorePlan
@@ -64,10 +65,23 @@ def restore(
     are left behind, and kept for a while: --undo brings them back."""
     defined = assembly.load_pipeline(pipeline)
     coordinator = assembly.open_coordinator(defined)
-    target = _target(coordinator, checkpoint_id, savepoint, latest, undo, from_)
-    if from_ is None and (relocate or claim_mode is not ClaimMode.NO_CLAIM):
-        raise ConfigurationError("--claim-mode and --relocate are for --from. Nothing was changed.")
-    planned = coordinator.plan_restore_from(target) if isinstance(target, str) else coordinator.plan_restore(target)
+    asked = {
+        "checkpoint": checkpoint_id,
+        "savepoint": savepoint,
+        "latest": latest or None,
+        "from": from_,
+        "claim_mode": None if from_ is None else claim_mode,
+        "relocate": relocate or None,
+        "missing_files": missing_files,
+        "leave": leave,
+        "allow_non_restored_state": allow_non_restored_state or None,
+    }
+    gesture = None if dry_run else assembly.new_gesture(GestureKind.UNDO if undo else GestureKind.RESTORE, **asked)
+    with coordinator.auditing.attempt(gesture):
+        target = _target(coordinator, checkpoint_id, savepoint, latest, undo, from_)
+        if from_ is None and (relocate or claim_mode is not ClaimMode.NO_CLAIM):
+            raise ConfigurationError("--claim-mode and --relocate are for --from. Nothing was changed.")
+        planned = coordinator.plan_restore_from(target) if isinstance(target, str) else coordinator.plan_restore(target)
     plan = planned.restore if isinstance(planned, ImportPlan) else planned
     show(plan_document(plan), output, plan_tables)
     if dry_run:
@@ -77,9 +91,9 @@ def restore(
     skip = missing_files is MissingFiles.SKIP
     accepted = Accepted(skip, tuple(leave or ()), allow_non_restored_state, relocate)
     if isinstance(planned, ImportPlan):
-        coordinator.restore_from(planned.url, claim_mode, accepted, planned)
+        coordinator.restore_from(planned.url, claim_mode, accepted, planned, gesture)
     elif not isinstance(target, str):
-        coordinator.restore(target, accepted, planned)
+        coordinator.restore(target, accepted, planned, gesture)
     say(f"Pipeline {defined.name} was restored to checkpoint {plan.checkpoint.checkpoint_id}.")
 
 

@@ -1,4 +1,4 @@
-"""`tidegate savepoint` and what their owner does with savepoints: list, rename and dispose of them."""
+"""`tidegate savepoint` and `savepoints`: one is taken or shown, all are listed."""
 
 from typing import Annotated
 
@@ -7,7 +7,7 @@ import typer
 from tidegate import assembly
 from tidegate.cli import views
 from tidegate.cli.export import FormatOption, SavepointFormat, ToOption, take_savepoint
-from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, details, say, show
+from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, details, show
 from tidegate.documents.checkpoints import checkpoint_document
 from tidegate.protocol.errors import ConfigurationError
 from tidegate.protocol.records import CheckpointKind
@@ -15,7 +15,6 @@ from tidegate.protocol.savepoints import Label
 
 NameOption = Annotated[str | None, typer.Option(help="What the savepoint is called; otherwise by its number.")]
 NoteOption = Annotated[str | None, typer.Option(help="What it is for.")]
-SavepointArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name or number of a savepoint.")]
 
 
 def savepoint(
@@ -51,28 +50,3 @@ def savepoints(pipeline: PipelineArgument, output: OutputOption = OutputFormat.T
     """List the savepoints of a pipeline, oldest first."""
     found = assembly.open_coordinator(assembly.load_pipeline(pipeline)).savepoints.list()
     show([checkpoint_document(record) for record in found], output, views.savepoints_table)
-
-
-def rename(
-    pipeline: PipelineArgument,
-    wanted: SavepointArgument,
-    new_name: Annotated[str | None, typer.Argument(metavar="[NEW]")] = None,
-    note: Annotated[str | None, typer.Option(help="Another note.")] = None,
-) -> None:
-    """Call a savepoint differently, or replace its note."""
-    if new_name is None and note is None:
-        raise ConfigurationError("Say what the savepoint is called from now on, or give a --note. Nothing was changed.")
-    defined = assembly.load_pipeline(pipeline)
-    record = assembly.open_coordinator(defined).savepoints.relabel(wanted, Label(new_name, note))
-    say(f"Savepoint {record.checkpoint_id} of pipeline {defined.name} is called {record.name or record.checkpoint_id}.")
-
-
-def dispose(pipeline: PipelineArgument, wanted: SavepointArgument, yes: YesOption = False) -> None:
-    """Give a savepoint up. What nothing else refers to is deleted; the tables stay as they are."""
-    defined = assembly.load_pipeline(pipeline)
-    coordinator = assembly.open_coordinator(defined)
-    record = coordinator.savepoints.find(wanted)
-    if not yes:
-        typer.confirm(f"Dispose of savepoint {record.name or record.checkpoint_id} for good?", abort=True, err=True)
-    coordinator.dispose(str(record.checkpoint_id))
-    say(f"Savepoint {record.name or record.checkpoint_id} of pipeline {defined.name} was disposed of.")

@@ -12,6 +12,7 @@ from tidegate.cli.options import OutputFormat, show, stderr
 from tidegate.cli.run import RunOutcome, run_checkpoint
 from tidegate.documents.checkpoints import checkpoint_document
 from tidegate.pipeline.definition import Pipeline
+from tidegate.protocol.gestures import kind_of_request
 from tidegate.protocol.records import CheckpointKind
 from tidegate.protocol.savepoints import UNLABELLED, Label
 
@@ -33,10 +34,11 @@ def carry_out(
 ) -> RunOutcome:
     """From the trigger to the notification. Exits with DROPPED if the request was; raises what the steps raise."""
     coordinator = assembly.open_coordinator(defined)
+    gesture = assembly.new_gesture(kind_of_request(kind, drain), request=request_id, name=label.name, note=label.note)
     outcome = run_checkpoint(
         coordinator,
         defined,
-        lambda: coordinator.trigger(request_id, kind=kind, wait=wait, drain=drain, label=label),
+        lambda: coordinator.trigger(request_id, kind=kind, wait=wait, drain=drain, label=label, gesture=gesture),
         stderr(),
     )
     if outcome.dropped is not None:

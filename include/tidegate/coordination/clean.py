@@ -8,6 +8,7 @@ and other cleanings. While something that is kept is damaged, nothing is deleted
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tidegate.coordination.audit import Auditing
 from tidegate.coordination.cleanup import Sweeper
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.kept_files import Handles, KeptFiles
@@ -16,6 +17,7 @@ from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
 from tidegate.protocol.branches import Restore, choose_withdrawn_for_good
+from tidegate.protocol.gestures import AnswerStatus, Gesture, GestureAnswer
 from tidegate.protocol.kept import CleanReport, Damage, Kept, Weights, by_sink, weigh
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.names import STORAGE
@@ -65,15 +67,26 @@ class Cleaning:
         self._rewinding = rewinding
         self._clock = clock
         self._files = KeptFiles(graph, store, storage)
+        self._auditing = Auditing(self._pipeline_id, store, clock)
 
-    def clean(self) -> CleanReport:
+    def clean(self, gesture: Gesture | None = None) -> CleanReport:
         """Do what `plan` says, unless it found damage. Repeating is safe. Raises as `plan` does, and what sinks raise:
-        then a part of it is done."""
+        then a part of it is done. A gesture is recorded when all is done."""
+        with self._auditing.attempt(gesture) as deed:
+            report = self._clean()
+            if gesture is not None:
+                status = AnswerStatus.REFUSED if report.damage else AnswerStatus.DONE
+                said = " ".join(report.damage_lines() or report.summary())
+                with self._store.transaction(self._pipeline_id) as tx:
+                    deed.noted(tx, self._clock.now(), GestureAnswer(status, said))
+        return report
+
+    def _clean(self) -> CleanReport:
         report = self.plan()
         if report.damage:
             return report
         self._sweeper.sweep()
-        self._sweeper.delete_queued()
+        self._sweeper.deletions.delete_queued()
         self._sweeper.delete_leftovers()
         self._rewinding.delete_withdrawn()
         return replace(report, changed=True)
@@ -123,7 +136,7 @@ class Cleaning:
             reasons = find_reasons(retained, self._rule, now)
             reasons |= find_undo_reasons(abandoned, restores, self._rule, now)
             completed = sorted((*retained, *abandoned), key=lambda record: record.checkpoint_id)
-            queued = self._sweeper.queued(tx)
+            queued = self._sweeper.deletions.queued(tx)
             return _Facts(completed, reasons, tx.in_progress(), restores, tx.compactions(), queued)
 
     def _still_there(self, damage: Sequence[Damage]) -> list[Damage]:

@@ -7,17 +7,15 @@ region wrote: its checkpoints were aborted with it, and its successor knows only
 Each run sweeps where an attempt may have left something lately. `tidegate clean` also looks everywhere else.
 """
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 
+from tidegate.coordination.deletions import BATCH, QueuedDeletions
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StagingSink, StoreTransaction
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StagingSink
 from tidegate.protocol.branches import choose_overdue_abandoned
-from tidegate.protocol.canonical import PARTS
-from tidegate.protocol.directories import choose_closed, choose_unswept, closed_for_ever
-from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.directories import choose_closed, choose_unswept
 from tidegate.protocol.imports import choose_stale
 from tidegate.protocol.leftovers import (
     Leftovers,
@@ -27,17 +25,11 @@ from tidegate.protocol.leftovers import (
     find_foreign,
     listed_on_storage,
 )
-from tidegate.protocol.names import STORAGE, location_of, staged_by
-from tidegate.protocol.paths import ByCheckpoint, directory, shared_root, with_markers
+from tidegate.protocol.names import STORAGE, staged_by
+from tidegate.protocol.paths import ByCheckpoint, directory, shared_root
 from tidegate.protocol.records import Deletion
 from tidegate.protocol.regions import RegionRecord, choose_left_behind, last_ended, left_since
 from tidegate.protocol.retention import choose_subsumed, choose_unreferenced, is_due, is_settled
-
-log = logging.getLogger("tidegate")
-
-BATCH = 1000  # files that are deleted before their deletion is recorded
-#: Queued files asked for at once: to find out which of them are live, every live reference is read each time.
-ASKED = 100 * BATCH
 
 
 class Sweeper:
@@ -54,6 +46,7 @@ class Sweeper:
         self._looked: dict[int, datetime] = {}  # when this process last looked through a checkpoint's directories
         self._looked_after: dict[int, datetime] = {}  # when it last looked for files of attempts up to one
         self._sinks = {staged_by(vertex.operator_id): vertex.sink for vertex in graph.sinks}
+        self.deletions = QueuedDeletions(self._pipeline_id, store, storage, self._sinks)
 
     def sweep(self) -> None:
         """Delete files that ended checkpoints left in their directories and staging areas, and ended regions in theirs,
@@ -81,7 +74,7 @@ class Sweeper:
         for checkpoint_id, files in found.items():
             if files or is_settled(unswept[checkpoint_id], now):
                 closed = {directory(self._pipeline_id, checkpoint_id)}
-                self._delete(choose_unreferenced(files, live.get(checkpoint_id, set())), closed)
+                self.deletions.delete(choose_unreferenced(files, live.get(checkpoint_id, set())), closed)
         self._looked = {key: at for key, at in self._looked.items() if key in unswept} | dict.fromkeys(found, now)
         if settled := [key for key in due if is_settled(unswept[key], now)]:
             with self._store.transaction(self._pipeline_id) as tx:
@@ -97,10 +90,10 @@ class Sweeper:
             with self._store.transaction(self._pipeline_id) as tx:
                 live = tx.live_below(root)
             closed = choose_closed(self._pipeline_id, [deletion.path for deletion in found], (), region)
-            self._delete(choose_unreferenced(found, live), closed)
+            self.deletions.delete(choose_unreferenced(found, live), closed)
         self._looked_after = {up_to: now}
         if is_settled(since, now):
-            self._delete([], choose_unswept(self._pipeline_id, region))
+            self.deletions.delete([], choose_unswept(self._pipeline_id, region))
             with self._store.transaction(self._pipeline_id) as tx:
                 tx.mark_regions_swept(up_to)
 
@@ -126,52 +119,7 @@ class Sweeper:
         for first in range(0, len(found), BATCH):
             batch = found[first : first + BATCH]
             stored = [deletion.path for deletion in batch if deletion.owner == STORAGE]
-            self._delete(batch, choose_closed(self._pipeline_id, stored, going, region))
-
-    def queued(self, tx: StoreTransaction) -> list[Deletion]:
-        """What `delete_queued` would delete first."""
-        return self._deletable(tx.pending_deletions(ASKED))
-
-    def _deletable(self, queued: Sequence[Deletion]) -> list[Deletion]:
-        """Without what was staged by sinks that the definition no longer has."""
-        return [deletion for deletion in queued if deletion.owner == STORAGE or deletion.owner in self._sinks]
-
-    def delete_queued(self) -> None:
-        """Delete what the queue holds; an entry leaves the queue after its file is gone. If the pipeline was cancelled,
-        remove its directories too."""
-        while True:
-            with self._store.transaction(self._pipeline_id) as tx:
-                queued = tx.pending_deletions(ASKED)
-                going, region = [record.checkpoint_id for record in tx.in_progress()], tx.region()
-                for_ever = closed_for_ever(tx.pipeline())
-            self._delete_savepoints(queued)
-            mine = self._deletable(queued)
-            for first in range(0, len(mine), BATCH):
-                batch = mine[first : first + BATCH]
-                stored = [deletion.path for deletion in batch if deletion.owner == STORAGE]
-                self._delete(batch, choose_closed(self._pipeline_id, stored, going, region))
-                with self._store.transaction(self._pipeline_id) as tx:
-                    tx.remove_deletions(batch)
-                    if batch[-1] is mine[-1]:
-                        tx.mark_discarded()
-            if not mine or len(queued) < ASKED:
-                self._delete([], for_ever)
-                return
-
-    def _delete_savepoints(self, queued: Sequence[Deletion]) -> None:
-        """In directories of their own. One that cannot be reached waits, and holds up nothing else."""
-        by_location: dict[str, list[Deletion]] = {}
-        for deletion in queued:
-            if (location := location_of(deletion.owner)) is not None:
-                by_location.setdefault(location, []).append(deletion)
-        for location, deletions in by_location.items():
-            try:
-                self._storage.elsewhere(location).delete([deletion.path for deletion in deletions], PARTS)
-            except CheckpointError as error:
-                log.warning("The savepoint in %s is deleted later: %s", location, error)
-                continue
-            with self._store.transaction(self._pipeline_id) as tx:
-                tx.remove_deletions(deletions)
+            self.deletions.delete(batch, choose_closed(self._pipeline_id, stored, going, region))
 
     def _found(self, checkpoint_id: int) -> list[Deletion]:
         paths = self._storage.list(directory(self._pipeline_id, checkpoint_id))
@@ -179,13 +127,3 @@ class Sweeper:
         for owner, sink in self._sinks.items():
             found += [Deletion(owner, path) for path in sink.staged_paths(checkpoint_id)]
         return found
-
-    def _delete(self, deletions: Sequence[Deletion], closed: set[str]) -> None:
-        by_owner: dict[str, list[str]] = {STORAGE: []} if closed else {}
-        for deletion in deletions:
-            by_owner.setdefault(deletion.owner, []).append(deletion.path)
-        for owner, paths in by_owner.items():
-            if owner == STORAGE:
-                self._storage.delete(with_markers(paths), closed)
-            else:
-                self._sinks[owner].discard(paths)

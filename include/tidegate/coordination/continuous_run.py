@@ -7,7 +7,7 @@ happens once.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
@@ -15,10 +15,13 @@ from random import Random
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore, Clock, ContinuousRegion, Round, Validator
+from tidegate.protocol.admission import choose_to_repeat
 from tidegate.protocol.errors import (
     CheckpointError,
     CheckpointExpiredError,
     CheckpointNotInProgressError,
+    IllegalRequestError,
+    PipelineFailedError,
     StoreUnavailableError,
     SupersededAttemptError,
     UnknownOutcomeError,
@@ -26,8 +29,9 @@ from tidegate.protocol.errors import (
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
 from tidegate.protocol.pipelines import ACTIVE, WITH_REGION, PipelineRecord
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord, CheckpointRequest
 from tidegate.protocol.regions import RegionStart
+from tidegate.protocol.savepoints import Label
 from tidegate.protocol.schedule import PeriodicSchedule
 from tidegate.protocol.trigger import Dropped, DroppedUntil, Queued
 
@@ -143,12 +147,14 @@ class ContinuousRun:
 
     def _look(self) -> bool:
         try:
-            self._pipeline = self._coordinator.keep_region(self._attempt)
+            look = self._coordinator.look(self._attempt)
         except SupersededAttemptError:
             if self._has_stopped():
                 return True  # and the pipeline was resumed before this process looked
             raise
+        self._pipeline = look.pipeline
         if self._pipeline.status in ACTIVE:  # a stopping one takes its savepoint and no others
+            self._ask_for_people(look.requests)
             self._ask_if_due()
         if self._pipeline.status in WITH_REGION:
             self._follow()
@@ -190,6 +196,24 @@ class ContinuousRun:
             log.info("Pipeline %s: %s", self._pipeline_id, outcome.message)
             self._last_at = now + LAST_AGAIN_AFTER
         self._request = None
+
+    # -- checkpoints that people ask the region for
+
+    def _ask_for_people(self, requests: Sequence[CheckpointRequest]) -> None:
+        """Whoever has handed a request over cannot repeat it, or has no definition to trigger it with."""
+        is_busy = self._pending is not None
+        for request in choose_to_repeat(requests, self._clock.now(), is_busy):
+            label = Label(request.name, request.note)
+            try:
+                outcome = self._coordinator.trigger(
+                    request.request_id, kind=request.kind, wait=True, drain=request.drain, label=label
+                )
+            except (IllegalRequestError, PipelineFailedError) as error:
+                self._coordinator.abort_request(request.request_id, error.reason, str(error))
+                log.warning("Pipeline %s: request %s: %s", self._pipeline_id, request.request_id, error)
+                continue
+            if isinstance(outcome, Dropped):
+                log.info("Pipeline %s: request %s: %s", self._pipeline_id, request.request_id, outcome.message)
 
     # -- all checkpoints
 

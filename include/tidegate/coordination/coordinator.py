@@ -7,6 +7,8 @@ store's transactions say. A step that has already happened gives its first answe
 import logging
 from collections.abc import Mapping, Sequence
 
+from tidegate.coordination.audit import Deed
+from tidegate.coordination.checkpoint_failures import CheckpointFailureManager
 from tidegate.coordination.clean import Cleaning
 from tidegate.coordination.cleanup import Sweeper
 from tidegate.coordination.editing import Editing
@@ -17,15 +19,14 @@ from tidegate.coordination.identity import Identification
 from tidegate.coordination.importing import Importing, ImportPlan
 from tidegate.coordination.listeners import Listeners, NotifiedListeners, watch_failures
 from tidegate.coordination.lookup import find_checkpoint
-from tidegate.coordination.notify import Delivered, Delivery, find_outstanding
-from tidegate.coordination.pipeline_status import PipelineControl
+from tidegate.coordination.notify import Delivered, Delivery
+from tidegate.coordination.operations import PipelineOperations
 from tidegate.coordination.plan import Planning
 from tidegate.coordination.region_lease import RegionControl
 from tidegate.coordination.restore import Restoring, Target
 from tidegate.coordination.rewind import Rewinding
-from tidegate.coordination.savepoints import Savepoints
 from tidegate.coordination.snapshot import Snapshotting
-from tidegate.coordination.trigger import CheckpointRequests
+from tidegate.coordination.trigger import Triggering
 from tidegate.coordination.validate import Validation
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph, compile_graph
@@ -40,8 +41,8 @@ from tidegate.ports import (
     StoreTransaction,
     Validator,
 )
-from tidegate.protocol.admission import choose_abandoned, must_clean_first
 from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.gestures import Gesture
 from tidegate.protocol.identity import Moved
 from tidegate.protocol.imports import ClaimMode
 from tidegate.protocol.pipelines import PipelineRecord
@@ -54,7 +55,7 @@ from tidegate.protocol.records import (
     CheckpointRequest,
     SubtaskId,
 )
-from tidegate.protocol.regions import RegionStart
+from tidegate.protocol.regions import RegionLook, RegionStart
 from tidegate.protocol.restore_plan import Accepted, RestorePlan
 from tidegate.protocol.savepoints import UNLABELLED, Label
 from tidegate.protocol.snapshot import SnapshotTask
@@ -88,18 +89,23 @@ class CheckpointCoordinator:
         self._clock = clock
         self._unsaid = reservations(pipeline, self.graph.sinks)
         self._identification = Identification(self.graph, store, storage, clock)
-        self._requests = CheckpointRequests(self.graph, self.config, self._identification)
-        self._control = PipelineControl(self.pipeline_id, self.config, store, clock)
-        self._validation = Validation(self.graph, store, self._control, clock)
+        #: What people do with the pipeline by hand.
+        self.operations = PipelineOperations(self.pipeline_id, store, storage, clock)
+        self.auditing, self.savepoints = self.operations.auditing, self.operations.savepoints
+        self._control = self.operations.control
+        self._failures = CheckpointFailureManager(self.pipeline_id, self.config, store, clock)
+        self._validation = Validation(self.graph, store, self._failures, clock)
         self._commit_point = CommitPoint(self.graph, self.config, store, storage, clock)
         self._rewinding = Rewinding(self.graph, store, clock)
         self._delivery = Delivery(self.graph, store, storage, clock, listeners, self._rewinding)
-        self._regions = RegionControl(
-            self.graph, self.config, store, self._control, self._delivery, self._identification, clock
+        self._triggering = Triggering(
+            self.graph, self.config, store, self._identification, self._failures, self._delivery, self.clean, clock
         )
-        self._snapshotting = Snapshotting(self.graph, self.config, store, self._control, self._regions, clock)
+        self._regions = RegionControl(
+            self.graph, self.config, store, self._failures, self._delivery, self._identification, clock
+        )
+        self._snapshotting = Snapshotting(self.graph, self.config, store, self._failures, self._regions, clock)
         self._sweeper = Sweeper(self.graph, self.config, store, storage, clock)
-        self.savepoints = Savepoints(self.pipeline_id, store, storage)
         self.cleaning = Cleaning(
             self.graph, self.config, store, storage, self._identification, self._sweeper, self._rewinding, clock
         )
@@ -122,40 +128,24 @@ class CheckpointCoordinator:
         wait: bool = False,
         drain: bool = False,
         label: Label = UNLABELLED,
+        gesture: Gesture | None = None,
         dag_id: str | None = None,
     ) -> TriggerOutcome:
         """Record a checkpoint for a request, before any subtask is asked for anything (protocol.md sections 3 and 4).
 
         First makes up for a notification that a crash cut short, and expires overdue checkpoints. With `wait`, a
         request that cannot start yet is `Queued` instead of dropped, and must be repeated. A SYNC_SAVEPOINT aborts
-        everything in progress and stops the pipeline, with `drain` for ever. `label` is of a savepoint. `dag_id` is
-        the DAG that asks, if one does. Raises `PipelineIdentityError`, `PipelineFailedError`, `IllegalRequestError`.
+        everything in progress and stops the pipeline, with `drain` for ever. `label` is of a savepoint. `gesture` if
+        a person asks: it is recorded with its first answer. `dag_id` is the DAG that asks, if one does. Raises
+        `PipelineIdentityError`, `PipelineFailedError`, `IllegalRequestError`.
         """
-        self._identification.check_to_begin()
-        cleaned = False
-        while True:
-            with self._store.transaction(self.pipeline_id) as tx:
-                self._identification.require(tx)
-                now = self._clock.now()  # under the lock: another one may have completed during the wait for it
-                if dag_id is not None:
-                    tx.record_dag(dag_id, now)
-                outstanding = find_outstanding(tx)
-                overdue = choose_abandoned(tx.in_progress(), now)
-                # Files that cannot be deleted now hold up nothing: it is only logged, here as in Flink.
-                must_clean = not cleaned and must_clean_first(tx.cleaning(), self.config.max_concurrent)
-                if not outstanding and not overdue and not must_clean:
-                    # Never forced: a scheduled checkpoint starts from the state of the last one, which must have ended.
-                    request = CheckpointRequest(
-                        request_id, kind, periodic, False, now, now, drain=drain, name=label.name, note=label.note
-                    )
-                    outcome = self._requests.admit(tx, request, wait)
-                    break
-                for record in overdue:
-                    self._control.expire(tx, record)
-            self._delivery.deliver(outstanding)
-            if must_clean:
-                self.clean()
-                cleaned = True
+        # Never forced: a scheduled checkpoint starts from the state of the last one, which must have ended.
+        now = self._clock.now()
+        request = CheckpointRequest(
+            request_id, kind, periodic, False, now, now, drain=drain, name=label.name, note=label.note
+        )
+        with self.auditing.attempt(gesture) as deed:
+            outcome = self._triggering.trigger(request, wait, deed, dag_id)
         if isinstance(outcome, Triggered):
             self._say_reservations()
         return outcome
@@ -227,9 +217,13 @@ class CheckpointCoordinator:
         """See `RegionControl.begin_snapshot`. `restored` is empty: a region has its own state."""
         return self._regions.begin_snapshot(attempt, checkpoint_id)
 
+    def look(self, attempt: int) -> RegionLook:
+        """See `RegionControl.look`. To be called well within `regions.REGION_LEASE`."""
+        return self._regions.look(attempt)
+
     def keep_region(self, attempt: int) -> PipelineRecord:
-        """See `RegionControl.keep`. To be called well within `regions.REGION_LEASE`."""
-        return self._regions.keep(attempt)
+        """A look at the pipeline alone."""
+        return self.look(attempt).pipeline
 
     def end_region(self, attempt: int) -> None:
         """See `RegionControl.end`. Idempotent; what the region leaves behind is deleted."""
@@ -247,11 +241,16 @@ class CheckpointCoordinator:
         return self._restoring.plan(target)
 
     def restore(
-        self, target: Target, accepted: Accepted | None = None, planned: RestorePlan | None = None
+        self,
+        target: Target,
+        accepted: Accepted | None = None,
+        planned: RestorePlan | None = None,
+        gesture: Gesture | None = None,
     ) -> RestorePlan:
         """See `Restoring.restore`: back to an earlier checkpoint, with state, positions and tables. Files of aborted
-        checkpoints are deleted."""
-        plan = self._restoring.restore(target, accepted or Accepted(), planned)
+        checkpoints are deleted. Raises `GestureRepeatedError` for a gesture that was carried out before."""
+        with self.auditing.attempt(gesture) as deed:
+            plan = self._restoring.restore(target, accepted or Accepted(), planned, deed)
         self.clean()
         return plan
 
@@ -265,18 +264,21 @@ class CheckpointCoordinator:
         claim: ClaimMode = ClaimMode.NO_CLAIM,
         accepted: Accepted | None = None,
         planned: ImportPlan | None = None,
+        gesture: Gesture | None = None,
     ) -> ImportPlan:
         """See `Importing.restore`: the same from a savepoint's directory. What nothing refers to is deleted, also what
         was copied in vain."""
         try:
-            return self._importing.restore(url, claim, accepted, planned)
+            with self.auditing.attempt(gesture) as deed:
+                return self._importing.restore(url, claim, accepted, planned, deed)
         finally:
             self.clean()
 
-    def fork(self, planned: PlannedFork, accepted: Accepted | None = None) -> None:
+    def fork(self, planned: PlannedFork, accepted: Accepted | None = None, gesture: Gesture | None = None) -> None:
         """See `Forking.fork`: this pipeline begins with another one's state. What was copied in vain is deleted."""
         try:
-            self.forking.fork(planned, accepted or Accepted())
+            with self.auditing.attempt(gesture) as deed:
+                self.forking.fork(planned, accepted or Accepted(), deed)
         finally:
             self.clean()
 
@@ -298,12 +300,13 @@ class CheckpointCoordinator:
         """See `PipelineControl`."""
         return self._control.resume()
 
-    def cancel(self) -> PipelineRecord:
+    def cancel(self, gesture: Gesture | None = None) -> PipelineRecord:
         """See `PipelineControl`. The sinks commit what has completed first, and what is not retained is deleted. Raises
         `PipelineIdentityError`, because this cannot be undone."""
-        self._identification.check()
-        self._delivery.deliver_pending()
-        return self._after_cleaning(self._control.cancel())
+        with self.auditing.attempt(gesture) as deed:
+            self._identification.check()
+            self._delivery.deliver_pending()
+            return self._after_cleaning(self._control.cancel(self.config.retention, deed))
 
     def check(self) -> None:
         """Whether this is the pipeline that the database knows, with the checkpoint storage that it was with. Raises
@@ -314,9 +317,10 @@ class CheckpointCoordinator:
         """Sources and sinks whose definition differs from their record."""
         return self._identification.moved()
 
-    def relocate(self) -> list[Moved]:
+    def relocate(self, gesture: Gesture | None = None) -> list[Moved]:
         """See `Identification`: what has moved is recorded as intended."""
-        return self._identification.relocate()
+        with self.auditing.attempt(gesture) as deed:
+            return self._identification.relocate(deed)
 
     def _after_cleaning(self, record: PipelineRecord) -> PipelineRecord:
         self.clean()
@@ -325,14 +329,16 @@ class CheckpointCoordinator:
     # -- abort and housekeeping
 
     def abort(self, checkpoint_id: int, reason: FailureReason, message: str) -> CheckpointRecord:
-        """See `PipelineControl`; files of aborted checkpoints are deleted."""
-        record = self._control.abort(checkpoint_id, reason, message)
+        """See `CheckpointFailureManager`; files of aborted checkpoints are deleted."""
+        record = self._failures.abort(checkpoint_id, reason, message)
         self.clean()
         return record
 
-    def abort_request(self, request_id: str, reason: FailureReason, message: str) -> CheckpointRecord | None:
-        """See `PipelineControl`; files of aborted checkpoints are deleted."""
-        record = self._control.abort_request(request_id, reason, message)
+    def abort_request(
+        self, request_id: str, reason: FailureReason, message: str, gesture: Gesture | None = None
+    ) -> CheckpointRecord | None:
+        """See `CheckpointFailureManager`; files of aborted checkpoints are deleted."""
+        record = self._failures.abort_request(request_id, reason, message, Deed(gesture))
         self.clean()
         return record
 
@@ -340,7 +346,7 @@ class CheckpointCoordinator:
         """Delete what nothing refers to. Errors are logged: garbage can wait, and never fails a checkpoint."""
         try:
             self._sweeper.sweep()
-            self._sweeper.delete_queued()
+            self._sweeper.deletions.delete_queued()
             self._rewinding.delete_withdrawn()
         except CheckpointError as error:
             log.warning("Cleaning up after pipeline %s is left to the next run: %s", self.pipeline_id, error)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tidegate.coordination.audit import Auditing
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.operator_state import find_kept
 from tidegate.coordination.savepoint_directory import SavepointDirectory, write_documents
@@ -24,6 +25,7 @@ from tidegate.protocol.editing import (
     with_staged,
 )
 from tidegate.protocol.errors import CheckpointError, ConfigurationError, SavepointEditError, StateIntegrityError
+from tidegate.protocol.gestures import Gesture
 from tidegate.protocol.imports import not_restored
 from tidegate.protocol.metadata import Edited, Metadata, read_metadata
 from tidegate.protocol.paths import metadata_path
@@ -59,6 +61,7 @@ class Editing:
         self._storage = storage
         self._identification = identification
         self._clock = clock
+        self._auditing = Auditing(self._pipeline_id, store, clock)
 
     # -- what is edited
 
@@ -114,6 +117,7 @@ class Editing:
         editor: Editor,
         validator: Validator,
         label: Label = UNLABELLED,
+        gesture: Gesture | None = None,
     ) -> Complete:
         """Write the directory `to`, which must be empty, or not there yet; returns its marker.
 
@@ -122,6 +126,17 @@ class Editing:
         `StateIntegrityError`, `CheckpointNotRetainedError` if newer checkpoints have replaced the base, `StorageError`
         and what the rows raise when they are computed, and nothing is left.
         """
+        with self._auditing.attempt(gesture) as deed:
+            complete = self._write(base, to, by, changes, editor, validator, label)
+            if gesture is not None:
+                with self._store.transaction(self._pipeline_id) as tx:
+                    said = f"The state of pipeline {self._pipeline_id} at {base.origin} is complete in {to}."
+                    deed.done(tx, self._clock.now(), said)
+        return complete
+
+    def _write(
+        self, base: Base, to: str, by: str, changes: Changes, editor: Editor, validator: Validator, label: Label
+    ) -> Complete:
         require_legal_label(CheckpointKind.SAVEPOINT, label)
         target = self._storage.elsewhere(to)
         self._require_possible(to, target)

@@ -6,7 +6,8 @@ the directory comes last. Whoever finds a savepoint that is not exported yet fin
 
 from dataclasses import replace
 
-from tidegate.coordination.cleanup import ASKED
+from tidegate.coordination.audit import Auditing, Deed
+from tidegate.coordination.deletions import ASKED
 from tidegate.coordination.notify import Delivery
 from tidegate.coordination.savepoint_directory import write_documents
 from tidegate.pipeline.config import CheckpointConfig
@@ -27,6 +28,7 @@ from tidegate.protocol.errors import (
     StateIntegrityError,
     StorageError,
 )
+from tidegate.protocol.gestures import Gesture
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.metadata import read_metadata
 from tidegate.protocol.names import saved_at
@@ -54,6 +56,7 @@ class Exporting:
         self._storage = storage
         self._delivery = delivery
         self._clock = clock
+        self._auditing = Auditing(self._pipeline_id, store, clock)
 
     def require_possible(self, location: str | None) -> None:
         """To be called before a savepoint is taken for it. Raises `ConfigurationError` for a sink whose files cannot be
@@ -83,12 +86,16 @@ class Exporting:
                 f"already ({found[0]}). Nothing was changed. Name a directory that is empty, or not there yet."
             )
 
-    def begin(self, wanted: str, location: str | None = None) -> CheckpointRecord:
+    def begin(self, wanted: str, location: str | None = None, gesture: Gesture | None = None) -> CheckpointRecord:
         """Say where the savepoint of this name or number is written; by default beside the pipeline's checkpoints.
 
         Repeating it is safe. Raises `CheckpointNotFoundError`, `IllegalRequestError` if it was written elsewhere, and
         as `require_possible`.
         """
+        with self._auditing.attempt(gesture) as deed:
+            return self._begin(wanted, location, deed)
+
+    def _begin(self, wanted: str, location: str | None, deed: Deed) -> CheckpointRecord:
         with self._store.transaction(self._pipeline_id) as tx:
             record = find_savepoint(self._pipeline_id, wanted, _savepoints(tx))
         where = location or record.location or self._default(record)
@@ -105,6 +112,8 @@ class Exporting:
             if record.location is None:
                 self._require_unused(tx, record, where)
                 tx.begin_export(record.checkpoint_id, where)
+            said = f"Savepoint {record.name or record.checkpoint_id} of pipeline {self._pipeline_id} is written to"
+            deed.done(tx, self._clock.now(), f"{said} {where}.", record.checkpoint_id)
             return record.moved(location=where)
 
     def _require_unused(self, tx: StoreTransaction, record: CheckpointRecord, location: str) -> None:

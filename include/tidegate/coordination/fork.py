@@ -8,6 +8,7 @@ From then on nothing tells it from any other one, but its request, which names t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tidegate.coordination.audit import UNASKED, Deed
 from tidegate.coordination.finalize import write_metadata
 from tidegate.coordination.history import History
 from tidegate.coordination.identity import Identification
@@ -208,7 +209,7 @@ class Forking:
 
     # -- the fork itself
 
-    def fork(self, planned: PlannedFork, accepted: Accepted) -> None:
+    def fork(self, planned: PlannedFork, accepted: Accepted, deed: Deed = UNASKED) -> None:
         """Carry out a plan. If it dies before the fork is recorded, nothing has happened, and what was copied is swept;
         after it, the next process finishes.
 
@@ -226,7 +227,7 @@ class Forking:
             self._require_to_begin(tx, fork)
             lease.begin(tx, fork.checkpoint_id)  # files that were read, and rows, are known by the original's ids
         with lease.held():
-            self._commit(fork, self._prepare(planned, lease), lease)
+            self._commit(fork, self._prepare(planned, lease), lease, deed)
         with self._store.transaction(self._pipeline_id) as tx:
             outstanding = find_outstanding(tx)
         self._delivery.deliver(outstanding)
@@ -250,7 +251,7 @@ class Forking:
         write_metadata(self._graph, self._config, self._storage, metadata)
         return metadata
 
-    def _commit(self, fork: Fork, metadata: Metadata, lease: ImportLease) -> None:
+    def _commit(self, fork: Fork, metadata: Metadata, lease: ImportLease, deed: Deed) -> None:
         """The transaction that is the fork. A region of the new pipeline that runs began with nothing, and loses."""
         with self._store.transaction(self._pipeline_id) as tx:
             now = self._clock.now()
@@ -263,3 +264,5 @@ class Forking:
             self._identification.record(tx, now)
             History(tx, now).record(Recovered(metadata, None, False))
             tx.record_restore(metadata.record.checkpoint_id, now)
+            said = f"Pipeline {self._pipeline_id} was forked from {fork.said()}."
+            deed.done(tx, now, said, metadata.record.checkpoint_id)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 
+from tidegate.coordination.audit import UNASKED, Deed
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.errors import PipelineIdentityError
@@ -91,14 +92,17 @@ class Identification:
         with self._store.transaction(self._pipeline_id) as tx:
             return find_moved(tx.endpoints(), self._endpoints)
 
-    def relocate(self) -> list[Moved]:
+    def relocate(self, deed: Deed = UNASKED) -> list[Moved]:
         """Record what has moved as intended, and return it. Raises `PipelineStatusError` while a checkpoint is in
         progress or its sinks have not committed."""
         with self._store.transaction(self._pipeline_id) as tx:
             moved = find_moved(tx.endpoints(), self._endpoints)
+            now = self._clock.now()
             if moved:
                 require_at_rest(self._pipeline_id, tx.in_progress(), tx.retained())
-                tx.record_endpoints([each.defined for each in moved], self._clock.now())
+                tx.record_endpoints([each.defined for each in moved], now)
+            said = "; ".join(map(str, moved)) or "nothing has moved"
+            deed.done(tx, now, f"Pipeline {self._pipeline_id}: {said}.")
         for each in moved:
             log.warning("Pipeline %s was relocated: %s.", self._pipeline_id, each)
         return moved

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from tidegate.coordination.audit import UNASKED, Deed
 from tidegate.coordination.beside import Beside
 from tidegate.coordination.finalize import write_metadata
 from tidegate.coordination.history import History
@@ -175,6 +176,7 @@ class Importing:
         claim: ClaimMode = ClaimMode.NO_CLAIM,
         accepted: Accepted | None = None,
         planned: ImportPlan | None = None,
+        deed: Deed = UNASKED,
     ) -> ImportPlan:
         """Carry out a plan: the one that was shown, if any. Returns it. If it dies before the restore is recorded,
         nothing has happened, and what was copied is swept; after it, the next process rewinds the sinks.
@@ -197,7 +199,7 @@ class Importing:
             lease.begin(tx, after)
         with lease.held():
             metadata = self._prepare(plan, lease, accepted)
-            self._commit(plan, metadata, claim, lease)
+            self._commit(plan, metadata, claim, lease, deed)
         with self._store.transaction(self._pipeline_id) as tx:
             outstanding = find_outstanding(tx)
         self._delivery.deliver(outstanding)
@@ -253,7 +255,7 @@ class Importing:
         write_metadata(self._graph, self._config, self._storage, metadata)
         return metadata
 
-    def _commit(self, plan: ImportPlan, metadata: Metadata, claim: ClaimMode, lease: ImportLease) -> None:
+    def _commit(self, plan: ImportPlan, metadata: Metadata, claim: ClaimMode, lease: ImportLease, deed: Deed) -> None:
         """The transaction that is the restore. What runs loses its region, and its checkpoint is aborted."""
         restore, checkpoint_id = metadata.restores[-1], metadata.record.checkpoint_id
         with self._store.transaction(self._pipeline_id) as tx:
@@ -275,6 +277,7 @@ class Importing:
             if obsolete := tx.compactions():
                 tx.remove_compactions([compaction.handle.path for compaction in obsolete])
             tx.record_restore(checkpoint_id, now)
+            deed.done(tx, now, why, checkpoint_id)
             if claim is ClaimMode.CLAIM:
                 tx.enqueue_deletions(files_in_order(plan.url, [handle.path for handle in plan.savepoint.files]))
 

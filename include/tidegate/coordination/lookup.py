@@ -13,6 +13,9 @@ from tidegate.protocol.finished import require_legal_restore
 from tidegate.protocol.records import CheckpointRecord, Snapshot, SubtaskId
 from tidegate.protocol.restore import kept_max_parallelism, restore_snapshots
 
+#: What people ask for may be higher than any id that a store can hold.
+HIGHEST_ID = 2**63 - 1
+
 
 def restore_latest(
     tx: StoreTransaction, graph: Graph, config: CheckpointConfig
@@ -45,7 +48,7 @@ def keep_max_parallelism(pipeline: Pipeline, store: CheckpointStore) -> None:
 
 def find_checkpoint(tx: StoreTransaction, pipeline_id: str, checkpoint_id: int) -> CheckpointRecord:
     """Raises `CheckpointNotFoundError`."""
-    record = tx.checkpoint(checkpoint_id)
+    record = None if checkpoint_id > HIGHEST_ID else tx.checkpoint(checkpoint_id)
     if record is None:
         raise CheckpointNotFoundError(
             f"Pipeline {pipeline_id} has no checkpoint {checkpoint_id} in this database. Check the id with "

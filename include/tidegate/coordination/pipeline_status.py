@@ -1,47 +1,38 @@
-"""Suspends, resumes and cancels a pipeline, fails it when too many checkpoints have failed, and finishes it at its end
-(protocol.md sections 2, 8, 9, 13, 18).
+"""Suspends, resumes and cancels a pipeline, and finishes it at its end (protocol.md sections 2, 9, 13, 18).
 
 Checkpoints in progress are aborted in the same transaction, so that none completes after a pipeline was stopped.
 """
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import assert_never
 
-from tidegate.coordination.lookup import find_checkpoint
-from tidegate.pipeline.config import CheckpointConfig, CheckpointRetention
+from tidegate.coordination.audit import UNASKED, Deed
+from tidegate.pipeline.config import CheckpointRetention
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction
-from tidegate.protocol.abort import Abort, decide_abort
-from tidegate.protocol.errors import RecordRefusedError
-from tidegate.protocol.failures import TooManyFailures, decide_pipeline_failure
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.records import CheckpointRecord
 from tidegate.protocol.retention import choose_subsumed_on_cancellation
 from tidegate.protocol.sentences import reassured
-from tidegate.protocol.stopping import Restart, StopFailed, decide_end, decide_stop_failure, require_resumable
-
-log = logging.getLogger("tidegate")
+from tidegate.protocol.stopping import decide_end, require_resumable
 
 
 class PipelineControl:
-    """The status of one pipeline. Every method may be repeated."""
+    """The status of one pipeline. Every method may be repeated. Needs no definition of the pipeline."""
 
-    def __init__(self, pipeline_id: str, config: CheckpointConfig, store: CheckpointStore, clock: Clock) -> None:
+    def __init__(self, pipeline_id: str, store: CheckpointStore, clock: Clock) -> None:
         self._pipeline_id = pipeline_id
-        self._config = config
         self._store = store
         self._clock = clock
 
-    def suspend(self) -> PipelineRecord:
+    def suspend(self, deed: Deed = UNASKED) -> PipelineRecord:
         """No checkpoints until it is resumed. Raises `PipelineStatusError` if it failed, finished or was cancelled."""
         return self._move(
-            PipelineStatus.SUSPENDED, lambda tx, now: abort_all(tx, FailureReason.COORDINATOR_SUSPEND, now)
+            PipelineStatus.SUSPENDED, lambda tx, now: abort_all(tx, FailureReason.COORDINATOR_SUSPEND, now), deed
         )
 
-    def resume(self) -> PipelineRecord:
+    def resume(self, deed: Deed = UNASKED) -> PipelineRecord:
         """Checkpoints again, from the latest completed one; earlier failures are forgiven.
 
         Raises `PipelineStatusError` if it was cancelled, is stopping, or has nothing left to read.
@@ -49,89 +40,29 @@ class PipelineControl:
         return self._move(
             PipelineStatus.RUNNING,
             lambda tx, now: None,
+            deed,
             lambda tx: require_resumable(tx.pipeline(), tx.latest_completed()),
         )
 
-    def cancel(self) -> PipelineRecord:
-        """End the pipeline for ever. Its checkpoints are deleted unless `CheckpointConfig.retention` keeps them."""
-        return self._move(PipelineStatus.CANCELLED, self._discard_state)
-
-    def fail_checkpoint(self, tx: StoreTransaction, checkpoint_id: int, reason: FailureReason, message: str) -> bool:
-        """Fail a checkpoint in progress, and the pipeline if that is one too many. False if it had ended before."""
-        now, record = self._clock.now(), tx.checkpoint(checkpoint_id)
-        if record is None or not tx.fail(checkpoint_id, reason, message, now):
-            return False
-        if tx.pipeline().status is PipelineStatus.STOPPING and record.kind is CheckpointKind.SYNC_SAVEPOINT:
-            self._stop_failed(tx, record, reason, message, now)
-            return True
-        pipeline, latest = tx.pipeline(), tx.latest_completed()
-        since = max(pipeline.forgiven_until, 0 if latest is None else latest.checkpoint_id)
-        decision = decide_pipeline_failure(
-            tx.failed_after(since), self._config.tolerable_failed_checkpoints, self._config.validation_failures_count
-        )
-        if isinstance(decision, TooManyFailures) and pipeline.status is PipelineStatus.RUNNING:
-            tx.move_pipeline(PipelineStatus.FAILED, now, decision.message)
-        return True
-
-    def abort(self, checkpoint_id: int, reason: FailureReason, message: str) -> CheckpointRecord:
-        """Abort a checkpoint. The first reason stands; a completed checkpoint is left alone (protocol.md section 7)."""
-        try:
-            return self._abort(checkpoint_id, reason, message)
-        except RecordRefusedError as refused:  # whatever is wrong with the message, the checkpoint ends
-            log.warning(
-                "The cause of the failure of checkpoint %s cannot be recorded (%s): %s", checkpoint_id, refused, message
-            )
-            unsaid = (
-                f"{reason.sentence} The full message cannot be recorded; it is in the log of the process that failed."
-            )
-            return self._abort(checkpoint_id, reason, unsaid)
-
-    def _abort(self, checkpoint_id: int, reason: FailureReason, message: str) -> CheckpointRecord:
-        with self._store.transaction(self._pipeline_id) as tx:
-            record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
-            if isinstance(decide_abort(record), Abort):
-                self.fail_checkpoint(tx, checkpoint_id, reason, message)
-                record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
-            return record
-
-    def abort_request(self, request_id: str, reason: FailureReason, message: str) -> CheckpointRecord | None:
-        """Remove a request from the queue, and abort its newest checkpoint if that is in progress. Returns that
-        checkpoint as it is then, None if there never was one."""
-        with self._store.transaction(self._pipeline_id) as tx:
-            tx.remove_requests([request_id])
-            record = tx.latest_by_request(request_id)
-            if record is not None and self.fail_checkpoint(tx, record.checkpoint_id, reason, message):
-                record = tx.checkpoint(record.checkpoint_id)
-            return record
-
-    def expire(self, tx: StoreTransaction, record: CheckpointRecord) -> None:
-        """Fail a checkpoint in progress whose deadline has passed."""
-        message = (
-            f"Checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} did not get past {record.phase} by its "
-            f"deadline {record.deadline:%Y-%m-%d %H:%M:%S} UTC ({record.num_acknowledged} of {record.num_subtasks} "
-            "subtasks had acknowledged). Committed data is untouched. If nothing is wrong and the work is only slow, "
-            "raise CheckpointConfig(timeout=…)."
-        )
-        self.fail_checkpoint(tx, record.checkpoint_id, FailureReason.CHECKPOINT_EXPIRED, message)
-
-    def _stop_failed(
-        self, tx: StoreTransaction, record: CheckpointRecord, reason: FailureReason, message: str, now: datetime
-    ) -> None:
-        match decision := decide_stop_failure(record, reason, message):
-            case Restart():
-                tx.move_pipeline(PipelineStatus.RUNNING, now)
-            case StopFailed():
-                tx.move_pipeline(PipelineStatus.FAILED, now, decision.message)
-            case _:
-                assert_never(decision)
+    def cancel(
+        self,
+        retention: CheckpointRetention,
+        deed: Deed = UNASKED,
+        require: Callable[[StoreTransaction], None] = lambda tx: None,
+    ) -> PipelineRecord:
+        """End the pipeline for ever. Its checkpoints are deleted unless `retention` keeps them. `require` raises for a
+        pipeline that must not be cancelled yet."""
+        keep = retention is CheckpointRetention.RETAIN_ON_CANCELLATION
+        return self._move(PipelineStatus.CANCELLED, lambda tx, now: _discard_state(tx, now, keep), deed, require)
 
     def _move(
         self,
         after: PipelineStatus,
         meanwhile: Callable[[StoreTransaction, datetime], None],
+        deed: Deed,
         require: Callable[[StoreTransaction], None] = lambda tx: None,
     ) -> PipelineRecord:
-        """Does nothing if the pipeline has this status already."""
+        """Changes nothing if the pipeline has this status already."""
         now = self._clock.now()
         with self._store.transaction(self._pipeline_id) as tx:
             if tx.pipeline().status is not after:
@@ -140,16 +71,17 @@ class PipelineControl:
                     after, now, forgiven_until=find_forgiven(tx) if after is PipelineStatus.RUNNING else None
                 )
                 meanwhile(tx, now)
+            deed.done(tx, now, f"Pipeline {self._pipeline_id} is {after}.")
             return tx.pipeline()
 
-    def _discard_state(self, tx: StoreTransaction, now: datetime) -> None:
-        abort_all(tx, FailureReason.COORDINATOR_SHUTDOWN, now)
-        tx.end_region(tx.region().attempt, now)  # there is no other region to come that would do it
-        keep = self._config.retention is CheckpointRetention.RETAIN_ON_CANCELLATION
-        if not keep and (runs := tx.compactions()):
-            tx.remove_compactions([run.handle.path for run in runs])
-        if leaving := choose_subsumed_on_cancellation([*tx.retained(), *tx.abandoned()], keep):
-            tx.subsume(leaving)
+
+def _discard_state(tx: StoreTransaction, now: datetime, keep: bool) -> None:
+    abort_all(tx, FailureReason.COORDINATOR_SHUTDOWN, now)
+    tx.end_region(tx.region().attempt, now)  # there is no other region to come that would do it
+    if not keep and (runs := tx.compactions()):
+        tx.remove_compactions([run.handle.path for run in runs])
+    if leaving := choose_subsumed_on_cancellation([*tx.retained(), *tx.abandoned()], keep):
+        tx.subsume(leaving)
 
 
 def find_forgiven(tx: StoreTransaction) -> int:

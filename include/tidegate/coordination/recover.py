@@ -7,12 +7,14 @@ taken, so the store's rules hold for it. The next process commits the sinks, or 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
+from tidegate.coordination.audit import Auditing
 from tidegate.coordination.history import History
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, NumberedSink, RewindableSink, StoreTransaction
 from tidegate.protocol.branches import Branch, branch_of
 from tidegate.protocol.errors import MetadataError, StateIntegrityError
 from tidegate.protocol.finalize import referred_files
+from tidegate.protocol.gestures import Gesture
 from tidegate.protocol.identity import find_moved
 from tidegate.protocol.metadata import Marker, Metadata, read_marker, read_metadata
 from tidegate.protocol.paths import ByCheckpoint, marker_path, metadata_path, writer_of
@@ -44,6 +46,7 @@ class Recovering:
         self._store = store
         self._storage = storage
         self._clock = clock
+        self._auditing = Auditing(self._pipeline_id, store, clock)
 
     @property
     def url(self) -> str:
@@ -141,16 +144,22 @@ class Recovering:
 
     # -- the recovery itself
 
-    def recover(self, plan: RecoveryPlan, accepted: AcceptedLosses | None = None) -> None:
+    def recover(
+        self, plan: RecoveryPlan, accepted: AcceptedLosses | None = None, gesture: Gesture | None = None
+    ) -> None:
         """Carry out a plan. Repeating after a crash is safe: either nothing has happened, or all of it.
 
         Raises `RecoveryRefusedError` if part of the plan is not accepted, or the database has learnt of a checkpoint
         since, `PipelineIdentityError` if sources or sinks were moved and that is not accepted.
         """
-        require_losses_accepted(plan, accepted or AcceptedLosses())
-        with self._store.transaction(self._pipeline_id) as tx:
-            self._require_unknown()
-            self._record(tx, plan, self._clock.now())
+        with self._auditing.attempt(gesture) as deed:
+            require_losses_accepted(plan, accepted or AcceptedLosses())
+            with self._store.transaction(self._pipeline_id) as tx:
+                self._require_unknown()
+                now, latest = self._clock.now(), plan.latest.record.checkpoint_id
+                self._record(tx, plan, now)
+                said = f"Pipeline {self._pipeline_id} was recovered to checkpoint {latest} from {self.url}."
+                deed.done(tx, now, said, latest)
 
     def _record(self, tx: StoreTransaction, plan: RecoveryPlan, now: datetime) -> None:
         numbers = plan.numbers.and_(Numbers(plan.latest.record.checkpoint_id))

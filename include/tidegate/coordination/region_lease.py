@@ -5,22 +5,24 @@ the process that ends it knows what to abort: the region itself, its successor, 
 dead.
 """
 
+from tidegate.coordination.checkpoint_failures import CheckpointFailureManager
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.lookup import restore_latest
 from tidegate.coordination.notify import Delivery, find_outstanding
-from tidegate.coordination.pipeline_status import PipelineControl, end_if_over
+from tidegate.coordination.pipeline_status import end_if_over
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.admission import choose_overdue
 from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.pipelines import WITH_REGION, PipelineRecord, PipelineStatus
+from tidegate.protocol.pipelines import WITH_REGION, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointRecord
 from tidegate.protocol.regions import (
     DeadRegion,
     LiveRegion,
     NoRegion,
+    RegionLook,
     RegionStart,
     decide_presence,
     is_current,
@@ -39,7 +41,7 @@ class RegionControl:
         graph: Graph,
         config: CheckpointConfig,
         store: CheckpointStore,
-        control: PipelineControl,
+        failures: CheckpointFailureManager,
         delivery: Delivery,
         identification: Identification,
         clock: Clock,
@@ -48,7 +50,7 @@ class RegionControl:
         self._pipeline_id = graph.pipeline.name
         self._config = config
         self._store = store
-        self._control = control
+        self._failures = failures
         self._delivery = delivery
         self._identification = identification
         self._clock = clock
@@ -101,26 +103,27 @@ class RegionControl:
             if record is None or (record.status, record.phase) != (Status.IN_PROGRESS, Phase.TRIGGERED):
                 return None
             if choose_overdue([record], self._clock.now()):
-                self._control.expire(tx, record)
+                self._failures.expire(tx, record)
                 return None
             require_same_plan(record, self._graph.plan)
             tx.begin_attempt(checkpoint_id)
             return plan_attempt(record, tx.subtasks(checkpoint_id), {})
 
-    def keep(self, attempt: int) -> PipelineRecord:
-        """Record that the region is alive. A region whose pipeline is no longer running must stop.
+    def look(self, attempt: int) -> RegionLook:
+        """Record that the region is alive, and see what is asked of it. If its pipeline is no longer running, it must
+        stop.
 
         Raises `SupersededAttemptError`.
         """
         with self._store.transaction(self._pipeline_id) as tx:
             now, pipeline, region = self._clock.now(), tx.pipeline(), tx.region()
             if pipeline.status not in WITH_REGION:  # which may have ended the region, but matters more
-                return pipeline
+                return RegionLook(pipeline)
             if not is_current(region, attempt):
                 raise superseded_error(self._pipeline_id, region, attempt)
             if needs_sign(region, now):
                 tx.touch_region(attempt, now)
-            return pipeline
+            return RegionLook(pipeline, tx.requests())
 
     def end(self, attempt: int) -> None:
         """The region stops. Checkpoints that still wait for snapshots are aborted; those that have all of them go on
@@ -162,7 +165,7 @@ class RegionControl:
             f"{record.num_subtasks} subtasks had acknowledged). Committed data and the latest completed checkpoint are "
             "untouched, and the next checkpoint takes the same data."
         )
-        self._control.fail_checkpoint(tx, record.checkpoint_id, FailureReason.JOB_FAILOVER_REGION, message)
+        self._failures.fail_checkpoint(tx, record.checkpoint_id, FailureReason.JOB_FAILOVER_REGION, message)
 
 
 def _is_begun(tx: StoreTransaction, record: CheckpointRecord) -> bool:

@@ -7,6 +7,7 @@ Then the sinks are rewound (see `rewind`). A plan comes first, always.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tidegate.coordination.audit import UNASKED, Deed
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.notify import Delivery, find_outstanding
 from tidegate.coordination.pipeline_status import abort_all, find_forgiven
@@ -137,7 +138,9 @@ class Restoring:
 
     # -- the restore itself
 
-    def restore(self, target: Target, accepted: Accepted, planned: RestorePlan | None = None) -> RestorePlan:
+    def restore(
+        self, target: Target, accepted: Accepted, planned: RestorePlan | None = None, deed: Deed = UNASKED
+    ) -> RestorePlan:
         """Carry out a plan: the one that was shown, if any. Returns it. Repeating after a crash is safe: either nothing
         has happened, or the restore is recorded and the next process rewinds its sinks.
 
@@ -152,6 +155,8 @@ class Restoring:
             facts = self._facts(tx, target)
             self._require_as_planned(plan, facts)
             self._commit(tx, facts, accepted)
+            said = f"Pipeline {self._pipeline_id} was restored to checkpoint {facts.record.checkpoint_id}."
+            deed.done(tx, facts.restore.restored_at, said, facts.record.checkpoint_id)
         with self._store.transaction(self._pipeline_id) as tx:
             outstanding = find_outstanding(tx)
         self._delivery.deliver(outstanding)

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from tidegate.ports import CheckpointStorage, CheckpointStore, StoreTransaction
+from tidegate.coordination.audit import UNASKED, Deed
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.canonical import PARTS
 from tidegate.protocol.imports import files_in_order
 from tidegate.protocol.records import CheckpointRecord
@@ -19,10 +20,11 @@ from tidegate.protocol.savepoints import (
 class Savepoints:
     """The savepoints of one pipeline; `wanted` is a name or a number."""
 
-    def __init__(self, pipeline_id: str, store: CheckpointStore, storage: CheckpointStorage) -> None:
+    def __init__(self, pipeline_id: str, store: CheckpointStore, storage: CheckpointStorage, clock: Clock) -> None:
         self._pipeline_id = pipeline_id
         self._store = store
         self._storage = storage
+        self._clock = clock
 
     def list(self) -> list[CheckpointRecord]:
         """Completed ones, oldest first, those that a restore left behind too."""
@@ -38,7 +40,7 @@ class Savepoints:
         with self._store.transaction(self._pipeline_id) as tx:
             return tx.named(name)
 
-    def relabel(self, wanted: str, label: Label) -> CheckpointRecord:
+    def relabel(self, wanted: str, label: Label, deed: Deed = UNASKED) -> CheckpointRecord:
         """Give it another name, another note, or both; what is None stays as it is.
 
         Raises `CheckpointNotFoundError`, `IllegalRequestError`.
@@ -51,9 +53,11 @@ class Savepoints:
                 require_free(label.name, holder)
             kept = Label(label.name or record.name, record.note if label.note is None else label.note)
             tx.relabel(record.checkpoint_id, kept)
+            said = f"is called {kept.name or record.checkpoint_id}."
+            deed.done(tx, self._clock.now(), self._sentence(record, said), record.checkpoint_id)
             return record.moved(name=kept.name, note=kept.note)
 
-    def dispose(self, wanted: str) -> CheckpointRecord:
+    def dispose(self, wanted: str, deed: Deed = UNASKED) -> CheckpointRecord:
         """Give it up: what nothing else refers to is deleted by the next cleaning. Of a directory of its own the marker
         goes first; then it is no savepoint any more.
 
@@ -67,7 +71,12 @@ class Savepoints:
             tx.subsume([record.checkpoint_id])
             if record.location == location:
                 tx.enqueue_deletions(deletions)
+            said = self._sentence(record, "was disposed of.", record.name)
+            deed.done(tx, self._clock.now(), said, record.checkpoint_id)
             return record
+
+    def _sentence(self, record: CheckpointRecord, said: str, name: str | None = None) -> str:
+        return f"Savepoint {name or record.checkpoint_id} of pipeline {self._pipeline_id} {said}"
 
     def _paths(self, location: str) -> Sequence[str]:
         there = self._storage.elsewhere(location)

@@ -8,8 +8,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
+from tidegate.coordination.checkpoint_failures import CheckpointFailureManager
 from tidegate.coordination.lookup import find_checkpoint, restore_latest
-from tidegate.coordination.pipeline_status import PipelineControl
 from tidegate.coordination.region_lease import RegionControl
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
@@ -47,7 +47,7 @@ class Snapshotting:
         graph: Graph,
         config: CheckpointConfig,
         store: CheckpointStore,
-        control: PipelineControl,
+        failures: CheckpointFailureManager,
         regions: RegionControl,
         clock: Clock,
     ) -> None:
@@ -55,7 +55,7 @@ class Snapshotting:
         self._pipeline_id = graph.pipeline.name
         self._config = config
         self._store = store
-        self._control = control
+        self._failures = failures
         self._regions = regions
         self._clock = clock
 
@@ -172,7 +172,7 @@ class Snapshotting:
             require_own_files(self._pipeline_id, checkpoint_id, tx.region(), acknowledgements)
             record = tx.checkpoint(checkpoint_id)
             if record is not None and choose_overdue([record], now) and record.status is Status.IN_PROGRESS:
-                self._control.expire(tx, record)
+                self._failures.expire(tx, record)
                 record = tx.checkpoint(checkpoint_id)
             expected = tx.subtasks(checkpoint_id, [acknowledgement.subtask for acknowledgement in acknowledgements])
             results = decide_acknowledgements(record, expected, acknowledgements)
@@ -205,6 +205,6 @@ class Snapshotting:
         """The checkpoint. If its deadline has passed unnoticed, it is expired first."""
         record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
         if record.status is Status.IN_PROGRESS and choose_overdue([record], self._clock.now()):
-            self._control.expire(tx, record)
+            self._failures.expire(tx, record)
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
         return record

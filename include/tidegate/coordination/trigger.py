@@ -4,26 +4,33 @@ The requester repeats the request until it has started or was dropped; no proces
 and every repetition works through it as far as possible.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
+from tidegate.coordination.audit import Deed
+from tidegate.coordination.checkpoint_failures import CheckpointFailureManager
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.lookup import restore_latest
+from tidegate.coordination.notify import Delivery, find_outstanding
 from tidegate.coordination.pipeline_status import abort_all, end_if_over
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import StoreTransaction
+from tidegate.ports import CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.admission import (
     Drop,
     DropUntil,
     Start,
     Wait,
+    choose_abandoned,
     choose_forgotten,
     choose_request,
     choose_waiting,
     decide_place,
+    must_clean_first,
 )
 from tidegate.protocol.finished import decide_trigger, plan_checkpoint
+from tidegate.protocol.gestures import answer_to_request
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRequest
@@ -39,6 +46,56 @@ from tidegate.protocol.trigger import (
     decide_standing,
     pending_checkpoint,
 )
+
+
+class Triggering:
+    """Takes a request once nothing stands in its way: what others have left is made up for first."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        config: CheckpointConfig,
+        store: CheckpointStore,
+        identification: Identification,
+        failures: CheckpointFailureManager,
+        delivery: Delivery,
+        clean: Callable[[], None],
+        clock: Clock,
+    ) -> None:
+        self._pipeline_id = graph.pipeline.name
+        self._config = config
+        self._store = store
+        self._identification = identification
+        self._requests = CheckpointRequests(graph, config, identification)
+        self._failures = failures
+        self._delivery = delivery
+        self._clean = clean
+        self._clock = clock
+
+    def trigger(self, request: CheckpointRequest, wait: bool, deed: Deed, dag_id: str | None) -> TriggerOutcome:
+        """See `CheckpointCoordinator.trigger`."""
+        self._identification.check_to_begin()
+        cleaned = False
+        while True:
+            with self._store.transaction(self._pipeline_id) as tx:
+                self._identification.require(tx)
+                now = self._clock.now()  # under the lock: another one may have completed during the wait for it
+                if dag_id is not None:
+                    tx.record_dag(dag_id, now)
+                outstanding = find_outstanding(tx)
+                overdue = choose_abandoned(tx.in_progress(), now)
+                # Files that cannot be deleted now hold up nothing: it is only logged, here as in Flink.
+                must_clean = not cleaned and must_clean_first(tx.cleaning(), self._config.max_concurrent)
+                if not outstanding and not overdue and not must_clean:
+                    outcome = self._requests.admit(tx, replace(request, asked_at=now, seen_at=now), wait)
+                    deed.noted(tx, now, answer_to_request(self._pipeline_id, outcome))
+                    return outcome
+                for record in overdue:
+                    self._failures.expire(tx, record)
+            self._delivery.deliver(outstanding)
+            if must_clean:
+                self._clean()
+                cleaned = True
 
 
 class CheckpointRequests:

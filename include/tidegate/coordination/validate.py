@@ -3,8 +3,8 @@
 `protocol.validate` decides what verdicts mean.
 """
 
+from tidegate.coordination.checkpoint_failures import CheckpointFailureManager
 from tidegate.coordination.lookup import find_checkpoint
-from tidegate.coordination.pipeline_status import PipelineControl
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction, Validator
 from tidegate.protocol.errors import CheckpointError, ValidationFailedError
@@ -18,11 +18,11 @@ from tidegate.protocol.validate import ValidatedCheckpoint, decide_rejection, ne
 class Validation:
     """Validates checkpoints of one pipeline. May be repeated, also by two processes at once."""
 
-    def __init__(self, graph: Graph, store: CheckpointStore, control: PipelineControl, clock: Clock) -> None:
+    def __init__(self, graph: Graph, store: CheckpointStore, failures: CheckpointFailureManager, clock: Clock) -> None:
         self._graph = graph
         self._pipeline_id = graph.pipeline.name
         self._store = store
-        self._control = control
+        self._failures = failures
         self._clock = clock
 
     def validate(self, checkpoint_id: int, validator: Validator) -> ValidatedCheckpoint:
@@ -53,7 +53,7 @@ class Validation:
             tx.record_verdicts(checkpoint_id, verdicts)
             if rejection is None:
                 return permit(self._accept(tx, record))
-            self._control.fail_checkpoint(tx, checkpoint_id, FailureReason.VALIDATION_FAILED, rejection)
+            self._failures.fail_checkpoint(tx, checkpoint_id, FailureReason.VALIDATION_FAILED, rejection)
         raise ValidationFailedError(rejection)
 
     def _judged_meanwhile(self, checkpoint_id: int, error: Exception) -> ValidatedCheckpoint | None:

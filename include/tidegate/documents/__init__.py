@@ -2,5 +2,5 @@
 
 Fields that Flink's REST API has too carry its names (docs/configuration.md says which differ): timestamps are
 milliseconds since 1970, sizes bytes, durations milliseconds, -1 if nothing was reported. Reading order: `values` (how a
-single value is written), `checkpoints`, `pipelines`.
+single value is written), `checkpoints`, `pipelines`, `audit`.
 """

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from tidegate.protocol.branches import Branch, Restore
 from tidegate.protocol.committing import CommitterRecord
+from tidegate.protocol.gestures import AuditRecord, Gesture, GestureAnswer
 from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.lifecycle import Phase
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
@@ -113,7 +114,16 @@ class StoreTransaction(Protocol):
         """The newest checkpoint that is SUBSUMED or DISCARDED, and that no restore has left behind."""
         ...
 
+    def audited(self, request_id: str) -> AuditRecord | None:
+        """The gesture of this id, and its answer. A text that cannot be an id is of none."""
+        ...
+
     # -- writes
+    def record_gesture(self, gesture: Gesture, answer: GestureAnswer, at: datetime) -> AuditRecord:
+        """Put it on record for good, without secrets. Raises `IllegalRequestError` for an id that cannot be one, and
+        `RecordRefusedError` if it is of another gesture already."""
+        ...
+
     def move_pipeline(
         self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None
     ) -> None:
@@ -332,6 +342,11 @@ class CheckpointStore(Protocol):
     def statistics(self, pipeline_id: str) -> Statistics: ...
     def subtasks(self, pipeline_id: str, checkpoint_id: int) -> dict[SubtaskId, SubtaskRecord]: ...
     def verdicts(self, pipeline_id: str, checkpoint_id: int) -> list[Verdict]: ...
+    def audit(self, pipeline_id: str | None, limit: int, before: int | None = None) -> list[AuditRecord]:
+        """What people have asked for, newest first: of one pipeline, or of all and the database itself. `before` is a
+        number: only what is older."""
+        ...
+
     def wait_for_change(self, pipeline_id: str, timeout: float) -> bool:
         """Block until something about the pipeline was committed (True) or `timeout` seconds passed (False)."""
         ...

@@ -5,10 +5,11 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
+from tidegate.postgres import audit, reads
 from tidegate.postgres import imports as importing
-from tidegate.postgres import reads
 from tidegate.protocol.branches import Restore
 from tidegate.protocol.committing import CommitterRecord
+from tidegate.protocol.gestures import AuditRecord
 from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
@@ -111,3 +112,6 @@ class Facts:
 
     def imports(self) -> dict[int, datetime]:
         return importing.under_way(self._connection, self._pipeline_id)
+
+    def audited(self, request_id: str) -> AuditRecord | None:
+        return audit.find(self._connection, self._pipeline_id, request_id)

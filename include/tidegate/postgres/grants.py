@@ -27,6 +27,7 @@ RIGHTS = {
     "pipeline_dags": _HISTORY,
     "compactions": "SELECT, INSERT, DELETE",
     "deletion_queue": _COMES_AND_GOES,
+    "audit": "SELECT, INSERT",
     "live_references": "SELECT",
     "schema_version": "SELECT",
 }

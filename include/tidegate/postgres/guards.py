@@ -210,3 +210,8 @@ FIGURE_GUARDS = (
     _row("figures_unchanged", "figures", "UPDATE", "OLD IS DISTINCT FROM NEW", "what a checkpoint has cost stays so"),
     _never("figures_kept", "figures", "DELETE OR TRUNCATE", "figures of checkpoints are not deleted"),
 )
+
+#: Not even the owner's slip changes what is on record.
+AUDIT_GUARDS = (
+    _never("audit_append_only", "audit", "UPDATE OR DELETE OR TRUNCATE", "what was asked and answered stays on record"),
+)

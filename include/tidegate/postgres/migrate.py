@@ -4,6 +4,7 @@ The migrations lie in `migrations/`, inside the package; their version table is 
 decides when they run and how concurrent upgrades wait for each other, not what they contain.
 """
 
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 
@@ -14,11 +15,13 @@ from sqlalchemy import URL, Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
+from tidegate.postgres import audit
 from tidegate.postgres.engine import CONNECT_TIMEOUT, database_url
 from tidegate.postgres.grants import grant_rights
 from tidegate.postgres.outcomes import explain
 from tidegate.postgres.tables import SCHEMA
 from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.gestures import AnswerStatus, Gesture, GestureAnswer
 
 VERSION_TABLE = "schema_version"
 _UPGRADE_LOCK = 0x7469646567617465  # "tidegate" in ASCII: every process that upgrades takes this advisory lock
@@ -42,9 +45,10 @@ def needed_version() -> str:
     return head
 
 
-def upgrade(url: str | URL) -> None:
+def upgrade(url: str | URL, gesture: Gesture | None = None) -> None:
     """Create or upgrade the schema, all of it or nothing. Several processes at once are safe: the later ones wait. The
-    URL is that of the schema's owner. The running role, if there is one, gets its rights.
+    URL is that of the schema's owner. The running role, if there is one, gets its rights. A gesture is recorded if the
+    version changes.
 
     Raises `StoreUnavailableError` if the database cannot be reached.
     """
@@ -56,8 +60,13 @@ def upgrade(url: str | URL) -> None:
                 _refuse_newer(connection)
             else:
                 connection.execute(text("CREATE SCHEMA IF NOT EXISTS tidegate"))
+            before = _version(connection)
             command.upgrade(config(connection), "head")
             grant_rights(connection)
+            if gesture is not None and (after := _version(connection)) != before:
+                said = f"The schema is at version {after}; it was at {before or 'none'}."
+                now: datetime = connection.execute(text("SELECT now()")).scalar_one()
+                audit.record(connection, None, gesture, GestureAnswer(AnswerStatus.DONE, said), now)
     except DBAPIError as error:
         raise explain(error, "the upgrade of the schema") from error
     finally:

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, delete, select, text, update
 from sqlalchemy.dialects import postgresql
 
+from tidegate.postgres import audit
 from tidegate.postgres import imports as importing
 from tidegate.postgres import restores as restoring
 from tidegate.postgres.facts import Facts
@@ -22,6 +23,7 @@ from tidegate.postgres.tables import checkpoints, pipelines, requests
 from tidegate.protocol import committing, regions
 from tidegate.protocol.branches import Branch, Restore
 from tidegate.protocol.committing import is_committing
+from tidegate.protocol.gestures import AuditRecord, Gesture, GestureAnswer
 from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineStatus, moved, require_move, restored
@@ -50,6 +52,10 @@ class PipelineWrites(Facts):
 
     wrote = False
     touched = False
+
+    def record_gesture(self, gesture: Gesture, answer: GestureAnswer, at: datetime) -> AuditRecord:
+        self.wrote = True
+        return audit.record(self._connection, self._pipeline_id, gesture, answer, at)
 
     def move_pipeline(
         self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None

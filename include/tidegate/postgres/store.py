@@ -12,11 +12,12 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from tidegate.postgres import reads
+from tidegate.postgres import audit, reads
 from tidegate.postgres.listening import ChangeListener
 from tidegate.postgres.outcomes import explain, explain_commit, is_disconnect
 from tidegate.postgres.rows import committer_record, pipeline_record, region_record
 from tidegate.postgres.transaction import PostgresTransaction
+from tidegate.protocol.gestures import AuditRecord
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
@@ -104,6 +105,9 @@ class PostgresCheckpointStore:
 
     def verdicts(self, pipeline_id: str, checkpoint_id: int) -> list[Verdict]:
         return self._read("reading the verdicts", lambda c: reads.verdicts_of(c, pipeline_id, checkpoint_id))
+
+    def audit(self, pipeline_id: str | None, limit: int, before: int | None = None) -> list[AuditRecord]:
+        return self._read("reading the audit", lambda c: audit.newest(c, pipeline_id, limit, before))
 
     def wait_for_change(self, pipeline_id: str, timeout: float) -> bool:
         """See `listening`: what is committed between two waits of one thread is not missed."""

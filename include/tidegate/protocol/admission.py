@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from tidegate.protocol.names import is_handed_over
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, CheckpointRequest
 
@@ -62,6 +63,19 @@ def choose_waiting(requests: Sequence[CheckpointRequest], now: datetime) -> list
 def choose_forgotten(requests: Sequence[CheckpointRequest], now: datetime) -> list[CheckpointRequest]:
     """The requests, dropped or not, that were not repeated within the lease. Performs no I/O."""
     return [request for request in requests if now - request.seen_at > LEASE]
+
+
+def choose_to_repeat(requests: Sequence[CheckpointRequest], now: datetime, is_busy: bool) -> list[CheckpointRequest]:
+    """Of the requests that were handed over to a region, those that it asks for now, best first. While it takes part in
+    a checkpoint, one to stop comes all the same, and the others only keep their place. Performs no I/O."""
+    mine = [request for request in choose_waiting(requests, now) if is_handed_over(request.request_id)]
+    if not is_busy:
+        return mine
+    return [
+        request
+        for request in mine
+        if request.kind is CheckpointKind.SYNC_SAVEPOINT or now - request.seen_at > LEASE / 2
+    ]
 
 
 def decide_place(waiting: Sequence[CheckpointRequest], request: CheckpointRequest) -> Drop | None:

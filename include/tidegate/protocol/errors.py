@@ -36,6 +36,14 @@ class IllegalRequestError(CheckpointError):
     """A checkpoint was requested in a way that is never allowed, whatever the pipeline's status."""
 
 
+class GestureRefusedError(CheckpointError):
+    """What a person asks for was refused before, when it was asked for with the same id."""
+
+
+class GestureRepeatedError(CheckpointError):
+    """What a person asks for was done before, when it was asked for with the same id: it is not done again."""
+
+
 class StopIncompleteError(CheckpointError):
     """The savepoint to stop with is complete, but not all of its sinks have committed, so the pipeline has not finished
     yet."""

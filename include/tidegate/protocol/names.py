@@ -112,6 +112,18 @@ class Fork:
 _FORK = "fork:"
 
 
+_HANDED_OVER = "asked:"
+
+
+def handed_over(request_id: str) -> str:
+    """The request of a checkpoint that a person asks for, and that the continuous region repeats until it is taken."""
+    return f"{_HANDED_OVER}{request_id}"
+
+
+def is_handed_over(request_id: str) -> bool:
+    return request_id.startswith(_HANDED_OVER)
+
+
 def requests_of_run(dag_id: str, run_id: str) -> str:
     """What the ids of all requests of one DAG run begin with."""
     return f"{dag_id}/{run_id}/"

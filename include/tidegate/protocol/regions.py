@@ -6,7 +6,7 @@ attempt. Attempts fence: only the newest one may begin snapshots, and only until
 hold files that no checkpoint refers to yet.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -14,7 +14,7 @@ from tidegate.protocol.errors import PipelineFailedError, PipelineStatusError, S
 from tidegate.protocol.names import STORAGE
 from tidegate.protocol.paths import ByRegion, shared_directory, writer_of
 from tidegate.protocol.pipelines import ACTIVE, PipelineRecord, PipelineStatus
-from tidegate.protocol.records import Deletion, Snapshot, SubtaskId
+from tidegate.protocol.records import CheckpointRequest, Deletion, Snapshot, SubtaskId
 
 #: A region that was not seen for this long is taken for dead: others may take its place, and need not wait for it.
 REGION_LEASE = timedelta(minutes=1)
@@ -45,6 +45,14 @@ class RegionStart:
     attempt: int
     checkpoint_id: int | None
     restored: Mapping[SubtaskId, Snapshot]
+
+
+@dataclass(frozen=True, slots=True)
+class RegionLook:
+    """What a region finds at a look: the pipeline, and the requests in the queue."""
+
+    pipeline: PipelineRecord
+    requests: Sequence[CheckpointRequest] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,17 +33,22 @@ _OF_SUBTASKS = frozenset(
 LONGEST_REQUEST_ID = 500
 
 
-def require_legal(request_id: str, kind: CheckpointKind, drain: bool) -> None:
-    """An id must be fit to be recorded and shown, and only a savepoint to stop with may drain.
-
-    Raises `IllegalRequestError`. Performs no I/O.
-    """
+def require_legal_id(request_id: str) -> None:
+    """An id must be fit to be recorded and shown. Raises `IllegalRequestError`. Performs no I/O."""
     if not request_id.isprintable() or not 1 <= len(request_id) <= LONGEST_REQUEST_ID:
         shown = ascii(request_id if len(request_id) <= 100 else f"{request_id[:100]}…")
         raise IllegalRequestError(
             f"{shown} cannot name a request: an id has 1 to {LONGEST_REQUEST_ID} printable characters. Nothing was "
             "triggered. Use another id."
         )
+
+
+def require_legal(request_id: str, kind: CheckpointKind, drain: bool) -> None:
+    """Only a savepoint to stop with may drain. Raises `IllegalRequestError`, also as `require_legal_id`.
+
+    Performs no I/O.
+    """
+    require_legal_id(request_id)
     if drain and kind is not CheckpointKind.SYNC_SAVEPOINT:
         raise IllegalRequestError(
             f"A {kind} cannot drain the pipeline: nothing may follow a drain, so only a "

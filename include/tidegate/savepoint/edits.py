@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import reduce
-from getpass import getuser
 from typing import Any
 
 from tidegate import assembly
@@ -12,6 +11,7 @@ from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.editing import Base
 from tidegate.protocol.errors import ConfigurationError, SavepointEditError
+from tidegate.protocol.gestures import GestureKind
 from tidegate.protocol.savepoints import Label
 from tidegate.quality.validator import GreatExpectationsValidator
 from tidegate.settings import Settings, absolute
@@ -153,5 +153,7 @@ class SavepointEdit:
         }
         changes = Changes(rows, self._replaced, tuple(self._said))
         label = Label(name, note)
-        marker = self._editing.write(self._base, location, getuser(), changes, self._editor, validator, label)
+        gesture = assembly.new_gesture(GestureKind.REWRITE, origin=self._base.origin, to=location, name=name, note=note)
+        by = gesture.actor.name
+        marker = self._editing.write(self._base, location, by, changes, self._editor, validator, label, gesture)
         return Written(location, marker.checkpoint_id, marker.bytes)

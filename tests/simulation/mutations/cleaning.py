@@ -45,7 +45,7 @@ def _(original):
 def _(original):
     def plan(self):
         report = original(self)
-        self._sweeper._delete(list(report.garbage), set())
+        self._sweeper.deletions.delete(list(report.garbage), set())
         return report
 
     return plan

@@ -6,6 +6,7 @@ from memory_transaction import MemoryTransaction
 
 from mutations.planting import mutation
 from tidegate.coordination import cleanup as sweepers
+from tidegate.coordination import deletions as deleting
 from tidegate.coordination import finalize as commits
 from tidegate.coordination import pipeline_status as controls
 from tidegate.coordination.snapshot import Snapshotting
@@ -38,14 +39,14 @@ def _(original):
     return lambda self: original(self) | {record.checkpoint_id: record.triggered_at for record in self.in_progress()}
 
 
-@mutation("directories are removed while they are written to", (sweepers, "choose_closed"))
+@mutation("directories are removed while they are written to", (sweepers, "choose_closed"), (deleting, "choose_closed"))
 def _(original):
     return lambda pipeline_id, paths, in_progress, region: original(
         pipeline_id, paths, (), ended(region, region.seen_at)
     )
 
 
-@mutation("a pipeline's directory is removed while it may go on", (sweepers, "closed_for_ever"))
+@mutation("a pipeline's directory is removed while it may go on", (deleting, "closed_for_ever"))
 def _(original):
     return lambda pipeline: {pipeline.pipeline_id}
 

@@ -3,7 +3,7 @@
 from memory_transaction import MemoryTransaction
 
 from mutations.planting import MUTATIONS, Replacement, mutation
-from tidegate.coordination import coordinator as coordinators
+from tidegate.coordination import checkpoint_failures as failing
 from tidegate.coordination import pipeline_status as controls
 from tidegate.coordination import region_lease as region_control
 from tidegate.coordination import snapshot as snapshotting
@@ -94,7 +94,7 @@ def _(original):
 
 @mutation(
     "nobody enforces the deadline",
-    (coordinators, "choose_abandoned"),
+    (desks, "choose_abandoned"),
     (snapshotting, "choose_overdue"),
     (region_control, "choose_overdue"),
 )
@@ -111,7 +111,7 @@ def _(original):
     return next_id
 
 
-@mutation("one failure more than tolerated is tolerated", (controls, "decide_pipeline_failure"))
+@mutation("one failure more than tolerated is tolerated", (failing, "decide_pipeline_failure"))
 def _(original):
     return lambda failed, tolerable, *rest: original(failed, tolerable and tolerable + 1, *rest)
 

@@ -8,7 +8,6 @@ from memory_transaction import MemoryTransaction
 
 from mutations.planting import mutation
 from tidegate.coordination import cleanup as sweepers
-from tidegate.coordination import coordinator as coordinators
 from tidegate.coordination import finalize as commits
 from tidegate.coordination import notify as deliveries
 from tidegate.coordination import restore as restoring
@@ -111,7 +110,7 @@ def _(original):
 # -- what readers see
 
 
-@mutation("the next trigger does not finish a restore", (coordinators, "find_outstanding"))
+@mutation("the next trigger does not finish a restore", (desks, "find_outstanding"))
 def _(original):
     return lambda tx, up_to=None: replace(original(tx, up_to), restore=None)
 

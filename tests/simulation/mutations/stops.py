@@ -1,9 +1,10 @@
 """Planted mistakes in what has finished, and in how a pipeline stops."""
 
 from mutations.planting import mutation
+from tidegate.coordination import checkpoint_failures as failing
 from tidegate.coordination import pipeline_status as controls
 from tidegate.coordination import trigger as desks
-from tidegate.coordination.pipeline_status import PipelineControl
+from tidegate.coordination.checkpoint_failures import CheckpointFailureManager
 from tidegate.dataflow.input_gate import InputGate
 from tidegate.protocol import finished
 from tidegate.protocol import snapshot as snapshots
@@ -50,17 +51,17 @@ def _(original):
     return lambda pipeline, latest: None
 
 
-@mutation("a pipeline whose savepoint failed is still stopping", (PipelineControl, "_stop_failed"))
+@mutation("a pipeline whose savepoint failed is still stopping", (failing, "_stop_failed"))
 def _(original):
-    return lambda self, tx, record, reason, message, now: None
+    return lambda tx, record, reason, message, now: None
 
 
-@mutation("a pipeline goes on although a subtask could not take its last savepoint", (controls, "decide_stop_failure"))
+@mutation("a pipeline goes on although a subtask could not take its last savepoint", (failing, "decide_stop_failure"))
 def _(original):
     return lambda record, reason, message: Restart()
 
 
-@mutation("a DAG run that has ended leaves its checkpoint in progress", (PipelineControl, "abort_request"))
+@mutation("a DAG run that has ended leaves its checkpoint in progress", (CheckpointFailureManager, "abort_request"))
 def _(original):
     def abort_request(self, request_id, reason, message):
         with self._store.transaction(self._pipeline_id) as tx:

@@ -6,6 +6,7 @@ which changes are legal. `migrations/` brings a database to this schema, and a t
 schema does not limit how many checkpoints are in progress: admission decides that.
 """
 
+from tidegate.postgres.tables.audit_table import audit
 from tidegate.postgres.tables.checkpoint_tables import checkpoints, verdicts
 from tidegate.postgres.tables.columns import CHANNEL, SCHEMA, metadata
 from tidegate.postgres.tables.pipeline_tables import endpoints, imports, pipelines, requests, restores
@@ -16,6 +17,7 @@ __all__ = [
     "CHANNEL",
     "METRICS",
     "SCHEMA",
+    "audit",
     "checkpoints",
     "compactions",
     "deletion_queue",

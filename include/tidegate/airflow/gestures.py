@@ -1,0 +1,40 @@
+"""DAG runs that a person has triggered, as gestures for the audit. Those of a schedule are none."""
+
+from airflow.sdk import Context
+
+from tidegate.protocol.gestures import Actor, ActorKind, Gesture, GestureKind
+
+#: Nobody triggers such a DAG run by hand.
+_BY_ITSELF = {"scheduled", "asset_triggered", "asset_materialization"}
+
+
+def gesture_of(context: Context, kind: GestureKind) -> Gesture | None:
+    """What the person who triggered the DAG run asks for, with the form as it was filled in; None if nobody did. A DAG
+    run that is cleared asks again; a task that is tried again, or runs twice, does not."""
+    dag_run = context["dag_run"]
+    if _run_type(context) in _BY_ITSELF:
+        return None
+    user = dag_run.triggering_user_name
+    origin = f"{_run_type(context)} DAG run, triggered by {user or 'nobody that Airflow knows'}"
+    return Gesture(_id(context), kind, Actor(ActorKind.DAG_RUN, _name(context), origin), {"conf": dag_run.conf or {}})
+
+
+def ended_by_hand(context: Context) -> Gesture:
+    """The abort of what a DAG run asked for, because somebody has marked the DAG run or a task of it."""
+    origin = f"{_run_type(context)} DAG run, ended by hand; Airflow does not say by whom"
+    actor = Actor(ActorKind.DAG_RUN, _name(context), origin)
+    return Gesture(f"{_id(context)}/abort", GestureKind.ABORT, actor)
+
+
+def _id(context: Context) -> str:
+    dag_run = context["dag_run"]
+    return f"{_name(context)}/{dag_run.run_after:%Y%m%dT%H%M%S.%f}/{dag_run.clear_number or 0}"
+
+
+def _name(context: Context) -> str:
+    return f"{context['dag_run'].dag_id}/{context['dag_run'].run_id}"
+
+
+def _run_type(context: Context) -> str:
+    run_type = context["dag_run"].run_type
+    return str(getattr(run_type, "value", run_type))

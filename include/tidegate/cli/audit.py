@@ -1,0 +1,43 @@
+"""`tidegate audit`: who asked for what, when, from where, and what the answer was."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from tidegate import assembly
+from tidegate.cli.options import OutputFormat, OutputOption, name_of, show
+from tidegate.cli.views import moment
+from tidegate.documents.audit import audit_document
+from tidegate.protocol.errors import PipelineNotFoundError
+
+
+def audit(
+    pipeline: Annotated[
+        str | None, typer.Argument(metavar="[PIPELINE]", help="By default all, and the database itself.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many to show, newest first.")] = 20,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show what people have asked for: by hand, in Airflow, or by triggering a DAG run, refused requests too."""
+    store, name = assembly.open_store(), None if pipeline is None else name_of(pipeline)
+    if name is not None and store.pipeline(name) is None:
+        raise PipelineNotFoundError(f"This database knows no pipeline {name!r}.")
+    found = store.audit(name, limit)
+    show([audit_document(record) for record in found], output, audit_table)
+
+
+def audit_table(documents: list[dict[str, Any]]) -> Table:
+    """Fits 80 columns: what does not fit beside the others wraps in its own column."""
+    table = Table("When", "Who", "What", "Answer")
+    for each in documents:
+        who = f"{each['actor']['name']}\n{each['actor']['origin']}"
+        what = f"{each['kind']}\n{each['pipeline'] or ''}".rstrip()
+        answer = each["sentence"] if each["status"] == "DONE" else f"{each['status']}: {each['sentence']}"
+        table.add_row(moment(each["timestamp"]), Text(who), Text(what), Text(_shortened(answer)))
+    return table
+
+
+def _shortened(text: str, longest: int = 300) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}…"

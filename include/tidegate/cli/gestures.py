@@ -1,0 +1,95 @@
+"""`tidegate abort`, `suspend`, `resume`, `rename` and `dispose`: gestures that need no pipeline code.
+
+Given the name of a pipeline that the database knows, its code is not even looked for: these commands work where it is
+broken, or is not there. What its sinks have staged is then deleted by its next run, or by `tidegate clean`.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Annotated
+from uuid import uuid4
+
+import typer
+
+from tidegate import assembly
+from tidegate.cli.options import PipelineArgument, YesOption, say
+from tidegate.coordination.operations import PipelineOperations
+from tidegate.protocol.errors import CheckpointError, CheckpointNotFoundError, ConfigurationError, PipelineNotFoundError
+from tidegate.protocol.gestures import Actor, GestureAnswer
+from tidegate.protocol.savepoints import Label
+
+log = logging.getLogger("tidegate")
+
+SavepointArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name or number of a savepoint.")]
+
+
+def abort(
+    pipeline: PipelineArgument,
+    checkpoint_id: Annotated[int | None, typer.Argument(metavar="[ID]")] = None,
+) -> None:
+    """Abort one checkpoint: the one with this ID, or else the one in progress. The pipeline keeps running, and
+    committed data stays. A completed checkpoint cannot be aborted."""
+    _carry_out(pipeline, lambda operations, id_, actor: operations.abort(id_, actor, checkpoint_id))
+
+
+def suspend(pipeline: PipelineArgument) -> None:
+    """Take no checkpoints until the pipeline is resumed. A checkpoint in progress is aborted; committed data stays."""
+    _carry_out(pipeline, lambda operations, id_, actor: operations.suspend(id_, actor))
+
+
+def resume(pipeline: PipelineArgument) -> None:
+    """Take checkpoints again, from the latest completed one, after `suspend` or after too many failures."""
+    _carry_out(pipeline, lambda operations, id_, actor: operations.resume(id_, actor))
+
+
+def rename(
+    pipeline: PipelineArgument,
+    wanted: SavepointArgument,
+    new_name: Annotated[str | None, typer.Argument(metavar="[NEW]")] = None,
+    note: Annotated[str | None, typer.Option(help="Another note.")] = None,
+) -> None:
+    """Call a savepoint differently, or replace its note."""
+    if new_name is None and note is None:
+        raise ConfigurationError("Say what the savepoint is called from now on, or give a --note. Nothing was changed.")
+    label = Label(new_name, note)
+    _carry_out(pipeline, lambda operations, id_, actor: operations.rename(id_, actor, wanted, label))
+
+
+def dispose(pipeline: PipelineArgument, wanted: SavepointArgument, yes: YesOption = False) -> None:
+    """Give a savepoint up. What nothing else refers to is deleted; the tables stay as they are."""
+
+    def act(operations: PipelineOperations, id_: str, actor: Actor) -> GestureAnswer:
+        chosen = wanted
+        with suppress(CheckpointNotFoundError):  # refused below, which is recorded
+            record = operations.savepoints.find(wanted)
+            chosen, shown = str(record.checkpoint_id), record.name or record.checkpoint_id
+            if not yes:
+                typer.confirm(f"Dispose of savepoint {shown} for good?", abort=True, err=True)
+        return operations.dispose(id_, actor, chosen)
+
+    _carry_out(pipeline, act)
+
+
+def _carry_out(pipeline: str, act: Callable[[PipelineOperations, str, Actor], GestureAnswer]) -> None:
+    """Raises what refuses it. Afterwards files are deleted: garbage can wait, and fails nothing."""
+    operations, delete = _opened(pipeline)
+    answer = act(operations, str(uuid4()), assembly.command_actor()).require_done()
+    try:
+        delete()
+    except CheckpointError as error:
+        log.warning("Cleaning up after pipeline %s is left to the next run: %s", operations.pipeline_id, error)
+    say(answer.sentence)
+
+
+def _opened(pipeline: str) -> tuple[PipelineOperations, Callable[[], None]]:
+    """And what deletes the garbage: all of it if the pipeline's code is there."""
+    if ":" not in pipeline:
+        try:
+            operations = assembly.open_operations(pipeline)
+        except PipelineNotFoundError:  # it may be listed, and not have run yet
+            pass
+        else:
+            return operations, operations.delete_queued
+    coordinator = assembly.open_coordinator(assembly.load_pipeline(pipeline))
+    return coordinator.operations, coordinator.clean

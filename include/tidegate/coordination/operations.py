@@ -1,0 +1,207 @@
+"""What people do with a pipeline by hand: one method a gesture. No definition of the pipeline is needed.
+
+A page calls them from a process that has no pipeline code:
+
+    operations = assembly.open_operations("flights")
+    actor = Actor(ActorKind.AIRFLOW_USER, user.name, request.client.host)
+    answer = operations.suspend(request_id, actor)        # the page has made the id, a UUID, before it asked
+
+The answer says what happened, or why not; a refusal is no error. Asked again with the same id, the gesture is not
+carried out again, and the answer is the first one: so a page that has lost the answer asks again. Only
+`StoreUnavailableError` and `UnknownOutcomeError` are raised: then nobody knows yet, and the page asks again later.
+Every gesture and its answer are in `store.audit`.
+
+What needs the definition is left to the next process that has it: files are deleted from the queue of deletions, and
+sinks discard what they have staged. A listener, which is part of the definition, is not notified of an abort. What
+cannot wait for that process is refused, with the reason.
+"""
+
+import json
+from typing import Any
+
+from tidegate.coordination.audit import Auditing, Deed
+from tidegate.coordination.checkpoint_failures import fail_checkpoint
+from tidegate.coordination.deletions import QueuedDeletions
+from tidegate.coordination.lookup import find_checkpoint
+from tidegate.coordination.pipeline_status import PipelineControl
+from tidegate.coordination.savepoints import Savepoints
+from tidegate.pipeline.config import CheckpointRetention
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
+from tidegate.protocol.admission import choose_waiting, decide_place
+from tidegate.protocol.branches import find_unfinished
+from tidegate.protocol.errors import (
+    CheckpointCompletedError,
+    MetadataError,
+    PipelineStatusError,
+)
+from tidegate.protocol.gestures import Actor, Gesture, GestureAnswer, GestureKind, kind_of_request
+from tidegate.protocol.lifecycle import COMMITTED
+from tidegate.protocol.names import handed_over
+from tidegate.protocol.notify import choose_unnotified
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord, CheckpointRequest
+from tidegate.protocol.regions import LiveRegion, decide_presence
+from tidegate.protocol.savepoints import UNLABELLED, Label, require_free, require_legal_label
+from tidegate.protocol.stopping import require_legal
+from tidegate.protocol.trigger import decide_standing
+
+#: As when a checkpoint scheduler is stopped and started again: it counts as no failure, and a pipeline that was to stop
+#: with this savepoint runs on.
+ABORT_REASON = FailureReason.COORDINATOR_SUSPEND
+_ABORTED = (
+    "It was aborted by hand. Committed data and the latest completed checkpoint are untouched; the next checkpoint "
+    "takes the same data."
+)
+
+
+class PipelineOperations:
+    """The gestures of people on one pipeline. `request_id` is made by whoever asks, `actor` says who that is."""
+
+    def __init__(self, pipeline_id: str, store: CheckpointStore, storage: CheckpointStorage, clock: Clock) -> None:
+        self.pipeline_id = pipeline_id
+        self._store = store
+        self._storage = storage
+        self._clock = clock
+        self.auditing = Auditing(pipeline_id, store, clock)
+        self.control = PipelineControl(pipeline_id, store, clock)
+        self.savepoints = Savepoints(pipeline_id, store, storage, clock)
+        self._deletions = QueuedDeletions(pipeline_id, store, storage, {})
+
+    # -- the pipeline as a whole
+
+    def suspend(self, request_id: str, actor: Actor) -> GestureAnswer:
+        """No checkpoints until it is resumed; what is in progress is aborted."""
+        return self.auditing.carry_out(Gesture(request_id, GestureKind.SUSPEND, actor), self.control.suspend)
+
+    def resume(self, request_id: str, actor: Actor) -> GestureAnswer:
+        """Checkpoints again, from the latest completed one."""
+        return self.auditing.carry_out(Gesture(request_id, GestureKind.RESUME, actor), self.control.resume)
+
+    def cancel(self, request_id: str, actor: Actor) -> GestureAnswer:
+        """End the pipeline for ever. Its state is kept or deleted as its latest completed checkpoint says in its
+        options. Refused while its sinks have not committed what has completed: that takes the definition."""
+
+        def act(deed: Deed) -> None:
+            self.control.cancel(self._retention(), deed, self._require_delivered)
+
+        return self.auditing.carry_out(Gesture(request_id, GestureKind.CANCEL, actor), act)
+
+    # -- checkpoints and savepoints
+
+    def abort(self, request_id: str, actor: Actor, checkpoint_id: int | None = None) -> GestureAnswer:
+        """Abort this checkpoint, or else the newest in progress. The pipeline keeps running. A completed one is
+        refused."""
+        gesture = Gesture(request_id, GestureKind.ABORT, actor, _given(checkpoint=checkpoint_id))
+        return self.auditing.carry_out(gesture, lambda deed: self._abort(checkpoint_id, deed))
+
+    def request(
+        self,
+        request_id: str,
+        actor: Actor,
+        kind: CheckpointKind = CheckpointKind.CHECKPOINT,
+        label: Label = UNLABELLED,
+        drain: bool = False,
+    ) -> GestureAnswer:
+        """Ask the continuous region for a checkpoint or savepoint, or to stop with one. Its request is
+        `names.handed_over(request_id)`: so it is found in the history. Refused if no region runs: a scheduled
+        pipeline's checkpoint is a DAG run of it."""
+        details = _given(name=label.name, note=label.note)
+        gesture = Gesture(request_id, kind_of_request(kind, drain), actor, details)
+        return self.auditing.carry_out(gesture, lambda deed: self._request(request_id, kind, label, drain, deed))
+
+    def rename(self, request_id: str, actor: Actor, savepoint: str, label: Label) -> GestureAnswer:
+        """Give a savepoint, by its name or number, another name, another note, or both."""
+        details = _given(savepoint=savepoint, name=label.name, note=label.note)
+        gesture = Gesture(request_id, GestureKind.RENAME, actor, details)
+        return self.auditing.carry_out(gesture, lambda deed: self.savepoints.relabel(savepoint, label, deed))
+
+    def dispose(self, request_id: str, actor: Actor, savepoint: str) -> GestureAnswer:
+        """Give a savepoint up. Its files are queued for deletion."""
+        gesture = Gesture(request_id, GestureKind.DISPOSE, actor, _given(savepoint=savepoint))
+        return self.auditing.carry_out(gesture, lambda deed: self.savepoints.dispose(savepoint, deed))
+
+    def delete_queued(self) -> None:
+        """Delete what is queued, except what sinks have staged. It may take as long as there are files: not for a
+        process that somebody waits for."""
+        self._deletions.delete_queued()
+
+    # -- inside
+
+    def _abort(self, checkpoint_id: int | None, deed: Deed) -> None:
+        with self._store.transaction(self.pipeline_id) as tx:
+            now, going = self._clock.now(), tx.in_progress()
+            if checkpoint_id is None and not going:
+                deed.done(tx, now, f"Pipeline {self.pipeline_id} has no checkpoint in progress. Nothing was changed.")
+                return
+            wanted = going[-1].checkpoint_id if checkpoint_id is None else checkpoint_id
+            record = find_checkpoint(tx, self.pipeline_id, wanted)
+            if record.status in COMMITTED:
+                raise self._completed(record)
+            if fail_checkpoint(tx, wanted, ABORT_REASON, _ABORTED, now):
+                record = find_checkpoint(tx, self.pipeline_id, wanted)
+            assert record.failure_reason is not None
+            said = f"Checkpoint {wanted} of pipeline {self.pipeline_id} is FAILED: {record.failure_reason.name}."
+            deed.done(tx, now, f"{said} {record.failure_message}", wanted)
+
+    def _completed(self, record: CheckpointRecord) -> CheckpointCompletedError:
+        return CheckpointCompletedError(
+            f"Checkpoint {record.checkpoint_id} of pipeline {self.pipeline_id} completed at "
+            f"{record.completed_at:%Y-%m-%d %H:%M:%S} UTC and can no longer be aborted: its rows are visible, or "
+            f"become visible with the next checkpoint. Nothing was changed. `tidegate restore {self.pipeline_id}` goes "
+            "back to an earlier checkpoint."
+        )
+
+    def _request(self, request_id: str, kind: CheckpointKind, label: Label, drain: bool, deed: Deed) -> None:
+        asked = handed_over(request_id)
+        require_legal(asked, kind, drain)
+        require_legal_label(kind, label)
+        with self._store.transaction(self.pipeline_id) as tx:
+            now = self._clock.now()
+            request = CheckpointRequest(
+                asked, kind, False, False, now, now, drain=drain, name=label.name, note=label.note
+            )
+            self._require_taken(tx, request)
+            tx.put_request(request)
+            deed.done(tx, now, f"A {kind} of pipeline {self.pipeline_id} is requested of its continuous region.")
+
+    def _require_taken(self, tx: StoreTransaction, request: CheckpointRequest) -> None:
+        """Raises `PipelineStatusError` if there is nobody who takes it, or who may, and `IllegalRequestError`."""
+        if not isinstance(decide_presence(tx.region(), request.seen_at), LiveRegion):
+            raise PipelineStatusError(
+                f"No continuous region of pipeline {self.pipeline_id} runs that could take it. Nothing was triggered. "
+                "Start a DAG run of the pipeline, or let somebody run `tidegate checkpoint` where its code is."
+            )
+        require_free(request.name, None if request.name is None else tx.named(request.name))
+        standing = decide_standing(tx.pipeline(), periodic=False)
+        refused = standing or decide_place(choose_waiting(tx.requests(), request.seen_at), request)
+        if refused is not None:
+            raise PipelineStatusError(refused.message)
+
+    def _retention(self) -> CheckpointRetention:
+        """Read from storage: if that is not the pipeline's, nothing is cancelled. Raises `MetadataError`,
+        `StorageError`, `StateIntegrityError`."""
+        with self._store.transaction(self.pipeline_id) as tx:
+            latest = tx.latest_completed()
+        if latest is None or latest.metadata_path is None:
+            return CheckpointRetention.RETAIN_ON_CANCELLATION
+        content = self._storage.read(latest.metadata_path)
+        try:
+            return CheckpointRetention(json.loads(content)["options"]["retention"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise MetadataError(
+                f"{latest.metadata_path} does not say whether the state of pipeline {self.pipeline_id} is kept when it "
+                "is cancelled. Nothing was changed. Run `tidegate cancel` where its code is."
+            ) from error
+
+    def _require_delivered(self, tx: StoreTransaction) -> None:
+        undelivered = choose_unnotified(tx.retained(), None)
+        if undelivered or find_unfinished(tx.restores()) is not None:
+            what = f"checkpoint {undelivered[0].checkpoint_id}" if undelivered else "a restore"
+            raise PipelineStatusError(
+                f"Pipeline {self.pipeline_id} was not cancelled: its sinks have not finished {what}, which takes its "
+                "code. Nothing was changed. Clear the task notify, or run `tidegate cancel` where its code is."
+            )
+
+
+def _given(**details: Any) -> dict[str, Any]:
+    return {name: value for name, value in details.items() if value is not None}

@@ -1,0 +1,39 @@
+"""Removes secrets from texts that are kept: credentials in URLs, and values whose names say that they are secret."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+MASK = "***"
+
+#: Greedy: a password that was not percent-encoded may hold an @.
+_USER_INFO = re.compile(r"(?<![a-z0-9+.-])([a-z][a-z0-9+.-]{0,30}://)[^/?#\s]*@", re.IGNORECASE)
+_NAMES = "key|secret|token|password|passwd|sig|signature|credentials?|sas"
+#: As in a URL's query or libpq's parameters. Begins at the beginning of a word: a long text is read once.
+_VALUE = re.compile(rf"(?<![\w.-])([\w.-]{{0,60}}(?:{_NAMES})[\w.-]{{0,20}}=)[^\s&;#'\"]+", re.IGNORECASE)
+_SECRET_NAME = re.compile(rf"(?:{_NAMES})$", re.IGNORECASE)
+
+
+def masked(text: str) -> str:
+    """The text with `***` in place of secrets. Performs no I/O."""
+    return _VALUE.sub(rf"\1{MASK}", _USER_INFO.sub(rf"\1{MASK}@", text))
+
+
+def masked_json(value: Any) -> Any:
+    """A JSON value whose texts are masked, and so is what stands under the name of a secret. Performs no I/O."""
+    match value:
+        case str():
+            return masked(value)
+        case Mapping():
+            return {
+                masked(str(name)): MASK if isinstance(item, str) and _is_secret(str(name)) else masked_json(item)
+                for name, item in value.items()
+            }
+        case list() | tuple():
+            return [masked_json(item) for item in value]
+        case _:
+            return value
+
+
+def _is_secret(name: str) -> bool:
+    return _SECRET_NAME.search(name[-40:]) is not None
