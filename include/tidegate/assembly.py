@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.clock import SystemClock
 from tidegate.coordination.continuous_run import ContinuousRun
 from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.coordination.hold import Holds
 from tidegate.coordination.listeners import NotifiedListeners
 from tidegate.coordination.lookup import keep_max_parallelism
 from tidegate.coordination.operator_state import find_earlier_state, find_kept, find_state
@@ -80,6 +81,11 @@ def _open_types(pipeline: Pipeline, storage_url: str) -> "Callable[[str], StateS
 
     session = open_session(SparkSettings.from_environment())
     return DefinedSchemas(compile_graph(pipeline), session, storage_url).of
+
+
+def open_holds(pipeline_id: str, database_url: str | None = None) -> Holds:
+    """What decides about a held checkpoint of a pipeline, whose definition it does not need."""
+    return Holds(pipeline_id, open_store(database_url), SystemClock())
 
 
 def open_recovery(pipeline: Pipeline, storage: str | None = None, database_url: str | None = None) -> Recovering:

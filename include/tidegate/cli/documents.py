@@ -65,6 +65,22 @@ def checkpoint_document(record: CheckpointRecord) -> dict[str, Any]:
         "failure_timestamp": milliseconds(record.failed_at),
         "failure_reason": record.failure_reason.name if record.failure_reason else None,
         "failure_message": record.failure_message,
+        "hold": _hold(record),
+    }
+
+
+def _hold(record: CheckpointRecord) -> dict[str, Any] | None:
+    """Of a checkpoint that waits or has waited for a person: why, until when, and what was decided."""
+    if record.held_at is None:
+        return None
+    return {
+        "held_timestamp": milliseconds(record.held_at),
+        "until_timestamp": milliseconds(record.held_until),
+        "message": record.held_message,
+        "decision": record.decision.value if record.decision else None,
+        "decision_timestamp": milliseconds(record.decided_at),
+        "decided_by": record.decided_by,
+        "comment": record.decision_comment,
     }
 
 
@@ -181,7 +197,10 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
 FIGURES = ("end_to_end_duration", "checkpointed_size", "state_size", "processed_data", "persisted_data")
 
 
-def statistics_document(pipeline: PipelineRecord | None, statistics: Statistics) -> dict[str, Any]:
+def statistics_document(
+    pipeline: PipelineRecord | None, statistics: Statistics, held: CheckpointRecord | None = None
+) -> dict[str, Any]:
+    """`held` is the checkpoint that waits for a person now."""
     completed, failed, savepoint = statistics.latest_completed, statistics.latest_failed, statistics.latest_savepoint
     known = pipeline or PipelineRecord("")
     return {
@@ -191,6 +210,7 @@ def statistics_document(pipeline: PipelineRecord | None, statistics: Statistics)
             figure: asdict(summarize([getattr(measured, figure) for measured in statistics.measurements]))
             for figure in FIGURES
         },
+        "held": None if held is None else checkpoint_document(held),
         "latest": {
             "completed": None if completed is None else checkpoint_document(completed),
             "failed": None if failed is None else checkpoint_document(failed),

@@ -14,12 +14,14 @@ from tidegate.cli.continuous import run_continuously
 from tidegate.cli.exit_codes import exit_code_of
 from tidegate.cli.export import FormatOption, SavepointFormat, ToOption, take_savepoint
 from tidegate.cli.fork import fork
+from tidegate.cli.hold import approve, reject
 from tidegate.cli.options import (
     EPILOG,
     OutputFormat,
     OutputOption,
     PipelineArgument,
     YesOption,
+    known_pipeline,
     name_of,
     say,
     show,
@@ -32,8 +34,8 @@ from tidegate.cli.rewrite import rewrite
 from tidegate.cli.savepoints import NameOption, NoteOption, dispose, rename, savepoint, savepoints
 from tidegate.cli.state import state
 from tidegate.cli.take import carry_out, new_request_by_hand, show_outcome
-from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import CheckpointError, CheckpointNotFoundError, PipelineNotFoundError
+from tidegate.protocol.errors import CheckpointError, CheckpointNotFoundError
+from tidegate.protocol.hold import is_held
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointKind
 from tidegate.protocol.savepoints import Label
@@ -49,6 +51,8 @@ database = typer.Typer(help="The metadata database.", no_args_is_help=True)
 app.add_typer(database, name="db")
 for command in (plan, recover, restore, fork, savepoint, savepoints, rewrite, rename, dispose, state, compare, clean):
     app.command(epilog=EPILOG)(command)
+app.command(epilog=EPILOG)(approve)
+app.command(epilog=EPILOG)(reject)
 
 
 @app.command(epilog=EPILOG)
@@ -77,7 +81,7 @@ def checkpoints(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show the history of a pipeline's checkpoints."""
-    store, name = _known(pipeline)
+    store, name = known_pipeline(pipeline)
     history = store.history(name, limit)
     show([documents.checkpoint_document(record) for record in history], output, views.history_table)
 
@@ -86,8 +90,9 @@ def checkpoints(
 def stats(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
     """Show statistics of a pipeline's checkpoints: counts, durations and sizes with percentiles,
     and the latest ones."""
-    store, name = _known(pipeline)
-    document = documents.statistics_document(store.pipeline(name), store.statistics(name))
+    store, name = known_pipeline(pipeline)
+    held = next((record for record in store.history(name, 1) if is_held(record)), None)
+    document = documents.statistics_document(store.pipeline(name), store.statistics(name), held)
     show(document, output, views.statistics_tables)
 
 
@@ -210,14 +215,6 @@ def upgrade() -> None:
 
     migrate(locate_database(owner=True))
     stderr().print("The database is up to date.")
-
-
-def _known(pipeline: str) -> tuple[CheckpointStore, str]:
-    """The store, and the name of a pipeline that it has checkpoints of. Raises `PipelineNotFoundError`."""
-    store, name = assembly.open_store(), name_of(pipeline)
-    if name not in store.pipelines():
-        raise PipelineNotFoundError(f"No checkpoint of a pipeline {name!r} was ever requested in this database.")
-    return store, name
 
 
 def main() -> None:

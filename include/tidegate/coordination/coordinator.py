@@ -13,6 +13,7 @@ from tidegate.coordination.editing import Editing
 from tidegate.coordination.export import Exporting
 from tidegate.coordination.finalize import CommitPoint
 from tidegate.coordination.fork import Forking, PlannedFork
+from tidegate.coordination.hold import Holds
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.importing import Importing, ImportPlan
 from tidegate.coordination.listeners import Listeners, NotifiedListeners, watch_failures
@@ -91,6 +92,7 @@ class CheckpointCoordinator:
         self._requests = CheckpointRequests(self.graph, self.config, self._identification)
         self._control = PipelineControl(self.pipeline_id, self.config, store, clock)
         self._validation = Validation(self.graph, store, self._control, clock)
+        self._holds = Holds(self.pipeline_id, store, clock)
         self._commit_point = CommitPoint(self.graph, self.config, store, storage, clock)
         self._rewinding = Rewinding(self.graph, store, clock)
         self._delivery = Delivery(self.graph, store, storage, clock, listeners, self._rewinding)
@@ -186,6 +188,16 @@ class CheckpointCoordinator:
         """See `Validation.validate`."""
         return self._validation.validate(checkpoint_id, validator)
 
+    def approve(self, checkpoint_id: int | None, by: str, comment: str | None = None) -> CheckpointRecord:
+        """See `Holds.approve`: a held checkpoint may complete although a verdict failed."""
+        return self._holds.approve(checkpoint_id, by, comment)
+
+    def reject(self, checkpoint_id: int | None, by: str, comment: str | None = None) -> CheckpointRecord:
+        """See `Holds.reject`: a held checkpoint is aborted; its files are deleted."""
+        record = self._holds.reject(checkpoint_id, by, comment)
+        self.clean()
+        return record
+
     # -- finalize
 
     def finalize(self, checkpoint_id: int) -> CheckpointRecord:
@@ -215,9 +227,9 @@ class CheckpointCoordinator:
 
     # -- a continuous region
 
-    def start_region(self) -> RegionStart:
+    def start_region(self) -> RegionStart | CheckpointRecord:
         """See `RegionControl.start`: from here on the caller is the pipeline's region, and the one before is
-        superseded."""
+        superseded. A checkpoint that a person has approved must be completed first, and is returned instead."""
         return self._regions.start()
 
     def begin_snapshot(self, attempt: int, checkpoint_id: int) -> SnapshotTask | None:

@@ -43,7 +43,13 @@ class History:
         self._acknowledge(checkpoint_id, subtasks)
         tx.advance(checkpoint_id, Phase.TRIGGERED, Phase.ACKNOWLEDGED, record.acknowledged_at)
         tx.record_verdicts(checkpoint_id, recovered.metadata.verdicts)
-        tx.advance(checkpoint_id, Phase.ACKNOWLEDGED, Phase.VALIDATED, record.validated_at)
+        if record.decided is None:
+            tx.advance(checkpoint_id, Phase.ACKNOWLEDGED, Phase.VALIDATED, record.validated_at)
+        else:
+            assert record.held_at is not None
+            assert record.held_until is not None
+            tx.hold(checkpoint_id, record.held_until, record.held_message or "", record.held_at)
+            tx.decide(checkpoint_id, record.decided, record.deadline)
         completed_at = self._now if recovered.marker is None else recovered.marker.completed_at
         path = metadata_path(record.pipeline_id, checkpoint_id)
         state_size, checkpointed_size = sizes(checkpoint_id, [known.snapshot for known in subtasks.values()])

@@ -16,6 +16,7 @@ from tidegate.ports import CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.abort import Abort, decide_abort
 from tidegate.protocol.errors import RecordRefusedError
 from tidegate.protocol.failures import TooManyFailures, decide_pipeline_failure
+from tidegate.protocol.hold import expired_message, is_held
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
@@ -61,8 +62,7 @@ class PipelineControl:
         now, record = self._clock.now(), tx.checkpoint(checkpoint_id)
         if record is None or not tx.fail(checkpoint_id, reason, message, now):
             return False
-        if tx.pipeline().status is PipelineStatus.STOPPING and record.kind is CheckpointKind.SYNC_SAVEPOINT:
-            self._stop_failed(tx, record, reason, message, now)
+        if stop_failed(tx, record, reason, message, now):
             return True
         pipeline, latest = tx.pipeline(), tx.latest_completed()
         since = max(pipeline.forgiven_until, 0 if latest is None else latest.checkpoint_id)
@@ -105,7 +105,10 @@ class PipelineControl:
             return record
 
     def expire(self, tx: StoreTransaction, record: CheckpointRecord) -> None:
-        """Fail a checkpoint in progress whose deadline has passed."""
+        """Fail a checkpoint in progress whose deadline, or that of its hold, has passed."""
+        if is_held(record):
+            self.fail_checkpoint(tx, record.checkpoint_id, FailureReason.HOLD_EXPIRED, expired_message(record))
+            return
         message = (
             f"Checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} did not get past {record.phase} by its "
             f"deadline {record.deadline:%Y-%m-%d %H:%M:%S} UTC ({record.num_acknowledged} of {record.num_subtasks} "
@@ -113,17 +116,6 @@ class PipelineControl:
             "raise CheckpointConfig(timeout=…)."
         )
         self.fail_checkpoint(tx, record.checkpoint_id, FailureReason.CHECKPOINT_EXPIRED, message)
-
-    def _stop_failed(
-        self, tx: StoreTransaction, record: CheckpointRecord, reason: FailureReason, message: str, now: datetime
-    ) -> None:
-        match decision := decide_stop_failure(record, reason, message):
-            case Restart():
-                tx.move_pipeline(PipelineStatus.RUNNING, now)
-            case StopFailed():
-                tx.move_pipeline(PipelineStatus.FAILED, now, decision.message)
-            case _:
-                assert_never(decision)
 
     def _move(
         self,
@@ -150,6 +142,23 @@ class PipelineControl:
             tx.remove_compactions([run.handle.path for run in runs])
         if leaving := choose_subsumed_on_cancellation([*tx.retained(), *tx.abandoned()], keep):
             tx.subsume(leaving)
+
+
+def stop_failed(
+    tx: StoreTransaction, record: CheckpointRecord, reason: FailureReason, message: str, now: datetime
+) -> bool:
+    """What follows for the pipeline from a checkpoint that has just failed, if it was to stop with that; otherwise
+    False."""
+    if tx.pipeline().status is not PipelineStatus.STOPPING or record.kind is not CheckpointKind.SYNC_SAVEPOINT:
+        return False
+    match decision := decide_stop_failure(record, reason, message):
+        case Restart():
+            tx.move_pipeline(PipelineStatus.RUNNING, now)
+        case StopFailed():
+            tx.move_pipeline(PipelineStatus.FAILED, now, decision.message)
+        case _:
+            assert_never(decision)
+    return True
 
 
 def find_forgiven(tx: StoreTransaction) -> int:

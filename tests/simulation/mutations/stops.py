@@ -50,9 +50,9 @@ def _(original):
     return lambda pipeline, latest: None
 
 
-@mutation("a pipeline whose savepoint failed is still stopping", (PipelineControl, "_stop_failed"))
+@mutation("a pipeline whose savepoint failed is still stopping", (controls, "stop_failed"))
 def _(original):
-    return lambda self, tx, record, reason, message, now: None
+    return lambda tx, record, reason, message, now: True
 
 
 @mutation("a pipeline goes on although a subtask could not take its last savepoint", (controls, "decide_stop_failure"))
