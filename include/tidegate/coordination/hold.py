@@ -49,9 +49,9 @@ class Holds:
             outcome = decide_decision(record, decided)
             if isinstance(outcome, AlreadyDecided):
                 return outcome.record
-            tx.decide(checkpoint_id, decided, outcome.deadline)
+            tx.decide(checkpoint_id, outcome.decided, outcome.deadline)
             if decision is Decision.REJECTED:
-                self._abort(tx, record, decided)
+                self._abort(tx, record, outcome.decided)
             return find_checkpoint(tx, self._pipeline_id, checkpoint_id)
 
     def _abort(self, tx: StoreTransaction, record: CheckpointRecord, decided: Decided) -> None:
