@@ -6,9 +6,11 @@ from dataclasses import replace
 import pytest
 from desks import Desk
 from live_pipelines import Live
+from memory_store import MemoryCheckpointStore
 from records import at
 from worlds import DEATHS, Crash, Judge, MortalStore
 
+from tidegate.coordination.history import History
 from tidegate.coordination.hold import Holds
 from tidegate.ports import CheckpointStore, StoreTransaction
 from tidegate.protocol.errors import (
@@ -22,9 +24,11 @@ from tidegate.protocol.errors import (
     ValidationFailedError,
 )
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
+from tidegate.protocol.metadata import read_metadata
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointRecord, Decided, Decision
+from tidegate.protocol.recovered import Recovered
 from tidegate.protocol.trigger import Dropped, Queued, Resumed, Triggered
 
 HOLD = 7200  # seconds; the timeout is 600
@@ -294,6 +298,23 @@ def test_the_store_moves_no_checkpoint_past_a_hold_without_a_decision(held: Desk
 def _refused(store: CheckpointStore, deed: Callable[[StoreTransaction], object]) -> None:
     with pytest.raises(RecordRefusedError), store.transaction("p") as tx:
         deed(tx)
+
+
+def test_when_the_database_is_lost_it_is_known_again_who_had_approved_it(store: CheckpointStore) -> None:
+    desk = Desk(MemoryCheckpointStore(), hold_for="2 h")
+    desk.ask("first")
+    desk.acknowledge(1)
+    with pytest.raises(CheckpointHeldError):
+        desk.coordinator.validate(1, Judge("held"))
+    desk.clock.advance(HOLD - 1)
+    desk.coordinator.approve(1, "ada", "it is right")
+    desk.coordinator.finalize(1)
+    before = found(desk, 1)
+    metadata = read_metadata("p", 1, desk.storage.files["p/chk-1/_metadata"])
+    with store.transaction("p") as tx:
+        History(tx, desk.clock.now()).record(Recovered(metadata, None, False))
+    assert store.checkpoint("p", 1) == before
+    assert store.verdicts("p", 1) == desk.store.verdicts("p", 1)
 
 
 # -- in a continuous run
