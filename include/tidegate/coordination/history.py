@@ -10,7 +10,7 @@ from tidegate.protocol.branches import Restore, branch_of
 from tidegate.protocol.finalize import sizes
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.paths import metadata_path
-from tidegate.protocol.records import Acknowledgement, SubtaskId, SubtaskRecord
+from tidegate.protocol.records import OF_HOLD, Acknowledgement, SubtaskId, SubtaskRecord
 from tidegate.protocol.recovered import Recovered
 
 
@@ -39,7 +39,8 @@ class History:
         assert record.acknowledged_at is not None
         assert record.validated_at is not None
         pending = replace(record, status=Status.IN_PROGRESS, phase=Phase.TRIGGERED, num_acknowledged=0, num_finished=0)
-        tx.add_pending(replace(pending, acknowledged_at=None, validated_at=None), list(subtasks))
+        unknown = dict.fromkeys(("acknowledged_at", "validated_at", *OF_HOLD))
+        tx.add_pending(pending.moved(**unknown), list(subtasks))
         self._acknowledge(checkpoint_id, subtasks)
         tx.advance(checkpoint_id, Phase.TRIGGERED, Phase.ACKNOWLEDGED, record.acknowledged_at)
         tx.record_verdicts(checkpoint_id, recovered.metadata.verdicts)

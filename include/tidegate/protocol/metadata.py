@@ -20,6 +20,7 @@ from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.names import Target
 from tidegate.protocol.paths import marker_path, metadata_path
 from tidegate.protocol.records import (
+    OF_HOLD,
     CheckpointKind,
     CheckpointRecord,
     Decision,
@@ -36,7 +37,6 @@ MARKER_FORMAT, MARKER_VERSION = "tidegate-committed", 1
 
 _TIMES = ("triggered_at", "deadline", "acknowledged_at", "validated_at")
 _OF_REQUEST = ("request_id", "periodic", "kind", "drain", "name", "note")
-_OF_HOLD = ("held_at", "held_until", "held_message", "decision", "decided_at", "decided_by", "decision_comment")
 _OF_VERDICT = ("suite", "success", "evaluated", "failed", "error", "docs_path")
 
 Read = TypeVar("Read")
@@ -135,7 +135,7 @@ def metadata_document(
 
 def _hold(record: CheckpointRecord) -> dict[str, Any]:
     """That it completed against a failed verdict, and who had decided so."""
-    known = {name: getattr(record, name) for name in _OF_HOLD}
+    known = {name: getattr(record, name) for name in OF_HOLD}
     return {name: _written(value) if isinstance(value, datetime) else value for name, value in known.items()}
 
 
@@ -288,8 +288,8 @@ def metadata_of(document: Mapping[str, Any]) -> Metadata:
 def _held(hold: Mapping[str, Any] | None) -> dict[str, Any]:
     if hold is None:
         return {}
-    times = {name: datetime.fromisoformat(hold[name]) for name in _OF_HOLD if name.endswith(("_at", "_until"))}
-    return {**{name: hold[name] for name in _OF_HOLD}, **times, "decision": Decision(hold["decision"])}
+    times = {name: datetime.fromisoformat(hold[name]) for name in OF_HOLD if name.endswith(("_at", "_until"))}
+    return {**{name: hold[name] for name in OF_HOLD}, **times, "decision": Decision(hold["decision"])}
 
 
 def _edited(edited: Mapping[str, Any]) -> Edited:

@@ -249,6 +249,10 @@ class CheckpointRecord:
         return replace(self, **changes)
 
 
+#: What a checkpoint's row says of its hold, and of what was decided.
+OF_HOLD = ("held_at", "held_until", "held_message", "decision", "decided_at", "decided_by", "decision_comment")
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What the validator found about one target.
