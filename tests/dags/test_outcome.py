@@ -9,6 +9,7 @@ from tidegate.protocol.reasons import FailureReason
 WORTH_A_RETRY = {
     errors.CheckpointError,
     errors.CheckpointDeclinedError,
+    errors.CheckpointHeldError,
     errors.ConfigurationError,
     errors.FinalizeError,
     errors.SavepointExportError,

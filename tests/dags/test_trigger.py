@@ -7,6 +7,7 @@ import time
 import psycopg2
 import pytest
 from airflow.sdk.module_loading import import_string
+from firing import POLL, fire
 from records import SubtaskId
 
 from tidegate.airflow.triggers import RENEWAL, AcknowledgeTrigger, RequestTrigger
@@ -16,8 +17,6 @@ from tidegate.protocol.admission import LEASE
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import Acknowledgement, CheckpointKind, Snapshot
 from tidegate.protocol.trigger import Queued
-
-POLL = 60.0  # so long that only a notification can be what woke it
 
 
 @pytest.fixture
@@ -33,19 +32,6 @@ def acknowledge_all(coordinator):
     coordinator.record_acknowledgements(
         1, [Acknowledgement(subtask, attempt, Snapshot()) for subtask in coordinator.graph.subtasks]
     )
-
-
-async def fire(trigger, meanwhile=lambda: None, after=0.5):
-    """The trigger's events and the seconds from `meanwhile`, which runs in a thread once the trigger waits."""
-
-    async def events():
-        return [event.payload async for event in trigger.run()]
-
-    waiting = asyncio.create_task(events())
-    await asyncio.sleep(after)
-    started = time.monotonic()
-    await asyncio.to_thread(meanwhile)
-    return await asyncio.wait_for(waiting, 30), time.monotonic() - started
 
 
 def test_the_trigger_fires_on_the_notification_that_all_have_acknowledged(coordinator):

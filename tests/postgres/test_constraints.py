@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import IntegrityError
-from store_steps import FIRST, PIPELINE, SUBTASKS, acknowledged, completed, handle, record, triggered
+from store_steps import FIRST, PIPELINE, SUBTASKS, acknowledged, at, completed, handle, record, triggered
 
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
@@ -49,18 +49,28 @@ def columns_of(stage: Stage) -> dict[str, Any]:
         "failed_at": moment if status is Status.FAILED else None,
         "failure_reason": "TASK_FAILURE" if status is Status.FAILED else None,
         "failure_message": "gone" if status is Status.FAILED else None,
+        "held_at": moment if phase is Phase.HELD else None,
+        "held_until": "2026-01-01T02:00:00Z" if phase is Phase.HELD else None,
+        "held_message": "too late" if phase is Phase.HELD else None,
     }
 
 
 def move(connection: Connection, stage: Stage, **changes: Any) -> None:
+    """What was held stays so; where it goes on from there, somebody has approved it."""
     values = {**columns_of(stage), **changes}
     connection.execute(
         text("""
-            UPDATE tidegate.checkpoints SET status = :status, phase = :phase, acknowledged_at = :acknowledged_at,
+            UPDATE tidegate.checkpoints SET
+                held_at = coalesce(held_at, :held_at), held_until = coalesce(held_until, :held_until),
+                held_message = coalesce(held_message, :held_message),
+                decision = CASE WHEN phase = 'HELD' AND :validated THEN 'APPROVED' ELSE decision END,
+                decided_at = CASE WHEN phase = 'HELD' AND :validated THEN held_at ELSE decided_at END,
+                decided_by = CASE WHEN phase = 'HELD' AND :validated THEN 'ada' ELSE decided_by END,
+                status = :status, phase = :phase, acknowledged_at = :acknowledged_at,
                 validated_at = :validated_at, completed_at = :completed_at, metadata_path = :metadata_path,
                 failed_at = :failed_at, failure_reason = :failure_reason, failure_message = :failure_message
             WHERE checkpoint_id = 1"""),
-        values,
+        values | {"validated": values["phase"] == Phase.VALIDATED},
     )
 
 
@@ -136,6 +146,46 @@ def test_an_illegal_checkpoint_is_refused(
         transaction.add_pending(record(1, "run-1"), SUBTASKS)
     without_guards(connection, "subtasks")
     connection.execute(text("DELETE FROM tidegate.subtasks"))  # only the rule in question shall be broken
+    assert rule_broken_by(connection, UPDATE + change) == rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        ("checkpoints_held", "held_until = held_at"),
+        ("checkpoints_held", "held_message = NULL"),
+        ("checkpoints_held", "held_at = NULL, held_until = NULL, held_message = NULL"),
+        ("checkpoints_approved", "decision = 'APPROVED'"),
+        ("checkpoints_decided", "decision = 'MAYBE', decided_at = held_at, decided_by = 'ada'"),
+        ("checkpoints_decided", "decision = 'REJECTED', decided_at = held_at, decided_by = ''"),
+        ("checkpoints_decided", "decision = 'REJECTED', decided_at = held_until, decided_by = 'ada'"),
+        ("checkpoints_decided", "decision_comment = 'why not'"),
+        ("checkpoints_approved", "decision = 'APPROVED', decided_at = held_at, decided_by = 'ada'"),
+        ("checkpoints_approved", "phase = 'VALIDATED', validated_at = now()"),
+        ("checkpoints_legal_transition", "phase = 'ACKNOWLEDGED'"),
+        ("checkpoints_legal_transition", "status = 'COMPLETED'"),
+        (
+            "checkpoints_rejected",
+            "status = 'FAILED', failure_reason = 'VALIDATION_REJECTED', failure_message = '', failed_at = now()",
+        ),
+        (
+            "checkpoints_rejected",
+            "status = 'FAILED', failure_reason = 'HOLD_EXPIRED', failure_message = '', failed_at = now(),"
+            " decision = 'REJECTED', decided_at = held_at, decided_by = 'ada'",
+        ),
+        (
+            "checkpoints_approved",
+            "decision = 'REJECTED', decided_at = held_at, decided_by = 'ada', phase = 'VALIDATED',"
+            " validated_at = now()",
+        ),
+    ],
+)
+def test_nothing_is_held_or_decided_but_as_the_protocol_says(
+    store: PostgresCheckpointStore, connection: Connection, rule: str, change: str
+) -> None:
+    acknowledged(store)
+    with store.transaction(PIPELINE) as tx:
+        assert tx.hold(1, at(120), "too late", at(20))
     assert rule_broken_by(connection, UPDATE + change) == rule
 
 

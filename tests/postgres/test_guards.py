@@ -14,7 +14,7 @@ from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.protocol.lifecycle import Phase
 from tidegate.protocol.names import Target
 from tidegate.protocol.pipelines import PIPELINE_TRANSITIONS, PipelineStatus
-from tidegate.protocol.records import Verdict
+from tidegate.protocol.records import Decided, Decision, Verdict
 
 CHECKPOINT, PIPELINES = "UPDATE tidegate.checkpoints SET ", "UPDATE tidegate.pipelines SET "
 SUBTASK, HANDLE = "UPDATE tidegate.subtasks SET ", "UPDATE tidegate.handles SET "
@@ -163,6 +163,29 @@ def test_a_failed_checkpoint_takes_nothing_any_more(
     triggered(store)
     fail_checkpoint(store, 1)
     assert rule_broken_by(connection, statement) == rule
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "held_until = held_until + interval '1 hour'",
+        "held_message = 'it was nothing'",
+        "decided_by = 'grace'",
+        "decision_comment = NULL",
+        "decided_at = decided_at - interval '1 second'",
+    ],
+)
+def test_what_was_held_and_decided_stays_so(
+    store: PostgresCheckpointStore, connection: Connection, change: str
+) -> None:
+    acknowledged(store)
+    with store.transaction(PIPELINE) as tx:
+        assert tx.hold(1, at(120), "too late", at(20))
+        assert tx.decide(1, Decided(Decision.APPROVED, at(30), "ada", "it is right"), at(900))
+    assert rule_broken_by(connection, CHECKPOINT + change) == "checkpoints_decided_once"
+    with store.transaction(PIPELINE) as tx:
+        tx.complete(1, at(40), "flights/chk-1/_metadata", 4000, 1000)
+    assert rule_broken_by(connection, CHECKPOINT + change) is not None
 
 
 def test_a_role_that_only_runs_cannot_switch_the_rules_off(

@@ -160,6 +160,21 @@ def test_only_an_unacknowledged_checkpoint_expires():
     assert choose_overdue([late, acknowledged, early], at(60)) == [late]
 
 
+def test_a_held_checkpoint_expires_with_its_hold_and_not_before():
+    held = record(1, deadline=at(60), phase=Phase.HELD, acknowledged_at=at(50), held_at=at(55), held_until=at(600))
+    for choose in (choose_overdue, choose_abandoned):
+        assert choose([held], at(599)) == []
+        assert choose([held], at(600)) == [held]
+
+
+def test_who_waits_behind_a_held_checkpoint_learns_how_to_decide():
+    held = record(1, phase=Phase.HELD, held_at=at(55), held_until=at(600), held_message="Too late.")
+    answer = choose(request(), in_progress=[held])
+    assert isinstance(answer, Wait)
+    assert "Too late." in answer.message
+    assert "`tidegate approve p 1`" in answer.message
+
+
 def test_a_new_request_pushes_aside_whatever_is_past_its_deadline():
     acknowledged = record(2, deadline=at(60), phase=Phase.ACKNOWLEDGED, acknowledged_at=at(59))
     assert choose_abandoned([acknowledged, record(3, deadline=at(61))], at(60)) == [acknowledged]

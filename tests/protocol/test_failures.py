@@ -16,6 +16,8 @@ TABLE = {
     "CHECKPOINT_EXPIRED": (False, True),
     "FINALIZE_CHECKPOINT_FAILURE": (False, True),
     "VALIDATION_FAILED": (False, True),
+    "HOLD_EXPIRED": (False, True),
+    "VALIDATION_REJECTED": (False, False),
     "PERIODIC_SCHEDULER_SHUTDOWN": (True, False),
     "TOO_MANY_CHECKPOINT_REQUESTS": (True, False),
     "MINIMUM_TIME_BETWEEN_CHECKPOINTS": (True, False),

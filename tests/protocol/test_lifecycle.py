@@ -11,7 +11,10 @@ LEGAL = {
     "IN_PROGRESS/TRIGGERED -> IN_PROGRESS/ACKNOWLEDGED",
     "IN_PROGRESS/TRIGGERED -> FAILED/TRIGGERED",
     "IN_PROGRESS/ACKNOWLEDGED -> IN_PROGRESS/VALIDATED",
+    "IN_PROGRESS/ACKNOWLEDGED -> IN_PROGRESS/HELD",
     "IN_PROGRESS/ACKNOWLEDGED -> FAILED/ACKNOWLEDGED",
+    "IN_PROGRESS/HELD -> IN_PROGRESS/VALIDATED",
+    "IN_PROGRESS/HELD -> FAILED/HELD",
     "IN_PROGRESS/VALIDATED -> COMPLETED/VALIDATED",
     "IN_PROGRESS/VALIDATED -> FAILED/VALIDATED",
     "COMPLETED/VALIDATED -> SUBSUMED/VALIDATED",
@@ -43,12 +46,14 @@ def test_committed_is_what_lies_beyond_the_commit_point():
 CAUSES = {
     "TRIGGERED": "trigger",
     "ACKNOWLEDGED": "last acknowledgement",
+    "HELD": "a failed verdict that a person may overrule",
     "VALIDATED": "every verdict good",
     "COMPLETED": "finalize (the commit point)",
     "FAILED": "abort",
     "SUBSUMED": "pushed out by newer ones",
     "DISCARDED": "files deleted",
 }
+APPROVED = "approved by a person"
 
 
 def diagram():
@@ -57,7 +62,8 @@ def diagram():
     edges = ["    [*] --> TRIGGERED: trigger"]
     for before, successors in TRANSITIONS.items():
         for after in sorted(successors):
-            edges.append(f"    {shown[before]} --> {shown[after]}: {CAUSES[shown[after]]}")
+            cause = APPROVED if (shown[before], shown[after]) == ("HELD", "VALIDATED") else CAUSES[shown[after]]
+            edges.append(f"    {shown[before]} --> {shown[after]}: {cause}")
     return "\n".join(["```mermaid", "stateDiagram-v2", *dict.fromkeys(edges), "```"])
 
 

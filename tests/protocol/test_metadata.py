@@ -23,6 +23,7 @@ from tidegate.protocol.metadata import (
 from tidegate.protocol.names import Target
 from tidegate.protocol.records import (
     CheckpointKind,
+    Decision,
     HandleKind,
     OperatorPlan,
     Snapshot,
@@ -78,6 +79,14 @@ def written(**changes):
 def test_what_was_written_is_read_back_whole():
     assert read_metadata("p", 4, written()) == WHOLE
     assert (PENDING.phase, PENDING.acknowledged_at is None) == (Phase.VALIDATED, False)
+
+
+def test_that_a_person_approved_it_is_read_back_too():
+    decided = {"decision": Decision.APPROVED, "decided_at": at(8), "decided_by": "ada", "decision_comment": None}
+    held = replace(PENDING, held_at=at(6), held_until=at(60), held_message="Too late.", **decided)
+    whole = replace(WHOLE, record=held)
+    assert read_metadata("p", 4, json.dumps(document(whole)).encode()) == whole
+    assert "hold" not in document()
 
 
 def test_it_is_plain_json_with_names_that_explain_themselves():

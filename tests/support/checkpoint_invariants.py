@@ -19,6 +19,7 @@ from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     CheckpointKind,
     CheckpointRecord,
+    Decision,
     HandleKind,
     Snapshot,
     SubtaskId,
@@ -71,7 +72,7 @@ class CheckpointInvariants(RuleBasedStateMachine):
                 assert len(subtasks) == record.num_subtasks == record.num_acknowledged
                 assert all(known.acknowledged_at is not None for known in subtasks.values())
                 verdicts = self.store.verdicts(self.name, record.checkpoint_id)
-                assert [verdict.success for verdict in verdicts] == [True]
+                assert [verdict.success for verdict in verdicts] == [record.decision is not Decision.APPROVED]
 
     @invariant()
     def a_suspended_pipeline_has_nothing_in_progress(self) -> None:

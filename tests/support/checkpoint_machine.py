@@ -30,15 +30,17 @@ from tidegate.protocol.errors import (
     CheckpointDeclinedError,
     CheckpointError,
     CheckpointExpiredError,
+    CheckpointHeldError,
     CheckpointNotInProgressError,
     FinalizeError,
+    NotHeldError,
     PipelineFailedError,
     PipelineStatusError,
     StopIncompleteError,
     UnknownOutcomeError,
     ValidationFailedError,
 )
-from tidegate.protocol.lifecycle import COMMITTED, Stage, Status
+from tidegate.protocol.lifecycle import COMMITTED, Phase, Stage, Status
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
@@ -57,11 +59,11 @@ from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued
 
 ENDED = (CheckpointNotInProgressError, CheckpointExpiredError)
 STOPS = (PipelineFailedError, StopIncompleteError)  # a subtask failed its last savepoint; or somebody died after it
-NOT_READY = (*ENDED, ValidationFailedError, FinalizeError)
+NOT_READY = (*ENDED, ValidationFailedError, CheckpointHeldError, FinalizeError)
 WHO = st.integers(0, 1)
 PICK = st.integers(0, 10)
 KINDS = st.sampled_from([*[CheckpointKind.CHECKPOINT] * 5, *CheckpointKind])
-VERDICTS = st.sampled_from([True, True, True, True, False, None, "missing"])
+VERDICTS = st.sampled_from([True, True, True, True, False, None, "missing", "held", "held"])
 
 
 class WorkingRegion:
@@ -131,7 +133,7 @@ class CheckpointMachine(CheckpointInvariants):
         self.clock, self.storage, self.sink = ManualClock(), MemoryStorage(), MemorySink()
         self.sink.before_commit = self.check_notified_after_commit
         self.mortals = [MortalStore(self.store) for _ in range(2)]
-        pipeline = small_pipeline(self.sink, self.name)
+        pipeline = small_pipeline(self.sink, self.name, hold_for="20 min")
         pipeline.listen(ListeningMachine(self))
         self.coordinators = [
             CheckpointCoordinator(pipeline, mortal, self.storage, self.clock) for mortal in self.mortals
@@ -217,6 +219,20 @@ class CheckpointMachine(CheckpointInvariants):
         record = self.pick(pick)
         if record is not None:
             self.do(who, lambda c: c.validate(record.checkpoint_id, Judge(verdict)), *NOT_READY)
+
+    @rule(who=WHO, pick=PICK, approved=st.booleans())
+    def decide(self, who: int, pick: int, approved: bool) -> None:
+        """A person decides, about a checkpoint that may not be held any more, or never was."""
+        record = self.pick(pick)
+        if record is None:
+            return
+        id_, was_held = record.checkpoint_id, record.phase is Phase.HELD and record.status is Status.IN_PROGRESS
+        step = lambda c: (c.approve if approved else c.reject)(id_, "ada", "so it is")  # noqa: E731
+        done, after = self.do(who, step, NotHeldError)
+        if done:
+            assert was_held or record.decision is not None
+            assert (after.phase is Phase.VALIDATED) == approved
+            assert self.do(who, step, NotHeldError) in ((True, after), (False, None))
 
     @rule(who=WHO, pick=PICK)
     def finalize(self, who: int, pick: int) -> None:

@@ -11,11 +11,11 @@ from tidegate.protocol.trigger import TriggerOutcome
 
 
 class Desk:
-    """A coordinator of a small pipeline, and a way to complete a checkpoint of it."""
+    """A coordinator of a small pipeline, and a way to complete a checkpoint of it. With `hold_for` its rule holds."""
 
-    def __init__(self, store: CheckpointStore, **config: object) -> None:
+    def __init__(self, store: CheckpointStore, hold_for: str | None = None, **config: object) -> None:
         self.store, self.clock, self.sink, self.storage = store, ManualClock(), MemorySink(), MemoryStorage()
-        self.pipeline = small_pipeline(self.sink)
+        self.pipeline = small_pipeline(self.sink, hold_for=hold_for)
         self.pipeline.checkpoints = CheckpointConfig(**config)
         self.reopen(store)
 

@@ -16,6 +16,8 @@ from tidegate.protocol.records import (
     Acknowledgement,
     CheckpointRecord,
     CompactedRun,
+    Decided,
+    Decision,
     Deletion,
     Snapshot,
     SubtaskId,
@@ -88,6 +90,8 @@ class MemoryTransaction(MemoryPipelineWrites):
     def advance(self, checkpoint_id: int, before: Phase, after: Phase, at: datetime) -> bool:
         if not is_legal((Status.IN_PROGRESS, before), (Status.IN_PROGRESS, after)):
             raise ValueError(f"phase {after} cannot follow {before}")
+        if Phase.HELD in (before, after):
+            raise ValueError("a hold begins with `hold` and ends with `decide`")
         checkpoint = self.state.checkpoints.get(checkpoint_id)
         if checkpoint is None or (checkpoint.status, checkpoint.phase) != (Status.IN_PROGRESS, before):
             return False
@@ -105,6 +109,35 @@ class MemoryTransaction(MemoryPipelineWrites):
             replace(v, results=tuple(as_json(storable_json(v.results))), error=v.error and storable_text(v.error))
             for v in verdicts
         ]
+
+    def hold(self, checkpoint_id: int, until: datetime, message: str, at: datetime) -> bool:
+        checkpoint = self.state.checkpoints.get(checkpoint_id)
+        if checkpoint is None or (checkpoint.status, checkpoint.phase) != (Status.IN_PROGRESS, Phase.ACKNOWLEDGED):
+            return False
+        self._require(until > at, "a hold ends before it begins")
+        held = {"held_at": at, "held_until": until, "held_message": storable_text(message)}
+        self._move(checkpoint, (Status.IN_PROGRESS, Phase.HELD), **held)
+        return True
+
+    def decide(self, checkpoint_id: int, decided: Decided, deadline: datetime) -> bool:
+        checkpoint = self.state.checkpoints.get(checkpoint_id)
+        if checkpoint is None or (checkpoint.status, checkpoint.phase) != (Status.IN_PROGRESS, Phase.HELD):
+            return False
+        self._require(checkpoint.decision is None, "it was decided before")
+        assert checkpoint.held_until is not None
+        self._require(decided.at < checkpoint.held_until and decided.by != "", "nobody may decide any more")
+        checkpoint = checkpoint.moved(
+            decision=decided.decision,
+            decided_at=decided.at,
+            decided_by=decided.by,
+            decision_comment=decided.comment and storable_text(decided.comment),
+        )
+        if decided.decision is Decision.REJECTED:
+            self.state.checkpoints[checkpoint_id] = checkpoint
+        else:
+            validated = (Status.IN_PROGRESS, Phase.VALIDATED)
+            self._move(checkpoint, validated, validated_at=decided.at, deadline=deadline)
+        return True
 
     def complete(
         self, checkpoint_id: int, at: datetime, metadata_path: str, state_size: int, checkpointed_size: int
@@ -128,6 +161,8 @@ class MemoryTransaction(MemoryPipelineWrites):
         checkpoint = self.state.checkpoints.get(checkpoint_id)
         if checkpoint is None or checkpoint.status is not Status.IN_PROGRESS:
             return False
+        rejected = reason is FailureReason.VALIDATION_REJECTED
+        self._require(rejected == (checkpoint.decision is Decision.REJECTED), "nobody has rejected it, or somebody has")
         failed = (Status.FAILED, checkpoint.phase)
         self._move(checkpoint, failed, failed_at=at, failure_reason=reason, failure_message=storable_text(message))
         self._release({checkpoint_id}, given_up_by=checkpoint_id)

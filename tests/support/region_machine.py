@@ -13,11 +13,24 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 from worlds import CapturingRegion
 
-from tidegate.protocol.errors import PipelineFailedError, PipelineStatusError, SupersededAttemptError
+from tidegate.protocol.errors import (
+    CheckpointHeldError,
+    PipelineFailedError,
+    PipelineStatusError,
+    SupersededAttemptError,
+)
 from tidegate.protocol.lifecycle import COMMITTED
 from tidegate.protocol.paths import shared_directory
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.records import (
+    Acknowledgement,
+    AcknowledgeResult,
+    CheckpointRecord,
+    HandleKind,
+    Snapshot,
+    StateHandle,
+    SubtaskId,
+)
 from tidegate.protocol.regions import RegionStart, is_current
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.protocol.trigger import Dropped
@@ -49,8 +62,11 @@ class RegionMachine(CheckpointMachine):
 
     @rule(who=WHO)
     def start_a_region(self, who: int) -> None:
-        done, start = self.do(who, lambda c: c.start_region(), PipelineStatusError, PipelineFailedError)
-        if done:
+        refused = PipelineStatusError, PipelineFailedError, CheckpointHeldError
+        done, start = self.do(who, lambda c: c.start_region(), *refused)
+        if isinstance(start, CheckpointRecord):  # approved: it is completed first
+            self.finish(who, start.checkpoint_id, False)
+        elif done:
             self.regions().append(self.born(start))
 
     def born(self, start: RegionStart) -> LivingRegion:

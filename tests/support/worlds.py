@@ -206,7 +206,8 @@ class CapturingRegion:
 
 
 class Judge:
-    """A validator whose verdict is said beforehand: True, False, None (the judgement fails) or `missing`."""
+    """A validator whose verdict is said beforehand: True, False, None (the judgement fails) or `missing`. With `held`
+    it is False, and says which rule failed."""
 
     def __init__(self, verdict: bool | str | None) -> None:
         self.verdict = verdict
@@ -216,6 +217,9 @@ class Judge:
         self.asked += 1
         if self.verdict == "missing":
             return []
+        if self.verdict == "held":
+            found = ({"type": "expect_column_to_exist", "kwargs": {"column": "k"}, "success": False},)
+            return [Verdict(Target.parse("sink:out"), "s", False, 1, 1, found)]
         error = "it broke" if self.verdict is None else None
         return [Verdict(Target.parse("sink:out"), "s", self.verdict, 1, 0 if self.verdict else 1, error=error)]
 
@@ -260,8 +264,10 @@ DEATHS = (
 )
 
 
-def small_pipeline(sink: MemorySink, name: str = "p", retained: int = 2, parallelism: int = 2) -> Pipeline:
-    """Two splits, one operator, one judged sink."""
+def small_pipeline(
+    sink: MemorySink, name: str = "p", retained: int = 2, parallelism: int = 2, hold_for: str | None = None
+) -> Pipeline:
+    """Two splits, one operator, one judged sink, whose rule holds if it is said for how long."""
     pipeline = Pipeline(
         name, parallelism=parallelism, max_parallelism=8, checkpoints=CheckpointConfig("10 min", retained=retained)
     )
@@ -271,5 +277,6 @@ def small_pipeline(sink: MemorySink, name: str = "p", retained: int = 2, paralle
     def keep(batch: Any, state: Any) -> Any:
         return batch
 
-    keep.sink("out", sink, expect=suite("s", expect("column_to_exist", column="k")))
+    hold: Any = {} if hold_for is None else {"on_failure": "hold", "hold_for": hold_for}
+    keep.sink("out", sink, expect=suite("s", expect("column_to_exist", column="k", **hold)))
     return pipeline

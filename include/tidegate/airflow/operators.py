@@ -17,9 +17,14 @@ from tidegate.airflow.gestures import gesture_of
 from tidegate.airflow.links import ValidationReportLink
 from tidegate.airflow.running_region import only_while_wanted, running_region, stop_spark
 from tidegate.airflow.step import CheckpointStep, CheckpointTask, airflow_outcome
-from tidegate.airflow.triggers import RequestTrigger
+from tidegate.airflow.triggers import HoldTrigger, RequestTrigger
 from tidegate.pipeline.definition import Pipeline, SinkVertex
-from tidegate.protocol.errors import ConfigurationError, IllegalRequestError
+from tidegate.protocol.errors import (
+    CheckpointHeldError,
+    ConfigurationError,
+    IllegalRequestError,
+    StoreUnavailableError,
+)
 from tidegate.protocol.gestures import kind_of_request
 from tidegate.protocol.lifecycle import Phase
 from tidegate.protocol.names import requests_of_run
@@ -197,14 +202,50 @@ class SnapshotOperator(SparkStep):
 
 
 class ValidateCheckpointOperator(SparkStep):
-    """Judges the staged data before any of it is visible. Repeated, it gives the first verdicts without Spark."""
+    """Judges the staged data before any of it is visible. Repeated, it gives the first verdicts without Spark.
+
+    A checkpoint that is held waits in the triggerer for a person, whose decision is a row in the database: no gesture
+    in Airflow approves it. The hold's deadline is its own; `execution_timeout` does not count that time.
+    """
 
     operator_extra_links = (ValidationReportLink(),)
 
-    def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> None:
-        coordinator.validate(checkpoint_id, _SparkValidator(self.region()))
+    def __init__(self, *, poll_interval: float = 5.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.poll_interval = poll_interval
+
+    def execute(self, context: Context) -> None:
+        self._wait_if(self.run_step(context))
+
+    def look(self, context: Context, event: Any = None) -> None:
+        """Look again whether a person has decided. What the trigger saw is not trusted. A database that is away is
+        waited for: the hold may last longer than all retries."""
+        try:
+            is_held = self.run_step(context)
+        except StoreUnavailableError as error:
+            self.log.warning("Still waiting: %s", error)
+            is_held = True
+        self._wait_if(is_held)
+
+    def _wait_if(self, is_held: bool) -> None:
+        if is_held:
+            waiting = HoldTrigger(self.resolve_pipeline().name, self.rendered_id(), self.poll_interval)
+            self.defer(trigger=waiting, method_name="look")
+
+    def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> bool:
+        """Whether it is held."""
+        try:
+            record = coordinator.validate(checkpoint_id, _SparkValidator(self.region())).record
+        except CheckpointHeldError as held:
+            self.log.warning("%s", held)
+            return True
         targets = tuple(map(str, coordinator.graph.targets))
-        self.log.info("Checkpoint %s met its expectations: %s.", checkpoint_id, targets or "it has none")
+        if (decided := record.decided) is not None:
+            said = decided.comment or "no comment"
+            self.log.info("Checkpoint %s was approved by %s: %s.", checkpoint_id, decided.by, said)
+        else:
+            self.log.info("Checkpoint %s met its expectations: %s.", checkpoint_id, targets or "it has none")
+        return False
 
 
 class _SparkValidator:

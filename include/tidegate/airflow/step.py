@@ -17,6 +17,7 @@ from tidegate.airflow.outcome import cause_of, is_deterministic
 from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.errors import (
     CheckpointError,
+    CheckpointHeldError,
     ConfigurationError,
     StoreUnavailableError,
     SupersededAttemptError,
@@ -109,8 +110,9 @@ class CheckpointStep(CheckpointTask):
 
     def _abort(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, error: Exception) -> None:
         """Does nothing to a checkpoint that has ended, whichever way. If the cause cannot be recorded, the task `abort`
-        tries again. A checkpoint that a later attempt has taken over is left to that attempt."""
-        if isinstance(error, StoreUnavailableError | SupersededAttemptError):
+        tries again. A checkpoint that a later attempt has taken over is left to that attempt, one that is held to a
+        person."""
+        if isinstance(error, CheckpointHeldError | StoreUnavailableError | SupersededAttemptError):
             return
         try:
             coordinator.abort(checkpoint_id, *cause_of(self.task_id, error))

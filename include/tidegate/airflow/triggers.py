@@ -1,5 +1,5 @@
-"""Waits in the triggerer until it is time to look: at a checkpoint (all acknowledged, ended, or past its deadline), or
-at whether a waiting request may start.
+"""Waits in the triggerer until it is time to look: at a checkpoint (all acknowledged, decided, ended, or past its
+deadline), or at whether a waiting request may start.
 
 A trigger decides nothing; the task looks itself. A notification wakes it, and regular looks make up for a lost one. If
 the database is away, it waits. Only two ids and a number are stored of it: it finds the database on its own. It fires
@@ -29,10 +29,13 @@ log = logging.getLogger("tidegate")
 
 CHANNEL = "tidegate"  # of NOTIFY; the payload is the pipeline's id
 LOOK = """
-SELECT status, phase, deadline FROM tidegate.checkpoints WHERE pipeline_id = $1 AND checkpoint_id = $2
+SELECT status, phase, deadline, held_until FROM tidegate.checkpoints WHERE pipeline_id = $1 AND checkpoint_id = $2
 """
 REQUESTS = "SELECT * FROM tidegate.requests WHERE pipeline_id = $1"
-BUSY = "SELECT max(deadline) FROM tidegate.checkpoints WHERE pipeline_id = $1 AND status = 'IN_PROGRESS'"
+BUSY = """
+SELECT max(CASE phase WHEN 'HELD' THEN held_until ELSE deadline END) FROM tidegate.checkpoints
+WHERE pipeline_id = $1 AND status = 'IN_PROGRESS'
+"""
 #: How long after its last repetition a request is repeated, to keep its place.
 RENEWAL = LEASE / 2
 #: Seconds a connection attempt or a look may take before it counts as lost.
@@ -130,6 +133,24 @@ class AcknowledgeTrigger(PipelineTrigger):
         if row is None or (row["status"], row["phase"]) != (Status.IN_PROGRESS, Phase.TRIGGERED):
             return 0.0
         remaining: float = (row["deadline"] - datetime.now(UTC)).total_seconds()
+        return remaining
+
+
+class HoldTrigger(PipelineTrigger):
+    """Fires once when the checkpoint is no longer `IN_PROGRESS/HELD`, does not exist, or its hold has ended."""
+
+    def __init__(self, pipeline_id: str, checkpoint_id: int, poll_interval: float = 5.0) -> None:
+        super().__init__(pipeline_id, poll_interval)
+        self.checkpoint_id = checkpoint_id
+
+    def _arguments(self) -> dict[str, Any]:
+        return {**super()._arguments(), "checkpoint_id": self.checkpoint_id}
+
+    async def time_to_wait(self, connection: "Connection[Any]") -> float:
+        row = await connection.fetchrow(LOOK, self.pipeline_id, self.checkpoint_id)
+        if row is None or (row["status"], row["phase"]) != (Status.IN_PROGRESS, Phase.HELD):
+            return 0.0
+        remaining: float = (row["held_until"] - datetime.now(UTC)).total_seconds()
         return remaining
 
 

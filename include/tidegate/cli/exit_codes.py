@@ -6,6 +6,7 @@ from tidegate.protocol.errors import (
     CheckpointAbandonedError,
     CheckpointCompletedError,
     CheckpointError,
+    CheckpointHeldError,
     CheckpointNotFoundError,
     CheckpointNotRetainedError,
     ConfigurationError,
@@ -13,6 +14,7 @@ from tidegate.protocol.errors import (
     GestureRefusedError,
     GestureRepeatedError,
     IllegalRequestError,
+    NotHeldError,
     NothingToUndoError,
     OperatorNotFoundError,
     PipelineDefinitionError,
@@ -46,6 +48,7 @@ class ExitCode(IntEnum):
     INCOMPATIBLE = 9  # of `plan`: the definition cannot go on from the latest checkpoint
     DAMAGED = 10  # of `clean`: a file that is kept is missing or differs from its checksum; nothing was deleted
     DIFFERENT = 11  # of `compare`: the two pipelines differ
+    HELD = 12  # a verdict failed that a person may overrule: approve or reject, then repeat; nothing became visible yet
 
 
 def exit_code_of(error: CheckpointError) -> ExitCode:
@@ -53,11 +56,15 @@ def exit_code_of(error: CheckpointError) -> ExitCode:
     match error:
         case ValidationFailedError():
             return ExitCode.VALIDATION_FAILED
+        case CheckpointHeldError():
+            return ExitCode.HELD
         case PipelineFailedError() | PipelineStatusError() | StopIncompleteError():
             return ExitCode.PIPELINE_STOPPED
         case GestureRefusedError() | GestureRepeatedError():
             return ExitCode.PIPELINE_STOPPED
         case CheckpointAbandonedError() | CheckpointCompletedError() | NothingToUndoError() | SavepointInUseError():
+            return ExitCode.PIPELINE_STOPPED
+        case NotHeldError():
             return ExitCode.PIPELINE_STOPPED
         case UnknownOutcomeError():
             return ExitCode.OUTCOME_UNKNOWN

@@ -30,17 +30,17 @@ def abort(
 ) -> None:
     """Abort one checkpoint: the one with this ID, or else the one in progress. The pipeline keeps running, and
     committed data stays. A completed checkpoint cannot be aborted."""
-    _carry_out(pipeline, lambda operations, id_, actor: operations.abort(id_, actor, checkpoint_id))
+    carry_out_gesture(pipeline, lambda operations, id_, actor: operations.abort(id_, actor, checkpoint_id))
 
 
 def suspend(pipeline: PipelineArgument) -> None:
     """Take no checkpoints until the pipeline is resumed. A checkpoint in progress is aborted; committed data stays."""
-    _carry_out(pipeline, lambda operations, id_, actor: operations.suspend(id_, actor))
+    carry_out_gesture(pipeline, lambda operations, id_, actor: operations.suspend(id_, actor))
 
 
 def resume(pipeline: PipelineArgument) -> None:
     """Take checkpoints again, from the latest completed one, after `suspend` or after too many failures."""
-    _carry_out(pipeline, lambda operations, id_, actor: operations.resume(id_, actor))
+    carry_out_gesture(pipeline, lambda operations, id_, actor: operations.resume(id_, actor))
 
 
 def rename(
@@ -53,7 +53,7 @@ def rename(
     if new_name is None and note is None:
         raise ConfigurationError("Say what the savepoint is called from now on, or give a --note. Nothing was changed.")
     label = Label(new_name, note)
-    _carry_out(pipeline, lambda operations, id_, actor: operations.rename(id_, actor, wanted, label))
+    carry_out_gesture(pipeline, lambda operations, id_, actor: operations.rename(id_, actor, wanted, label))
 
 
 def dispose(pipeline: PipelineArgument, wanted: SavepointArgument, yes: YesOption = False) -> None:
@@ -68,10 +68,10 @@ def dispose(pipeline: PipelineArgument, wanted: SavepointArgument, yes: YesOptio
                 typer.confirm(f"Dispose of savepoint {shown} for good?", abort=True, err=True)
         return operations.dispose(id_, actor, chosen)
 
-    _carry_out(pipeline, act)
+    carry_out_gesture(pipeline, act)
 
 
-def _carry_out(pipeline: str, act: Callable[[PipelineOperations, str, Actor], GestureAnswer]) -> None:
+def carry_out_gesture(pipeline: str, act: Callable[[PipelineOperations, str, Actor], GestureAnswer]) -> None:
     """Raises what refuses it. Afterwards files are deleted: garbage can wait, and fails nothing."""
     operations, delete = _opened(pipeline)
     answer = act(operations, str(uuid4()), assembly.command_actor()).require_done()

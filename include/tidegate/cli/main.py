@@ -15,6 +15,7 @@ from tidegate.cli.exit_codes import exit_code_of
 from tidegate.cli.export import FormatOption, SavepointFormat, ToOption, take_savepoint
 from tidegate.cli.fork import fork
 from tidegate.cli.gestures import abort, dispose, rename, resume, suspend
+from tidegate.cli.hold import approve, reject
 from tidegate.cli.options import (
     EPILOG,
     OutputFormat,
@@ -22,6 +23,7 @@ from tidegate.cli.options import (
     PipelineArgument,
     YesOption,
     details,
+    known_pipeline,
     name_of,
     say,
     show,
@@ -36,9 +38,9 @@ from tidegate.cli.state import state
 from tidegate.cli.take import carry_out, new_request_by_hand, show_outcome
 from tidegate.documents.checkpoints import history_documents
 from tidegate.documents.pipelines import statistics_document
-from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import CheckpointError, PipelineNotFoundError
+from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.gestures import GestureKind
+from tidegate.protocol.hold import is_held
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointKind
 from tidegate.protocol.savepoints import Label
@@ -54,7 +56,7 @@ database = typer.Typer(help="The metadata database.", no_args_is_help=True)
 app.add_typer(database, name="db")
 for command in (plan, recover, restore, fork, abort, suspend, resume, savepoint, savepoints, rewrite, rename, dispose):
     app.command(epilog=EPILOG)(command)
-for other in (state, compare, clean, audit):
+for other in (approve, reject, state, compare, clean, audit):
     app.command(epilog=EPILOG)(other)
 
 
@@ -84,7 +86,7 @@ def checkpoints(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show the history of a pipeline's checkpoints."""
-    _, name = _known(pipeline)
+    _, name = known_pipeline(pipeline)
     history = assembly.open_readings().history(name, limit=limit)
     show(history_documents(history.rows), output, views.history_table)
 
@@ -93,9 +95,10 @@ def checkpoints(
 def stats(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
     """Show statistics of a pipeline's checkpoints: counts, durations and sizes with percentiles,
     and the latest ones."""
-    store, name = _known(pipeline)
+    store, name = known_pipeline(pipeline)
     known = store.pipeline(name) or PipelineRecord(name)
-    show(statistics_document(known, assembly.open_readings().summary(name)), output, views.statistics_tables)
+    held = next((record for record in store.history(name, 1) if is_held(record)), None)
+    show(statistics_document(known, assembly.open_readings().summary(name), held), output, views.statistics_tables)
 
 
 @app.command(epilog=EPILOG)
@@ -184,14 +187,6 @@ def upgrade() -> None:
 
     migrate(locate_database(owner=True), assembly.new_gesture(GestureKind.UPGRADE))
     stderr().print("The database is up to date.")
-
-
-def _known(pipeline: str) -> tuple[CheckpointStore, str]:
-    """The store, and the name of a pipeline that it has checkpoints of. Raises `PipelineNotFoundError`."""
-    store, name = assembly.open_store(), name_of(pipeline)
-    if name not in store.pipelines():
-        raise PipelineNotFoundError(f"No checkpoint of a pipeline {name!r} was ever requested in this database.")
-    return store, name
 
 
 def main() -> None:

@@ -11,11 +11,13 @@ from tidegate import assembly
 from tidegate.cli.console import PlainConsole
 from tidegate.documents.checkpoints import details_document
 from tidegate.documents.values import to_json
+from tidegate.ports import CheckpointStore
+from tidegate.protocol.errors import PipelineNotFoundError
 
 EPILOG = (
     "Exit codes: 0 done, 1 checkpoint aborted, 2 usage or definition, 3 validation failed, 4 request dropped, "
     "5 not found, 6 database unavailable, 7 outcome of a commit unknown, 8 pipeline failed or ended, "
-    "9 definition incompatible, 10 damage found, 11 pipelines differ."
+    "9 definition incompatible, 10 damage found, 11 pipelines differ, 12 held for a person."
 )
 
 
@@ -32,6 +34,14 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmat
 def name_of(pipeline: str) -> str:
     """The name of a pipeline that is given by `PipelineArgument`."""
     return assembly.load_pipeline(pipeline).name if ":" in pipeline else pipeline
+
+
+def known_pipeline(pipeline: str) -> tuple[CheckpointStore, str]:
+    """The store, and the name of a pipeline that it has checkpoints of. Raises `PipelineNotFoundError`."""
+    store, name = assembly.open_store(), name_of(pipeline)
+    if name not in store.pipelines():
+        raise PipelineNotFoundError(f"No checkpoint of a pipeline {name!r} was ever requested in this database.")
+    return store, name
 
 
 def show(document: Any, output: OutputFormat, table: Any) -> None:

@@ -16,6 +16,7 @@ from tidegate.pipeline.definition import Pipeline
 from tidegate.ports import Acknowledger, CheckpointStore, Region
 from tidegate.protocol.errors import (
     CheckpointError,
+    CheckpointHeldError,
     StoreUnavailableError,
     SupersededAttemptError,
     UnknownOutcomeError,
@@ -39,8 +40,9 @@ from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Resumed
 if TYPE_CHECKING:
     from tidegate.spark.region import SparkRegion
 
-#: After these errors too little is known to abort a checkpoint: the next run resumes it or finds it completed.
-_LEAVE_ALONE = (StoreUnavailableError, UnknownOutcomeError, SupersededAttemptError)
+#: After these errors a checkpoint is not aborted: a person decides about it, or too little is known. The next run
+#: resumes it or finds it completed.
+_LEAVE_ALONE = (CheckpointHeldError, StoreUnavailableError, UnknownOutcomeError, SupersededAttemptError)
 
 _OWN_REQUEST = "cli:"  # what the ids of requests by `tidegate run` begin with
 
@@ -62,9 +64,11 @@ def new_request() -> str:
 
 
 def unfinished_request(store: CheckpointStore, pipeline_id: str) -> str | None:
-    """The request of an earlier command-line run that was cut short, to be resumed."""
+    """The request of an earlier command-line run that was cut short, to be resumed; or that of a checkpoint that is or
+    was held, whoever asked for it: a person has decided, and somebody must complete it."""
     for record in store.history(pipeline_id, 1):
-        if record.status is Status.IN_PROGRESS and record.request_id.startswith(_OWN_REQUEST):
+        is_own = record.request_id.startswith(_OWN_REQUEST)
+        if record.status is Status.IN_PROGRESS and (is_own or record.held_at is not None):
             return record.request_id
     return None
 

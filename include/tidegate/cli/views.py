@@ -27,6 +27,8 @@ def statistics_tables(document: dict[str, Any]) -> Group:
     latest = history_table([ends[id_] for id_ in sorted(ends, reverse=True)])
     latest.title = "Latest"
     parts: list[Any] = [Text(_standing(document["pipeline"])), counts, summary, latest]
+    if (held := document["held"]) is not None:
+        parts.insert(1, hold_text(held))
     if restored := document["latest"]["restored"]:
         parts.append(
             f"Latest restore: {restored['checkpoint_type'].lower()} {restored['id']} at "
@@ -71,6 +73,8 @@ def _status(document: dict[str, Any]) -> str:
         shown += " (discarded)" if document["discarded"] else " (subsumed)"
     if document["abandoned"]:
         shown += " (abandoned)"
+    if document["hold"] is not None and document["hold"]["decision"] == "APPROVED":
+        shown += escape(f" (approved by {document['hold']['decided_by']})")
     if original := document["forked_from"]:
         fork = Fork(original["pipeline"], original["checkpoint"], original["savepoint"])
         shown += escape(f" (forked from {fork.said()})")
@@ -121,6 +125,8 @@ def history_table(documents: list[dict[str, Any]]) -> Table:
 
 def details_tables(document: dict[str, Any]) -> Group:
     parts: list[Any] = [history_table([document])]
+    if document["hold"] is not None:
+        parts.append(hold_text(document))
     if document["failure_message"]:
         parts.append(Text(document["failure_message"], style="red"))
     table = Table(
@@ -163,6 +169,17 @@ def details_tables(document: dict[str, Any]) -> Group:
             )
         parts.append(verdicts)
     return Group(*parts)
+
+
+def hold_text(document: dict[str, Any]) -> Text:
+    """Of a checkpoint that waits for a person, or has waited: until when and why, or who decided what."""
+    hold, of = document["hold"], f"Checkpoint {document['id']}"
+    if hold["decision"] is not None:
+        said = f": {hold['comment']}" if hold["comment"] else "."
+        who = f"{hold['decision'].lower()} by {hold['decided_by']} at {moment(hold['decision_timestamp'])}{said}"
+        return Text(plain(f"{of} was held from {moment(hold['held_timestamp'])} on. {hold['message']} It was {who}"))
+    waits = "is held, and waits for a person" if document["status"] == "IN_PROGRESS" else "was held for a person"
+    return Text(plain(f"{of} {waits} until {moment(hold['until_timestamp'])}. {hold['message']}"), style="yellow")
 
 
 def returning_states_table(states: list[dict[str, Any]], becomes: str) -> Table:

@@ -12,6 +12,7 @@ from tidegate.protocol.abort import Abort, decide_abort
 from tidegate.protocol.errors import RecordRefusedError
 from tidegate.protocol.failures import TooManyFailures, decide_pipeline_failure
 from tidegate.protocol.gestures import AnswerStatus, GestureAnswer
+from tidegate.protocol.hold import expired_message, is_held
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
@@ -83,7 +84,10 @@ class CheckpointFailureManager:
             return record
 
     def expire(self, tx: StoreTransaction, record: CheckpointRecord) -> None:
-        """Fail a checkpoint in progress whose deadline has passed."""
+        """Fail a checkpoint in progress whose deadline, or that of its hold, has passed."""
+        if is_held(record):
+            self.fail_checkpoint(tx, record.checkpoint_id, FailureReason.HOLD_EXPIRED, expired_message(record))
+            return
         message = (
             f"Checkpoint {record.checkpoint_id} of pipeline {self._pipeline_id} did not get past {record.phase} by its "
             f"deadline {record.deadline:%Y-%m-%d %H:%M:%S} UTC ({record.num_acknowledged} of {record.num_subtasks} "

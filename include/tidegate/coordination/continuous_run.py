@@ -19,6 +19,7 @@ from tidegate.protocol.admission import choose_to_repeat
 from tidegate.protocol.errors import (
     CheckpointError,
     CheckpointExpiredError,
+    CheckpointHeldError,
     CheckpointNotInProgressError,
     IllegalRequestError,
     PipelineFailedError,
@@ -101,8 +102,10 @@ class ContinuousRun:
                     self.end()
 
     def start(self, completing: Executor) -> None:
-        """Become the pipeline's region, and supersede the one before."""
-        start = self._coordinator.start_region()
+        """Become the pipeline's region, and supersede the one before. What a person has approved is completed first."""
+        while isinstance(start := self._coordinator.start_region(), CheckpointRecord):
+            if self._finalized(start.checkpoint_id):
+                self._coordinator.notify(start.checkpoint_id)
         self._attempt = start.attempt
         self._latest = -1 if start.checkpoint_id is None else start.checkpoint_id
         self._region = self._open_region(start)
@@ -218,7 +221,8 @@ class ContinuousRun:
     # -- all checkpoints
 
     def _follow(self) -> None:
-        """Begin a triggered checkpoint, complete an acknowledged one, and notify the region of the outcome."""
+        """Begin a triggered checkpoint, complete an acknowledged one, and notify the region of the outcome. One that is
+        held waits, and rows go on flowing meanwhile."""
         if self._pending is None:
             self._begin_newest()
             return
@@ -230,7 +234,7 @@ class ContinuousRun:
             )
             self._pending, self._last_at = None, self._clock.now() + LAST_AGAIN_AFTER
             self._region.aborted(record.checkpoint_id, self._latest)
-        elif record.phase is Phase.TRIGGERED:
+        elif record.phase in (Phase.TRIGGERED, Phase.HELD):
             self._expire_if_overdue(record)
         elif record.notified_at is not None:
             log.info("Pipeline %s: checkpoint %s completed", self._pipeline_id, record.checkpoint_id)
@@ -251,7 +255,7 @@ class ContinuousRun:
                     self._region.begin(task)
 
     def _expire_if_overdue(self, record: CheckpointRecord) -> None:
-        if self._clock.now() >= record.deadline:
+        if self._clock.now() >= record.ends_at:
             with suppress(CheckpointExpiredError, CheckpointNotInProgressError):  # or another process has just ended it
                 self._coordinator.acknowledge(record.checkpoint_id)
 
@@ -292,11 +296,14 @@ class ContinuousRun:
             log.warning("Pipeline %s: checkpoint %s is retried: %s", self._pipeline_id, checkpoint_id, error)
 
     def _finalized(self, checkpoint_id: int) -> bool:
-        """Whether the checkpoint has passed the commit point; if not, it was aborted."""
+        """Whether the checkpoint has passed the commit point; if not, it was aborted or is held."""
         try:
             self._coordinator.finalize_validated(self._coordinator.validate(checkpoint_id, self._validator))
         except (StoreUnavailableError, UnknownOutcomeError):
             raise
+        except CheckpointHeldError as held:
+            log.warning("Pipeline %s: %s", self._pipeline_id, held)
+            return False
         except Exception as error:
             log.error("Pipeline %s: checkpoint %s: %s", self._pipeline_id, checkpoint_id, error)
             reason, what = FailureReason.FINALIZE_CHECKPOINT_FAILURE, f"{type(error).__name__}: {error}"

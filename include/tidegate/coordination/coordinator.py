@@ -179,6 +179,16 @@ class CheckpointCoordinator:
         """See `Validation.validate`."""
         return self._validation.validate(checkpoint_id, validator)
 
+    def approve(self, checkpoint_id: int | None, by: str, comment: str | None = None) -> CheckpointRecord:
+        """See `Holds.approve`: a held checkpoint may complete although a verdict failed."""
+        return self.operations.holds.approve(checkpoint_id, by, comment)
+
+    def reject(self, checkpoint_id: int | None, by: str, comment: str | None = None) -> CheckpointRecord:
+        """See `Holds.reject`: a held checkpoint is aborted; its files are deleted."""
+        record = self.operations.holds.reject(checkpoint_id, by, comment)
+        self.clean()
+        return record
+
     # -- finalize
 
     def finalize(self, checkpoint_id: int) -> CheckpointRecord:
@@ -208,9 +218,9 @@ class CheckpointCoordinator:
 
     # -- a continuous region
 
-    def start_region(self) -> RegionStart:
+    def start_region(self) -> RegionStart | CheckpointRecord:
         """See `RegionControl.start`: from here on the caller is the pipeline's region, and the one before is
-        superseded."""
+        superseded. A checkpoint that a person has approved must be completed first, and is returned instead."""
         return self._regions.start()
 
     def begin_snapshot(self, attempt: int, checkpoint_id: int) -> SnapshotTask | None:

@@ -10,7 +10,7 @@ from tidegate.protocol.branches import Restore, branch_of
 from tidegate.protocol.finalize import sizes
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.paths import metadata_path
-from tidegate.protocol.records import Acknowledgement, SubtaskId, SubtaskRecord
+from tidegate.protocol.records import OF_HOLD, Acknowledgement, SubtaskId, SubtaskRecord
 from tidegate.protocol.recovered import Recovered
 
 
@@ -39,11 +39,18 @@ class History:
         assert record.acknowledged_at is not None
         assert record.validated_at is not None
         pending = replace(record, status=Status.IN_PROGRESS, phase=Phase.TRIGGERED, num_acknowledged=0, num_finished=0)
-        tx.add_pending(replace(pending, acknowledged_at=None, validated_at=None), list(subtasks))
+        unknown = dict.fromkeys(("acknowledged_at", "validated_at", *OF_HOLD))
+        tx.add_pending(pending.moved(**unknown), list(subtasks))
         self._acknowledge(checkpoint_id, subtasks)
         tx.advance(checkpoint_id, Phase.TRIGGERED, Phase.ACKNOWLEDGED, record.acknowledged_at)
         tx.record_verdicts(checkpoint_id, recovered.metadata.verdicts)
-        tx.advance(checkpoint_id, Phase.ACKNOWLEDGED, Phase.VALIDATED, record.validated_at)
+        if record.decided is None:
+            tx.advance(checkpoint_id, Phase.ACKNOWLEDGED, Phase.VALIDATED, record.validated_at)
+        else:
+            assert record.held_at is not None
+            assert record.held_until is not None
+            tx.hold(checkpoint_id, record.held_until, record.held_message or "", record.held_at)
+            tx.decide(checkpoint_id, record.decided, record.deadline)
         completed_at = self._now if recovered.marker is None else recovered.marker.completed_at
         path = metadata_path(record.pipeline_id, checkpoint_id)
         state_size, checkpointed_size = sizes(checkpoint_id, [known.snapshot for known in subtasks.values()])

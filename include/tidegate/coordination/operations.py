@@ -22,6 +22,7 @@ from typing import Any
 from tidegate.coordination.audit import Auditing, Deed
 from tidegate.coordination.checkpoint_failures import fail_checkpoint
 from tidegate.coordination.deletions import QueuedDeletions
+from tidegate.coordination.hold import Holds
 from tidegate.coordination.lookup import find_checkpoint
 from tidegate.coordination.pipeline_status import PipelineControl
 from tidegate.coordination.savepoints import Savepoints
@@ -65,6 +66,7 @@ class PipelineOperations:
         self.auditing = Auditing(pipeline_id, store, clock)
         self.control = PipelineControl(pipeline_id, store, clock)
         self.savepoints = Savepoints(pipeline_id, store, storage, clock)
+        self.holds = Holds(pipeline_id, store, clock)
         self._deletions = QueuedDeletions(pipeline_id, store, storage, {})
 
     # -- the pipeline as a whole
@@ -93,6 +95,33 @@ class PipelineOperations:
         refused."""
         gesture = Gesture(request_id, GestureKind.ABORT, actor, _given(checkpoint=checkpoint_id))
         return self.auditing.carry_out(gesture, lambda deed: self._abort(checkpoint_id, deed))
+
+    def approve(
+        self,
+        request_id: str,
+        actor: Actor,
+        checkpoint_id: int | None = None,
+        comment: str | None = None,
+        by: str | None = None,
+    ) -> GestureAnswer:
+        """Let this checkpoint, or the one that is held, complete although a verdict failed. `by` is who decided, by
+        default the actor."""
+        gesture = Gesture(request_id, GestureKind.APPROVE, actor, _decision(checkpoint_id, comment, by))
+        name = by or actor.name
+        return self.auditing.carry_out(gesture, lambda deed: self.holds.approve(checkpoint_id, name, comment, deed))
+
+    def reject(
+        self,
+        request_id: str,
+        actor: Actor,
+        checkpoint_id: int | None = None,
+        comment: str | None = None,
+        by: str | None = None,
+    ) -> GestureAnswer:
+        """Abort this checkpoint, or the one that is held; as `approve`."""
+        gesture = Gesture(request_id, GestureKind.REJECT, actor, _decision(checkpoint_id, comment, by))
+        name = by or actor.name
+        return self.auditing.carry_out(gesture, lambda deed: self.holds.reject(checkpoint_id, name, comment, deed))
 
     def request(
         self,
@@ -205,3 +234,7 @@ class PipelineOperations:
 
 def _given(**details: Any) -> dict[str, Any]:
     return {name: value for name, value in details.items() if value is not None}
+
+
+def _decision(checkpoint_id: int | None, comment: str | None, by: str | None) -> dict[str, Any]:
+    return _given(checkpoint=checkpoint_id, comment=comment, by=by)

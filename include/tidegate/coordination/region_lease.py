@@ -14,6 +14,7 @@ from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.admission import choose_overdue
+from tidegate.protocol.hold import held_error, is_approved, is_held
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.pipelines import WITH_REGION, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
@@ -55,12 +56,13 @@ class RegionControl:
         self._identification = identification
         self._clock = clock
 
-    def start(self) -> RegionStart:
+    def start(self) -> RegionStart | CheckpointRecord:
         """Take over from the region before, dead or alive. Everything in progress is aborted, savepoints included
-        (protocol.md section 7); what has completed is made visible first.
+        (protocol.md section 7); what has completed is made visible first. A checkpoint that a person decides about is
+        not aborted: while it is held no region starts, and an approved one is returned, to be completed first.
 
-        Raises `PipelineIdentityError`, `PipelineStatusError`, `PipelineFailedError`, `StateSchemaError`, and what sinks
-        raise.
+        Raises `PipelineIdentityError`, `PipelineStatusError`, `PipelineFailedError`, `StateSchemaError`,
+        `CheckpointHeldError`, and what sinks raise.
         """
         self._identification.check_to_begin()
         while True:
@@ -75,10 +77,17 @@ class RegionControl:
                 require_startable(pipeline)
             self._delivery.deliver(outstanding)
 
-    def _start(self, tx: StoreTransaction) -> RegionStart:
+    def _start(self, tx: StoreTransaction) -> RegionStart | CheckpointRecord:
         now = self._clock.now()
         for record in tx.in_progress():
-            self._abort(tx, record, "A region of the pipeline was started")
+            if is_approved(record):
+                return record
+            if is_held(record) and choose_overdue([record], now):
+                self._failures.expire(tx, record)
+            elif is_held(record):
+                raise held_error(record)
+            else:
+                self._abort(tx, record, "A region of the pipeline was started")
         require_startable(tx.pipeline())
         if tx.pipeline().status is PipelineStatus.CREATED:
             tx.move_pipeline(PipelineStatus.RUNNING, now)

@@ -3,16 +3,26 @@
 `protocol.validate` decides what verdicts mean.
 """
 
+from collections.abc import Mapping
+
 from tidegate.coordination.checkpoint_failures import CheckpointFailureManager
 from tidegate.coordination.lookup import find_checkpoint
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction, Validator
+from tidegate.protocol.admission import choose_overdue
 from tidegate.protocol.errors import CheckpointError, ValidationFailedError
+from tidegate.protocol.hold import decide_hold, held_error, is_held
 from tidegate.protocol.lifecycle import Phase
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointRecord
-from tidegate.protocol.snapshot import require_same_plan
-from tidegate.protocol.validate import ValidatedCheckpoint, decide_rejection, needs_validation, permit
+from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord
+from tidegate.protocol.snapshot import ended_error, require_same_plan
+from tidegate.protocol.validate import (
+    ValidatedCheckpoint,
+    decide_rejection,
+    find_complaints,
+    needs_validation,
+    permit,
+)
 
 
 class Validation:
@@ -29,16 +39,12 @@ class Validation:
         """Judge the staged data before any of it is visible. If this is repeated, the first verdicts stand.
 
         Raises `ValidationFailedError` after aborting the checkpoint for a verdict that failed, is missing or holds an
-        error.
+        error, and `CheckpointHeldError` while a person must decide about one that failed.
         """
-        with self._store.transaction(self._pipeline_id) as tx:
-            record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
-            if not needs_validation(record):
-                return permit(record)
-            require_same_plan(record, self._graph.plan)
-            if not self._graph.targets:
-                return permit(self._accept(tx, record))
-            subtasks = tx.subtasks(checkpoint_id)
+        begun = self._begin(checkpoint_id)
+        if isinstance(begun, ValidatedCheckpoint):
+            return begun
+        record, subtasks = begun
         try:
             verdicts = list(validator.validate(record, subtasks))
         except Exception as error:
@@ -46,6 +52,7 @@ class Validation:
                 raise
             return ended
         rejection = decide_rejection(record, self._graph.targets, verdicts)
+        hold_for = None if rejection is None else decide_hold(self._graph.targets, verdicts, self._graph.holds)
         with self._store.transaction(self._pipeline_id) as tx:
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
             if not needs_validation(record):  # another process was faster; its verdicts stand
@@ -53,8 +60,31 @@ class Validation:
             tx.record_verdicts(checkpoint_id, verdicts)
             if rejection is None:
                 return permit(self._accept(tx, record))
-            self._failures.fail_checkpoint(tx, checkpoint_id, FailureReason.VALIDATION_FAILED, rejection)
-        raise ValidationFailedError(rejection)
+            if hold_for is None:
+                self._failures.fail_checkpoint(tx, checkpoint_id, FailureReason.VALIDATION_FAILED, rejection)
+            else:
+                now, why = self._clock.now(), " ".join(find_complaints(self._graph.targets, verdicts))
+                tx.hold(checkpoint_id, now + hold_for, why, now)
+                record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+        raise ValidationFailedError(rejection) if hold_for is None else held_error(record)
+
+    def _begin(
+        self, checkpoint_id: int
+    ) -> ValidatedCheckpoint | tuple[CheckpointRecord, Mapping[SubtaskId, SubtaskRecord]]:
+        """What is to be judged, or the permit of a checkpoint that needs no judgement any more. A hold that nobody has
+        ended in time aborts its checkpoint."""
+        with self._store.transaction(self._pipeline_id) as tx:
+            record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+            if not (is_held(record) and choose_overdue([record], self._clock.now())):
+                if not needs_validation(record):
+                    return permit(record)
+                require_same_plan(record, self._graph.plan)
+                if not self._graph.targets:
+                    return permit(self._accept(tx, record))
+                return record, tx.subtasks(checkpoint_id)
+            self._failures.expire(tx, record)
+            record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+        raise ended_error(record)
 
     def _judged_meanwhile(self, checkpoint_id: int, error: Exception) -> ValidatedCheckpoint | None:
         """What became of the checkpoint during a judgement that raised: once it has ended, its files may be gone.

@@ -57,7 +57,23 @@ def checkpoint_document(record: CheckpointRecord, figures: Figures = _NOT_ASKED)
         "failure_timestamp": milliseconds(record.failed_at),
         "failure_reason": record.failure_reason.name if record.failure_reason else None,
         "failure_message": record.failure_message,
+        "hold": _hold(record),
         "tasks": {},
+    }
+
+
+def _hold(record: CheckpointRecord) -> dict[str, Any] | None:
+    """Of a checkpoint that waits or has waited for a person: why, until when, and what was decided."""
+    if record.held_at is None:
+        return None
+    return {
+        "held_timestamp": milliseconds(record.held_at),
+        "until_timestamp": milliseconds(record.held_until),
+        "message": record.held_message,
+        "decision": record.decision.value if record.decision else None,
+        "decision_timestamp": milliseconds(record.decided_at),
+        "decided_by": record.decided_by,
+        "comment": record.decision_comment,
     }
 
 

@@ -13,8 +13,10 @@ from tidegate.reading.history_answers import Figures, History, PipelineSummary
 from tidegate.reading.pipeline_answers import Configuration
 
 
-def statistics_document(pipeline: PipelineRecord, summary: PipelineSummary) -> dict[str, Any]:
-    """Flink's overview of the checkpoints, without the history."""
+def statistics_document(
+    pipeline: PipelineRecord, summary: PipelineSummary, held: CheckpointRecord | None = None
+) -> dict[str, Any]:
+    """Flink's overview of the checkpoints, without the history. `held` is the one that waits for a person now."""
 
     def shown(record: CheckpointRecord | None) -> dict[str, Any] | None:
         if record is None:
@@ -29,6 +31,7 @@ def statistics_document(pipeline: PipelineRecord, summary: PipelineSummary) -> d
         },
         "counts": asdict(summary.counts),
         "summary": {name: asdict(figure) for name, figure in summary.figures.items()},
+        "held": None if held is None else checkpoint_document(held),
         "latest": {
             "completed": shown(summary.latest_completed),
             "failed": shown(summary.latest_failed),

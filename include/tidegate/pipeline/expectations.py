@@ -4,20 +4,27 @@ An `Expectation` is Great Expectations' own JSON form, so any of its expectation
 """
 
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from typing import Any, Literal
 
+from tidegate.pipeline.durations import duration
 from tidegate.protocol.errors import PipelineDefinitionError
 
 #: Characters of a suite's name: it is part of an index, whose entries are bounded.
 LONGEST_NAME = 200
+LONGEST_HOLD = timedelta(days=365)
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """`type` is Great Expectations' snake_case name, such as `expect_column_values_to_not_be_null`."""
+    """`type` is Great Expectations' snake_case name, such as `expect_column_values_to_not_be_null`.
+
+    `hold_for`: how long a failure waits for a person; None if it aborts the checkpoint.
+    """
 
     type: str
     kwargs: tuple[tuple[str, Any], ...] = ()
+    hold_for: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +34,43 @@ class ExpectationSuite:
     name: str
     expectations: tuple[Expectation, ...]
 
+    @property
+    def hold_rules(self) -> tuple[timedelta | None, ...]:
+        return tuple(expectation.hold_for for expectation in self.expectations)
 
-def expect(type_: str, **kwargs: Any) -> Expectation:
-    """`expect("column_values_to_be_between", column="minutes", min_value=0)`; the `expect_` prefix may be left out."""
-    return Expectation(type_ if type_.startswith("expect_") else f"expect_{type_}", tuple(kwargs.items()))
+
+def expect(
+    type_: str,
+    *,
+    on_failure: Literal["abort", "hold"] = "abort",
+    hold_for: str | timedelta | None = None,
+    **kwargs: Any,
+) -> Expectation:
+    """`expect("column_values_to_be_between", column="minutes", min_value=0)`; the `expect_` prefix may be left out.
+
+    With `on_failure="hold"` a failure waits for a person to approve or reject it, for `hold_for` (`"2 h"`), and aborts
+    the checkpoint after that. Raises `PipelineDefinitionError` for one without the other.
+    """
+    name = type_ if type_.startswith("expect_") else f"expect_{type_}"
+    return Expectation(name, tuple(kwargs.items()), _hold_for(name, on_failure, hold_for))
+
+
+def _hold_for(name: str, on_failure: str, given: str | timedelta | None) -> timedelta | None:
+    if on_failure not in ("abort", "hold"):
+        raise PipelineDefinitionError(f"on_failure of {name} is {on_failure!r}, but must be 'abort' or 'hold'.")
+    if (on_failure == "hold") != (given is not None):
+        raise PipelineDefinitionError(
+            f"{name} has on_failure={on_failure!r} and hold_for={given!r}. A rule that holds says how long it waits "
+            "for a person, such as on_failure='hold', hold_for='2 h'; one that aborts does not wait."
+        )
+    if given is None:
+        return None
+    hold_for = duration(given)
+    if not timedelta(0) < hold_for <= LONGEST_HOLD:
+        raise PipelineDefinitionError(
+            f"{name} has hold_for={given!r}, but a hold lasts longer than nothing and at most {LONGEST_HOLD.days} days."
+        )
+    return hold_for
 
 
 def suite(name: str, *expectations: Expectation) -> ExpectationSuite:

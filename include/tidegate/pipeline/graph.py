@@ -23,6 +23,7 @@ from tidegate.pipeline.definition import (
 from tidegate.pipeline.guarantees import check_guarantee
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.hold import HoldRules
 from tidegate.protocol.identity import Endpoint, Role
 from tidegate.protocol.names import Target, TargetKind
 from tidegate.protocol.records import CheckpointRecord, OperatorPlan, SubtaskId
@@ -77,6 +78,14 @@ class Graph:
         states = tuple(Target(TargetKind.STATE, vertex.name) for vertex in self.keyed if vertex.expect)
         sinks = tuple(Target(TargetKind.SINK, vertex.name) for vertex in self.sinks if vertex.expect)
         return states + sinks + tuple(Target(TargetKind.CHECK, vertex.name) for vertex in self.checks)
+
+    @cached_property
+    def holds(self) -> HoldRules:
+        """By target, which of its expectations may wait for a person when they fail, and how long."""
+        judged: tuple[KeyedVertex | SinkVertex | CheckVertex, ...]
+        judged = (*(v for v in self.keyed if v.expect), *(v for v in self.sinks if v.expect), *self.checks)
+        rules = (v.expect.hold_rules if v.expect else () for v in judged)
+        return dict(zip(self.targets, rules, strict=True))
 
     @cached_property
     def upstreams(self) -> Mapping[str, tuple[str, ...]]:

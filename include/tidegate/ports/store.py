@@ -17,6 +17,7 @@ from tidegate.protocol.records import (
     CheckpointRecord,
     CheckpointRequest,
     CompactedRun,
+    Decided,
     Deletion,
     SubtaskId,
     SubtaskRecord,
@@ -226,11 +227,20 @@ class StoreTransaction(Protocol):
         ...
 
     def advance(self, checkpoint_id: int, before: Phase, after: Phase, at: datetime) -> bool:
-        """Move an IN_PROGRESS checkpoint from one phase to the next."""
+        """Move an IN_PROGRESS checkpoint from one phase to the next. Of one that is held, see `hold` and `decide`."""
         ...
 
     def record_verdicts(self, checkpoint_id: int, verdicts: Sequence[Verdict]) -> None:
         """Replace the checkpoint's verdicts."""
+        ...
+
+    def hold(self, checkpoint_id: int, until: datetime, message: str, at: datetime) -> bool:
+        """IN_PROGRESS/ACKNOWLEDGED -> HELD: it waits for a person. `message` is for that person."""
+        ...
+
+    def decide(self, checkpoint_id: int, decided: Decided, deadline: datetime) -> bool:
+        """Record what was decided about a HELD checkpoint, once. An approved one becomes VALIDATED, with this deadline;
+        a rejected one must fail in the same transaction."""
         ...
 
     def complete(

@@ -41,6 +41,7 @@ _OF_TRIGGER = (
 #: Set while the checkpoint is in progress, and fixed once it has ended. notified_at and swept are set after that, once.
 _OF_END = (
     *("deadline", "num_acknowledged", "num_finished", "acknowledged_at", "validated_at"),
+    *("held_at", "held_until", "held_message", "decision", "decided_at", "decided_by", "decision_comment"),
     *("completed_at", "metadata_path", "state_size", "checkpointed_size"),
     *("failed_at", "failure_reason", "failure_message"),
 )
@@ -169,6 +170,14 @@ CHECKPOINT_GUARDS = (
         f"OLD.location IS NOT NULL AND {_changed(['location'])}"
         f" OR OLD.exported_at IS NOT NULL AND {_changed(['exported_at', 'exported_size'])}",
         "where a savepoint was written stays so",
+    ),
+    _row(
+        "checkpoints_decided_once",
+        "checkpoints",
+        "UPDATE",
+        f"OLD.held_at IS NOT NULL AND {_changed(['held_at', 'held_until', 'held_message'])} OR OLD.decision IS NOT NULL"
+        f" AND {_changed(['decision', 'decided_at', 'decided_by', 'decision_comment'])}",
+        "why it was held, and what was decided, stays so",
     ),
     _never("checkpoints_kept", "checkpoints", "DELETE OR TRUNCATE", "checkpoints are not deleted"),
 )

@@ -21,6 +21,7 @@ from tidegate.protocol.records import (
     CheckpointRecord,
     CheckpointRequest,
     CompactedRun,
+    Decision,
     HandleKind,
     OperatorPlan,
     Snapshot,
@@ -44,6 +45,7 @@ def checkpoint_values(record: CheckpointRecord) -> dict[str, Any]:
         "failure_reason": record.failure_reason.name if record.failure_reason else None,
         "kind": record.kind.value,
         "note": readable(record.note),
+        "decision": record.decision.value if record.decision else None,
     }
 
 
@@ -55,6 +57,7 @@ def checkpoint_record(row: RowMapping) -> CheckpointRecord:
     values["phase"] = Phase(row["phase"])
     values["kind"] = CheckpointKind(row["kind"])
     values["operators"] = tuple(OperatorPlan(**operator) for operator in row["operators"])
+    values["decision"] = Decision(row["decision"]) if row["decision"] else None
     values["failure_reason"] = FailureReason[row["failure_reason"]] if row["failure_reason"] else None
     return CheckpointRecord(**values)
 
@@ -68,6 +71,9 @@ _CHECKPOINT_TIMES = (
     "failed_at",
     "notified_at",
     "exported_at",
+    "held_at",
+    "held_until",
+    "decided_at",
 )
 
 

@@ -33,6 +33,8 @@ from tidegate.protocol.records import (
     Acknowledgement,
     CheckpointRecord,
     CompactedRun,
+    Decided,
+    Decision,
     Deletion,
     SubtaskId,
     Verdict,
@@ -86,6 +88,8 @@ class PostgresTransaction(PipelineWrites):
 
     def advance(self, checkpoint_id: int, before: Phase, after: Phase, at: datetime) -> bool:
         """Raises `ValueError` if the phases do not follow each other."""
+        if Phase.HELD in (before, after):
+            raise ValueError("a hold begins with `hold` and ends with `decide`")
         if not is_legal((Status.IN_PROGRESS, before), (Status.IN_PROGRESS, after)):
             raise ValueError(f"phase {after} cannot follow {before}")
         reached = {"phase": after.value, f"{after.value.lower()}_at": at}
@@ -101,6 +105,26 @@ class PostgresTransaction(PipelineWrites):
         )
         if verdicts_:
             self._connection.execute(insert(verdicts), [{**key, **values} for values in verdict_values(verdicts_)])
+
+    def hold(self, checkpoint_id: int, until: datetime, message: str, at: datetime) -> bool:
+        held = {
+            "phase": Phase.HELD.value,
+            "held_at": at,
+            "held_until": until,
+            "held_message": storable_text(message),
+        }
+        return self._move(checkpoint_id, Status.IN_PROGRESS, Phase.ACKNOWLEDGED, held)
+
+    def decide(self, checkpoint_id: int, decided: Decided, deadline: datetime) -> bool:
+        values: dict[str, Any] = {
+            "decision": decided.decision.value,
+            "decided_at": decided.at,
+            "decided_by": decided.by,
+            "decision_comment": readable(decided.comment),
+        }
+        if decided.decision is Decision.APPROVED:
+            values |= {"phase": Phase.VALIDATED.value, "validated_at": decided.at, "deadline": deadline}
+        return self._move(checkpoint_id, Status.IN_PROGRESS, Phase.HELD, values)
 
     def complete(
         self, checkpoint_id: int, at: datetime, metadata_path: str, state_size: int, checkpointed_size: int

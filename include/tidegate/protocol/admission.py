@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from tidegate.protocol.hold import held_error
+from tidegate.protocol.lifecycle import Phase
 from tidegate.protocol.names import is_handed_over
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, CheckpointRequest
@@ -118,6 +120,8 @@ def choose_request(
 
 
 def _busy(busy: CheckpointRecord) -> str:
+    if busy.phase is Phase.HELD:
+        return str(held_error(busy)) + " Nothing was changed."
     return (
         f"Checkpoint {busy.checkpoint_id} of pipeline {busy.pipeline_id}, requested by {busy.request_id}, is in "
         f"progress ({busy.phase}, {busy.num_acknowledged}/{busy.num_subtasks} acknowledged) and holds the pipeline "
@@ -142,12 +146,14 @@ def must_clean_first(cleaning: int, max_concurrent: int) -> bool:
 
 
 def choose_overdue(in_progress: Sequence[CheckpointRecord], now: datetime) -> list[CheckpointRecord]:
-    """The checkpoints whose deadline passed before all subtasks had acknowledged (protocol.md section 5.3). Performs no
-    I/O."""
-    return [record for record in in_progress if record.acknowledged_at is None and now >= record.deadline]
+    """The checkpoints whose deadline passed before all subtasks had acknowledged (protocol.md section 5.3), and those
+    whose hold has ended. Performs no I/O."""
+    enforced = (Phase.TRIGGERED, Phase.HELD)
+    return [record for record in in_progress if record.phase in enforced and now >= record.ends_at]
 
 
 def choose_abandoned(in_progress: Sequence[CheckpointRecord], now: datetime) -> list[CheckpointRecord]:
-    """The checkpoints that a new request may abort: past their deadline, in any phase. The process that drove one died
-    between two steps; otherwise the checkpoint would have completed or failed. Performs no I/O."""
-    return [record for record in in_progress if now >= record.deadline]
+    """The checkpoints that a new request may abort: past their deadline, in any phase, or past that of their
+    hold. The process that drove one died between two steps; otherwise it would have completed or failed. Performs no
+    I/O."""
+    return [record for record in in_progress if now >= record.ends_at]

@@ -123,6 +123,14 @@ class ValidationFailedError(CheckpointError):
     reason = FailureReason.VALIDATION_FAILED
 
 
+class CheckpointHeldError(CheckpointError):
+    """The checkpoint waits for a person to approve or reject it. Nothing aborts it for that."""
+
+
+class NotHeldError(CheckpointError):
+    """A checkpoint was to be approved or rejected that does not wait for that, or not any more."""
+
+
 class FinalizeError(CheckpointError):
     """The commit point was not reached; the previous checkpoint is still the latest."""
 

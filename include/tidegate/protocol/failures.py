@@ -48,7 +48,7 @@ def _counts(record: CheckpointRecord, validation_failures_count: bool) -> bool:
     """A person asks for a savepoint: its failure never counts."""
     if record.kind is not CheckpointKind.CHECKPOINT or record.failure_reason is None:
         return False
-    if record.failure_reason is FailureReason.VALIDATION_FAILED:
+    if record.failure_reason in (FailureReason.VALIDATION_FAILED, FailureReason.HOLD_EXPIRED):
         return validation_failures_count
     return record.failure_reason.counts
 

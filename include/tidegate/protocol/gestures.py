@@ -44,6 +44,8 @@ class GestureKind(StrEnum):
     STOP = "STOP"
     DRAIN = "DRAIN"
     ABORT = "ABORT"
+    APPROVE = "APPROVE"
+    REJECT = "REJECT"
     SUSPEND = "SUSPEND"
     RESUME = "RESUME"
     CANCEL = "CANCEL"

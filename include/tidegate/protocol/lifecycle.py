@@ -19,7 +19,8 @@ class Status(StrEnum):
 class Phase(StrEnum):
     TRIGGERED = "TRIGGERED"  # expected subtasks and deadline are recorded
     ACKNOWLEDGED = "ACKNOWLEDGED"  # every expected subtask has reported its snapshot
-    VALIDATED = "VALIDATED"  # every verdict is in and good
+    HELD = "HELD"  # a verdict failed that a person may overrule, and waits for that
+    VALIDATED = "VALIDATED"  # every verdict is in and good, or a person has approved it
 
 
 Stage = tuple[Status, Phase]
@@ -29,8 +30,13 @@ TRANSITIONS: dict[Stage, frozenset[Stage]] = {
         {(Status.IN_PROGRESS, Phase.ACKNOWLEDGED), (Status.FAILED, Phase.TRIGGERED)}
     ),
     (Status.IN_PROGRESS, Phase.ACKNOWLEDGED): frozenset(
-        {(Status.IN_PROGRESS, Phase.VALIDATED), (Status.FAILED, Phase.ACKNOWLEDGED)}
+        {
+            (Status.IN_PROGRESS, Phase.HELD),
+            (Status.IN_PROGRESS, Phase.VALIDATED),
+            (Status.FAILED, Phase.ACKNOWLEDGED),
+        }
     ),
+    (Status.IN_PROGRESS, Phase.HELD): frozenset({(Status.IN_PROGRESS, Phase.VALIDATED), (Status.FAILED, Phase.HELD)}),
     (Status.IN_PROGRESS, Phase.VALIDATED): frozenset(
         {(Status.COMPLETED, Phase.VALIDATED), (Status.FAILED, Phase.VALIDATED)}
     ),
@@ -39,6 +45,7 @@ TRANSITIONS: dict[Stage, frozenset[Stage]] = {
     (Status.DISCARDED, Phase.VALIDATED): frozenset(),
     (Status.FAILED, Phase.TRIGGERED): frozenset(),
     (Status.FAILED, Phase.ACKNOWLEDGED): frozenset(),
+    (Status.FAILED, Phase.HELD): frozenset(),
     (Status.FAILED, Phase.VALIDATED): frozenset(),
 }
 

@@ -20,8 +20,10 @@ from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.names import Target
 from tidegate.protocol.paths import marker_path, metadata_path
 from tidegate.protocol.records import (
+    OF_HOLD,
     CheckpointKind,
     CheckpointRecord,
+    Decision,
     OperatorPlan,
     Snapshot,
     SubtaskId,
@@ -123,11 +125,18 @@ def metadata_document(
             | {"results": [dict(result) for result in verdict.results]}
             for verdict in metadata.verdicts
         ],
+        **({} if record.held_at is None else {"hold": _hold(record)}),
         "endpoints": [asdict(endpoint) for endpoint in sorted(metadata.endpoints, key=lambda each: each.key)],
         "restores": _restores(metadata.restores),
         "region_attempt": metadata.region_attempt,
         **({} if metadata.edited is None else {"edited": edited_document(metadata.edited)}),
     }
+
+
+def _hold(record: CheckpointRecord) -> dict[str, Any]:
+    """That it completed against a failed verdict, and who had decided so."""
+    known = {name: getattr(record, name) for name in OF_HOLD}
+    return {name: _written(value) if isinstance(value, datetime) else value for name, value in known.items()}
 
 
 def edited_document(edited: Edited) -> dict[str, Any]:
@@ -259,7 +268,7 @@ def metadata_of(document: Mapping[str, Any]) -> Metadata:
     times = {name: datetime.fromisoformat(document[name]) for name in _TIMES}
     request = {name: document[name] for name in _OF_REQUEST} | {"kind": CheckpointKind(document["kind"])}
     return Metadata(
-        _record(document, subtasks, **request, **times),
+        _record(document, subtasks, **request, **times, **_held(document.get("hold"))),
         subtasks,
         [
             Verdict(
@@ -274,6 +283,13 @@ def metadata_of(document: Mapping[str, Any]) -> Metadata:
         int(document["region_attempt"]),
         edited=_edited(document["edited"]) if "edited" in document else None,
     )
+
+
+def _held(hold: Mapping[str, Any] | None) -> dict[str, Any]:
+    if hold is None:
+        return {}
+    times = {name: datetime.fromisoformat(hold[name]) for name in OF_HOLD if name.endswith(("_at", "_until"))}
+    return {**{name: hold[name] for name in OF_HOLD}, **times, "decision": Decision(hold["decision"])}
 
 
 def _edited(edited: Mapping[str, Any]) -> Edited:

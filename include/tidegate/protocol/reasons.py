@@ -8,8 +8,8 @@ class FailureReason(Enum):
     """Why a checkpoint was refused or aborted.
 
     `pre_flight` says that no subtask had been asked for anything yet. `counts` says that the failure counts towards the
-    tolerable ones (protocol.md section 8); for a failed validation a setting decides. The UI, the log and the row show
-    the sentence.
+    tolerable ones (protocol.md section 8); for a failed validation a setting decides, and for one that nobody approved.
+    The UI, the log and the row show the sentence.
     """
 
     # Before any subtask was asked for anything.
@@ -30,6 +30,8 @@ class FailureReason(Enum):
 
     # After every subtask had acknowledged.
     VALIDATION_FAILED = ("The staged data did not meet its expectations.", False, True)
+    VALIDATION_REJECTED = ("A person rejected the staged data, which did not meet its expectations.", False, False)
+    HOLD_EXPIRED = ("Nobody approved in time the staged data, which did not meet its expectations.", False, True)
     FINALIZE_CHECKPOINT_FAILURE = ("The checkpoint could not be finalized.", False, True)
 
     # From outside, at any time.

@@ -134,6 +134,23 @@ class SubtaskRecord:
     metrics: SubtaskMetrics = SubtaskMetrics()
 
 
+class Decision(StrEnum):
+    """What a person decided about a checkpoint that was held."""
+
+    APPROVED = "APPROVED"  # its rows are wanted although a verdict failed
+    REJECTED = "REJECTED"
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Who decided what, and when; `comment` says why, if they said so."""
+
+    decision: Decision
+    at: datetime
+    by: str
+    comment: str | None = None
+
+
 class CheckpointKind(StrEnum):
     CHECKPOINT = "CHECKPOINT"
     SAVEPOINT = "SAVEPOINT"  # asked for by a person, and kept (docs/decisions/015-savepoints.md)
@@ -168,7 +185,9 @@ class CheckpointRecord:
     `num_finished` of its subtasks reported that nothing will follow. With `drain` it is the pipeline's last checkpoint.
     `abandoned_by` is the restore that left it behind; None while the pipeline has it behind it. `name` and `note` are
     what the owner of a savepoint says about it, and may change. `location` is the directory where a canonical copy of a
-    savepoint is, or is being written until `exported_at`; that has `exported_size` bytes.
+    savepoint is, or is being written until `exported_at`; that has `exported_size` bytes. One that was held waited from
+    `held_at` for a person, at most until `held_until`, because of what `held_message` says; `decision`, `decided_at`,
+    `decided_by` and `decision_comment` are what became of that.
     """
 
     pipeline_id: str
@@ -201,10 +220,37 @@ class CheckpointRecord:
     location: str | None = None
     exported_at: datetime | None = None
     exported_size: int | None = None
+    held_at: datetime | None = None
+    held_until: datetime | None = None
+    held_message: str | None = None
+    decision: Decision | None = None
+    decided_at: datetime | None = None
+    decided_by: str | None = None
+    decision_comment: str | None = None
+
+    @property
+    def ends_at(self) -> datetime:
+        """Until when it may stay in progress: while it is held, the hold's own deadline takes the place of its own."""
+        if self.phase is Phase.HELD:
+            assert self.held_until is not None
+            return self.held_until
+        return self.deadline
+
+    @property
+    def decided(self) -> Decided | None:
+        if self.decision is None:
+            return None
+        assert self.decided_at is not None
+        assert self.decided_by is not None
+        return Decided(self.decision, self.decided_at, self.decided_by, self.decision_comment)
 
     def moved(self, **changes: Any) -> "CheckpointRecord":
         """A copy with some fields changed; the caller makes sure that the transition is legal."""
         return replace(self, **changes)
+
+
+#: What a checkpoint's row says of its hold, and of what was decided.
+OF_HOLD = ("held_at", "held_until", "held_message", "decision", "decided_at", "decided_by", "decision_comment")
 
 
 @dataclass(frozen=True, slots=True)

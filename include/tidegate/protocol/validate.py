@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegate.protocol.errors import ValidationFailedError
+from tidegate.protocol.hold import held_error, is_held
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
 from tidegate.protocol.names import Target
 from tidegate.protocol.records import CheckpointRecord, Verdict
@@ -17,7 +18,8 @@ _SEAL = object()
 
 @dataclass(frozen=True, slots=True)
 class ValidatedCheckpoint:
-    """Proof that every expected subtask acknowledged and every target was judged good, for one set of handles."""
+    """Proof that every expected subtask acknowledged and every target was judged good, or a person approved it all the
+    same, for one set of handles."""
 
     record: CheckpointRecord
     seal: object
@@ -31,10 +33,12 @@ def needs_validation(record: CheckpointRecord) -> bool:
     """Whether the staged data still waits for its verdicts; False once they are recorded: the first verdicts stand.
 
     Raises `CheckpointNotInProgressError` if the checkpoint was aborted, `ValidationFailedError` if it is not fully
-    acknowledged yet. Performs no I/O.
+    acknowledged yet, `CheckpointHeldError` if it waits for a person. Performs no I/O.
     """
     if record.status is Status.FAILED:
         raise ended_error(record)
+    if is_held(record):
+        raise held_error(record)
     if record.phase is Phase.TRIGGERED:
         raise ValidationFailedError(
             f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} cannot be validated: "
@@ -94,7 +98,12 @@ def _expectation(result: object) -> str:
 
 def permit(record: CheckpointRecord) -> ValidatedCheckpoint:
     """The permit to finalize, from a recorded checkpoint. Raises as `needs_validation` does, and
-    `ValidationFailedError` if it was not validated."""
+    `ValidationFailedError` if it was not validated or not approved."""
+    if is_held(record):
+        raise ValidationFailedError(
+            f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} is held, and nobody has approved it. "
+            f"Nothing is committed without that. {record.held_message}"
+        )
     if needs_validation(record):
         raise ValidationFailedError(
             f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} has not been validated. Run the "

@@ -54,6 +54,14 @@ ADVICE = {
         "Look at the verdicts below for the rows that failed. Correct the data or the expectation, then run the "
         "pipeline again: what was staged is deleted and read anew."
     ),
+    FailureReason.VALIDATION_REJECTED: (
+        "The decision says who rejected it, and why. Correct the data or the expectation, then run the pipeline again: "
+        "what was staged is deleted and read anew."
+    ),
+    FailureReason.HOLD_EXPIRED: (
+        "Nobody decided in time. Run the pipeline again: it reads the same data, and is held again if that still breaks "
+        "the rule. Give people more time with hold_for."
+    ),
     FailureReason.FINALIZE_CHECKPOINT_FAILURE: (
         "The message says what was missing or could not be written. See that checkpoint storage and the database are "
         "well, then run the pipeline again."

@@ -6,11 +6,13 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from simulator.holding import held_in
 from simulator.live_files import lost_a_write
 from simulator.region import SimulatedRegion
 from simulator.requests import Request, trigger
 from simulator.restores import notify
 from simulator.scheduler import Process, Violation, require
+from simulator.temper import CALM
 from tidegate.airflow.outcome import cause_of, is_deterministic
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.protocol.errors import (
@@ -18,10 +20,12 @@ from tidegate.protocol.errors import (
     CheckpointDeclinedError,
     CheckpointError,
     CheckpointExpiredError,
+    CheckpointHeldError,
     CheckpointNotFoundError,
     CheckpointNotInProgressError,
     CheckpointNotRetainedError,
     FinalizeError,
+    NotHeldError,
     NothingToUndoError,
     PipelineDefinitionError,
     PipelineFailedError,
@@ -52,11 +56,13 @@ EXPECTED = (
     CheckpointAbandonedError,  # a step of a checkpoint that a restore has left behind
     CheckpointDeclinedError,
     CheckpointExpiredError,
+    CheckpointHeldError,
     CheckpointNotFoundError,  # a savepoint that was disposed of, as `savepoints` makes sure
     CheckpointNotInProgressError,
     CheckpointNotRetainedError,  # a restore to what was replaced, as `restores` makes sure
     FinalizeError,
-    NothingToUndoError,  # the same
+    NotHeldError,  # as `holding` makes sure
+    NothingToUndoError,  # a restore, as `restores` makes sure
     PipelineDefinitionError,  # the checkpoint was triggered before a rescale
     PipelineFailedError,
     PipelineStatusError,
@@ -90,7 +96,10 @@ class Judge:
         self.world.point(f"judges chk-{checkpoint.checkpoint_id}")
         verdicts = [Verdict(target, "s", True, 1, 0) for target in self.targets]
         if not self.world.strikes("rejection"):
-            self.world.messages.judges(checkpoint.checkpoint_id, subtasks)
+            good, id_ = list(verdicts), checkpoint.checkpoint_id
+            overruled = self.world.temper != CALM and self.world.holding.breaks(id_, verdicts)
+            if overruled or verdicts == good:
+                self.world.messages.judges(id_, subtasks)
             return verdicts
         worst = self.world.random.randrange(len(verdicts))
         match self.world.random.choice(["failed", "broken", "missing"]):
@@ -153,7 +162,7 @@ def attempt(world: "World", step: str, checkpoint_id: int, is_last: bool) -> Non
 def abort(
     world: "World", coordinator: CheckpointCoordinator, checkpoint_id: int, step: str, error: CheckpointError
 ) -> None:
-    if isinstance(error, StoreUnavailableError | SupersededAttemptError):
+    if isinstance(error, CheckpointHeldError | StoreUnavailableError | SupersededAttemptError):
         return
     try:
         coordinator.abort(checkpoint_id, *cause_of(step, error))
@@ -184,6 +193,7 @@ def command_run(world: "World", request: Request) -> DagRun:
             yield
         if process.ended and process.error is None and not process.crashed:
             return
+        yield from _wait_while_held(world, process)
 
 
 def dag_run(world: "World", request: Request) -> DagRun:
@@ -225,11 +235,14 @@ def end_dag_run(world: "World", request_id: str, reason: FailureReason) -> None:
 
 def _task(world: "World", name: str, tries: int, make: Callable[[bool], Callable[[], Any]]) -> Task:
     """Try a task until it succeeds; returns its process, or None if it failed for good. A try that is taken for dead
-    lives on beside the next one."""
+    lives on beside the next one; one that meets a held checkpoint is deferred, which takes no try."""
     for number in range(1, tries + 1):
-        process = world.spawn(f"{name}#{number}", make(number == tries))
-        while not process.ended and not _abandons(world, process):
-            yield
+        deferred = True
+        while deferred:
+            process = world.spawn(f"{name}#{number}", make(number == tries))
+            while not process.ended and not _abandons(world, process):
+                yield
+            deferred = yield from _wait_while_held(world, process)
         if not process.ended:
             world.tell(f"{process.name} is taken for dead")
             process.killed = world.random.random() < 0.3
@@ -238,6 +251,16 @@ def _task(world: "World", name: str, tries: int, make: Callable[[bool], Callable
         elif process.error is not None and is_deterministic(process.error):
             return None
     return None
+
+
+def _wait_while_held(world: "World", process: Process) -> Generator[None, None, bool]:
+    """The triggerer looks whether a person has decided, or the hold has ended. False if the process met no hold."""
+    if not (process.ended and isinstance(process.error, CheckpointHeldError)):
+        return False
+    while (held := held_in(world.store.state)) is not None and world.clock.time < held.ends_at:
+        world.clock.advance(POLL_INTERVAL)
+        yield
+    return True
 
 
 def _abandons(world: "World", process: Process) -> bool:

@@ -14,7 +14,6 @@ from simulator.sinks import SimulatedSink
 from simulator.sources import DirectorySource, LogSource, Row, SimulatedSource
 from tidegate.pipeline.config import CheckpointConfig, CheckpointRetention
 from tidegate.pipeline.definition import KeyedVertex, Pipeline, SinkVertex, StepVertex, Stream
-from tidegate.pipeline.expectations import expect, suite
 from tidegate.ports import SinkInput
 
 if TYPE_CHECKING:
@@ -140,7 +139,7 @@ def _draw_sink(world: "World", random: Random, stream: Stream) -> None:
     name = f"sink{len(world.sinks)}"
     sink = SimulatedSink(world, name, SinkInput.CURRENT if current else SinkInput.CHANGES)
     world.sinks[name] = sink
-    stream.sink(name, sink, suite("s", expect("column_to_exist", column="k")) if random.random() < 0.6 else None)
+    stream.sink(name, sink, world.holding.suite() if random.random() < 0.6 or world.holding.hold_for else None)
 
 
 def describe(world: "World") -> list[str]:

@@ -13,9 +13,10 @@ from worlds import Crash, ManualClock
 
 from simulator.directories import require_closed
 from simulator.hearing import listening
+from simulator.holding import Holding
 from simulator.running_checks import Checks
 from simulator.running_ending import Ending
-from simulator.running_graphs import draw_config, draw_pipeline, draw_source
+from simulator.running_graphs import draw_config, draw_pipeline, draw_source, with_rules
 from simulator.running_parts import (
     Disk,
     PlainJobs,
@@ -58,6 +59,7 @@ class Running:
         self.aside = aside = Random(f"aside {seed}")  # for what came later: so the rest stays as it was drawn
         self.restores = aside.choice([0.0, 0.0, 0.01, 0.05])  # per step
         self.cleanings = aside.choice([0.0, 0.0, 0.02])  # the same
+        self.holding = Holding(seed, "continuous")
         self.checks = Checks(self)
         self.trace: deque[str] = deque(maxlen=60)
         self.store = Shaky(self)
@@ -70,7 +72,7 @@ class Running:
         self._unique = 0
         self.sources = [draw_source(random, number) for number in range(random.randint(1, 2))]
         self.config = draw_config(random, aside)
-        self.pipeline = draw_pipeline(self)
+        self.pipeline = with_rules(self, draw_pipeline(self))
         self.graph = compile_graph(self.pipeline)
         self._asked: list[tuple[str, CheckpointKind]] = []
 
@@ -197,6 +199,12 @@ class Running:
             self.tell(f"somebody {what} ({newest})")
             self.attempt(deed)
 
+    def decide(self) -> None:
+        """People decide about what is held, or think that they do."""
+        for deed in self.holding.draw(self.store.state, self.clock.now()):
+            self.tell(f"{deed[2]}: {deed[1]} ({deed[0]})")
+            self.attempt(lambda deed=deed: self.holding.carry_out(self.coordinator(), deed))
+
     def _ask(self, coordinator: CheckpointCoordinator) -> None:
         if self._asked and self.random.random() < 0.3:
             request, kind = self.random.choice(self._asked)
@@ -231,6 +239,7 @@ class Running:
             self.go_on(process)
         if random.random() < 0.05:
             self.meddle()
+        self.decide()
         if self.aside.random() < self.cleanings:
             self.attempt(lambda: clean(self))
         if self.aside.random() < self.restores and (target := draw_target(self)) is not None:

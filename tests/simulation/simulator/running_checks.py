@@ -29,6 +29,7 @@ class Checks:
         """After every commit."""
         if before is after:
             return
+        self.world.holding.check(before, after, self.world.clock.now())
         for restore in after.restores[len(before.restores) :]:
             self._goes_back(restore, before, after)
         for id_, record in after.checkpoints.items():

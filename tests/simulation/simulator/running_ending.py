@@ -4,6 +4,7 @@ and everything is compared with a plain execution."""
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from simulator.holding import held_in
 from simulator.running_parts import TICKETS, Rows, plain_execution
 from simulator.running_restores import draw_target, restore
 from simulator.scheduler import require
@@ -41,6 +42,7 @@ class Ending:
         ):
             coordinator.suspend()
         self.world.attempt(coordinator.resume)
+        self._decide()
         for source in self.world.sources:
             source.arrived = list(source.lengths)
         if not self._is_over():
@@ -48,6 +50,15 @@ class Ending:
         self._settle()
         if self.world.restores and (target := draw_target(self.world)) is not None:
             self._come_back(target)
+
+    def _decide(self) -> None:
+        """What is held in the end is approved, or rejected, or nobody decides."""
+        holding = self.world.holding
+        holding.haste = holding.random.choice([0.0, 0.5])
+        while (held := held_in(self.world.store.state)) is not None:
+            self.world.decide()
+            self.world.clock.advance(10)
+            self.world.attempt(lambda held=held: self.world.coordinator().acknowledge(held.checkpoint_id))
 
     def _come_back(self, target: Target) -> None:
         """What was read since is read once more, and what was in flight then is there again."""

@@ -1,8 +1,10 @@
 """Random pipelines that run continuously: logs, operators that count and compare, a step that draws, and tables."""
 
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from simulator.graphs import rebuilt
 from simulator.running_parts import TICKETS, Counts, Log, Peaks, redrawn
 from simulator.running_ports import NAME
 from simulator.running_tables import Table
@@ -17,6 +19,16 @@ if TYPE_CHECKING:
 def draw_source(random: Random, number: int) -> Log:
     lengths = [random.randint(2, 20) for _ in range(random.randint(1, 3))]
     return Log(f"log{number}", lengths, random.random() < 0.4, random.randint(1, 4), [0] * len(lengths))
+
+
+def with_rules(world: "Running", pipeline: Pipeline) -> Pipeline:
+    """With rules that hold, every table is judged; otherwise none is."""
+    if world.holding.hold_for is None:
+        return pipeline
+    judged = world.holding.suite()
+    return rebuilt(
+        pipeline, lambda vertex: replace(vertex, expect=judged) if isinstance(vertex, SinkVertex) else vertex
+    )
 
 
 def draw_config(random: Random, aside: Random) -> CheckpointConfig:

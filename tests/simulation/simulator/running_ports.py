@@ -77,7 +77,10 @@ class Judge:
 
     def validate(self, checkpoint: CheckpointRecord, subtasks: Any) -> list[Verdict]:
         good = not self._world.strikes(3)
-        return [Verdict(target, "s", good, 1, 0 if good else 1) for target in self._world.graph.targets]
+        verdicts = [Verdict(target, "s", good, 1, 0 if good else 1) for target in self._world.graph.targets]
+        if good and self._world.trouble:
+            self._world.holding.breaks(checkpoint.checkpoint_id, verdicts)
+        return verdicts
 
 
 class Absent:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from itertools import count
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from records import T0
 from worlds import Crash
@@ -20,8 +20,9 @@ from simulator.comparison import Comparison
 from simulator.disk import SimulatedDisk
 from simulator.drivers import EXPECTED, command_run, dag_run, meddle
 from simulator.ending import finish
-from simulator.graphs import describe, draw_pipeline, rebuilt
+from simulator.graphs import PIPELINE_ID, describe, draw_pipeline, rebuilt
 from simulator.hearing import listening
+from simulator.holding import Holding, let_people_decide
 from simulator.messages import Messages
 from simulator.observer import Observer
 from simulator.peace import live_a_while
@@ -36,7 +37,9 @@ from simulator.storage import SimulatedStorage
 from simulator.store import SimulatedStore
 from simulator.temper import CALM, draw_temper
 from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.coordination.hold import Holds
 from tidegate.pipeline.graph import compile_graph
+from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import SinkError, StopIncompleteError
 from tidegate.protocol.records import CheckpointKind
 
@@ -78,6 +81,7 @@ class World:
         self.seed = seed
         self.random = Random(seed)
         self.aside = Random(f"aside {seed}")  # for what came later: so the rest stays as it was drawn
+        self.holding = Holding(seed, "scheduled")
         self.temper = self.drawn = draw_temper(self.random, self.aside)
         self.clock = SimulatedClock(self)
         self._names = count()
@@ -226,6 +230,7 @@ class World:
         if not self._ending:
             if self.strikes("meddling"):
                 meddle(self)
+            let_people_decide(self, lambda: Holds(PIPELINE_ID, cast(CheckpointStore, self.store), self.clock))
             if self.strikes("restore") and (target := draw_target(self)) is not None:
                 self.spawn(f"somebody:{target}", lambda: restore(self, target))
             if has_finished(self.store.state) and self.random.random() < 0.3:

@@ -58,6 +58,9 @@ brief = checkpoint_dag(
     counting("brief", "5 min"), spark_conn_id="spark_server", default_args={"retries": 1, "retry_delay": timedelta()}
 )
 brief.get_task("snapshot").execution_timeout = timedelta(seconds=5)
+#: What is more than 100 waits for a person.
+unusual = expect("column_values_to_be_between", column="n", max_value=100, on_failure="hold", hold_for="1 h")
+overruled = checkpoint_dag(counting("overruled", "5 min", suite("rows", unusual)), spark_conn_id="spark_server")
 #: Over before the tests begin, so that only a backfill makes runs of it.
 yearly = checkpoint_dag(
     counting("yearly", "10 min"), "@yearly", spark_conn_id="spark_server",

@@ -31,7 +31,7 @@ from tidegate.postgres.tables.columns import (
 )
 from tidegate.protocol.lifecycle import COMMITTED, TRANSITIONS, Phase, Stage, Status
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.records import CheckpointKind, Decision
 
 _COMMITTED = listed(sorted(COMMITTED))
 
@@ -74,6 +74,13 @@ checkpoints = Table(
     Column("location", Text),
     Column("exported_at", INSTANT),
     Column("exported_size", BigInteger),
+    Column("held_at", INSTANT),
+    Column("held_until", INSTANT),
+    Column("held_message", Text),
+    Column("decision", Text),
+    Column("decided_at", INSTANT),
+    Column("decided_by", Text),
+    Column("decision_comment", Text),
     PrimaryKeyConstraint("pipeline_id", "checkpoint_id", name="checkpoints_pkey"),
     CheckConstraint("checkpoint_id >= 1", name="checkpoints_id"),
     CheckConstraint("request_id <> ''", name="checkpoints_request"),
@@ -115,6 +122,28 @@ checkpoints = Table(
         "num_nulls(exported_at, exported_size) IN (0, 2) AND exported_size >= 0"
         " AND (exported_at IS NULL OR location IS NOT NULL)",
         name="checkpoints_exported",
+    ),
+    CheckConstraint(
+        "num_nulls(held_at, held_until, held_message) IN (0, 3) AND held_until > held_at"
+        f" AND (held_at IS NOT NULL OR phase <> '{Phase.HELD}')"
+        f" AND (held_at IS NULL OR phase IN ('{Phase.HELD}', '{Phase.VALIDATED}'))",
+        name="checkpoints_held",
+    ),
+    CheckConstraint(
+        f"num_nulls(decision, decided_at, decided_by) IN (0, 3) AND decision IN ({members(Decision)})"
+        " AND decided_by <> '' AND (decision_comment IS NULL OR decision IS NOT NULL)"
+        f" AND decided_at < held_until AND (decision IS DISTINCT FROM '{Decision.REJECTED}' OR phase = '{Phase.HELD}')",
+        name="checkpoints_decided",
+    ),
+    CheckConstraint(
+        f"(decision IS NOT DISTINCT FROM '{Decision.APPROVED}')"
+        f" = (held_at IS NOT NULL AND phase = '{Phase.VALIDATED}')",
+        name="checkpoints_approved",
+    ),
+    CheckConstraint(
+        f"status <> '{Status.FAILED}' OR (failure_reason = '{FailureReason.VALIDATION_REJECTED.name}')"
+        f" = (decision IS NOT DISTINCT FROM '{Decision.REJECTED}')",
+        name="checkpoints_rejected",
     ),
     CheckConstraint(f"NOT swept OR status <> '{Status.IN_PROGRESS}'", name="checkpoints_swept"),
     ForeignKeyConstraint(

@@ -6,7 +6,7 @@ Never edited again: what ran on somebody's database must stay what it was.
 from alembic import op
 
 revision = "0014"
-down_revision = "0012"
+down_revision = "0013"
 branch_labels = None
 depends_on = None
 
@@ -27,9 +27,9 @@ CREATE TABLE tidegate.audit (
     checkpoint_id bigint,
     CONSTRAINT audit_asked_once UNIQUE (pipeline_id, request_id),
     CONSTRAINT audit_named CHECK (request_id <> ''),
-    CONSTRAINT audit_kind CHECK (kind IN ('CHECKPOINT', 'SAVEPOINT', 'STOP', 'DRAIN', 'ABORT', 'SUSPEND', 'RESUME',
-        'CANCEL', 'RESTORE', 'UNDO', 'FORK', 'RENAME', 'DISPOSE', 'RELOCATE', 'EXPORT', 'REWRITE', 'CLEAN', 'RECOVER',
-        'UPGRADE')),
+    CONSTRAINT audit_kind CHECK (kind IN ('CHECKPOINT', 'SAVEPOINT', 'STOP', 'DRAIN', 'ABORT', 'APPROVE', 'REJECT',
+        'SUSPEND', 'RESUME', 'CANCEL', 'RESTORE', 'UNDO', 'FORK', 'RENAME', 'DISPOSE', 'RELOCATE', 'EXPORT', 'REWRITE',
+        'CLEAN', 'RECOVER', 'UPGRADE')),
     CONSTRAINT audit_actor CHECK (actor_kind IN ('AIRFLOW_USER', 'CLI_USER', 'DAG_RUN')),
     CONSTRAINT audit_status CHECK (status IN ('DONE', 'REFUSED'))
 )

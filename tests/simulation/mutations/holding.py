@@ -1,0 +1,144 @@
+"""Planted mistakes in how a checkpoint waits for a person, and in what that person's decision does."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from memory_state import PipelineState
+from memory_transaction import MemoryTransaction
+from simulator.holding import held_in, waits
+
+from mutations.planting import MUTATIONS, Replacement, mutation
+from tidegate.coordination import continuous_run
+from tidegate.coordination import hold as holds
+from tidegate.coordination import region_lease as region_control
+from tidegate.coordination import trigger as desks
+from tidegate.coordination import validate as validations
+from tidegate.coordination.hold import Holds
+from tidegate.protocol.hold import Decide
+from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.records import CheckpointRecord, Decision
+
+
+@mutation("an approval lets a checkpoint go on and is not recorded", (MemoryTransaction, "decide"))
+def _(original):
+    def decide(self, checkpoint_id, decided, deadline):
+        if decided.decision is Decision.REJECTED:
+            return original(self, checkpoint_id, decided, deadline)
+        checkpoint = self.state.checkpoints[checkpoint_id]
+        self._move(checkpoint, (Status.IN_PROGRESS, Phase.VALIDATED), validated_at=decided.at, deadline=deadline)
+        return True
+
+    return decide
+
+
+@mutation("a decision counts after the end of the hold", (holds, "decide_decision"))
+def _(original):
+    def decide(record, decided):
+        if not waits(record):
+            return original(record, decided)
+        return Decide(replace(decided, at=min(decided.at, record.held_at)), record.ends_at)
+
+    return decide
+
+
+@mutation("a held checkpoint expires with its own deadline", (CheckpointRecord, "ends_at"))
+def _(original):
+    return property(lambda self: self.deadline)
+
+
+@mutation("a checkpoint begins beside one that is held", (desks, "choose_request"))
+def _(original):
+    return lambda waiting, *, in_progress, **facts: original(
+        waiting, in_progress=[record for record in in_progress if not waits(record)], **facts
+    )
+
+
+@mutation("a decision about an earlier checkpoint counts for the one that is held", (Holds, "_decide"))
+def _(original):
+    def decide(self, checkpoint_id, decision, by, comment):
+        return original(self, None, decision, by, comment)
+
+    return decide
+
+
+MUTATIONS["what a held checkpoint has staged is swept"] = (
+    Replacement(
+        PipelineState,
+        "live",
+        lambda original: (
+            lambda self: (
+                (id_, by, file) for id_, by, file in original(self) if not (id_ and waits(self.checkpoints[id_]))
+            )
+        ),
+    ),
+    Replacement(
+        MemoryTransaction,
+        "unswept",
+        lambda original: (
+            lambda self: (
+                original(self)
+                | {held.checkpoint_id: held.held_at for held in [held_in(self.state)] if held is not None}
+            )
+        ),
+    ),
+)
+
+
+@mutation("what is held is judged once more", (validations, "needs_validation"))
+def _(original):
+    return lambda record: waits(record) or original(record)
+
+
+@mutation("a rule that aborts is held like the others", (validations, "decide_hold"))
+def _(original):
+    return lambda targets, verdicts, rules: min(
+        (rule for each in rules.values() for rule in each if rule is not None), default=None
+    )
+
+
+@mutation("the longest of the holds is the one that counts", (validations, "decide_hold"))
+def _(original):
+    def decide(targets, verdicts, rules):
+        hold_for = original(targets, verdicts, rules)
+        return hold_for and hold_for + timedelta(minutes=1)
+
+    return decide
+
+
+@mutation("a region aborts what is held", (continuous_run, "CheckpointHeldError"))
+def _(original):
+    return type("Another", (Exception,), {})
+
+
+@mutation(
+    "a new region aborts what a person decides about",
+    (region_control, "is_held"),
+    (region_control, "is_approved"),
+)
+def _(original):
+    return lambda record: False
+
+
+@mutation("an approved checkpoint is given up with its old deadline", (holds, "decide_decision"))
+def _(original):
+    def decide(record, decided):
+        outcome = original(record, decided)
+        return replace(outcome, deadline=record.deadline) if isinstance(outcome, Decide) else outcome
+
+    return decide
+
+
+@mutation("a rejected checkpoint goes on", (Holds, "_abort"))
+def _(original):
+    return lambda self, tx, record, decided: None
+
+
+@mutation("the last of two decisions counts", (holds, "decide_decision"))
+def _(original):
+    def decide(record, decided):
+        undecided = record.decision is not None and record.status is Status.IN_PROGRESS
+        if undecided and decided.decision is not record.decision:
+            return Decide(decided, record.deadline)
+        return original(record, decided)
+
+    return decide
