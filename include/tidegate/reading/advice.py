@@ -59,8 +59,8 @@ ADVICE = {
         "what was staged is deleted and read anew."
     ),
     FailureReason.HOLD_EXPIRED: (
-        "Nobody decided in time. Run the pipeline again: it reads the same data, and is held again if that still breaks "
-        "the rule. Give people more time with hold_for."
+        "Nobody decided in time. Run the pipeline again: it reads the same data, and is held again if that still "
+        "breaks the rule. Give people more time with hold_for."
     ),
     FailureReason.FINALIZE_CHECKPOINT_FAILURE: (
         "The message says what was missing or could not be written. See that checkpoint storage and the database are "
