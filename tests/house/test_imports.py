@@ -46,8 +46,10 @@ ROOMS = {
     "quality": room("pipeline ports protocol", DATABASE, {"pyarrow"}, AIRFLOW),
     "postgres": room("ports protocol", HEAVY, AIRFLOW),
     "embedded_postgres": room("postgres protocol settings", HEAVY),
+    "reporting": room("pipeline ports protocol", HEAVY, DATABASE),
     "assembly": room(
-        "clock coordination dataflow embedded_postgres pipeline postgres protocol quality settings spark state"
+        "clock coordination dataflow embedded_postgres pipeline ports postgres protocol quality reporting settings "
+        "spark state"
     ),
     "savepoint": room(
         "assembly clock coordination pipeline protocol quality settings spark state", HEAVY, DATABASE, AIRFLOW

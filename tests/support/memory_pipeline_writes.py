@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from memory_facts import MemoryFacts
+from memory_events import MemoryEvents
 
 from tidegate.protocol import committing, regions
 from tidegate.protocol.branches import Branch, Restore
@@ -22,7 +22,7 @@ from tidegate.protocol.regions import begun, ended, is_current
 from tidegate.protocol.storable import storable_text
 
 
-class MemoryPipelineWrites(MemoryFacts):
+class MemoryPipelineWrites(MemoryEvents):
     def move_pipeline(
         self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None
     ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tidegate.protocol.branches import Restore
 from tidegate.protocol.committing import CommitterRecord
+from tidegate.protocol.events import Event, Undelivered
 from tidegate.protocol.identity import Endpoint, Role
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
@@ -44,6 +45,9 @@ class PipelineState:
     restores: tuple[Restore, ...] = ()
     endpoints: dict[tuple[Role, str], Endpoint] = field(default_factory=dict)
     imports: dict[int, tuple[datetime, datetime | None]] = field(default_factory=dict)  # seen, and ended
+    events: dict[int, Event] = field(default_factory=dict)
+    last_event: int = 0
+    deliveries: dict[tuple[int, str], Undelivered | None] = field(default_factory=dict)  # None: it was taken
 
     def copy(self) -> "PipelineState":
         return PipelineState(
@@ -62,6 +66,9 @@ class PipelineState:
             self.restores,
             dict(self.endpoints),
             dict(self.imports),
+            dict(self.events),
+            self.last_event,
+            dict(self.deliveries),
         )
 
     def handles(self, checkpoint_id: int) -> Iterator[tuple[Deletion, StateHandle]]:

@@ -16,6 +16,7 @@ from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
 from tidegate.protocol.branches import Restore, choose_withdrawn_for_good
+from tidegate.protocol.events import KEPT_FOR
 from tidegate.protocol.kept import CleanReport, Damage, Kept, Weights, by_sink, weigh
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.names import STORAGE
@@ -76,6 +77,8 @@ class Cleaning:
         self._sweeper.delete_queued()
         self._sweeper.delete_leftovers()
         self._rewinding.delete_withdrawn()
+        with self._store.transaction(self._pipeline_id) as tx:
+            tx.forget_events(self._clock.now() - KEPT_FOR)
         return replace(report, changed=True)
 
     def plan(self) -> CleanReport:

@@ -21,6 +21,7 @@ from tidegate.coordination.notify import Delivered, Delivery, find_outstanding
 from tidegate.coordination.pipeline_status import PipelineControl
 from tidegate.coordination.plan import Planning
 from tidegate.coordination.region_lease import RegionControl
+from tidegate.coordination.reporting import Reporting
 from tidegate.coordination.restore import Restoring, Target
 from tidegate.coordination.rewind import Rewinding
 from tidegate.coordination.savepoints import Savepoints
@@ -35,6 +36,8 @@ from tidegate.ports import (
     CheckpointStorage,
     CheckpointStore,
     Clock,
+    Meter,
+    Notifier,
     Region,
     StateSchemas,
     StoreTransaction,
@@ -68,7 +71,8 @@ class CheckpointCoordinator:
     """Drives the checkpoints of one pipeline. Raises subclasses of `CheckpointError` only, and what the ports raise.
 
     `notified`: what the listeners in this process were notified of before; by default nothing. `schemas`: where plans
-    learn of the columns of state; by default from the definition alone.
+    learn of the columns of state; by default from the definition alone. `notifiers` are told of the pipeline's events,
+    and `meters` are given its metrics.
     """
 
     def __init__(
@@ -79,19 +83,22 @@ class CheckpointCoordinator:
         clock: Clock,
         notified: NotifiedListeners | None = None,
         schemas: StateSchemas | None = None,
+        notifiers: Sequence[Notifier] = (),
+        meters: Sequence[Meter] = (),
     ) -> None:
         self.graph: Graph = compile_graph(pipeline)
         self.pipeline_id = pipeline.name
         self.config = pipeline.checkpoints
         listeners = Listeners(pipeline.name, pipeline.listeners, notified or NotifiedListeners())
-        self._store = store = watch_failures(store, listeners)
+        self.reporting = Reporting(pipeline.name, self.config, store, clock, notifiers, meters)
+        self._store = store = watch_failures(store, listeners, self.reporting.report)
         self._clock = clock
         self._unsaid = reservations(pipeline, self.graph.sinks)
         self._identification = Identification(self.graph, store, storage, clock)
         self._requests = CheckpointRequests(self.graph, self.config, self._identification)
         self._control = PipelineControl(self.pipeline_id, self.config, store, clock)
         self._validation = Validation(self.graph, store, self._control, clock)
-        self._commit_point = CommitPoint(self.graph, self.config, store, storage, clock)
+        self._commit_point = CommitPoint(self.graph, self.config, store, storage, clock, self.reporting.announces)
         self._rewinding = Rewinding(self.graph, store, clock)
         self._delivery = Delivery(self.graph, store, storage, clock, listeners, self._rewinding)
         self._regions = RegionControl(
@@ -131,6 +138,7 @@ class CheckpointCoordinator:
         `PipelineIdentityError`, `PipelineFailedError`, `IllegalRequestError`.
         """
         self._identification.check_to_begin()
+        self.reporting.deliver()  # what a crash has left undelivered
         cleaned = False
         while True:
             with self._store.transaction(self.pipeline_id) as tx:
@@ -155,6 +163,7 @@ class CheckpointCoordinator:
                 cleaned = True
         if isinstance(outcome, Triggered):
             self._say_reservations()
+            self.reporting.report()
         return outcome
 
     def _say_reservations(self) -> None:
@@ -200,7 +209,9 @@ class CheckpointCoordinator:
         Raises `FinalizeError` if the commit did not land, `UnknownOutcomeError` if that cannot be found out. Repeating
         is safe.
         """
-        return self._commit_point.reach(validated)
+        record = self._commit_point.reach(validated)
+        self.reporting.report()
+        return record
 
     # -- notify
 

@@ -25,6 +25,8 @@ RIGHTS = {
     "verdicts": "SELECT, INSERT, DELETE",
     "compactions": "SELECT, INSERT, DELETE",
     "deletion_queue": _COMES_AND_GOES,
+    "events": "SELECT, INSERT, DELETE",
+    "event_deliveries": _COMES_AND_GOES,
     "live_references": "SELECT",
     "schema_version": "SELECT",
 }

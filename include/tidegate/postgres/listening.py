@@ -8,6 +8,7 @@ whatever that returned.
 import select
 import threading
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
@@ -26,8 +27,8 @@ class ChangeListener:
         self._engine = engine
         self._thread = threading.local()
 
-    def wait(self, pipeline_id: str, timeout: float) -> bool:
-        """Whether the pipeline changed since the last wait, or within `timeout` seconds.
+    def wait(self, pipeline_ids: Collection[str], timeout: float) -> set[str]:
+        """Those of the pipelines that changed since the last wait, or within `timeout` seconds.
 
         Raises `StoreUnavailableError` when the connection cannot be opened or is lost.
         """
@@ -38,17 +39,17 @@ class ChangeListener:
                 connection.poll()
                 changed.update(notice.payload for notice in connection.notifies)
                 connection.notifies.clear()
-                if pipeline_id in changed:
-                    changed.discard(pipeline_id)
-                    return True
+                if found := changed & set(pipeline_ids):
+                    changed -= found
+                    return found
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    return False
+                    return set()
                 select.select([connection], [], [], left)
         except self._engine.dialect.loaded_dbapi.Error as error:
             self.close()
             raise StoreUnavailableError(
-                f"The connection that waits for changes of pipeline {pipeline_id!r} was lost "
+                f"The connection that waits for changes of {', '.join(pipeline_ids)} was lost "
                 f"({str(error).strip().splitlines()[0]}). Nothing was changed. Wait again: it reconnects."
             ) from error
 

@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql
 
 from tidegate.postgres import imports as importing
 from tidegate.postgres import restores as restoring
-from tidegate.postgres.facts import Facts
+from tidegate.postgres.events import Events
 from tidegate.postgres.rows import (
     committer_values,
     readable,
@@ -39,12 +39,8 @@ ON CONFLICT (pipeline_id, role, name) DO UPDATE SET
 """)
 
 
-class PipelineWrites(Facts):
-    """`wrote` says whether anything was changed, `touched` whether a request's sign of life was recorded, which sends
-    no NOTIFY."""
-
-    wrote = False
-    touched = False
+class PipelineWrites(Events):
+    """The pipeline's own row, and what belongs to the pipeline rather than to one of its checkpoints."""
 
     def move_pipeline(
         self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None

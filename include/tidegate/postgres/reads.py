@@ -63,7 +63,7 @@ from tidegate.protocol.records import (
     Verdict,
 )
 from tidegate.protocol.regions import RegionRecord
-from tidegate.protocol.statistics import LatestRestore, Measurement, Statistics
+from tidegate.protocol.statistics import Figures, LatestRestore, Measurement, Statistics
 
 
 def pipeline_ids(connection: Connection) -> list[str]:
@@ -168,11 +168,10 @@ def latest_completed(connection: Connection, pipeline_id: str) -> CheckpointReco
 
 def statistics(connection: Connection, pipeline_id: str) -> Statistics:
     """The statements run one after the other. Each figure is right for the moment of its statement."""
-    counted = connection.execute(_BY_STATUS, {"pipeline_id": pipeline_id})
     measured = connection.execute(_MEASUREMENTS, {"pipeline_id": pipeline_id})
     restores, latest_restore = _restores(connection, pipeline_id)
     return Statistics(
-        {Status(row.status): row.number for row in counted},
+        _by_status(connection, pipeline_id),
         [Measurement(**row) for row in measured.mappings()],
         _latest(connection, pipeline_id, Status.COMPLETED),
         _latest(connection, pipeline_id, Status.FAILED),
@@ -180,6 +179,27 @@ def statistics(connection: Connection, pipeline_id: str) -> Statistics:
         restores,
         latest_restore,
     )
+
+
+def figures(connection: Connection, pipeline_id: str) -> Figures:
+    latest = _latest(connection, pipeline_id, Status.COMPLETED)
+    measured = None
+    if latest is not None:
+        of = {"pipeline_id": pipeline_id, "checkpoint_id": latest.checkpoint_id}
+        measured = connection.execute(_MEASUREMENT, of).mappings().first()
+    restores, latest_restore = _restores(connection, pipeline_id)
+    return Figures(
+        _by_status(connection, pipeline_id),
+        restores,
+        None if latest_restore is None else latest_restore.at,
+        latest,
+        None if measured is None else Measurement(**measured),
+    )
+
+
+def _by_status(connection: Connection, pipeline_id: str) -> dict[Status, int]:
+    counted = connection.execute(_BY_STATUS, {"pipeline_id": pipeline_id})
+    return {Status(row.status): row.number for row in counted}
 
 
 def _latest_savepoint(connection: Connection, pipeline_id: str) -> CheckpointRecord | None:
@@ -206,16 +226,17 @@ SELECT status, count(*) AS number FROM tidegate.checkpoints WHERE pipeline_id = 
 """)
 
 # In-flight bytes that a subtask did not report are -1 and count as 0.
-_MEASUREMENTS = text("""
+_MEASURED = """
 SELECT c.checkpoint_id, c.checkpointed_size, c.state_size,
        greatest(0, round(extract(epoch FROM c.acknowledged_at - c.triggered_at) * 1000))::bigint AS end_to_end_duration,
        coalesce(sum(greatest(s.processed_bytes, 0)), 0)::bigint AS processed_data,
        coalesce(sum(greatest(s.persisted_bytes, 0)), 0)::bigint AS persisted_data
 FROM tidegate.checkpoints c LEFT JOIN tidegate.subtasks s USING (pipeline_id, checkpoint_id)
 WHERE c.pipeline_id = :pipeline_id AND c.completed_at IS NOT NULL
-GROUP BY c.pipeline_id, c.checkpoint_id
-ORDER BY c.checkpoint_id DESC
-""")
+"""
+_BY_CHECKPOINT = " GROUP BY c.pipeline_id, c.checkpoint_id ORDER BY c.checkpoint_id DESC"
+_MEASUREMENTS = text(_MEASURED + _BY_CHECKPOINT)
+_MEASUREMENT = text(_MEASURED + " AND c.checkpoint_id = :checkpoint_id" + _BY_CHECKPOINT)
 
 
 def _latest(connection: Connection, pipeline_id: str, status: Status) -> CheckpointRecord | None:

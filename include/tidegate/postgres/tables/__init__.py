@@ -8,6 +8,7 @@ schema does not limit how many checkpoints are in progress: admission decides th
 
 from tidegate.postgres.tables.checkpoint_tables import checkpoints, verdicts
 from tidegate.postgres.tables.columns import CHANNEL, SCHEMA, metadata
+from tidegate.postgres.tables.event_tables import event_deliveries, events
 from tidegate.postgres.tables.pipeline_tables import endpoints, imports, pipelines, requests, restores
 from tidegate.postgres.tables.snapshot_tables import METRICS, compactions, deletion_queue, handles, subtasks
 
@@ -19,6 +20,8 @@ __all__ = [
     "compactions",
     "deletion_queue",
     "endpoints",
+    "event_deliveries",
+    "events",
     "handles",
     "imports",
     "metadata",
