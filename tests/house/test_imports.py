@@ -55,7 +55,9 @@ ROOMS = {
         "assembly clock coordination pipeline protocol quality settings spark state", HEAVY, DATABASE, AIRFLOW
     ),
     "ui": room("protocol settings", HEAVY, DATABASE),
-    "airflow": room("assembly coordination embedded_postgres pipeline postgres protocol settings spark ui", HEAVY),
+    "airflow": room(
+        "assembly coordination embedded_postgres pipeline postgres protocol reporting settings spark ui", HEAVY
+    ),
     "cli": room(
         "assembly coordination embedded_postgres pipeline ports postgres protocol savepoint settings spark state", HEAVY
     ),

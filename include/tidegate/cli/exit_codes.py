@@ -44,6 +44,7 @@ class ExitCode(IntEnum):
     INCOMPATIBLE = 9  # of `plan`: the definition cannot go on from the latest checkpoint
     DAMAGED = 10  # of `clean`: a file that is kept is missing or differs from its checksum; nothing was deleted
     DIFFERENT = 11  # of `compare`: the two pipelines differ
+    UNWELL = 13  # of `watch --once`: a pipeline is stale or has failed, or its latest checkpoint has
 
 
 def exit_code_of(error: CheckpointError) -> ExitCode:

@@ -32,6 +32,7 @@ from tidegate.cli.rewrite import rewrite
 from tidegate.cli.savepoints import NameOption, NoteOption, dispose, rename, savepoint, savepoints
 from tidegate.cli.state import state
 from tidegate.cli.take import carry_out, new_request_by_hand, show_outcome
+from tidegate.cli.watch import watch
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import CheckpointError, CheckpointNotFoundError, PipelineNotFoundError
 from tidegate.protocol.pipelines import PipelineRecord
@@ -47,7 +48,9 @@ app = typer.Typer(
 )
 database = typer.Typer(help="The metadata database.", no_args_is_help=True)
 app.add_typer(database, name="db")
-for command in (plan, recover, restore, fork, savepoint, savepoints, rewrite, rename, dispose, state, compare, clean):
+for command in (
+    plan, recover, restore, fork, savepoint, savepoints, rewrite, rename, dispose, state, compare, clean, watch,
+):  # fmt: skip
     app.command(epilog=EPILOG)(command)
 
 

@@ -22,6 +22,7 @@ class Reporting:
         notifiers: Sequence[Notifier],
         meters: Sequence[Meter],
     ) -> None:
+        self.pipeline_id = pipeline_id
         self._events = EventDelivery(pipeline_id, store, notifiers, clock)
         self._metrics = Metrics(pipeline_id, store, meters)
         self._staleness = Staleness(pipeline_id, config.stale_after, store, clock)

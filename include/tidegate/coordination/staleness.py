@@ -34,6 +34,18 @@ class Health:
     def well(self) -> bool:
         return not self.stale and self.failing is None and self.pipeline.status is not PipelineStatus.FAILED
 
+    def summary(self) -> str:
+        """One sentence or two."""
+        pipeline, said = self.pipeline, [f"Pipeline {self.pipeline.pipeline_id} is {self.pipeline.status}."]
+        if pipeline.status is PipelineStatus.FAILED and pipeline.message:
+            said.append(pipeline.message)
+        if pipeline.stale_since is not None:
+            said.append(f"It is stale since {pipeline.stale_since:%Y-%m-%d %H:%M:%S} UTC.")
+        if self.failing is not None and self.failing.failure_reason is not None:
+            reason = self.failing.failure_reason
+            said.append(f"Checkpoint {self.failing.checkpoint_id} failed, {reason.name}: {reason.sentence}")
+        return " ".join(said)
+
 
 class Staleness:
     """Of one pipeline. May run in several processes at once: each change is recorded once."""

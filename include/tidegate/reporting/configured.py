@@ -1,8 +1,9 @@
 """Which notifiers and meters the environment asks for.
 
 `TIDEGATE_WEBHOOK_URL`, `TIDEGATE_WEBHOOK_SECRET`, or in Airflow's tasks its connection `tidegate_webhook` (type HTTP,
-its password is the secret); `TIDEGATE_PAGES_URL`, or Airflow's own address. OpenLineage and OpenTelemetry are configured
-as their clients are. What is configured wrongly is said in the log and left out: no checkpoint fails because of it.
+its password is the secret); `TIDEGATE_PAGES_URL`, or Airflow's own address. OpenLineage and OpenTelemetry are
+configured as their clients are. What is configured wrongly is said in the log and left out: no checkpoint fails because
+of it.
 """
 
 import logging

@@ -1,7 +1,8 @@
 """Exports figures by OpenTelemetry, as its standard environment variables say.
 
 They are asynchronous gauges, as Flink's are: whoever collects sees the latest ones. Flink has a path among them. A
-gauge holds a number, so the path is an attribute, and the number is 1.
+gauge holds a number, so the path is an attribute, and the number is 1. The SDK takes the names of instruments for
+case-insensitive and writes them small: views give them back as Flink writes them.
 """
 
 import os
@@ -14,6 +15,7 @@ from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.view import View
 from opentelemetry.sdk.resources import Resource
 
 from tidegate.protocol.errors import ConfigurationError
@@ -68,7 +70,8 @@ def _provider(env: Mapping[str, str]) -> MeterProvider:
     names = (env.get("OTEL_METRICS_EXPORTER") or "otlp").split(",")
     readers = [PeriodicExportingMetricReader(_exporter(name.strip(), env)) for name in names]
     named = env.get("OTEL_SERVICE_NAME") or "service.name=" in env.get("OTEL_RESOURCE_ATTRIBUTES", "")
-    return MeterProvider(readers, Resource.create({} if named else {"service.name": "tidegate"}))
+    resource = Resource.create({} if named else {"service.name": "tidegate"})
+    return MeterProvider(readers, resource, views=[View(instrument_name=name.lower(), name=name) for name in UNITS])
 
 
 def _exporter(name: str, env: Mapping[str, str]) -> MetricExporter:
