@@ -49,7 +49,7 @@ _KINDS = {
 def _several(given: OneOrMore) -> list[Callback]:
     if given is None:
         return []
-    return list(given) if isinstance(given, Sequence) else [given]
+    return [given] if callable(given) else list(given)
 
 
 @dataclass(frozen=True)
