@@ -138,6 +138,9 @@ class _WatchedStore:
 
 
 class _WatchedTransaction:
+    """What others must hear of is recorded here, in the transaction that makes it true, whoever asks for it. A verdict
+    that is held belongs here too, as `EventKind.VERDICT_HELD`."""
+
     def __init__(self, tx: StoreTransaction) -> None:
         self._tx = tx
         self.failed: list[int] = []
