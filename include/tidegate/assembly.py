@@ -3,7 +3,7 @@
 import os
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from getpass import getuser
 from importlib import import_module
@@ -23,6 +23,7 @@ from tidegate.coordination.operator_state import find_earlier_state, find_kept, 
 from tidegate.coordination.recover import Recovering
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph, compile_graph
+from tidegate.ports import Meter, Notifier
 from tidegate.protocol.comparison import Comparison
 from tidegate.protocol.errors import (
     ConfigurationError,
@@ -84,18 +85,27 @@ def open_readings(database_url: str | None = None, settings: Settings | None = N
 
 
 def open_coordinator(
-    pipeline: Pipeline, settings: Settings | None = None, database_url: str | None = None
+    pipeline: Pipeline,
+    settings: Settings | None = None,
+    database_url: str | None = None,
+    notifiers: Sequence[Notifier] = (),
+    meters: Sequence[Meter] = (),
 ) -> CheckpointCoordinator:
     """The coordinator of a pipeline on real storage and a real database. A pipeline that does not set max_parallelism
-    has from here on that of its state: open its coordinator first, then its region."""
+    has from here on that of its state: open its coordinator first, then its region. `notifiers` and `meters` are those
+    that the environment does not name."""
+    from tidegate.reporting.configured import configured_meters, configured_notifiers
     from tidegate.state.schemas import StoredSchemas
     from tidegate.state.storage import ArrowCheckpointStorage
 
     settings, store = settings or Settings.from_environment(), open_store(database_url)
     keep_max_parallelism(pipeline, store)
     storage = ArrowCheckpointStorage(settings.storage)
-    schemas = StoredSchemas(compile_graph(pipeline), storage.url, lambda: _open_types(pipeline, storage.url))
-    return CheckpointCoordinator(pipeline, store, storage, SystemClock(), _NOTIFIED, schemas)
+    graph, clock = compile_graph(pipeline), SystemClock()
+    schemas = StoredSchemas(graph, storage.url, lambda: _open_types(pipeline, storage.url))
+    told = [*configured_notifiers(graph, store, storage, clock), *notifiers]
+    measured = [*configured_meters(), *meters]
+    return CheckpointCoordinator(pipeline, store, storage, clock, _NOTIFIED, schemas, told, measured)
 
 
 def open_operations(pipeline_id: str, database_url: str | None = None) -> PipelineOperations:

@@ -11,13 +11,14 @@ import pytest
 from desks import Desk
 from records import at
 from store_steps import PIPELINE, completed, triggered
+from ways_to_fail import NAMES, WAYS_TO_FAIL, take
 from worlds import DEATHS, Crash, Judge, MortalStore, small_pipeline
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.listeners import Listeners, NotifiedListeners, watch_failures
 from tidegate.coordination.restore import ToCheckpoint
 from tidegate.ports import CheckpointListener, CheckpointStore
-from tidegate.protocol.errors import CheckpointError, CheckpointExpiredError, ValidationFailedError
+from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.trigger import AlreadyCompleted
@@ -61,12 +62,6 @@ def listening(world: Desk) -> Ears:
     ears = Ears(world)
     world.pipeline.listen(ears)
     return ears
-
-
-def take(world: Desk, *requests: str) -> None:
-    for request in requests:
-        outcome: Any = world.ask(request)
-        world.complete(outcome.checkpoint_id)
 
 
 def test_the_newest_that_was_subsumed_is_found(store: CheckpointStore) -> None:
@@ -116,44 +111,6 @@ def test_no_listener_is_notified_before_the_notify_step(desk: MakeDesk) -> None:
     assert ears.heard == [("complete", 1)]
     world.coordinator.notify(1)
     assert ears.heard == [("complete", 1)]
-
-
-def abort(world: Desk) -> None:
-    world.coordinator.abort(2, FailureReason.TASK_FAILURE, "gone")
-
-
-def expire_while_looking(world: Desk) -> None:
-    world.clock.advance(3600)
-    with pytest.raises(CheckpointExpiredError):
-        world.coordinator.acknowledge(2)
-
-
-def expire_while_reporting(world: Desk) -> None:
-    world.clock.advance(3600)
-    world.coordinator.record_acknowledgements(2, [])
-
-
-def expire_for_the_next(world: Desk) -> None:
-    world.clock.advance(3600)
-    world.ask("next")
-
-
-def fail_validation(world: Desk) -> None:
-    world.acknowledge(2)
-    with pytest.raises(ValidationFailedError):
-        world.coordinator.validate(2, Judge(False))
-
-
-WAYS_TO_FAIL: list[Callable[[Desk], object]] = [
-    abort,
-    expire_while_looking,
-    expire_while_reporting,
-    expire_for_the_next,
-    fail_validation,
-    lambda world: world.coordinator.suspend(),
-    lambda world: world.coordinator.cancel(),
-]
-NAMES = ["abort", "expired", "expired at a report", "expired at a request", "validation", "suspend", "cancel"]
 
 
 @pytest.mark.parametrize("fail", WAYS_TO_FAIL, ids=NAMES)

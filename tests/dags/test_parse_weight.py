@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parents[2]
-HEAVY = ("pyspark", "pandas", "numpy", "pyarrow", "great_expectations", "asyncpg", "psycopg2")
+HEAVY = (
+    *("pyspark", "pandas", "numpy", "pyarrow", "great_expectations", "asyncpg", "psycopg2"),
+    *("openlineage", "opentelemetry", "requests", "urllib3", "httpx2"),
+)
 FOLDERS = ("dags", "plugins", "include/tidegate/airflow")
 
 #: Imports what Airflow has imported by itself when it parses, then every file, and prints what that added.

@@ -21,6 +21,7 @@ from tidegate.protocol.errors import PipelineDefinitionError
         ({"timeout": 600}, "'600' is not a duration"),
         ({"min_pause": timedelta(seconds=-1)}, "CheckpointConfig.min_pause must not be negative"),
         ({"retained_for": timedelta(seconds=-1)}, "CheckpointConfig.retained_for must not be negative"),
+        ({"stale_after": "0 s"}, "stale_after must be longer than nothing, or None"),
         ({"max_concurrent": 2}, "must be 1"),
         ({"tolerable_failed_checkpoints": -1}, "tolerable_failed_checkpoints must be 0 or more, or None"),
         ({"retention": "FOREVER"}, "retention is one of NO_EXTERNALIZED_CHECKPOINTS, .*, not 'FOREVER'"),
@@ -115,6 +116,7 @@ def test_what_is_left_out_has_its_default():
         "aligned_checkpoint_timeout": 0,
         "alignment_limit": None,
         "checkpoints_after_tasks_finish": True,
+        "stale_after": None,
     }
 
 

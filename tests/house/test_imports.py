@@ -48,14 +48,18 @@ ROOMS = {
     "embedded_postgres": room("postgres protocol settings", HEAVY),
     "reading": room("ports postgres protocol", HEAVY, AIRFLOW),
     "documents": room("protocol reading", HEAVY, DATABASE, AIRFLOW),
+    "reporting": room("pipeline ports protocol", HEAVY, DATABASE),
     "assembly": room(
-        "clock coordination dataflow embedded_postgres pipeline postgres protocol quality reading settings spark state"
+        "clock coordination dataflow embedded_postgres pipeline ports postgres protocol quality reading reporting "
+        "settings spark state"
     ),
     "savepoint": room(
         "assembly clock coordination pipeline protocol quality settings spark state", HEAVY, DATABASE, AIRFLOW
     ),
     "ui": room("assembly documents protocol reading settings", HEAVY, DATABASE),
-    "airflow": room("assembly coordination embedded_postgres pipeline postgres protocol settings spark ui", HEAVY),
+    "airflow": room(
+        "assembly coordination embedded_postgres pipeline postgres protocol reporting settings spark ui", HEAVY
+    ),
     "cli": room(
         "assembly coordination documents embedded_postgres pipeline ports postgres protocol reading savepoint settings"
         " spark state",

@@ -3,6 +3,7 @@
 Each test lays its own data and looks at what its own DAG run changed.
 """
 
+import json
 import os
 import signal
 from datetime import UTC, datetime
@@ -132,6 +133,10 @@ def test_bad_rows_abort_the_checkpoint_and_the_corrected_file_goes_through_when_
     assert [record.checkpoint_id for record in world.checkpoints() if record.status is Status.COMPLETED] == before
     assert "bad" not in {k for k, _ in (world.rows() if before else [])}
     assert world.events(run_id) == []
+    told = [json.loads(line) for line in (world.home / "told.jsonl").read_text().splitlines()]
+    (told,) = (each for each in told if each["checkpoint"] == failed.checkpoint_id)
+    assert (told["pipeline"], told["reason"], told["task"]) == ("small", "VALIDATION_FAILED", "validate")
+    assert told["link"].endswith(f"/tidegate/pipelines/small/checkpoints/{failed.checkpoint_id}")
 
     world.lay("bad", ("bad", 7), ("bad", 1))
     world.api.clear("small", run_id)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import count
 
-from memory_facts import MemoryFacts
+from memory_events import MemoryEvents
 from memory_state import as_json
 
 from tidegate.protocol import committing, regions
@@ -27,7 +27,7 @@ from tidegate.protocol.storable import storable_text
 _NUMBERS = count(1)  # of what is on record, over all pipelines
 
 
-class MemoryPipelineWrites(MemoryFacts):
+class MemoryPipelineWrites(MemoryEvents):
     def record_gesture(self, gesture: Gesture, answer: GestureAnswer, at: datetime) -> AuditRecord:
         known, told = recordable(gesture), recordable_answer(answer)
         self._require(self.audited(known.request_id) is None, "the id is of another gesture")

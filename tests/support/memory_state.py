@@ -8,6 +8,7 @@ from typing import Any
 
 from tidegate.protocol.branches import Restore
 from tidegate.protocol.committing import CommitterRecord
+from tidegate.protocol.events import Event, Undelivered
 from tidegate.protocol.gestures import AuditRecord
 from tidegate.protocol.identity import Endpoint, Role
 from tidegate.protocol.lifecycle import Status
@@ -46,6 +47,9 @@ class PipelineState:
     endpoints: dict[tuple[Role, str], Endpoint] = field(default_factory=dict)
     imports: dict[int, tuple[datetime, datetime | None]] = field(default_factory=dict)  # seen, and ended
     audit: tuple[AuditRecord, ...] = ()
+    events: dict[int, Event] = field(default_factory=dict)
+    last_event: int = 0
+    deliveries: dict[tuple[int, str], Undelivered | None] = field(default_factory=dict)  # None: it was taken
 
     def copy(self) -> "PipelineState":
         return PipelineState(
@@ -65,6 +69,9 @@ class PipelineState:
             dict(self.endpoints),
             dict(self.imports),
             self.audit,
+            dict(self.events),
+            self.last_event,
+            dict(self.deliveries),
         )
 
     def handles(self, checkpoint_id: int) -> Iterator[tuple[Deletion, StateHandle]]:

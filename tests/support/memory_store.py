@@ -7,7 +7,7 @@ conformance suite runs against both.
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ from tidegate.protocol.records import (
     Verdict,
 )
 from tidegate.protocol.regions import RegionRecord
-from tidegate.protocol.statistics import LatestRestore, Measurement, Statistics
+from tidegate.protocol.statistics import LatestFigures, LatestRestore, Measurement, Statistics
 
 LOCK_TIMEOUT = 60.0  # seconds, as in `tidegate.postgres.engine`
 
@@ -102,6 +102,17 @@ class MemoryCheckpointStore:
             self._latest_restore(self._state(pipeline_id)),
         )
 
+    def figures(self, pipeline_id: str) -> LatestFigures:
+        known = self.statistics(pipeline_id)
+        latest = [record for record in self.completed(pipeline_id) if record.abandoned_by is None]
+        return LatestFigures(
+            known.by_status,
+            known.restores,
+            None if known.latest_restore is None else known.latest_restore.at,
+            latest[-1] if latest else None,
+            self._measured(latest[-1]) if latest else None,
+        )
+
     def _latest_restore(self, state: PipelineState) -> LatestRestore | None:
         return (
             LatestRestore(state.checkpoints[state.recoveries[-1][0]], state.recoveries[-1][1])
@@ -133,17 +144,20 @@ class MemoryCheckpointStore:
         return sorted(older, key=lambda each: each.number, reverse=True)[:limit]
 
     def wait_for_change(self, pipeline_id: str, timeout: float) -> bool:
+        return bool(self.wait_for_changes([pipeline_id], timeout))
+
+    def wait_for_changes(self, pipeline_ids: Collection[str], timeout: float) -> set[str]:
         seen: dict[str, int] | None = getattr(self._seen, "changes", None)
         deadline = time.monotonic() + timeout
         with self._changed:
             if seen is None:
                 seen = self._seen.changes = dict(self._changes)
-            while self._changes.get(pipeline_id, 0) == seen.get(pipeline_id, 0):
+            while not (found := {id_ for id_ in pipeline_ids if self._changes.get(id_, 0) != seen.get(id_, 0)}):
                 left = deadline - time.monotonic()
                 if left <= 0 or not self._changed.wait(left):
-                    return False
-            seen[pipeline_id] = self._changes[pipeline_id]
-            return True
+                    return set()
+            seen.update({id_: self._changes[id_] for id_ in found})
+            return found
 
     def _state(self, pipeline_id: str) -> PipelineState:
         known = self._states.get(pipeline_id)
@@ -151,10 +165,11 @@ class MemoryCheckpointStore:
 
 
 def _is_news(before: PipelineState, after: PipelineState) -> bool:
-    """Whether more changed than when somebody who waits was last seen."""
+    """Whether more changed than when somebody who waits was last seen, or what a notifier was told."""
     known = before.requests
     as_before = {
         id_: replace(request, seen_at=known[id_].seen_at) if id_ in known else request
         for id_, request in after.requests.items()
     }
-    return replace(after, requests=as_before) != before
+    untold = replace(after, requests=as_before, deliveries=before.deliveries)
+    return replace(untold, events=before.events if after.last_event == before.last_event else after.events) != before

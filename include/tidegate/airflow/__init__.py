@@ -2,8 +2,8 @@
 
 Reading order: `dag` (the wiring), `operators`, `sensor` and `abort` (one class a step), `step` (what they share),
 `outcome` (which errors are worth a retry), `running_region` and `spark_connection` (Spark for a step), `triggers`
-(waiting in the triggerer), `assets` (what other DAGs are scheduled on), `links`, `restore` and `maintenance` (a DAG of
-its own each).
+(waiting in the triggerer), `assets` (what other DAGs are scheduled on), `links`, `callbacks` and `stats` (who
+is told), `restore`, `maintenance` and `watch` (a DAG of its own each).
 
 Importing these modules, which every DAG parse does, imports Airflow and nothing heavier. The public names are imported
 when first used.
@@ -26,6 +26,8 @@ _PUBLIC = {
     "RestoreOperator": "tidegate.airflow.restore",
     "maintenance_dag": "tidegate.airflow.maintenance",
     "CleanOperator": "tidegate.airflow.maintenance",
+    "watch_dag": "tidegate.airflow.watch",
+    "WatchOperator": "tidegate.airflow.watch",
 }
 
 __all__ = sorted(_PUBLIC)

@@ -38,9 +38,10 @@ class AbortCheckpointOperator(CheckpointTask):
         failed = sorted(task for task, state in states.items() if state == TaskInstanceState.FAILED)
         by_hand = TaskInstanceState.SKIPPED in states.values() or not failed
         reason, message = _cause(context["run_id"], failed, by_hand)
-        with airflow_outcome(context):
+        with airflow_outcome(context), self.open_coordinator(context) as coordinator:
             gesture = ended_by_hand(context) if by_hand else None
-            record = self.open_coordinator().abort_request(request_id(context), reason, message, gesture)
+            record = coordinator.abort_request(request_id(context), reason, message, gesture)
+            coordinator.reporting.deliver()  # of a failure that a killed step had recorded, and told nobody
         if record is None and not failed and TaskInstanceState.SUCCESS not in states.values():
             raise AirflowSkipException("This DAG run asked for no checkpoint, so there is none to abort.")
         if record is not None and record.status in COMMITTED and _NOT_DONE.isdisjoint(states.values()):

@@ -16,6 +16,7 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from tidegate.airflow.abort import AbortCheckpointOperator
+from tidegate.airflow.callbacks import Callbacks, OneOrMore
 from tidegate.airflow.operators import (
     DEFAULT_SPARK,
     FinalizeCheckpointOperator,
@@ -51,7 +52,14 @@ _DIRECTORY = "Of a canonical savepoint: that directory, a path or URL. Otherwise
 
 
 def checkpoint_dag(
-    pipeline: Pipeline, schedule: Any = None, *, spark_conn_id: str = DEFAULT_SPARK, **dag_kwargs: Any
+    pipeline: Pipeline,
+    schedule: Any = None,
+    *,
+    spark_conn_id: str = DEFAULT_SPARK,
+    on_checkpoint_failed: OneOrMore = None,
+    on_verdict_held: OneOrMore = None,
+    on_pipeline_failed: OneOrMore = None,
+    **dag_kwargs: Any,
 ) -> DAG:
     """The DAG of a pipeline, named after it unless `dag_id` says otherwise; `dag_kwargs` are those of `DAG`.
 
@@ -75,18 +83,26 @@ def checkpoint_dag(
     } | dag_kwargs
     options["default_args"] = TASK_DEFAULTS | (dag_kwargs.get("default_args") or {})
     with DAG(schedule=schedule, **options) as dag:
-        _steps(pipeline, spark_conn_id)
+        _steps(
+            spark_conn_id,
+            pipeline=pipeline,
+            callbacks=Callbacks(
+                on_checkpoint_failed=on_checkpoint_failed,
+                on_verdict_held=on_verdict_held,
+                on_pipeline_failed=on_pipeline_failed,
+            ),
+        )
     dag.fileloc = sys._getframe(1).f_code.co_filename  # the DAG file, which calls this; Airflow shows its code
     return dag
 
 
-def _steps(pipeline: Pipeline, spark_conn_id: str) -> None:
-    trigger = TriggerCheckpointOperator(task_id="trigger", pipeline=pipeline)
-    snapshot = SnapshotOperator(task_id="snapshot", pipeline=pipeline, spark_conn_id=spark_conn_id)
-    acknowledge = AcknowledgeCheckpointSensor(task_id="acknowledge", pipeline=pipeline)
-    validate = ValidateCheckpointOperator(task_id="validate", pipeline=pipeline, spark_conn_id=spark_conn_id)
-    finalize = FinalizeCheckpointOperator(task_id="finalize", pipeline=pipeline)
-    notify = NotifyCheckpointOperator(task_id="notify", pipeline=pipeline, spark_conn_id=spark_conn_id)
-    abort = AbortCheckpointOperator(task_id="abort", pipeline=pipeline)
+def _steps(spark_conn_id: str, **shared: Any) -> None:
+    trigger = TriggerCheckpointOperator(task_id="trigger", **shared)
+    snapshot = SnapshotOperator(task_id="snapshot", spark_conn_id=spark_conn_id, **shared)
+    acknowledge = AcknowledgeCheckpointSensor(task_id="acknowledge", **shared)
+    validate = ValidateCheckpointOperator(task_id="validate", spark_conn_id=spark_conn_id, **shared)
+    finalize = FinalizeCheckpointOperator(task_id="finalize", **shared)
+    notify = NotifyCheckpointOperator(task_id="notify", spark_conn_id=spark_conn_id, **shared)
+    abort = AbortCheckpointOperator(task_id="abort", **shared)
     trigger >> snapshot >> acknowledge >> validate >> finalize >> notify
     [trigger, snapshot, acknowledge, validate, finalize] >> abort

@@ -64,22 +64,21 @@ class TriggerCheckpointOperator(CheckpointTask):
         """Ask, again if need be. The trigger only says that it is time to ask: what it saw is not trusted."""
         with airflow_outcome(context):
             request = request_id(context), _is_periodic(context), _kind(context)
-            coordinator = self.open_coordinator()
-            if _is_canonical(context):
-                coordinator.exporting.require_possible(_directory(context))
-            gesture = gesture_of(context, kind_of_request(_kind(context), _drain(context)))
-            outcome = coordinator.trigger(
-                *request,
-                wait=self.wait,
-                drain=_drain(context),
-                label=_label(context),
-                gesture=gesture,
-                dag_id=context["ti"].dag_id,
-            )
-            if isinstance(outcome, AlreadyCompleted):
-                completed = coordinator.acknowledge(outcome.checkpoint_id)
-                if _is_of_a_deleted_run(completed, context["dag_run"]):
-                    raise self._taken_before(context, outcome.checkpoint_id)
+            with self.open_coordinator(context) as coordinator:
+                if _is_canonical(context):
+                    coordinator.exporting.require_possible(_directory(context))
+                outcome = coordinator.trigger(
+                    *request,
+                    wait=self.wait,
+                    drain=_drain(context),
+                    label=_label(context),
+                    gesture=gesture_of(context, kind_of_request(_kind(context), _drain(context))),
+                    dag_id=context["ti"].dag_id,
+                )
+                if isinstance(outcome, AlreadyCompleted):
+                    completed = coordinator.acknowledge(outcome.checkpoint_id)
+                    if _is_of_a_deleted_run(completed, context["dag_run"]):
+                        raise self._taken_before(context, outcome.checkpoint_id)
         match outcome:
             case Queued():
                 self.log.info("Waiting: %s", outcome.message)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
+from tidegate.airflow.callbacks import CallbackNotifier, Callbacks
 from tidegate.airflow.outcome import cause_of, is_deterministic
 from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.errors import (
@@ -33,10 +34,11 @@ TRIGGERED_ID = "{{ ti.xcom_pull(task_ids='trigger') }}"
 class CheckpointTask(BaseOperator):
     """A task that works on checkpoints of a pipeline: a `Pipeline`, or `"module:attribute"`, resolved when it runs."""
 
-    def __init__(self, *, pipeline: Pipeline | str, **kwargs: Any) -> None:
+    def __init__(self, *, pipeline: Pipeline | str, callbacks: Callbacks | None = None, **kwargs: Any) -> None:
         kwargs.setdefault("do_xcom_push", False)
         super().__init__(**kwargs)
         self.pipeline = pipeline
+        self.callbacks = callbacks or Callbacks()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Airflow copies DAGs. A copied task has the same pipeline: what a user put into it (a listener, a connection)
@@ -57,10 +59,18 @@ class CheckpointTask(BaseOperator):
         if _is_test(context):  # otherwise the task runner's handler keeps SIGTERM from ending the process
             signal.signal(signal.SIGTERM, signal.default_int_handler)
 
-    def open_coordinator(self) -> "CheckpointCoordinator":
+    @contextmanager
+    def open_coordinator(self, context: Context) -> "Iterator[CheckpointCoordinator]":
+        """One that calls the DAG's callbacks. Its figures are sent in the end: the task's process ends without ado."""
+        from tidegate.airflow.stats import airflow_meters
         from tidegate.assembly import open_coordinator
 
-        return open_coordinator(self.resolve_pipeline())
+        told = [CallbackNotifier(self.callbacks, context)]
+        coordinator = open_coordinator(self.resolve_pipeline(), notifiers=told, meters=airflow_meters())
+        try:
+            yield coordinator
+        finally:
+            coordinator.reporting.flush()
 
 
 class CheckpointStep(CheckpointTask):
@@ -88,13 +98,13 @@ class CheckpointStep(CheckpointTask):
         """`take_step`, with its errors turned into Airflow's outcomes."""
         with airflow_outcome(context):
             checkpoint_id = self.rendered_id()
-            coordinator = self.open_coordinator()
-            try:
-                return self.take_step(coordinator, checkpoint_id, context)
-            except Exception as error:
-                if is_deterministic(error) or (_is_last_try(context) and not self._stopped):
-                    self._abort(coordinator, checkpoint_id, error)
-                raise
+            with self.open_coordinator(context) as coordinator:
+                try:
+                    return self.take_step(coordinator, checkpoint_id, context)
+                except Exception as error:
+                    if is_deterministic(error) or (_is_last_try(context) and not self._stopped):
+                        self._abort(coordinator, checkpoint_id, error)
+                    raise
 
     def rendered_id(self) -> int:
         """Raises `ConfigurationError` if there is none."""

@@ -22,7 +22,7 @@ def run_continuously(defined: Pipeline, console: Console) -> PipelineRecord:
     log.setLevel(logging.INFO)
     log.addHandler(RichHandler(console=console, show_path=False, markup=False, log_time_format="%H:%M:%S"))
     run = assembly.open_continuous(defined)
-    with _signals() as stopping:
+    with stopping_on_signals() as stopping:
         console.print(
             f"Pipeline {defined.name} is running. Ctrl-C ends the run; the next run continues from the latest "
             "checkpoint."
@@ -34,7 +34,7 @@ def run_continuously(defined: Pipeline, console: Console) -> PipelineRecord:
 
 
 @contextmanager
-def _signals() -> Iterator[Event]:
+def stopping_on_signals() -> Iterator[Event]:
     """An event, set once the process is asked to end, so that it does so between two micro-batches. A second signal
     kills it."""
     stopping = Event()

@@ -17,6 +17,7 @@ from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
 from tidegate.protocol.branches import Restore, choose_withdrawn_for_good
+from tidegate.protocol.events import KEPT_FOR
 from tidegate.protocol.gestures import AnswerStatus, Gesture, GestureAnswer
 from tidegate.protocol.kept import CleanReport, Damage, Kept, Weights, by_sink, weigh
 from tidegate.protocol.lifecycle import Status
@@ -89,6 +90,8 @@ class Cleaning:
         self._sweeper.deletions.delete_queued()
         self._sweeper.delete_leftovers()
         self._rewinding.delete_withdrawn()
+        with self._store.transaction(self._pipeline_id) as tx:
+            tx.forget_events(self._clock.now() - KEPT_FOR)
         return replace(report, changed=True)
 
     def plan(self) -> CleanReport:

@@ -23,6 +23,7 @@ from tidegate.coordination.notify import Delivered, Delivery
 from tidegate.coordination.operations import PipelineOperations
 from tidegate.coordination.plan import Planning
 from tidegate.coordination.region_lease import RegionControl
+from tidegate.coordination.reporting import Reporting
 from tidegate.coordination.restore import Restoring, Target
 from tidegate.coordination.rewind import Rewinding
 from tidegate.coordination.snapshot import Snapshotting
@@ -36,6 +37,8 @@ from tidegate.ports import (
     CheckpointStorage,
     CheckpointStore,
     Clock,
+    Meter,
+    Notifier,
     Region,
     StateSchemas,
     StoreTransaction,
@@ -69,7 +72,8 @@ class CheckpointCoordinator:
     """Drives the checkpoints of one pipeline. Raises subclasses of `CheckpointError` only, and what the ports raise.
 
     `notified`: what the listeners in this process were notified of before; by default nothing. `schemas`: where plans
-    learn of the columns of state; by default from the definition alone.
+    learn of the columns of state; by default from the definition alone. `notifiers` are told of the pipeline's events,
+    and `meters` are given its metrics.
     """
 
     def __init__(
@@ -80,12 +84,15 @@ class CheckpointCoordinator:
         clock: Clock,
         notified: NotifiedListeners | None = None,
         schemas: StateSchemas | None = None,
+        notifiers: Sequence[Notifier] = (),
+        meters: Sequence[Meter] = (),
     ) -> None:
         self.graph: Graph = compile_graph(pipeline)
         self.pipeline_id = pipeline.name
         self.config = pipeline.checkpoints
         listeners = Listeners(pipeline.name, pipeline.listeners, notified or NotifiedListeners())
-        self._store = store = watch_failures(store, listeners)
+        self.reporting = Reporting(pipeline.name, self.config, store, clock, notifiers, meters)
+        self._store = store = watch_failures(store, listeners, self.reporting.report)
         self._clock = clock
         self._unsaid = reservations(pipeline, self.graph.sinks)
         self._identification = Identification(self.graph, store, storage, clock)
@@ -95,7 +102,7 @@ class CheckpointCoordinator:
         self._control = self.operations.control
         self._failures = CheckpointFailureManager(self.pipeline_id, self.config, store, clock)
         self._validation = Validation(self.graph, store, self._failures, clock)
-        self._commit_point = CommitPoint(self.graph, self.config, store, storage, clock)
+        self._commit_point = CommitPoint(self.graph, self.config, store, storage, clock, self.reporting.announces)
         self._rewinding = Rewinding(self.graph, store, clock)
         self._delivery = Delivery(self.graph, store, storage, clock, listeners, self._rewinding)
         self._triggering = Triggering(
@@ -139,6 +146,7 @@ class CheckpointCoordinator:
         a person asks: it is recorded with its first answer. `dag_id` is the DAG that asks, if one does. Raises
         `PipelineIdentityError`, `PipelineFailedError`, `IllegalRequestError`.
         """
+        self.reporting.deliver()  # what a crash has left undelivered
         # Never forced: a scheduled checkpoint starts from the state of the last one, which must have ended.
         now = self._clock.now()
         request = CheckpointRequest(
@@ -148,6 +156,7 @@ class CheckpointCoordinator:
             outcome = self._triggering.trigger(request, wait, deed, dag_id)
         if isinstance(outcome, Triggered):
             self._say_reservations()
+            self.reporting.report()
         return outcome
 
     def _say_reservations(self) -> None:
@@ -203,7 +212,9 @@ class CheckpointCoordinator:
         Raises `FinalizeError` if the commit did not land, `UnknownOutcomeError` if that cannot be found out. Repeating
         is safe.
         """
-        return self._commit_point.reach(validated)
+        record = self._commit_point.reach(validated)
+        self.reporting.report()
+        return record
 
     # -- notify
 

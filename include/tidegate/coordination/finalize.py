@@ -14,6 +14,7 @@ from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import guarantee_of
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
 from tidegate.protocol.errors import FinalizeError, StateIntegrityError, StorageError, UnknownOutcomeError
+from tidegate.protocol.events import EventKind
 from tidegate.protocol.finalize import (
     Landed,
     NotLanded,
@@ -44,14 +45,22 @@ class CommitPoint:
     at once."""
 
     def __init__(
-        self, graph: Graph, config: CheckpointConfig, store: CheckpointStore, storage: CheckpointStorage, clock: Clock
+        self,
+        graph: Graph,
+        config: CheckpointConfig,
+        store: CheckpointStore,
+        storage: CheckpointStorage,
+        clock: Clock,
+        announced: bool = False,
     ) -> None:
+        """`announced`: whether somebody is to be told of completions."""
         self._graph = graph
         self._pipeline_id = graph.pipeline.name
         self._config = config
         self._store = store
         self._storage = storage
         self._clock = clock
+        self._announced = announced
 
     def reach(self, validated: ValidatedCheckpoint) -> CheckpointRecord:
         """The completed checkpoint. If the connection is lost while it commits, the outcome is looked up.
@@ -141,6 +150,9 @@ class CommitPoint:
             state_size, checkpointed_size = sizes(checkpoint_id, list(snapshots.values()))
             if not tx.complete(checkpoint_id, now, path, state_size, checkpointed_size):
                 return decide_landing(tx.checkpoint(checkpoint_id))
+            if self._announced:
+                what = f"Checkpoint {checkpoint_id} of pipeline {self._pipeline_id} has completed."
+                tx.add_event(EventKind.CHECKPOINT_COMPLETED, what, now, checkpoint_id)
             if obsolete := choose_obsolete(snapshots, tx.compactions()):
                 tx.remove_compactions([compaction.handle.path for compaction in obsolete])
             if subsumed := choose_subsumed(tx.retained(), self._config.retention_rule(), now):

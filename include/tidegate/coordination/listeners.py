@@ -1,16 +1,22 @@
 """Notifies a pipeline's listeners of what became of its checkpoints (protocol.md section 10). Decides nothing.
 
 `notify` reports completions, because it knows when sinks have committed. Failures have many causes and one place: the
-transaction in which a checkpoint is failed. It is watched here, and listeners are notified once it is committed.
+transaction in which a checkpoint, or the pipeline, is failed. It is watched here. What happened is recorded in it as an
+event, for those outside who must hear of it whatever becomes of this process; listeners are notified once it is
+committed.
 """
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from threading import RLock
 from typing import Any, cast
 
 from tidegate.ports import CheckpointListener, CheckpointStore, StoreTransaction
+from tidegate.protocol.events import EventKind
+from tidegate.protocol.pipelines import PipelineStatus
+from tidegate.protocol.reasons import FailureReason
 
 log = logging.getLogger("tidegate")
 
@@ -102,15 +108,19 @@ class Listeners:
             )
 
 
-def watch_failures(store: CheckpointStore, listeners: Listeners) -> CheckpointStore:
-    """The same store. Listeners are notified of every checkpoint that a transaction fails, after the commit."""
-    return cast(CheckpointStore, _WatchedStore(store, listeners))
+def watch_failures(
+    store: CheckpointStore, listeners: Listeners, after: Callable[[], None] = lambda: None
+) -> CheckpointStore:
+    """The same store. Listeners are notified of every checkpoint that a transaction fails, after the commit, and then
+    `after` is called."""
+    return cast(CheckpointStore, _WatchedStore(store, listeners, after))
 
 
 class _WatchedStore:
-    def __init__(self, store: CheckpointStore, listeners: Listeners) -> None:
+    def __init__(self, store: CheckpointStore, listeners: Listeners, after: Callable[[], None]) -> None:
         self._store = store
         self._listeners = listeners
+        self._after = after
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -123,21 +133,36 @@ class _WatchedStore:
             latest = _latest_notified(tx) if watched.failed and self._listeners else None
         for checkpoint_id in watched.failed:
             self._listeners.aborted(checkpoint_id, latest)
+        if watched.failed or watched.failed_pipeline:
+            self._after()
 
 
 class _WatchedTransaction:
+    """What others must hear of is recorded here, in the transaction that makes it true, whoever asks for it. A verdict
+    that is held belongs here too, as `EventKind.VERDICT_HELD`."""
+
     def __init__(self, tx: StoreTransaction) -> None:
         self._tx = tx
         self.failed: list[int] = []
+        self.failed_pipeline = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tx, name)
 
-    def fail(self, checkpoint_id: int, *reason: Any, **more: Any) -> bool:
-        moved = self._tx.fail(checkpoint_id, *reason, **more)
+    def fail(self, checkpoint_id: int, reason: FailureReason, message: str, at: datetime) -> bool:
+        moved = self._tx.fail(checkpoint_id, reason, message, at)
         if moved:
             self.failed.append(checkpoint_id)
+            self._tx.add_event(EventKind.CHECKPOINT_FAILED, message, at, checkpoint_id, reason)
         return moved
+
+    def move_pipeline(
+        self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None
+    ) -> None:
+        self._tx.move_pipeline(after, at, message, forgiven_until)
+        if after is PipelineStatus.FAILED:
+            self.failed_pipeline = True
+            self._tx.add_event(EventKind.PIPELINE_FAILED, message or "", at)
 
 
 def _latest_notified(tx: StoreTransaction) -> int | None:

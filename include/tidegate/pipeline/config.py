@@ -117,6 +117,11 @@ class CheckpointConfig:
     checkpoints_after_tasks_finish: bool = True
     """Whether checkpoints go on when a bounded source has been read to its end."""
 
+    stale_after: Annotated[
+        OptionalDuration, must(lambda t: t is None or t > timedelta(0), "must be longer than nothing, or None.")
+    ] = default(None)
+    """How long without a completed checkpoint until whoever watches says so. None: never."""
+
     @model_validator(mode="wrap")
     @classmethod
     def _refuse(cls, given: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:

@@ -8,6 +8,7 @@ from tidegate.ports.connectors import (
     BacklogSource,
     CommitAttempt,
     DeliveryGuarantee,
+    ListingSource,
     NumberedSink,
     PortableSink,
     QuarantiningSource,
@@ -25,6 +26,8 @@ from tidegate.ports.connectors import (
     StagingSink,
     Withdrawn,
 )
+from tidegate.ports.event_queue import EventQueue
+from tidegate.ports.notifiers import Meter, Notifier
 from tidegate.ports.regions import (
     Acknowledger,
     CheckpointListener,
@@ -52,7 +55,11 @@ __all__ = [
     "Declined",
     "DeliveryGuarantee",
     "Editor",
+    "EventQueue",
     "Exporter",
+    "ListingSource",
+    "Meter",
+    "Notifier",
     "NumberedSink",
     "PortableSink",
     "QuarantiningSource",

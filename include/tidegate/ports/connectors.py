@@ -97,6 +97,16 @@ class ReadSince:
 
 
 @runtime_checkable
+class ListingSource(Protocol):
+    """A source that can say which files a checkpoint has read."""
+
+    def read_in(self, checkpoint_id: int, taken: Snapshot, storage: ReadableStorage) -> Mapping[str, int]:
+        """Of one split: the files, relative to where the source is, with their bytes. Raises `StateIntegrityError`,
+        `StorageError` if that is not known any more."""
+        ...
+
+
+@runtime_checkable
 class RereadingSource(Protocol):
     """A source that can say what a restore makes it read again."""
 

@@ -1,10 +1,11 @@
 """The store where checkpoints are recorded, the storage where state lies, and the clock."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol
 
+from tidegate.ports.event_queue import EventQueue
 from tidegate.protocol.branches import Branch, Restore
 from tidegate.protocol.committing import CommitterRecord
 from tidegate.protocol.gestures import AuditRecord, Gesture, GestureAnswer
@@ -25,7 +26,7 @@ from tidegate.protocol.records import (
 )
 from tidegate.protocol.regions import RegionRecord
 from tidegate.protocol.savepoints import Label
-from tidegate.protocol.statistics import Statistics
+from tidegate.protocol.statistics import LatestFigures, Statistics
 
 
 class Clock(Protocol):
@@ -42,7 +43,7 @@ class Clock(Protocol):
         ...
 
 
-class StoreTransaction(Protocol):
+class StoreTransaction(EventQueue, Protocol):
     """One transaction on one pipeline, serialised with every other transaction on it (protocol.md section 1: all
     coordinator changes happen under one lock). Reads see the transaction's own writes. Methods that move a checkpoint
     return False if it was not where they expect it: the race was lost and nothing was changed.
@@ -350,6 +351,10 @@ class CheckpointStore(Protocol):
         ...
 
     def statistics(self, pipeline_id: str) -> Statistics: ...
+    def figures(self, pipeline_id: str) -> LatestFigures:
+        """The same of the latest checkpoint alone: asked after every checkpoint, so it reads no history."""
+        ...
+
     def subtasks(self, pipeline_id: str, checkpoint_id: int) -> dict[SubtaskId, SubtaskRecord]: ...
     def verdicts(self, pipeline_id: str, checkpoint_id: int) -> list[Verdict]: ...
     def audit(self, pipeline_id: str | None, limit: int, before: int | None = None) -> list[AuditRecord]:
@@ -359,4 +364,8 @@ class CheckpointStore(Protocol):
 
     def wait_for_change(self, pipeline_id: str, timeout: float) -> bool:
         """Block until something about the pipeline was committed (True) or `timeout` seconds passed (False)."""
+        ...
+
+    def wait_for_changes(self, pipeline_ids: Collection[str], timeout: float) -> set[str]:
+        """The same for several: those about which something was committed, none if the time passed."""
         ...

@@ -28,6 +28,8 @@ RIGHTS = {
     "compactions": "SELECT, INSERT, DELETE",
     "deletion_queue": _COMES_AND_GOES,
     "audit": "SELECT, INSERT",
+    "events": "SELECT, INSERT, DELETE",
+    "event_deliveries": _COMES_AND_GOES,
     "live_references": "SELECT",
     "schema_version": "SELECT",
 }

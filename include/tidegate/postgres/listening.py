@@ -8,7 +8,7 @@ whatever that returned.
 import select
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
 
@@ -27,14 +27,15 @@ class ChangeListener:
         self._engine = engine
         self._thread = threading.local()
 
-    def wait(self, pipeline_id: str, timeout: float) -> bool:
-        """Whether the pipeline changed since the last wait, or within `timeout` seconds.
+    def wait(self, pipeline_ids: Collection[str], timeout: float) -> set[str]:
+        """Those of the pipelines that changed since the last wait, or within `timeout` seconds.
 
         Raises `StoreUnavailableError` when the connection cannot be opened or is lost.
         """
-        changed = self._wait(timeout, lambda changed: pipeline_id in changed)
-        found = pipeline_id in changed
-        changed.discard(pipeline_id)
+        wanted = set(pipeline_ids)
+        changed = self._wait(timeout, lambda changed: bool(changed & wanted))
+        found = changed & wanted
+        changed -= found
         return found
 
     def wait_for_any(self, timeout: float) -> frozenset[str]:

@@ -12,7 +12,7 @@ from sqlalchemy.dialects import postgresql
 from tidegate.postgres import audit
 from tidegate.postgres import imports as importing
 from tidegate.postgres import restores as restoring
-from tidegate.postgres.facts import Facts
+from tidegate.postgres.events import Events
 from tidegate.postgres.rows import (
     committer_values,
     readable,
@@ -46,12 +46,8 @@ ON CONFLICT (pipeline_id, dag_id) DO UPDATE SET last_seen_at = greatest(d.last_s
 """)
 
 
-class PipelineWrites(Facts):
-    """`wrote` says whether anything was changed, `touched` whether a request's sign of life was recorded, which sends
-    no NOTIFY."""
-
-    wrote = False
-    touched = False
+class PipelineWrites(Events):
+    """The pipeline's own row, and what belongs to the pipeline rather than to one of its checkpoints."""
 
     def record_gesture(self, gesture: Gesture, answer: GestureAnswer, at: datetime) -> AuditRecord:
         self.wrote = True

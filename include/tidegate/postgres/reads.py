@@ -63,7 +63,7 @@ from tidegate.protocol.records import (
     Verdict,
 )
 from tidegate.protocol.regions import RegionRecord
-from tidegate.protocol.statistics import LatestRestore, Measurement, Statistics
+from tidegate.protocol.statistics import LatestFigures, LatestRestore, Measurement, Statistics
 
 
 def pipeline_ids(connection: Connection) -> list[str]:
@@ -168,11 +168,10 @@ def latest_completed(connection: Connection, pipeline_id: str) -> CheckpointReco
 
 def statistics(connection: Connection, pipeline_id: str) -> Statistics:
     """The statements run one after the other. Each figure is right for the moment of its statement."""
-    counted = connection.execute(_BY_STATUS, {"pipeline_id": pipeline_id})
     measured = connection.execute(_MEASUREMENTS, {"pipeline_id": pipeline_id})
     restores, latest_restore = restore_count(connection, pipeline_id)
     return Statistics(
-        {Status(row.status): row.number for row in counted},
+        _by_status(connection, pipeline_id),
         [Measurement(**row) for row in measured.mappings()],
         latest(connection, pipeline_id, Status.COMPLETED),
         latest(connection, pipeline_id, Status.FAILED),
@@ -180,6 +179,27 @@ def statistics(connection: Connection, pipeline_id: str) -> Statistics:
         restores,
         latest_restore,
     )
+
+
+def figures(connection: Connection, pipeline_id: str) -> LatestFigures:
+    found = latest(connection, pipeline_id, Status.COMPLETED)
+    measured = None
+    if found is not None:
+        of = {"pipeline_id": pipeline_id, "checkpoint_id": found.checkpoint_id}
+        measured = connection.execute(_MEASUREMENT, of).mappings().first()
+    restores, latest_restore = restore_count(connection, pipeline_id)
+    return LatestFigures(
+        _by_status(connection, pipeline_id),
+        restores,
+        None if latest_restore is None else latest_restore.at,
+        found,
+        None if measured is None else Measurement(**measured),
+    )
+
+
+def _by_status(connection: Connection, pipeline_id: str) -> dict[Status, int]:
+    counted = connection.execute(_BY_STATUS, {"pipeline_id": pipeline_id})
+    return {Status(row.status): row.number for row in counted}
 
 
 def latest_savepoint(connection: Connection, pipeline_id: str) -> CheckpointRecord | None:
@@ -205,10 +225,12 @@ _BY_STATUS = text("""
 SELECT status, count(*) AS number FROM tidegate.checkpoints WHERE pipeline_id = :pipeline_id GROUP BY status
 """)
 
-_MEASUREMENTS = text("""
+_MEASURED = """
 SELECT checkpoint_id, end_to_end_duration, checkpointed_size, state_size, processed_data, persisted_data
-FROM tidegate.figures WHERE pipeline_id = :pipeline_id ORDER BY checkpoint_id DESC
-""")
+FROM tidegate.figures WHERE pipeline_id = :pipeline_id
+"""
+_MEASUREMENTS = text(f"{_MEASURED} ORDER BY checkpoint_id DESC")
+_MEASUREMENT = text(f"{_MEASURED} AND checkpoint_id = :checkpoint_id")
 
 
 def latest(connection: Connection, pipeline_id: str, status: Status) -> CheckpointRecord | None:

@@ -79,7 +79,12 @@ _CHECKPOINT_TIMES = (
 
 def pipeline_record(row: RowMapping) -> PipelineRecord:
     return PipelineRecord(
-        row["pipeline_id"], PipelineStatus(row["status"]), _utc(row["since"]), row["message"], row["forgiven_until"]
+        row["pipeline_id"],
+        PipelineStatus(row["status"]),
+        _utc(row["since"]),
+        row["message"],
+        row["forgiven_until"],
+        _utc(row["stale_since"]),
     )
 
 

@@ -4,7 +4,7 @@
 the rules that rows obey.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.regions import RegionRecord
-from tidegate.protocol.statistics import Statistics
+from tidegate.protocol.statistics import LatestFigures, Statistics
 
 # Two statements, one round trip. The row is the lock that serialises all transactions on the pipeline.
 _LOCK_PIPELINE = text("""
@@ -100,6 +100,9 @@ class PostgresCheckpointStore:
     def statistics(self, pipeline_id: str) -> Statistics:
         return self._read("reading the statistics", lambda c: reads.statistics(c, pipeline_id))
 
+    def figures(self, pipeline_id: str) -> LatestFigures:
+        return self._read("reading the figures", lambda c: reads.figures(c, pipeline_id))
+
     def subtasks(self, pipeline_id: str, checkpoint_id: int) -> dict[SubtaskId, SubtaskRecord]:
         return self._read("reading the subtasks", lambda c: reads.subtasks_of(c, pipeline_id, checkpoint_id))
 
@@ -111,7 +114,11 @@ class PostgresCheckpointStore:
 
     def wait_for_change(self, pipeline_id: str, timeout: float) -> bool:
         """See `listening`: what is committed between two waits of one thread is not missed."""
-        return self._listener.wait(pipeline_id, timeout)
+        return bool(self._listener.wait([pipeline_id], timeout))
+
+    def wait_for_changes(self, pipeline_ids: Collection[str], timeout: float) -> set[str]:
+        """See `listening`, likewise."""
+        return self._listener.wait(pipeline_ids, timeout)
 
     def close(self) -> None:
         """Close the calling thread's listening connection and the pool; the store reconnects if used again."""

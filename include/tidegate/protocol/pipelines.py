@@ -6,7 +6,7 @@ complete; if that savepoint fails, the pipeline runs again or has failed. Everyt
 store repeats the list as a CHECK constraint.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -61,7 +61,8 @@ WITH_REGION = ACTIVE | {PipelineStatus.STOPPING}
 @dataclass(frozen=True, slots=True)
 class PipelineRecord:
     """A pipeline's row. `since` is when it reached its status, None if that was never recorded; `message` says why.
-    Failures of checkpoints up to `forgiven_until` no longer count: the pipeline was resumed after them.
+    Failures of checkpoints up to `forgiven_until` no longer count: the pipeline was resumed after them. `stale_since`
+    is when it was found to have completed none for too long, None if it was not.
     """
 
     pipeline_id: str
@@ -69,6 +70,7 @@ class PipelineRecord:
     since: datetime | None = None
     message: str | None = None
     forgiven_until: int = 0
+    stale_since: datetime | None = None
 
 
 def require_move(pipeline: PipelineRecord, after: PipelineStatus) -> None:
@@ -91,7 +93,8 @@ def restored(pipeline: PipelineRecord, at: datetime, message: str, forgiven_unti
     """The pipeline's row after a restore, which leads out of every status: a suspended pipeline stays suspended, any
     other runs. Performs no I/O."""
     after = PipelineStatus.SUSPENDED if pipeline.status is PipelineStatus.SUSPENDED else PipelineStatus.RUNNING
-    return PipelineRecord(pipeline.pipeline_id, after, at, message, max(pipeline.forgiven_until, forgiven_until))
+    forgiven = max(pipeline.forgiven_until, forgiven_until)
+    return replace(pipeline, status=after, since=at, message=message, forgiven_until=forgiven)
 
 
 def moved(
@@ -99,4 +102,4 @@ def moved(
 ) -> PipelineRecord:
     """The pipeline's row after a legal transition. Performs no I/O."""
     forgiven = pipeline.forgiven_until if forgiven_until is None else forgiven_until
-    return PipelineRecord(pipeline.pipeline_id, after, at, message, forgiven)
+    return replace(pipeline, status=after, since=at, message=message, forgiven_until=forgiven)

@@ -50,6 +50,18 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True)
+class LatestFigures:
+    """What a pipeline's metrics are made of: how many checkpoints have each status, how often and when it last went on
+    from one, and its latest completed checkpoint."""
+
+    by_status: Mapping[Status, int]
+    restores: int
+    restored_at: datetime | None
+    latest_completed: CheckpointRecord | None
+    latest: Measurement | None
+
+
+@dataclass(frozen=True, slots=True)
 class Counts:
     restored: int
     total: int

@@ -144,6 +144,12 @@ class FileSource:
         missing = [file.path for file, now in zip(files, found, strict=True) if now != file]
         return ReadSince(len(files), sum(file.size for file in files), sorted(missing))
 
+    def read_in(self, checkpoint_id: int, taken: Snapshot, storage: ReadableStorage) -> dict[str, int]:
+        """See `ports.ListingSource`. Its manifest is the one that the checkpoint wrote itself."""
+        own = [handle for handle in taken.handles if handle.created_by == checkpoint_id]
+        rows = (row for row in manifests.read(own, storage) if row.checkpoint == checkpoint_id)
+        return {row.file.path: row.file.size for row in rows}
+
     def read(self, spark: Any, segments: Sequence[Segment], output: str = "rows") -> Any:
         """See `ports.Source`. Checks every file first: one that changed after listing raises `SourceChangedError`."""
         files = files_of(segments)

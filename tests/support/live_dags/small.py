@@ -4,6 +4,7 @@ some whose runs are marked by hand, and one for backfills.
 A pipeline is held, inside its Spark job, while the file `<name>.hold` exists; `<name>.pid` then names the driver.
 """
 
+import json
 import os
 import time
 from datetime import datetime, timedelta
@@ -47,9 +48,16 @@ def counting(name, timeout, suite_of_rows=None):
     return pipeline
 
 
+def tell(context):
+    """Writes down what a callback is told, and by which task."""
+    told = {name: context[name] for name in ("pipeline", "checkpoint", "reason", "link")}
+    with HOME.joinpath("told.jsonl").open("a") as file:
+        file.write(json.dumps(told | {"task": context["ti"].task_id}) + "\n")
+
+
 small = counting("small", "5 min", suite("rows", expect("column_values_to_be_between", column="n", min_value=0)))
 
-dag = checkpoint_dag(small, spark_conn_id="spark_server")  # Spark Connect
+dag = checkpoint_dag(small, spark_conn_id="spark_server", on_checkpoint_failed=tell)  # Spark Connect
 again = checkpoint_dag(small, dag_id="small_again", max_active_runs=3, spark_conn_id="spark_server")
 restore = restore_dag(small)
 hasty = checkpoint_dag(counting("hasty", "40 s"))  # Spark inside the task's own process tree

@@ -52,6 +52,8 @@ pipelines = Table(
     Column("restores", Integer, nullable=False, server_default=text("0")),
     Column("restored_checkpoint", BigInteger),
     Column("restored_at", INSTANT),
+    # When it was found to have completed no checkpoint for too long, see `protocol.staleness`.
+    Column("stale_since", INSTANT),
     # The newest of `restores`, which the user asked for.
     Column("last_restore", Integer, nullable=False, server_default=text("0")),
     CheckConstraint("pipeline_id <> ''", name="pipelines_named"),

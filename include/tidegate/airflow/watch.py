@@ -1,0 +1,79 @@
+"""A DAG that watches pipelines: it notices when one has completed no checkpoint for too long, and delivers what a crash
+has left undelivered."""
+
+import sys
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG, BaseOperator, Context
+
+from tidegate.airflow.callbacks import CallbackNotifier, Callbacks, OneOrMore
+from tidegate.airflow.dag import TASK_DEFAULTS
+from tidegate.airflow.maintenance import Definitions
+from tidegate.airflow.step import airflow_outcome
+from tidegate.pipeline.definition import Pipeline
+from tidegate.protocol.errors import ConfigurationError
+
+EVERY = timedelta(minutes=5)
+
+
+def watch_dag(
+    *pipelines: Pipeline,
+    schedule: Any = EVERY,
+    on_checkpoint_failed: OneOrMore = None,
+    on_verdict_held: OneOrMore = None,
+    on_pipeline_failed: OneOrMore = None,
+    on_pipeline_stale: OneOrMore = None,
+    on_pipeline_fresh: OneOrMore = None,
+    **dag_kwargs: Any,
+) -> DAG:
+    """The DAG `tidegate_watch`, for these pipelines: a run does what `tidegate watch --once` does. A pipeline is stale
+    after its `CheckpointConfig(stale_after=…)`. Each callback is told of all of the pipelines. `dag_kwargs` are those
+    of `DAG`."""
+    names = [pipeline.name for pipeline in pipelines]
+    options: dict[str, Any] = {
+        "dag_id": "tidegate_watch",
+        "catchup": False,  # only how things are now is of interest
+        "max_active_runs": 1,
+        "tags": ["tidegate"],
+        "doc_md": "Notices pipelines that complete no checkpoints, and tells those who asked to be told.",
+    } | dag_kwargs
+    options["default_args"] = TASK_DEFAULTS | (dag_kwargs.get("default_args") or {})
+    callbacks = Callbacks(
+        on_checkpoint_failed=on_checkpoint_failed,
+        on_verdict_held=on_verdict_held,
+        on_pipeline_failed=on_pipeline_failed,
+        on_pipeline_stale=on_pipeline_stale,
+        on_pipeline_fresh=on_pipeline_fresh,
+    )
+    with DAG(schedule=schedule, **options) as dag:
+        WatchOperator.partial(
+            task_id="watch",
+            pipelines=Definitions(pipelines),
+            callbacks=callbacks,
+            map_index_template="{{ task.pipeline }}",
+        ).expand(pipeline=names)
+    dag.fileloc = sys._getframe(1).f_code.co_filename  # the DAG file, which calls this; Airflow shows its code
+    return dag
+
+
+class WatchOperator(BaseOperator):
+    """Looks at one of the pipelines. It succeeds also if that is not well: others are told, and the log says so."""
+
+    def __init__(self, *, pipelines: Definitions, pipeline: str, callbacks: Callbacks, **kwargs: Any) -> None:
+        super().__init__(do_xcom_push=False, **kwargs)
+        self.pipelines: Mapping[str, Pipeline] = pipelines
+        self.pipeline = pipeline
+        self.callbacks = callbacks
+
+    def execute(self, context: Context) -> None:
+        # Imported here: DAG files are parsed often, and importing what runs a step takes seconds.
+        from tidegate.assembly import open_coordinator
+
+        with airflow_outcome(context):
+            if self.pipeline not in self.pipelines:
+                raise ConfigurationError(f"{self.pipeline!r} is none of {', '.join(self.pipelines)}.")
+            told = [CallbackNotifier(self.callbacks, context)]
+            health = open_coordinator(self.pipelines[self.pipeline], notifiers=told).reporting.watch()
+        self.log.info("%s", health.summary())

@@ -1,0 +1,120 @@
+"""The queue of events of a pipeline: what was recorded, and which notifier has taken what."""
+
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Row, text, update
+
+from tidegate.postgres.facts import Facts
+from tidegate.postgres.tables import pipelines
+from tidegate.protocol.events import Event, EventKind, Undelivered
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.storable import storable_text
+
+LIMIT = 100
+
+_ADD = text("""
+INSERT INTO tidegate.events (pipeline_id, kind, at, message, checkpoint_id, reason)
+VALUES (:pipeline_id, :kind, :at, :message, :checkpoint_id, :reason)
+""")
+
+_UNDELIVERED = text("""
+SELECT e.number, e.kind, e.at, e.message, e.checkpoint_id, e.reason, d.attempts, d.again_at, d.refused
+FROM tidegate.events e
+LEFT JOIN tidegate.event_deliveries d
+    ON d.pipeline_id = e.pipeline_id AND d.number = e.number AND d.notifier = :notifier
+WHERE e.pipeline_id = :pipeline_id AND e.kind = ANY (CAST(:kinds AS text[])) AND e.at >= :since
+    AND d.delivered_at IS NULL
+ORDER BY e.number LIMIT :limit
+""")
+
+_BEGIN = text("""
+INSERT INTO tidegate.event_deliveries AS d (pipeline_id, number, notifier, attempts, again_at)
+VALUES (:pipeline_id, :number, :notifier, 1, :again_at)
+ON CONFLICT (pipeline_id, number, notifier) DO UPDATE SET
+    attempts = d.attempts + 1, again_at = excluded.again_at, refused = false
+""")
+
+_REFUSE = text("""
+UPDATE tidegate.event_deliveries SET refused = true
+WHERE pipeline_id = :pipeline_id AND number = :number AND notifier = :notifier
+""")
+
+_END = text("""
+UPDATE tidegate.event_deliveries SET delivered_at = :at
+WHERE pipeline_id = :pipeline_id AND number = :number AND notifier = :notifier AND delivered_at IS NULL
+""")
+
+_FORGET_ONE = text("DELETE FROM tidegate.events WHERE pipeline_id = :pipeline_id AND number = :number")
+_FORGET_OLD = text("DELETE FROM tidegate.events WHERE pipeline_id = :pipeline_id AND at < :before")
+
+
+class Events(Facts):
+    """`wrote` says whether anything was changed, `touched` whether something was that sends no NOTIFY."""
+
+    wrote = False
+    touched = False
+
+    def add_event(
+        self,
+        kind: EventKind,
+        message: str,
+        at: datetime,
+        checkpoint_id: int | None = None,
+        reason: FailureReason | None = None,
+    ) -> None:
+        self.wrote = True
+        self._of_events(
+            _ADD,
+            kind=kind.value,
+            at=at,
+            message=storable_text(message),
+            checkpoint_id=checkpoint_id,
+            reason=None if reason is None else reason.name,
+        )
+
+    def undelivered(self, notifier: str, kinds: Collection[EventKind], since: datetime) -> list[Undelivered]:
+        wanted = [kind.value for kind in kinds]
+        found = self._of_events(_UNDELIVERED, notifier=notifier, kinds=wanted, since=since, limit=LIMIT)
+        return [_undelivered(self._pipeline_id, row) for row in found]
+
+    def begin_delivery(self, notifier: str, number: int, again_at: datetime) -> None:
+        self.touched = True
+        self._of_events(_BEGIN, notifier=notifier, number=number, again_at=again_at)
+
+    def refuse_delivery(self, notifier: str, number: int) -> None:
+        self.touched = True
+        self._of_events(_REFUSE, notifier=notifier, number=number)
+
+    def end_delivery(self, notifier: str, number: int, at: datetime) -> None:
+        self.touched = True
+        self._of_events(_END, notifier=notifier, number=number, at=at)
+
+    def forget_event(self, number: int) -> None:
+        self.touched = True
+        self._of_events(_FORGET_ONE, number=number)
+
+    def forget_events(self, before: datetime) -> None:
+        self.touched = True
+        self._of_events(_FORGET_OLD, before=before)
+
+    def mark_stale(self, since: datetime | None) -> None:
+        self.wrote = True
+        self._pipeline = replace(self._pipeline, stale_since=since)
+        mine = pipelines.c.pipeline_id == self._pipeline_id
+        self._connection.execute(update(pipelines).where(mine).values(stale_since=since))
+
+    def _of_events(self, statement: Any, **parameters: Any) -> Any:
+        return self._connection.execute(statement, {"pipeline_id": self._pipeline_id, **parameters})
+
+
+def _undelivered(pipeline_id: str, row: Row[Any]) -> Undelivered:
+    at = row.at.astimezone(UTC)
+    return Undelivered(
+        Event(pipeline_id, row.number, EventKind(row.kind), at, row.message, row.checkpoint_id, row.reason),
+        row.attempts or 0,
+        None if row.again_at is None else row.again_at.astimezone(UTC),
+        bool(row.refused),
+    )

@@ -1,0 +1,84 @@
+"""Sends the lineage of completed checkpoints, by the transport that OpenLineage's own client is configured with
+(`OPENLINEAGE_URL`, `OPENLINEAGE__TRANSPORT__…`, `openlineage.yml`)."""
+
+import os
+from typing import Any
+
+from openlineage.client import OpenLineageClient
+
+import tidegate
+from tidegate.pipeline.definition import CheckVertex, SourceVertex
+from tidegate.pipeline.graph import Graph
+from tidegate.ports import CheckpointStore, ListingSource, ReadableStorage
+from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.events import Event, EventKind
+from tidegate.protocol.records import SubtaskId, SubtaskRecord
+from tidegate.reporting.deadline import PATIENCE, within
+from tidegate.reporting.lineage import Lineage, run_event
+
+#: The receiver is there but not well, or has had enough for now.
+_NOT_NOW = frozenset({408, 425, 429})
+
+
+class OpenLineage:
+    """A notifier. One event for each completed checkpoint."""
+
+    name = "openlineage"
+    kinds = frozenset({EventKind.CHECKPOINT_COMPLETED})
+
+    def __init__(self, graph: Graph, store: CheckpointStore, storage: ReadableStorage) -> None:
+        self._graph = graph
+        self._store = store
+        self._storage = storage
+
+    def notify(self, event: Event) -> bool:
+        assert event.checkpoint_id is not None
+        lineage = run_event(self._lineage(event.checkpoint_id))
+        return within(PATIENCE, lambda: _emit(lineage))
+
+    def _lineage(self, checkpoint_id: int) -> Lineage:
+        pipeline = self._graph.pipeline
+        record = self._store.checkpoint(pipeline.name, checkpoint_id)
+        assert record is not None  # rows of checkpoints are never deleted
+        subtasks = self._store.subtasks(pipeline.name, checkpoint_id)
+        return Lineage(
+            namespace=os.environ.get("OPENLINEAGE_NAMESPACE") or "default",
+            version=tidegate.__version__,
+            record=record,
+            subtasks=subtasks,
+            verdicts=self._store.verdicts(pipeline.name, checkpoint_id),
+            sources=self._graph.sources,
+            sinks=self._graph.sinks,
+            checks=[vertex for vertex in pipeline.vertices if isinstance(vertex, CheckVertex)],
+            files={vertex.name: self._files(vertex, checkpoint_id, subtasks) for vertex in self._graph.sources},
+        )
+
+    def _files(
+        self, vertex: SourceVertex, checkpoint_id: int, subtasks: dict[SubtaskId, SubtaskRecord]
+    ) -> dict[str, int] | None:
+        """None if the source cannot tell, or what it would tell from is gone: another checkpoint has followed."""
+        if not isinstance(vertex.source, ListingSource):
+            return None
+        files: dict[str, int] = {}
+        try:
+            for key, known in subtasks.items():
+                if key.operator_id == vertex.operator_id:
+                    files |= vertex.source.read_in(checkpoint_id, known.snapshot, self._storage)
+        except CheckpointError:
+            return None
+        return files
+
+
+def _emit(lineage: Any) -> bool:
+    """Whether the backend has taken it. Raises what its transport raises."""
+    client = OpenLineageClient()
+    try:
+        client.emit(lineage)
+    except Exception as error:
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if isinstance(status, int) and 400 <= status < 500 and status not in _NOT_NOW:
+            return False
+        raise
+    if not client.close(PATIENCE):
+        raise TimeoutError
+    return True

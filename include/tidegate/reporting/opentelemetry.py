@@ -1,0 +1,90 @@
+"""Exports figures by OpenTelemetry, as its standard environment variables say.
+
+They are asynchronous gauges, as Flink's are: whoever collects sees the latest ones. Flink has a path among them. A
+gauge holds a number, so the path is an attribute, and the number is 1. The SDK takes the names of instruments for
+case-insensitive and writes them small: views give them back as Flink writes them.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from opentelemetry import metrics
+from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.view import View
+from opentelemetry.sdk.resources import Resource
+
+from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.gauges import UNITS
+from tidegate.reporting.deadline import within
+
+_GROUP = "opentelemetry_metrics_exporter"
+_PROTOCOLS = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
+#: Seconds that a process waits for a collector before it ends.
+PATIENCE = 5.0
+
+
+class OpenTelemetry:
+    """A meter. One for each process: see `opentelemetry_meter`."""
+
+    def __init__(self, provider: Any) -> None:
+        self._provider = provider
+        self._figures: dict[str, Mapping[str, int | str]] = {}
+        meter = provider.get_meter("tidegate")
+        for name, unit in UNITS.items():
+            meter.create_observable_gauge(name, [self._observed(name)], unit)
+
+    def record(self, pipeline_id: str, metrics: Mapping[str, int | str]) -> None:
+        self._figures[pipeline_id] = metrics
+
+    def flush(self) -> None:
+        within(PATIENCE, lambda: self._provider.force_flush(int(PATIENCE * 1000)))
+
+    def _observed(self, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
+        def observe(options: CallbackOptions) -> Iterable[Observation]:
+            for pipeline_id, figures in list(self._figures.items()):
+                value = figures[name]
+                if isinstance(value, str):
+                    yield Observation(1, {"pipeline": pipeline_id, "path": value})
+                else:
+                    yield Observation(value, {"pipeline": pipeline_id})
+
+        return observe
+
+
+@cache
+def opentelemetry_meter() -> OpenTelemetry:
+    """That of this process. A program that has set up OpenTelemetry by itself keeps its own provider.
+
+    Raises `ConfigurationError` for an exporter that is not installed.
+    """
+    known = metrics.get_meter_provider()
+    return OpenTelemetry(known if isinstance(known, MeterProvider) else _provider(os.environ))
+
+
+def _provider(env: Mapping[str, str]) -> MeterProvider:
+    names = (env.get("OTEL_METRICS_EXPORTER") or "otlp").split(",")
+    readers = [PeriodicExportingMetricReader(_exporter(name.strip(), env)) for name in names]
+    named = env.get("OTEL_SERVICE_NAME") or "service.name=" in env.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    resource = Resource.create({} if named else {"service.name": "tidegate"})
+    return MeterProvider(readers, resource, views=[View(instrument_name=name.lower(), name=name) for name in UNITS])
+
+
+def _exporter(name: str, env: Mapping[str, str]) -> MetricExporter:
+    """By the name that it has in OpenTelemetry's variables."""
+    if name == "otlp":
+        protocol = env.get("OTEL_EXPORTER_OTLP_METRICS_PROTOCOL") or env.get("OTEL_EXPORTER_OTLP_PROTOCOL")
+        name = _PROTOCOLS.get(protocol or "http/protobuf", protocol or "")
+    found = entry_points(group=_GROUP, name=name)
+    if not found:
+        installed = ", ".join(sorted(each.name for each in entry_points(group=_GROUP)))
+        raise ConfigurationError(
+            f"OpenTelemetry has no metrics exporter {name!r} here (installed: {installed}). No checkpoint was harmed. "
+            "Correct OTEL_METRICS_EXPORTER or OTEL_EXPORTER_OTLP_PROTOCOL, or install the exporter."
+        )
+    exporter: MetricExporter = next(iter(found)).load()()
+    return exporter

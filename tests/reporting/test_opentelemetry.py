@@ -1,0 +1,89 @@
+"""Metrics as a collector gets them: a process of its own, and a real HTTP server that understands OTLP."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from receivers import receiving
+
+from tidegate.protocol.gauges import UNITS
+
+PROCESS = """
+import json, os, sys, time
+from tidegate.reporting.configured import configured_meters
+(meter,) = configured_meters()
+for pipeline, figures in json.load(sys.stdin):
+    meter.record(pipeline, figures)
+begun = time.monotonic()
+try:
+    meter.flush()
+except Exception as error:
+    print(type(error).__name__, file=sys.stderr)
+print(time.monotonic() - begun, flush=True)
+os._exit(0)  # as the process of an Airflow task ends
+"""
+
+
+def figures(number, path):
+    return dict.fromkeys(UNITS, number) | {"lastCheckpointExternalPath": path}
+
+
+def export(recorded, **environment):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+    return subprocess.run(
+        [sys.executable, "-c", PROCESS], input=json.dumps(recorded), env=kept | environment,
+        capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+
+
+def points(receiver):
+    """The newest value of each gauge, by name and pipeline; attributes beside it."""
+    found = {}
+    for request in receiver.requests:
+        for of_resource in ExportMetricsServiceRequest.FromString(request.body).resource_metrics:
+            for metric in (each for scope in of_resource.scope_metrics for each in scope.metrics):
+                for point in metric.gauge.data_points:
+                    attributes = {each.key: each.value.string_value for each in point.attributes}
+                    found[metric.name, attributes["pipeline"]] = point.as_int, attributes, metric.unit
+    return found
+
+
+def test_a_collector_gets_every_figure_of_each_pipeline():
+    with receiving() as collector:
+        collector.answer = lambda request: 200
+        recorded = [("p", figures(1, "p/chk-1/_metadata")), ("q", figures(9, "n/a")), ("p", figures(2, "p/chk-2/_m"))]
+        export(recorded, OTEL_EXPORTER_OTLP_ENDPOINT=collector.url)
+        known = points(collector)
+    assert {request.path for request in collector.requests} == {"/v1/metrics"}
+    assert known.keys() == {(name, pipeline) for name in UNITS for pipeline in "pq"}
+    assert {value for (name, pipeline), (value, _, _) in known.items() if pipeline == "p"} == {2, 1}
+    assert known["lastCheckpointExternalPath", "p"][:2] == (1, {"pipeline": "p", "path": "p/chk-2/_m"})
+    assert known["numberOfFailedCheckpoints", "q"] == (9, {"pipeline": "q"}, "{checkpoint}")
+    assert known["lastCheckpointDuration", "p"] == (2, {"pipeline": "p"}, "ms")
+
+
+@pytest.mark.parametrize("given", [None, "mine"])
+def test_the_service_is_called_tidegate_unless_it_has_a_name(given):
+    with receiving() as collector:
+        collector.answer = lambda request: 200
+        named = {} if given is None else {"OTEL_SERVICE_NAME": given}
+        export([("p", figures(1, "n/a"))], OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=f"{collector.url}/v1/metrics", **named)
+        sent = ExportMetricsServiceRequest.FromString(collector.requests[0].body)
+    attributes = {each.key: each.value.string_value for each in sent.resource_metrics[0].resource.attributes}
+    assert attributes["service.name"] == (given or "tidegate")
+
+
+def test_a_collector_that_does_not_answer_holds_up_nobody_for_long():
+    with receiving() as collector:
+        collector.answer = lambda request: time.sleep(60) or 200
+        ended = export([("p", figures(1, "n/a"))], OTEL_EXPORTER_OTLP_ENDPOINT=collector.url)
+    assert float(ended.stdout) < 8
+
+
+def test_the_console_is_an_exporter_too():
+    ended = export([("p", figures(3, "n/a"))], OTEL_METRICS_EXPORTER="console")
+    assert '"name": "lastCompletedCheckpointId"' in ended.stdout
