@@ -11,11 +11,11 @@ from rich.table import Table
 from tidegate import assembly
 from tidegate.cli.clean import PipelinesArgument
 from tidegate.cli.continuous import stopping_on_signals
-from tidegate.cli.documents import milliseconds
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, OutputOption, say, show
 from tidegate.coordination.reporting import Reporting
 from tidegate.coordination.staleness import Health
+from tidegate.documents.values import milliseconds
 from tidegate.protocol.errors import ConfigurationError, StoreUnavailableError
 
 #: Seconds between two looks at what nobody announces: the time.

@@ -133,18 +133,18 @@ class _WatchedStore:
             latest = _latest_notified(tx) if watched.failed and self._listeners else None
         for checkpoint_id in watched.failed:
             self._listeners.aborted(checkpoint_id, latest)
-        if watched.failed or watched.failed_pipeline:
+        if watched.failed or watched.failed_pipeline or watched.held:
             self._after()
 
 
 class _WatchedTransaction:
-    """What others must hear of is recorded here, in the transaction that makes it true, whoever asks for it. A verdict
-    that is held belongs here too, as `EventKind.VERDICT_HELD`."""
+    """What others must hear of is recorded here, in the transaction that makes it true, whoever asks for it."""
 
     def __init__(self, tx: StoreTransaction) -> None:
         self._tx = tx
         self.failed: list[int] = []
         self.failed_pipeline = False
+        self.held = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tx, name)
@@ -154,6 +154,13 @@ class _WatchedTransaction:
         if moved:
             self.failed.append(checkpoint_id)
             self._tx.add_event(EventKind.CHECKPOINT_FAILED, message, at, checkpoint_id, reason)
+        return moved
+
+    def hold(self, checkpoint_id: int, until: datetime, message: str, at: datetime) -> bool:
+        moved = self._tx.hold(checkpoint_id, until, message, at)
+        if moved:
+            self.held = True
+            self._tx.add_event(EventKind.VERDICT_HELD, message, at, checkpoint_id)
         return moved
 
     def move_pipeline(
