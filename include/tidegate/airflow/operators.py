@@ -13,7 +13,7 @@ from airflow.sdk import Asset, Context
 from airflow.sdk.exceptions import AirflowSkipException
 
 from tidegate.airflow.assets import sink_asset, unannounced
-from tidegate.airflow.links import ValidationReportLink
+from tidegate.airflow.links import CheckpointLink, ValidationReportLink
 from tidegate.airflow.running_region import only_while_wanted, running_region, stop_spark
 from tidegate.airflow.step import CheckpointStep, CheckpointTask, airflow_outcome
 from tidegate.airflow.triggers import RequestTrigger
@@ -49,9 +49,13 @@ class TriggerCheckpointOperator(CheckpointTask):
         super().__init__(**{"do_xcom_push": True, **kwargs})
         self.wait = wait
         self.poll_interval = poll_interval
+        self._triggered: int | None = None
 
     def execute(self, context: Context) -> int:
         return self.ask(context)
+
+    def linked_checkpoint(self) -> int | None:
+        return self._triggered
 
     def ask(self, context: Context, event: Any = None) -> int:
         """Ask, again if need be. The trigger only says that it is time to ask: what it saw is not trusted."""
@@ -79,6 +83,7 @@ class TriggerCheckpointOperator(CheckpointTask):
                 self.log.info("This DAG run's checkpoint %s is in progress; continuing with it.", outcome.checkpoint_id)
             case AlreadyCompleted():
                 self.log.info("Checkpoint %s has already completed; the steps change nothing.", outcome.checkpoint_id)
+        self._triggered = outcome.checkpoint_id
         return outcome.checkpoint_id
 
     def _taken_before(self, context: Context, checkpoint_id: int) -> IllegalRequestError:
@@ -189,7 +194,7 @@ class SnapshotOperator(SparkStep):
 class ValidateCheckpointOperator(SparkStep):
     """Judges the staged data before any of it is visible. Repeated, it gives the first verdicts without Spark."""
 
-    operator_extra_links = (ValidationReportLink(),)
+    operator_extra_links = (CheckpointLink(), ValidationReportLink())
 
     def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> None:
         coordinator.validate(checkpoint_id, _SparkValidator(self.region()))
