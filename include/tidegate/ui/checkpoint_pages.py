@@ -7,7 +7,7 @@ from fastapi.responses import HTMLResponse
 
 from tidegate.ui.drawing import draw_spans
 from tidegate.ui.pipeline_pages import Text
-from tidegate.ui.reading_deps import ReadingsDep
+from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.shell import page
 
 routes = APIRouter(prefix="/pipelines/{pipeline}/checkpoints/{checkpoint_id}")

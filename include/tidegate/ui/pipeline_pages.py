@@ -14,7 +14,7 @@ from tidegate.reading.pipeline_answers import Vertex
 from tidegate.ui import formatting
 from tidegate.ui.auth import ReadableDags
 from tidegate.ui.drawing import draw_graph
-from tidegate.ui.reading_deps import ReadingsDep
+from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.shell import page
 from tidegate.ui.wording import FIGURES, KINDS
 
