@@ -37,9 +37,11 @@ if TYPE_CHECKING:  # heavy: imported where they are used, so that DAG files can 
     from tidegate.postgres.store import PostgresCheckpointStore
     from tidegate.protocol.state_schema import StateSchema
     from tidegate.quality.validator import GreatExpectationsValidator
+    from tidegate.reading.readings import Readings
     from tidegate.spark.region import SparkRegion
     from tidegate.spark.session.sessions import SparkSettings
     from tidegate.state.reading import StateFiles
+    from tidegate.state.storage import ArrowCheckpointStorage
 
 #: Of this process: a process that takes several steps notifies a listener once.
 _NOTIFIED = NotifiedListeners()
@@ -56,6 +58,24 @@ def open_store(database_url: str | None = None) -> "PostgresCheckpointStore":
     engine = connect(locate(database_url))
     check(engine)
     return PostgresCheckpointStore(engine)
+
+
+def open_readings(database_url: str | None = None, settings: Settings | None = None) -> "Readings":
+    """What can be asked of the located database without changing anything. Raises as `open_store`."""
+    from tidegate.embedded_postgres.locate import locate_database as locate
+    from tidegate.postgres.engine import connect
+    from tidegate.postgres.migrate import check
+    from tidegate.reading.readings import Readings
+
+    def open_storage() -> "ArrowCheckpointStorage":
+        from tidegate.state.storage import open_storage
+
+        return open_storage(storage)
+
+    storage = (settings or Settings.from_environment()).storage
+    engine = connect(locate(database_url))
+    check(engine)
+    return Readings(engine, SystemClock().now, open_storage)
 
 
 def open_coordinator(

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-
 from tidegate.cli.documents import checkpoint_document, details_document, statistics_document
+
 from tidegate.cli.views import history_table
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.records import (

@@ -46,16 +46,20 @@ ROOMS = {
     "quality": room("pipeline ports protocol", DATABASE, {"pyarrow"}, AIRFLOW),
     "postgres": room("ports protocol", HEAVY, AIRFLOW),
     "embedded_postgres": room("postgres protocol settings", HEAVY),
+    "reading": room("ports postgres protocol", HEAVY, AIRFLOW),
+    "documents": room("protocol reading", HEAVY, DATABASE, AIRFLOW),
     "assembly": room(
-        "clock coordination dataflow embedded_postgres pipeline postgres protocol quality settings spark state"
+        "clock coordination dataflow embedded_postgres pipeline postgres protocol quality reading settings spark state"
     ),
     "savepoint": room(
         "assembly clock coordination pipeline protocol quality settings spark state", HEAVY, DATABASE, AIRFLOW
     ),
-    "ui": room("protocol settings", HEAVY, DATABASE),
+    "ui": room("assembly documents protocol reading settings", HEAVY, DATABASE),
     "airflow": room("assembly coordination embedded_postgres pipeline postgres protocol settings spark ui", HEAVY),
     "cli": room(
-        "assembly coordination embedded_postgres pipeline ports postgres protocol savepoint settings spark state", HEAVY
+        "assembly coordination documents embedded_postgres pipeline ports postgres protocol reading savepoint settings"
+        " spark state",
+        HEAVY,
     ),
     "local_stack": room("assembly embedded_postgres postgres protocol quality spark", HEAVY, AIRFLOW),
     "settings": room("", HEAVY, DATABASE, AIRFLOW),

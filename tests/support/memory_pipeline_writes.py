@@ -36,6 +36,9 @@ class MemoryPipelineWrites(MemoryFacts):
             self._require(bool(endpoint.name and endpoint.type), "it has no name or type")
             self.state.endpoints[endpoint.key] = endpoint
 
+    def record_dag(self, dag_id: str, at: datetime) -> None:
+        self._require(bool(dag_id), "the DAG has no id")
+
     def put_request(self, request: CheckpointRequest) -> None:
         self._require(bool(request.request_id), "the request has no id")
         self._require(request.seen_at >= request.asked_at, "it was seen before it was asked")

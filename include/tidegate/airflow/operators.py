@@ -64,7 +64,13 @@ class TriggerCheckpointOperator(CheckpointTask):
             coordinator = self.open_coordinator()
             if _is_canonical(context):
                 coordinator.exporting.require_possible(_directory(context))
-            outcome = coordinator.trigger(*request, wait=self.wait, drain=_drain(context), label=_label(context))
+            outcome = coordinator.trigger(
+                *request,
+                wait=self.wait,
+                drain=_drain(context),
+                label=_label(context),
+                dag_id=context["ti"].dag_id,
+            )
             if isinstance(outcome, AlreadyCompleted):
                 completed = coordinator.acknowledge(outcome.checkpoint_id)
                 if _is_of_a_deleted_run(completed, context["dag_run"]):

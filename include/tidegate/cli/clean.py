@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate import assembly
-from tidegate.cli.documents import milliseconds
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, OutputOption, say, show
+from tidegate.documents.values import milliseconds
 from tidegate.protocol.errors import CheckpointError, ConfigurationError, PipelineNotFoundError
 from tidegate.protocol.kept import CleanReport, Cost, Kept, reasons_text
 from tidegate.protocol.records import CheckpointKind

@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate import assembly
-from tidegate.cli.documents import checkpoint_document, fork_document, returning_state_document
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say, show
 from tidegate.cli.views import returning_states_table
 from tidegate.coordination.restore import ToCheckpoint
+from tidegate.documents.checkpoints import checkpoint_document, fork_document, returning_state_document
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.errors import ConfigurationError

@@ -6,8 +6,8 @@ import typer
 
 from tidegate import assembly
 from tidegate.cli import abort as aborting
-from tidegate.cli import documents, views
 from tidegate.cli import run as running
+from tidegate.cli import views
 from tidegate.cli.clean import clean
 from tidegate.cli.compare import compare
 from tidegate.cli.continuous import run_continuously
@@ -20,6 +20,7 @@ from tidegate.cli.options import (
     OutputOption,
     PipelineArgument,
     YesOption,
+    details,
     name_of,
     say,
     show,
@@ -32,8 +33,10 @@ from tidegate.cli.rewrite import rewrite
 from tidegate.cli.savepoints import NameOption, NoteOption, dispose, rename, savepoint, savepoints
 from tidegate.cli.state import state
 from tidegate.cli.take import carry_out, new_request_by_hand, show_outcome
+from tidegate.documents.checkpoints import history_documents
+from tidegate.documents.pipelines import statistics_document
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import CheckpointError, CheckpointNotFoundError, PipelineNotFoundError
+from tidegate.protocol.errors import CheckpointError, PipelineNotFoundError
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointKind
 from tidegate.protocol.savepoints import Label
@@ -77,9 +80,9 @@ def checkpoints(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show the history of a pipeline's checkpoints."""
-    store, name = _known(pipeline)
-    history = store.history(name, limit)
-    show([documents.checkpoint_document(record) for record in history], output, views.history_table)
+    _, name = _known(pipeline)
+    history = assembly.open_readings().history(name, limit=limit)
+    show(history_documents(history.rows), output, views.history_table)
 
 
 @app.command(epilog=EPILOG)
@@ -87,8 +90,8 @@ def stats(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE)
     """Show statistics of a pipeline's checkpoints: counts, durations and sizes with percentiles,
     and the latest ones."""
     store, name = _known(pipeline)
-    document = documents.statistics_document(store.pipeline(name), store.statistics(name))
-    show(document, output, views.statistics_tables)
+    known = store.pipeline(name) or PipelineRecord(name)
+    show(statistics_document(known, assembly.open_readings().summary(name)), output, views.statistics_tables)
 
 
 @app.command(epilog=EPILOG)
@@ -109,16 +112,7 @@ def checkpoint(
         return
     if request_id:
         raise typer.BadParameter("--request-id asks for a new checkpoint: leave the ID out.")
-    store = assembly.open_store()
-    name = name_of(pipeline)
-    record = store.checkpoint(name, checkpoint_id)
-    if record is None:
-        raise CheckpointNotFoundError(
-            f"Pipeline {name!r} has no checkpoint {checkpoint_id}. `tidegate checkpoints {name}` lists those it has."
-        )
-    document = documents.details_document(
-        record, store.subtasks(name, checkpoint_id), store.verdicts(name, checkpoint_id)
-    )
+    document = details(name_of(pipeline), checkpoint_id)
     show(document, output, views.details_tables)
 
 

@@ -1,5 +1,6 @@
 """What the commands have in common: their arguments, and how they show what they found."""
 
+from contextlib import closing
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -7,8 +8,9 @@ import typer
 from rich.console import Console
 
 from tidegate import assembly
-from tidegate.cli import documents
 from tidegate.cli.console import PlainConsole
+from tidegate.documents.checkpoints import details_document
+from tidegate.documents.values import to_json
 
 EPILOG = (
     "Exit codes: 0 done, 1 checkpoint aborted, 2 usage or definition, 3 validation failed, 4 request dropped, "
@@ -35,9 +37,17 @@ def name_of(pipeline: str) -> str:
 def show(document: Any, output: OutputFormat, table: Any) -> None:
     """On standard output, as JSON or as the table that `table` draws of it."""
     if output is OutputFormat.JSON:
-        typer.echo(documents.to_json(document))
+        typer.echo(to_json(document))
     else:
         PlainConsole().print(table(document))
+
+
+def details(pipeline_id: str, checkpoint_id: int) -> dict[str, Any]:
+    """The document of a checkpoint with every subtask. Raises `CheckpointNotFoundError`."""
+    with closing(assembly.open_readings()) as readings:
+        return details_document(
+            readings.checkpoint(pipeline_id, checkpoint_id), readings.all_subtasks(pipeline_id, checkpoint_id)
+        )
 
 
 def say(text: str) -> None:

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate import assembly
-from tidegate.cli.documents import checkpoint_document
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say, show
+from tidegate.documents.checkpoints import checkpoint_document
 from tidegate.protocol.finalize import sizes
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.recovered import AcceptedLosses, Recovered, RecoveryPlan, require_losses_accepted

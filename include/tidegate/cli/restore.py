@@ -10,12 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate import assembly
-from tidegate.cli.documents import checkpoint_document, returning_state_document
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say, show
 from tidegate.cli.views import returning_states_table
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.importing import ImportPlan
 from tidegate.coordination.restore import Target, ToCheckpoint, Undo
+from tidegate.documents.checkpoints import checkpoint_document, returning_state_document
 from tidegate.protocol.errors import ConfigurationError
 from tidegate.protocol.imports import ClaimMode
 from tidegate.protocol.metadata import edited_document

@@ -5,9 +5,10 @@ from typing import Annotated
 import typer
 
 from tidegate import assembly
-from tidegate.cli import documents, views
+from tidegate.cli import views
 from tidegate.cli.export import FormatOption, SavepointFormat, ToOption, take_savepoint
-from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say, show
+from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, details, say, show
+from tidegate.documents.checkpoints import checkpoint_document
 from tidegate.protocol.errors import ConfigurationError
 from tidegate.protocol.records import CheckpointKind
 from tidegate.protocol.savepoints import Label
@@ -42,17 +43,14 @@ def savepoint(
             f"{wanted!r} out. Nothing was triggered. To call an existing one differently, use `tidegate rename "
             f"{defined.name} {wanted} NEW`."
         )
-    coordinator, store = assembly.open_coordinator(defined), assembly.open_store()
-    record = coordinator.savepoints.find(wanted)
-    subtasks = store.subtasks(defined.name, record.checkpoint_id)
-    verdicts = store.verdicts(defined.name, record.checkpoint_id)
-    show(documents.details_document(record, subtasks, verdicts), output, views.details_tables)
+    found = assembly.open_coordinator(defined).savepoints.find(wanted)
+    show(details(defined.name, found.checkpoint_id), output, views.details_tables)
 
 
 def savepoints(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
     """List the savepoints of a pipeline, oldest first."""
     found = assembly.open_coordinator(assembly.load_pipeline(pipeline)).savepoints.list()
-    show([documents.checkpoint_document(record) for record in found], output, views.savepoints_table)
+    show([checkpoint_document(record) for record in found], output, views.savepoints_table)
 
 
 def rename(

@@ -1,14 +1,16 @@
 """A checkpoint or savepoint that a command asks for, takes and shows."""
 
 import uuid
+from typing import Any
 
 import typer
 
 from tidegate import assembly
-from tidegate.cli import documents, views
+from tidegate.cli import views
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, show, stderr
 from tidegate.cli.run import RunOutcome, run_checkpoint
+from tidegate.documents.checkpoints import checkpoint_document
 from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.records import CheckpointKind
 from tidegate.protocol.savepoints import UNLABELLED, Label
@@ -44,4 +46,12 @@ def carry_out(
 
 
 def show_outcome(outcome: RunOutcome, output: OutputFormat) -> None:
-    show(documents.run_document(outcome), output, views.run_table)
+    show(run_document(outcome), output, views.run_table)
+
+
+def run_document(outcome: RunOutcome) -> dict[str, Any]:
+    if outcome.dropped is not None:
+        return {"dropped": outcome.dropped.reason.name, "message": outcome.dropped.message}
+    assert outcome.record is not None
+    sinks = [{"sink": each.sink, "rows": each.rows, "guarantee": each.guarantee} for each in outcome.delivered]
+    return checkpoint_document(outcome.record) | {"sinks": sinks}

@@ -1,4 +1,4 @@
-"""The tables that the commands show, drawn from the JSON documents of `documents.py`."""
+"""The tables that the commands show, drawn from the documents of `tidegate.documents`."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -10,15 +10,15 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.cli.console import plain
-from tidegate.cli.documents import FIGURES
 from tidegate.protocol.names import Fork
+from tidegate.reading.history_answers import SUMMARIZED
 
 
 def statistics_tables(document: dict[str, Any]) -> Group:
     counts = Table(*(name.replace("_", " ").capitalize() for name in document["counts"]), title="Checkpoints")
     counts.add_row(*(f"{number:,}" for number in document["counts"].values()))
     summary = Table("", "Minimum", "Average", "p50", "p90", "p95", "p99", "p99.9", "Maximum", title="Summary")
-    for figure, label in zip(FIGURES, _FIGURE_LABELS, strict=True):
+    for figure, label in zip(SUMMARIZED, _FIGURE_LABELS, strict=True):
         values = document["summary"][figure]
         shown = _duration if figure.endswith("duration") else _size
         order = ("min", "avg", "p50", "p90", "p95", "p99", "p999", "max")
@@ -136,10 +136,10 @@ def details_tables(document: dict[str, Any]) -> Group:
         "Files",
         title="Subtasks",
     )
-    for operator in document["operators"]:
-        for subtask in operator["subtasks"]:
+    for task in document["tasks"].values():
+        for subtask in task["subtasks"]:
             table.add_row(
-                operator["operator_id"],
+                task["id"],
                 str(subtask["index"]),
                 str(subtask["attempt"]),
                 moment(subtask["ack_timestamp"]),

@@ -122,13 +122,14 @@ class CheckpointCoordinator:
         wait: bool = False,
         drain: bool = False,
         label: Label = UNLABELLED,
+        dag_id: str | None = None,
     ) -> TriggerOutcome:
         """Record a checkpoint for a request, before any subtask is asked for anything (protocol.md sections 3 and 4).
 
         First makes up for a notification that a crash cut short, and expires overdue checkpoints. With `wait`, a
         request that cannot start yet is `Queued` instead of dropped, and must be repeated. A SYNC_SAVEPOINT aborts
-        everything in progress and stops the pipeline, with `drain` for ever. `label` is of a savepoint. Raises
-        `PipelineIdentityError`, `PipelineFailedError`, `IllegalRequestError`.
+        everything in progress and stops the pipeline, with `drain` for ever. `label` is of a savepoint. `dag_id` is
+        the DAG that asks, if one does. Raises `PipelineIdentityError`, `PipelineFailedError`, `IllegalRequestError`.
         """
         self._identification.check_to_begin()
         cleaned = False
@@ -136,6 +137,8 @@ class CheckpointCoordinator:
             with self._store.transaction(self.pipeline_id) as tx:
                 self._identification.require(tx)
                 now = self._clock.now()  # under the lock: another one may have completed during the wait for it
+                if dag_id is not None:
+                    tx.record_dag(dag_id, now)
                 outstanding = find_outstanding(tx)
                 overdue = choose_abandoned(tx.in_progress(), now)
                 # Files that cannot be deleted now hold up nothing: it is only logged, here as in Flink.

@@ -158,7 +158,9 @@ def write_metadata(graph: Graph, config: CheckpointConfig, storage: CheckpointSt
 
 
 def described(graph: Graph) -> dict[str, dict[str, Any]]:
-    """Sources and sinks for the readers of `_metadata`, by operator id."""
+    """Sources, operators and sinks for the readers of `_metadata`, by operator id. `inputs` are what each reads."""
     vertices = {v.operator_id: v.source.describe() for v in graph.sources}
+    operators: dict[str, dict[str, Any]] = {v.operator_id: {} for v in graph.producers}
     sinks = {v.operator_id: v.sink.describe() | {"guarantee": guarantee_of(graph.pipeline, v)} for v in graph.sinks}
-    return vertices | sinks
+    inputs = {operator_id: {"inputs": list(names)} for operator_id, names in graph.upstreams.items()}
+    return vertices | {id_: each | inputs[id_] for id_, each in (operators | sinks).items()}

@@ -124,6 +124,11 @@ class StoreTransaction(Protocol):
         """Each replaces the one of its role and name; the place of the old one is kept beside it."""
         ...
 
+    def record_dag(self, dag_id: str, at: datetime) -> None:
+        """Record that this DAG asks for checkpoints of the pipeline, for those who look. As `touch_request`, it wakes
+        nobody."""
+        ...
+
     def put_request(self, request: CheckpointRequest) -> None:
         """Record a request, or what is new about it."""
         ...

@@ -23,6 +23,8 @@ RIGHTS = {
     "subtasks": _HISTORY,
     "handles": "SELECT, INSERT",
     "verdicts": "SELECT, INSERT, DELETE",
+    "figures": "SELECT, INSERT",
+    "pipeline_dags": _HISTORY,
     "compactions": "SELECT, INSERT, DELETE",
     "deletion_queue": _COMES_AND_GOES,
     "live_references": "SELECT",

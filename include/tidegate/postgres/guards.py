@@ -205,3 +205,8 @@ VERDICT_GUARDS = (
     _not_of_ended("verdicts", "INSERT", "NEW"),
     _not_of_ended("verdicts", "DELETE", "OLD"),
 )
+
+FIGURE_GUARDS = (
+    _row("figures_unchanged", "figures", "UPDATE", "OLD IS DISTINCT FROM NEW", "what a checkpoint has cost stays so"),
+    _never("figures_kept", "figures", "DELETE OR TRUNCATE", "figures of checkpoints are not deleted"),
+)

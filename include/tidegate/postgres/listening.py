@@ -8,6 +8,7 @@ whatever that returned.
 import select
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -31,6 +32,27 @@ class ChangeListener:
 
         Raises `StoreUnavailableError` when the connection cannot be opened or is lost.
         """
+        changed = self._wait(timeout, lambda changed: pipeline_id in changed)
+        found = pipeline_id in changed
+        changed.discard(pipeline_id)
+        return found
+
+    def wait_for_any(self, timeout: float) -> frozenset[str]:
+        """The pipelines that changed since the last wait, or within `timeout` seconds; none if nothing changed.
+
+        Raises like `wait`.
+        """
+        changed = self._wait(timeout, bool)
+        found = frozenset(changed)
+        changed.clear()
+        return found
+
+    def open(self) -> None:
+        """Listen from now on, not only from the first wait. Raises `StoreUnavailableError`."""
+        self._listening()
+
+    def _wait(self, timeout: float, enough: Callable[[set[str]], bool]) -> set[str]:
+        """The pipelines that changed and were not taken yet, once there are `enough` or the time is over."""
         deadline = time.monotonic() + timeout
         connection, changed = self._listening()
         try:
@@ -38,18 +60,15 @@ class ChangeListener:
                 connection.poll()
                 changed.update(notice.payload for notice in connection.notifies)
                 connection.notifies.clear()
-                if pipeline_id in changed:
-                    changed.discard(pipeline_id)
-                    return True
                 left = deadline - time.monotonic()
-                if left <= 0:
-                    return False
+                if enough(changed) or left <= 0:
+                    return changed
                 select.select([connection], [], [], left)
         except self._engine.dialect.loaded_dbapi.Error as error:
             self.close()
             raise StoreUnavailableError(
-                f"The connection that waits for changes of pipeline {pipeline_id!r} was lost "
-                f"({str(error).strip().splitlines()[0]}). Nothing was changed. Wait again: it reconnects."
+                f"The connection that waits for changes was lost ({str(error).strip().splitlines()[0]}). Nothing was "
+                "changed. Wait again: it reconnects."
             ) from error
 
     def close(self) -> None:

@@ -38,6 +38,11 @@ ON CONFLICT (pipeline_id, role, name) DO UPDATE SET
     type = excluded.type, place = excluded.place, recorded_at = excluded.recorded_at, place_before = e.place
 """)
 
+_RECORD_DAG = text("""
+INSERT INTO tidegate.pipeline_dags AS d (pipeline_id, dag_id, last_seen_at) VALUES (:pipeline_id, :dag_id, :at)
+ON CONFLICT (pipeline_id, dag_id) DO UPDATE SET last_seen_at = greatest(d.last_seen_at, excluded.last_seen_at)
+""")
+
 
 class PipelineWrites(Facts):
     """`wrote` says whether anything was changed, `touched` whether a request's sign of life was recorded, which sends
@@ -57,6 +62,11 @@ class PipelineWrites(Facts):
     def record_endpoints(self, endpoints_: Sequence[Endpoint], at: datetime) -> None:
         for endpoint in endpoints_:
             self._execute(_RECORD_ENDPOINT, **asdict(endpoint), recorded_at=at)
+
+    def record_dag(self, dag_id: str, at: datetime) -> None:
+        self.touched = True
+        known = {"pipeline_id": self._pipeline_id, "dag_id": dag_id, "at": at}
+        self._connection.execute(_RECORD_DAG, known)
 
     def put_request(self, request: CheckpointRequest) -> None:
         self.wrote = True

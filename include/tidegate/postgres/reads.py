@@ -163,26 +163,26 @@ def latest_subsumed(connection: Connection, pipeline_id: str) -> int | None:
 
 def latest_completed(connection: Connection, pipeline_id: str) -> CheckpointRecord | None:
     """Of those that no restore has left behind."""
-    return _latest(connection, pipeline_id, Status.COMPLETED)
+    return latest(connection, pipeline_id, Status.COMPLETED)
 
 
 def statistics(connection: Connection, pipeline_id: str) -> Statistics:
     """The statements run one after the other. Each figure is right for the moment of its statement."""
     counted = connection.execute(_BY_STATUS, {"pipeline_id": pipeline_id})
     measured = connection.execute(_MEASUREMENTS, {"pipeline_id": pipeline_id})
-    restores, latest_restore = _restores(connection, pipeline_id)
+    restores, latest_restore = restore_count(connection, pipeline_id)
     return Statistics(
         {Status(row.status): row.number for row in counted},
         [Measurement(**row) for row in measured.mappings()],
-        _latest(connection, pipeline_id, Status.COMPLETED),
-        _latest(connection, pipeline_id, Status.FAILED),
-        _latest_savepoint(connection, pipeline_id),
+        latest(connection, pipeline_id, Status.COMPLETED),
+        latest(connection, pipeline_id, Status.FAILED),
+        latest_savepoint(connection, pipeline_id),
         restores,
         latest_restore,
     )
 
 
-def _latest_savepoint(connection: Connection, pipeline_id: str) -> CheckpointRecord | None:
+def latest_savepoint(connection: Connection, pipeline_id: str) -> CheckpointRecord | None:
     """Savepoints stay COMPLETED until they are disposed of."""
     kept = _of(pipeline_id).where(
         (checkpoints.c.status == Status.COMPLETED.value) & (checkpoints.c.kind != CheckpointKind.CHECKPOINT.value)
@@ -191,7 +191,7 @@ def _latest_savepoint(connection: Connection, pipeline_id: str) -> CheckpointRec
     return found[0] if found else None
 
 
-def _restores(connection: Connection, pipeline_id: str) -> tuple[int, LatestRestore | None]:
+def restore_count(connection: Connection, pipeline_id: str) -> tuple[int, LatestRestore | None]:
     columns = (pipelines.c.restores, pipelines.c.restored_checkpoint, pipelines.c.restored_at)
     known = connection.execute(select(*columns).where(pipelines.c.pipeline_id == pipeline_id)).first()
     if known is None or known.restores == 0:
@@ -205,20 +205,13 @@ _BY_STATUS = text("""
 SELECT status, count(*) AS number FROM tidegate.checkpoints WHERE pipeline_id = :pipeline_id GROUP BY status
 """)
 
-# In-flight bytes that a subtask did not report are -1 and count as 0.
 _MEASUREMENTS = text("""
-SELECT c.checkpoint_id, c.checkpointed_size, c.state_size,
-       greatest(0, round(extract(epoch FROM c.acknowledged_at - c.triggered_at) * 1000))::bigint AS end_to_end_duration,
-       coalesce(sum(greatest(s.processed_bytes, 0)), 0)::bigint AS processed_data,
-       coalesce(sum(greatest(s.persisted_bytes, 0)), 0)::bigint AS persisted_data
-FROM tidegate.checkpoints c LEFT JOIN tidegate.subtasks s USING (pipeline_id, checkpoint_id)
-WHERE c.pipeline_id = :pipeline_id AND c.completed_at IS NOT NULL
-GROUP BY c.pipeline_id, c.checkpoint_id
-ORDER BY c.checkpoint_id DESC
+SELECT checkpoint_id, end_to_end_duration, checkpointed_size, state_size, processed_data, persisted_data
+FROM tidegate.figures WHERE pipeline_id = :pipeline_id ORDER BY checkpoint_id DESC
 """)
 
 
-def _latest(connection: Connection, pipeline_id: str, status: Status) -> CheckpointRecord | None:
+def latest(connection: Connection, pipeline_id: str, status: Status) -> CheckpointRecord | None:
     held = _of(pipeline_id).where(checkpoints.c.status == status.value, checkpoints.c.abandoned_by.is_(None))
     found = _checkpoints(connection, held.order_by(checkpoints.c.checkpoint_id.desc()).limit(1))
     return found[0] if found else None

@@ -14,6 +14,7 @@ from sqlalchemy import delete, insert, text, update
 from tidegate.postgres import acknowledgements as acknowledging
 from tidegate.postgres import imports as importing
 from tidegate.postgres import references
+from tidegate.postgres.figures import sum_up
 from tidegate.postgres.pipeline_writes import PipelineWrites
 from tidegate.postgres.rows import (
     checkpoint_values,
@@ -111,7 +112,10 @@ class PostgresTransaction(PipelineWrites):
             "state_size": state_size,
             "checkpointed_size": checkpointed_size,
         }
-        return self._move(checkpoint_id, Status.IN_PROGRESS, Phase.VALIDATED, completed)
+        if not self._move(checkpoint_id, Status.IN_PROGRESS, Phase.VALIDATED, completed):
+            return False
+        sum_up(self._connection, self._pipeline_id, checkpoint_id)
+        return True
 
     def fail(self, checkpoint_id: int, reason: FailureReason, message: str, at: datetime) -> bool:
         failed = {

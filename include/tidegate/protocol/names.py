@@ -4,6 +4,7 @@ Where such a text is read back, a small type takes it apart; where it never is, 
 files and directories are in `paths`; a subtask's is in `records`.
 """
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -114,3 +115,12 @@ _FORK = "fork:"
 def requests_of_run(dag_id: str, run_id: str) -> str:
     """What the ids of all requests of one DAG run begin with."""
     return f"{dag_id}/{run_id}/"
+
+
+def run_of_request(request_id: str) -> tuple[str, str] | None:
+    """The DAG and the DAG run that have asked, if one has: behind `requests_of_run` stands when it was to run."""
+    found = _OF_RUN.fullmatch(request_id)
+    return None if found is None else (found["dag_id"], found["run_id"])
+
+
+_OF_RUN = re.compile(r"(?P<dag_id>[\w.-]+)/(?P<run_id>.+)/[0-9]{8}T[0-9]{6}\.[0-9]{6}", re.DOTALL)

@@ -85,9 +85,14 @@ def summarize(values: Sequence[int]) -> Summary:
     """Summarizes one figure of all completed checkpoints, newest first; all -1 if there are none. Performs no I/O."""
     if not values:
         return Summary(-1, -1, -1, -1, -1, -1, -1, -1)
-    recent = sorted(values[:PERCENTILE_WINDOW])
+    return summary_of(min(values), max(values), sum(values) / len(values), values)
+
+
+def summary_of(smallest: float, largest: float, average: float, newest: Sequence[int]) -> Summary:
+    """The same where not all values are at hand; `newest` are, newest first, and at least one. Performs no I/O."""
+    recent = sorted(newest[:PERCENTILE_WINDOW])
     percentiles = [percentile(recent, percent) for percent in (50, 90, 95, 99, 99.9)]
-    return Summary(min(values), max(values), sum(values) / len(values), *percentiles)
+    return Summary(smallest, largest, average, *percentiles)
 
 
 def percentile(ordered: Sequence[int], percent: float) -> float:

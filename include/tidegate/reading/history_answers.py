@@ -100,6 +100,9 @@ class PipelineSummary:
     figures_of: Mapping[int, Figures] = field(default_factory=dict)
 
 
+#: What a summary is of.
+SUMMARIZED = ("end_to_end_duration", "checkpointed_size", "state_size", "processed_data", "persisted_data")
+
 #: What `series` can draw.
 SERIES = (
     "end_to_end_duration",

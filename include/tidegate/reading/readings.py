@@ -1,14 +1,26 @@
-"""All questions, in one place. Each opens a connection of its own for as long as it takes."""
+"""All questions, in one place. Each is answered on a connection of its own, as of one moment."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import TypeVar
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from tidegate.ports import ReadableStorage
-from tidegate.protocol.records import SubtaskId, SubtaskRecord, Verdict
+from tidegate.postgres import reads
+from tidegate.postgres.outcomes import explain
+from tidegate.protocol.errors import CheckpointNotFoundError, PipelineNotFoundError
+from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.pipelines import PipelineRecord
+from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.reading import contents, dags, history, need, overview, parts, quality, summary
+from tidegate.reading.changes import Changes
+from tidegate.reading.checkpoint import checkpoint_page
 from tidegate.reading.checkpoint_answers import CheckpointPage, FileList, SubtaskList
+from tidegate.reading.described import MetadataFiles
 from tidegate.reading.history_answers import (
     History,
     HistoryFilter,
@@ -26,93 +38,209 @@ from tidegate.reading.pipeline_answers import (
     TableAt,
 )
 
+Answer = TypeVar("Answer")
+_EVERYTHING = HistoryFilter()
+
 
 class Readings:
-    """What the database knows. Thread-safe. Every method may raise `StoreUnavailableError`; about a pipeline or
-    checkpoint that there is not, `PipelineNotFoundError` or `CheckpointNotFoundError`."""
+    """What the database knows. Thread-safe. Every method may raise `StoreUnavailableError`, and those about a pipeline
+    or checkpoint that there is not, `PipelineNotFoundError` or `CheckpointNotFoundError`. A place in a list that is
+    none raises `IllegalRequestError`."""
 
     def __init__(
         self, engine: Engine, now: Callable[[], datetime], open_storage: Callable[[], ReadableStorage]
     ) -> None:
         """`open_storage` is called when a `_metadata` is first needed."""
+        self._engine = engine
+        self._reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        self._now = now
+        self._files = MetadataFiles(open_storage)
+        self.changes = Changes(engine)
+
+    # -- all pipelines
 
     def pipelines(
         self, readable: frozenset[str] | None = None, after: str | None = None, limit: int = 50, text: str = ""
     ) -> PipelineList:
         """What needs somebody first. `readable` are the ids of the DAGs that the user may read, None for all: a
         pipeline is listed if one of its DAGs is among them, or if it has none. `after` is a `next_key`. `text` is part
-        of the name."""
-        raise NotImplementedError
+        of the name. What a pipeline needs may change between two pages: then it may be on both, or on neither."""
+        return self._ask(lambda c: need.list_pipelines(c, self._now(), readable, after, limit, text))
 
     def dags(self, pipeline_id: str) -> tuple[str, ...]:
-        """The DAGs that have asked for its checkpoints; none if the pipeline is unknown. Raises nothing about it."""
-        raise NotImplementedError
+        """The ids of the DAGs that have asked for its checkpoints; none if the pipeline is unknown."""
+        return tuple(dag.dag_id for dag in self._ask(lambda c: dags.dags_of(c, pipeline_id)))
+
+    def all_dags(self) -> tuple[str, ...]:
+        """The ids of the DAGs of all pipelines."""
+        return tuple(self._ask(dags.all_dags))
+
+    def pipelines_of_dag(self, dag_id: str) -> tuple[str, ...]:
+        """The pipelines that this DAG has asked for checkpoints of, by name."""
+        return tuple(self._ask(lambda c: dags.pipelines_of(c, dag_id)))
+
+    def checkpoints_of_run(self, dag_id: str, run_id: str) -> tuple[tuple[str, int], ...]:
+        """The pipeline and id of each checkpoint that this DAG run has asked for; of one pipeline the newest first."""
+        return tuple(self._ask(lambda c: dags.checkpoints_of_run(c, dag_id, run_id)))
+
+    # -- one pipeline
+
+    def pipeline(self, pipeline_id: str) -> PipelineRecord:
+        """Its row alone."""
+        found = self._ask(lambda c: reads.pipeline(c, pipeline_id))
+        if found is None:
+            raise self._no_pipeline(pipeline_id)
+        return found
 
     def overview(self, pipeline_id: str) -> Overview:
-        raise NotImplementedError
+        """The pipeline at its latest completed checkpoint."""
+        found = self._ask(lambda c: overview.overview(c, pipeline_id, self._now(), self._files))
+        if found is None:
+            raise self._no_pipeline(pipeline_id)
+        return found
 
     def history(
-        self, pipeline_id: str, wanted: HistoryFilter | None = None, before: int | None = None, limit: int = 50
+        self, pipeline_id: str, wanted: HistoryFilter = _EVERYTHING, before: int | None = None, limit: int = 50
     ) -> History:
         """`before` is a checkpoint id: only older ones are shown."""
-        raise NotImplementedError
+        return self._of(pipeline_id, lambda c: history.page(c, pipeline_id, wanted, before, limit))
 
     def summary(self, pipeline_id: str) -> PipelineSummary:
-        raise NotImplementedError
+        return self._of(pipeline_id, lambda c: summary.summary(c, pipeline_id))
 
     def series(
         self, pipeline_id: str, points: int = 200, since: datetime | None = None, until: datetime | None = None
     ) -> tuple[Point, ...]:
-        """Completed checkpoints, oldest first, put together to at most so many points; `values` by `SERIES`."""
-        raise NotImplementedError
+        """The newest completed checkpoints of that time, up to `PERCENTILE_WINDOW`, oldest first, put together to at
+        most so many points; `values` by the names in `SERIES`."""
+        found = self._of(pipeline_id, lambda c: summary.series(c, pipeline_id, points, since, until))
+        return found
 
     def configuration(self, pipeline_id: str) -> Configuration:
-        raise NotImplementedError
+        """Of the checkpoints that are kept: what becomes of the others' `_metadata` is not recorded elsewhere."""
+        kept = self._of(pipeline_id, lambda c: reads.with_status(c, pipeline_id, Status.COMPLETED))
+        return overview.configuration(kept, self._files)
 
     def sources(self, pipeline_id: str, checkpoint_id: int | None = None) -> tuple[SourceAt, ...]:
         """At a checkpoint, by default the latest completed; empty without one."""
-        raise NotImplementedError
+        return self._at(pipeline_id, checkpoint_id, contents.sources_at)
 
     def state(self, pipeline_id: str, checkpoint_id: int | None = None) -> tuple[StateAt, ...]:
         """As `sources`."""
-        raise NotImplementedError
+        return self._at(pipeline_id, checkpoint_id, contents.state_at)
 
     def tables(self, pipeline_id: str) -> tuple[TableAt, ...]:
-        raise NotImplementedError
+        return self._of(pipeline_id, lambda c: contents.tables_of(c, pipeline_id, self._files))
 
     def judged(self, pipeline_id: str) -> tuple[JudgedTarget, ...]:
         """By target and suite."""
-        raise NotImplementedError
+        return self._of(pipeline_id, lambda c: quality.judged_targets(c, pipeline_id))
 
     def quality(
         self, pipeline_id: str, target: str, suite: str, before: int | None = None, limit: int = 200
     ) -> QualityHistory:
-        raise NotImplementedError
+        """`before` is a checkpoint id: only older verdicts are shown."""
+        question = (pipeline_id, target, suite, before, limit)
+        return self._of(pipeline_id, lambda c: quality.quality_history(c, *question))
+
+    # -- one checkpoint
+
+    def checkpoint(self, pipeline_id: str, checkpoint_id: int) -> CheckpointPage:
+        found = self._ask(lambda c: checkpoint_page(c, pipeline_id, checkpoint_id, self._now()))
+        if found is None:
+            raise self._no_checkpoint(pipeline_id, checkpoint_id)
+        return found
 
     def verdicts(self, pipeline_id: str, checkpoint_id: int) -> tuple[Verdict, ...]:
         """With their findings and failing rows."""
-        raise NotImplementedError
-
-    def checkpoint(self, pipeline_id: str, checkpoint_id: int) -> CheckpointPage:
-        raise NotImplementedError
+        self._record(pipeline_id, checkpoint_id)
+        return tuple(self._ask(lambda c: reads.verdicts_of(c, pipeline_id, checkpoint_id)))
 
     def subtasks(
         self, pipeline_id: str, checkpoint_id: int, operator_id: str, after: int = -1, limit: int = 200
     ) -> SubtaskList:
-        raise NotImplementedError
+        """`after` is the index of a subtask: only later ones are shown. Empty for an operator that it has not."""
+        self._record(pipeline_id, checkpoint_id)
+        wanted = (pipeline_id, checkpoint_id, operator_id, after, limit)
+        return self._ask(lambda c: parts.subtask_page(c, *wanted))
 
     def all_subtasks(self, pipeline_id: str, checkpoint_id: int) -> dict[SubtaskId, SubtaskRecord]:
         """For a document that has everything."""
-        raise NotImplementedError
+        self._record(pipeline_id, checkpoint_id)
+        return self._ask(lambda c: reads.subtasks_of(c, pipeline_id, checkpoint_id))
 
     def files(self, pipeline_id: str, checkpoint_id: int, after: str | None = None, limit: int = 200) -> FileList:
-        raise NotImplementedError
+        """`after` is a `next_key`."""
+        self._record(pipeline_id, checkpoint_id)
+        return self._ask(lambda c: parts.file_page(c, pipeline_id, checkpoint_id, after, limit))
 
     def metadata(self, pipeline_id: str, checkpoint_id: int) -> bytes:
-        """The content of its `_metadata`. Raises `CheckpointNotFoundError` if it has none, `StorageError` or
-        `StateIntegrityError` if that cannot be read."""
-        raise NotImplementedError
+        """The content of its `_metadata`. Raises `CheckpointNotFoundError` if it has none, `StorageError`,
+        `StateIntegrityError` or `MetadataError` if that cannot be read."""
+        if self._record(pipeline_id, checkpoint_id).metadata_path is None:
+            raise CheckpointNotFoundError(
+                f"Checkpoint {checkpoint_id} of pipeline {pipeline_id} has no _metadata: it has not completed. Nothing "
+                "was changed."
+            )
+        return self._files.content(pipeline_id, checkpoint_id)
 
-    def metadata_document(self, pipeline_id: str, checkpoint_id: int) -> dict[str, Any]:
-        """The same as JSON; kept for the next question, as it never changes."""
-        raise NotImplementedError
+    def close(self) -> None:
+        """End what listens, and close the connections."""
+        self.changes.close()
+        self._engine.dispose()
+
+    # -- inside
+
+    def _ask(self, question: Callable[[Connection], Answer]) -> Answer:
+        what = "reading what a page shows"
+        try:
+            connection = self._reading.connect()
+        except (DBAPIError, PoolTimeoutError) as error:
+            raise explain(error, what) from error
+        try:
+            return question(connection)
+        except DBAPIError as error:
+            raise explain(error, what) from error
+        finally:
+            with suppress(DBAPIError):  # a broken one; the first error is kept
+                connection.close()
+
+    def _of(self, pipeline_id: str, question: Callable[[Connection], Answer]) -> Answer:
+        def known(connection: Connection) -> Answer:
+            if reads.pipeline(connection, pipeline_id) is None:
+                raise self._no_pipeline(pipeline_id)
+            return question(connection)
+
+        return self._ask(known)
+
+    def _at(
+        self,
+        pipeline_id: str,
+        checkpoint_id: int | None,
+        question: Callable[[Connection, CheckpointRecord], tuple[Answer, ...]],
+    ) -> tuple[Answer, ...]:
+        def asked(connection: Connection) -> tuple[Answer, ...]:
+            if checkpoint_id is None:
+                record = reads.latest_completed(connection, pipeline_id)
+                return () if record is None else question(connection, record)
+            record = reads.checkpoint(connection, pipeline_id, checkpoint_id)
+            if record is None:
+                raise self._no_checkpoint(pipeline_id, checkpoint_id)
+            return question(connection, record)
+
+        return self._of(pipeline_id, asked)
+
+    def _record(self, pipeline_id: str, checkpoint_id: int) -> CheckpointRecord:
+        record = self._ask(lambda c: reads.checkpoint(c, pipeline_id, checkpoint_id))
+        if record is None:
+            raise self._no_checkpoint(pipeline_id, checkpoint_id)
+        return record
+
+    def _no_pipeline(self, pipeline_id: str) -> PipelineNotFoundError:
+        return PipelineNotFoundError(f"There is no pipeline {pipeline_id!r} in this database. Nothing was changed.")
+
+    def _no_checkpoint(self, pipeline_id: str, checkpoint_id: int) -> CheckpointNotFoundError:
+        return CheckpointNotFoundError(
+            f"Pipeline {pipeline_id!r} has no checkpoint {checkpoint_id} in this database. Nothing was changed. "
+            f"`tidegate checkpoints {pipeline_id}` lists those it has."
+        )

@@ -1,18 +1,26 @@
-"""The FastAPI app behind `/tidegate`: the reports of validated checkpoints.
+"""The FastAPI app behind `/tidegate`: the reports of validated checkpoints, and the API.
 
 Decides what may be served and with which headers. `auth` decides who may see it, for the app as a whole, so that no
 route can be added without it.
 """
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI, HTTPException, Request
 from fastapi.responses import Response
 
+from tidegate.assembly import open_readings
+from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.paths import checkpoint_id_of
+from tidegate.reading.readings import Readings
 from tidegate.settings import Settings
+from tidegate.ui.api import api_routes
+from tidegate.ui.asking import Asking
 from tidegate.ui.auth import may_read_pipeline
+from tidegate.ui.errors import say_error
+from tidegate.ui.events import event_routes
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _TYPES = {
@@ -33,19 +41,24 @@ _HEADERS = {
 docs_routes = APIRouter(prefix="/docs")
 
 
-def create_app(docs: Path | None = None) -> FastAPI:
-    """The app, serving reports below `docs` (default: the settings'). FastAPI's own open pages are left out."""
+def create_app(docs: Path | None = None, open_readings: Callable[[], Readings] = open_readings) -> FastAPI:
+    """The app, serving reports below `docs` (default: the settings'), and what `open_readings` opens with the first
+    request. FastAPI's own open pages are left out."""
     app = FastAPI(title="Tidegate", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[may_read_pipeline()])
     app.state.docs = docs or Settings.from_environment().docs
+    app.state.asking = Asking(open_readings)
     app.include_router(docs_routes)
+    app.include_router(api_routes)
+    app.include_router(event_routes)
+    app.add_exception_handler(CheckpointError, say_error)
     return app
 
 
-@docs_routes.get("/{dag_id}/{checkpoint}/{name}")
-def report_file(request: Request, dag_id: str, checkpoint: str, name: str) -> Response:
+@docs_routes.get("/{pipeline}/{checkpoint}/{name}")
+def report_file(request: Request, pipeline: str, checkpoint: str, name: str) -> Response:
     """A file of a checkpoint's report. 404 for anything else, without saying why."""
     kind = _TYPES.get(Path(name).suffix)
-    content = read_confined(request.app.state.docs, dag_id, checkpoint, name) if kind else None
+    content = read_confined(request.app.state.docs, pipeline, checkpoint, name) if kind else None
     if content is None or checkpoint_id_of(checkpoint) is None:
         raise HTTPException(404, "There is no such report. Reports of old checkpoints are removed.")
     return Response(content, media_type=kind, headers=_HEADERS)

@@ -9,6 +9,7 @@ schema does not limit how many checkpoints are in progress: admission decides th
 from tidegate.postgres.tables.checkpoint_tables import checkpoints, verdicts
 from tidegate.postgres.tables.columns import CHANNEL, SCHEMA, metadata
 from tidegate.postgres.tables.pipeline_tables import endpoints, imports, pipelines, requests, restores
+from tidegate.postgres.tables.reading_tables import figures, pipeline_dags
 from tidegate.postgres.tables.snapshot_tables import METRICS, compactions, deletion_queue, handles, subtasks
 
 __all__ = [
@@ -19,9 +20,11 @@ __all__ = [
     "compactions",
     "deletion_queue",
     "endpoints",
+    "figures",
     "handles",
     "imports",
     "metadata",
+    "pipeline_dags",
     "pipelines",
     "requests",
     "restores",

@@ -140,6 +140,27 @@ checkpoints = Table(
     Index("checkpoints_by_request", "pipeline_id", "request_id", "checkpoint_id"),
     Index("checkpoints_by_status", "pipeline_id", "status", "checkpoint_id"),
     Index("checkpoints_unswept", "pipeline_id", "checkpoint_id", postgresql_where=text("NOT swept")),
+    # For those who look: all checkpoints of a DAG run, by time, and the few that are special.
+    Index("checkpoints_by_run", "request_id", postgresql_ops={"request_id": "text_pattern_ops"}),
+    Index("checkpoints_by_time", "pipeline_id", "triggered_at"),
+    Index(
+        "checkpoints_saved",
+        "pipeline_id",
+        "checkpoint_id",
+        postgresql_where=text(f"kind <> '{CheckpointKind.CHECKPOINT}'"),
+    ),
+    Index(
+        "checkpoints_in_doubt",
+        "pipeline_id",
+        "checkpoint_id",
+        postgresql_where=text("completed_at IS NOT NULL AND notified_at IS NULL AND abandoned_by IS NULL"),
+    ),
+    Index(
+        "checkpoints_left_behind",
+        "pipeline_id",
+        "checkpoint_id",
+        postgresql_where=text("abandoned_by IS NOT NULL"),
+    ),
 )
 
 verdicts = Table(
@@ -165,6 +186,7 @@ verdicts = Table(
     ),
     CheckConstraint("success IS NOT NULL OR error IS NOT NULL", name="verdicts_error_said"),
     CheckConstraint("evaluated >= 0 AND failed >= 0", name="verdicts_counts"),
+    Index("verdicts_by_target", "pipeline_id", "target", "suite", "checkpoint_id"),
 )
 
 after_create(checkpoints, TRANSITION_FUNCTION, TRANSITION_TRIGGER, *CHECKPOINT_GUARDS)

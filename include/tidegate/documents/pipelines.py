@@ -1,0 +1,94 @@
+"""A pipeline as a whole as JSON: its statistics, its options, and what it has."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from tidegate.documents.checkpoints import checkpoint_document, history_documents
+from tidegate.documents.values import milliseconds, written
+from tidegate.protocol.pipelines import PipelineRecord
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.statistics import LatestRestore
+from tidegate.reading.history_answers import Figures, History, PipelineSummary
+from tidegate.reading.pipeline_answers import Configuration
+
+
+def statistics_document(pipeline: PipelineRecord, summary: PipelineSummary) -> dict[str, Any]:
+    """Flink's overview of the checkpoints, without the history."""
+
+    def shown(record: CheckpointRecord | None) -> dict[str, Any] | None:
+        if record is None:
+            return None
+        return checkpoint_document(record, summary.figures_of.get(record.checkpoint_id, Figures()))
+
+    return {
+        "pipeline": {
+            "status": pipeline.status,
+            "since_timestamp": milliseconds(pipeline.since),
+            "message": pipeline.message,
+        },
+        "counts": asdict(summary.counts),
+        "summary": {name: asdict(figure) for name, figure in summary.figures.items()},
+        "latest": {
+            "completed": shown(summary.latest_completed),
+            "failed": shown(summary.latest_failed),
+            "savepoint": shown(summary.latest_savepoint),
+            "restored": _restored(summary.latest_restore),
+        },
+    }
+
+
+def _restored(latest: LatestRestore | None) -> dict[str, Any] | None:
+    if latest is None:
+        return None
+    return {
+        "id": latest.checkpoint.checkpoint_id,
+        "checkpoint_type": latest.checkpoint.kind.value,
+        "is_savepoint": latest.checkpoint.kind is not CheckpointKind.CHECKPOINT,
+        "restore_timestamp": milliseconds(latest.at),
+        "external_path": latest.checkpoint.metadata_path,
+    }
+
+
+def checkpoints_document(pipeline: PipelineRecord, summary: PipelineSummary, history: History) -> dict[str, Any]:
+    """Flink's overview as a whole. `next_before` is the place of the next page."""
+    return statistics_document(pipeline, summary) | history_document_of(history)
+
+
+def history_document_of(history: History) -> dict[str, Any]:
+    return {"history": history_documents(history.rows), "next_before": history.next_before}
+
+
+def configuration_document(found: Configuration) -> dict[str, Any]:
+    """Flink's configuration where the thing is the same, and the options as they are called here, with their changes
+    from checkpoint to checkpoint."""
+    latest = found.latest
+    options = {} if latest is None else {option.name: option.value for option in latest.options}
+    return _as_flink(options) | {
+        "options": options,
+        "checkpoint": None if latest is None else latest.checkpoint_id,
+        "changes": written(found.changes),
+        "unreadable": written(found.unreadable),
+    }
+
+
+def _as_flink(options: Mapping[str, Any]) -> dict[str, Any]:
+    retention = options.get("retention")
+    return {
+        "mode": str(options["mode"]).lower() if "mode" in options else None,
+        "interval": options.get("interval"),
+        "timeout": options.get("timeout"),
+        "min_pause": options.get("min_pause"),
+        "max_concurrent": options.get("max_concurrent"),
+        "externalization": {
+            "enabled": retention is not None and retention != "NO_EXTERNALIZED_CHECKPOINTS",
+            "delete_on_cancellation": retention != "RETAIN_ON_CANCELLATION",
+        },
+        "state_backend": "sorted runs",
+        "checkpoint_storage": "files",
+        "unaligned_checkpoints": options.get("unaligned"),
+        "aligned_checkpoint_timeout": options.get("aligned_checkpoint_timeout"),
+        "tolerable_failed_checkpoints": options.get("tolerable_failed_checkpoints"),
+        "checkpoints_after_tasks_finish": options.get("checkpoints_after_tasks_finish"),
+        "state_changelog_enabled": False,
+    }

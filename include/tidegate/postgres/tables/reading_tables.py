@@ -1,0 +1,51 @@
+"""What is written down for those who look: figures of completed checkpoints, and the DAGs that ask for them.
+
+No decision about a checkpoint depends on these rows. The figures could be summed up from the subtasks each time; with
+many subtasks that takes seconds.
+"""
+
+from sqlalchemy import BigInteger, CheckConstraint, Column, ForeignKey, ForeignKeyConstraint, Index, Table, Text
+from sqlalchemy import PrimaryKeyConstraint as PrimaryKey
+
+from tidegate.postgres.guards import FIGURE_GUARDS
+from tidegate.postgres.tables.columns import INSTANT, after_create, metadata
+
+#: Sums over the subtasks, which count as nothing where they reported nothing.
+SUMS = ("processed_data", "persisted_data", "rows_in", "rows_out")
+#: The longest of a subtask, -1 if none reported any.
+LONGEST = ("start_delay", "alignment_duration", "sync_duration", "async_duration")
+
+figures = Table(
+    "figures",
+    metadata,
+    Column("pipeline_id", Text, nullable=False),
+    Column("checkpoint_id", BigInteger, nullable=False, autoincrement=False),
+    Column("triggered_at", INSTANT, nullable=False),
+    *(Column(name, BigInteger, nullable=False) for name in ("end_to_end_duration", "checkpointed_size", "state_size")),
+    *(Column(name, BigInteger, nullable=False) for name in (*SUMS, *LONGEST)),
+    PrimaryKey("pipeline_id", "checkpoint_id", name="figures_pkey"),
+    ForeignKeyConstraint(
+        ["pipeline_id", "checkpoint_id"],
+        ["tidegate.checkpoints.pipeline_id", "tidegate.checkpoints.checkpoint_id"],
+        name="figures_checkpoint_fkey",
+    ),
+    CheckConstraint(
+        f"least(end_to_end_duration, checkpointed_size, state_size, {', '.join(SUMS)}) >= 0"
+        f" AND least({', '.join(LONGEST)}) >= -1",
+        name="figures_reported",
+    ),
+)
+
+#: A pipeline may have none, one of another name, or several.
+pipeline_dags = Table(
+    "pipeline_dags",
+    metadata,
+    Column("pipeline_id", Text, ForeignKey("tidegate.pipelines.pipeline_id", name="pipeline_dags_pipeline_fkey")),
+    Column("dag_id", Text, nullable=False),
+    Column("last_seen_at", INSTANT, nullable=False),
+    PrimaryKey("pipeline_id", "dag_id", name="pipeline_dags_pkey"),
+    CheckConstraint("dag_id <> ''", name="pipeline_dags_named"),
+    Index("pipeline_dags_by_dag", "dag_id", "pipeline_id"),
+)
+
+after_create(figures, *FIGURE_GUARDS)

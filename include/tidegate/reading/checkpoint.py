@@ -1,0 +1,82 @@
+"""All of one checkpoint but its subtasks and files."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from tidegate.postgres import reads
+from tidegate.postgres.rows import checkpoint_record
+from tidegate.postgres.tables import checkpoints
+from tidegate.protocol.branches import Restore
+from tidegate.protocol.identity import Role
+from tidegate.protocol.names import Fork
+from tidegate.protocol.records import CheckpointRecord
+from tidegate.reading.advice import explain_failure
+from tidegate.reading.checkpoint_answers import CheckpointPage, PhaseSpan, Relations
+from tidegate.reading.history import dag_run_of, figures_of, neighbours
+from tidegate.reading.history_answers import Figures
+from tidegate.reading.parts import operators
+
+
+def checkpoint_page(
+    connection: Connection, pipeline_id: str, checkpoint_id: int, now: datetime
+) -> CheckpointPage | None:
+    """See `Readings.checkpoint`."""
+    wanted = checkpoints.select().where(
+        checkpoints.c.pipeline_id == pipeline_id, checkpoints.c.checkpoint_id == checkpoint_id
+    )
+    row = connection.execute(wanted).mappings().first()
+    if row is None:
+        return None
+    record = checkpoint_record(row)
+    sources = {each.name for each in reads.endpoints_of(connection, pipeline_id) if each.role is Role.SOURCE}
+    known = figures_of(connection, pipeline_id, [checkpoint_id])
+    around = neighbours(connection, pipeline_id, checkpoint_id)
+    held = row["phase"] == "HELD"
+    return CheckpointPage(
+        record=record,
+        figures=known.get(checkpoint_id, Figures()),
+        phases=phases_of(record, row.get("held_at")),
+        operators=operators(connection, record, sources),
+        verdicts=tuple(reads.verdicts_of(connection, pipeline_id, checkpoint_id)),
+        failure=explain_failure(record),
+        relations=_relations(record, reads.restores_of(connection, pipeline_id), around),
+        dag_run=dag_run_of(record),
+        held=held,
+        now=now,
+    )
+
+
+def phases_of(record: CheckpointRecord, held_at: datetime | None = None) -> tuple[PhaseSpan, ...]:
+    """In the order in which they began. Each ends where the next one begins; the last one lasts, unless nothing can
+    follow it."""
+    reached = (
+        ("TRIGGERED", record.triggered_at),
+        ("ACKNOWLEDGED", record.acknowledged_at),
+        ("HELD", held_at),
+        ("VALIDATED", record.validated_at),
+        ("COMPLETED", record.completed_at),
+        ("NOTIFIED", record.notified_at),
+        ("FAILED", record.failed_at),
+    )
+    begun = [(phase, at) for phase, at in reached if at is not None]
+    final = begun[-1][0] in ("NOTIFIED", "FAILED")
+    ends = [at for _, at in begun[1:]] + [begun[-1][1] if final else None]
+    return tuple(PhaseSpan(phase, at, end) for (phase, at), end in zip(begun, ends, strict=True))
+
+
+def _relations(
+    record: CheckpointRecord, restores: Sequence[Restore], around: tuple[int | None, int | None]
+) -> Relations:
+    fork = Fork.parse(record.request_id)
+    left_behind = [each for each in restores if each.number == record.abandoned_by]
+    before = [each for each in restores if each.last_checkpoint_id == record.checkpoint_id - 1]
+    return Relations(
+        restored_by=tuple(each for each in restores if each.checkpoint_id == record.checkpoint_id),
+        abandoned_by=left_behind[0] if left_behind else None,
+        follows_restore=before[-1] if before else None,
+        forked_from=None if fork is None else fork.said(),
+        previous=around[0],
+        next=around[1],
+    )

@@ -1,0 +1,152 @@
+"""What a checkpoint holds of sources and state, and what sinks show."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection, text
+
+from tidegate.postgres import reads
+from tidegate.protocol.identity import Endpoint, Role
+from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.names import operator_of_sink, sink_of_operator
+from tidegate.protocol.records import CheckpointRecord
+from tidegate.reading.described import MetadataFiles
+from tidegate.reading.need import utc
+from tidegate.reading.parts import subtask_page
+from tidegate.reading.pipeline_answers import SourceAt, Split, StateAt, StateSlice, TableAt
+
+_MOST_SUBTASKS = 1000
+
+_POSITIONED = text("""
+SELECT DISTINCT operator_id FROM tidegate.subtasks
+WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id AND position IS NOT NULL
+""")
+_RUNS = text("""
+SELECT operator_id, subtask_index, count(*) AS runs, sum(rows)::bigint AS rows, sum(bytes)::bigint AS bytes,
+    coalesce(sum(bytes) FILTER (WHERE created_by = checkpoint_id), 0)::bigint AS new_bytes,
+    min(created_by) AS oldest
+FROM tidegate.handles
+WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id AND kind = 'RUN'
+GROUP BY operator_id, subtask_index ORDER BY operator_id, subtask_index
+""")
+_COMPACTED = text("""
+SELECT operator_id, count(*) AS number FROM tidegate.compactions WHERE pipeline_id = :pipeline_id GROUP BY operator_id
+""")
+_SHOWN = text("""
+SELECT checkpoint_id, notified_at FROM tidegate.checkpoints
+WHERE pipeline_id = :pipeline_id AND completed_at IS NOT NULL AND notified_at IS NOT NULL AND abandoned_by IS NULL
+ORDER BY checkpoint_id DESC LIMIT 1
+""")
+_IN_DOUBT = text("""
+SELECT checkpoint_id FROM tidegate.checkpoints
+WHERE pipeline_id = :pipeline_id AND completed_at IS NOT NULL AND notified_at IS NULL AND abandoned_by IS NULL
+ORDER BY checkpoint_id LIMIT 1000
+""")
+_STAGED = text("""
+SELECT operator_id, sum(rows)::bigint AS rows FROM tidegate.handles
+WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id AND kind = 'STAGED' GROUP BY operator_id
+""")
+
+
+def sources_at(connection: Connection, record: CheckpointRecord) -> tuple[SourceAt, ...]:
+    """See `Readings.sources`."""
+    asked = {"pipeline_id": record.pipeline_id, "checkpoint_id": record.checkpoint_id}
+    recorded = {e.name: e for e in reads.endpoints_of(connection, record.pipeline_id) if e.role is Role.SOURCE}
+    positioned = set(connection.execute(_POSITIONED, asked).scalars())
+    names = [plan.operator_id for plan in record.operators if plan.operator_id in positioned | recorded.keys()]
+    return tuple(_source(connection, record, name, recorded.get(name)) for name in names)
+
+
+def _source(connection: Connection, record: CheckpointRecord, name: str, endpoint: Endpoint | None) -> SourceAt:
+    page = subtask_page(connection, record.pipeline_id, record.checkpoint_id, name, -1, _MOST_SUBTASKS)
+    splits = tuple(
+        Split(
+            each.subtask.subtask_index,
+            each.snapshot.position,
+            each.snapshot.finished,
+            each.metrics.rows_out,
+            each.snapshot.handles,
+        )
+        for each in page.subtasks
+    )
+    if endpoint is None:
+        return SourceAt(name, name, None, None, splits)
+    return SourceAt(name, name, endpoint.type, endpoint.place, splits)
+
+
+def state_at(connection: Connection, record: CheckpointRecord) -> tuple[StateAt, ...]:
+    """See `Readings.state`; operators without keyed state are left out."""
+    asked = {"pipeline_id": record.pipeline_id, "checkpoint_id": record.checkpoint_id}
+    slices: dict[str, list[StateSlice]] = defaultdict(list)
+    oldest: dict[str, int] = {}
+    for row in connection.execute(_RUNS, asked):
+        slices[row.operator_id].append(StateSlice(row.subtask_index, row.runs, row.rows, row.bytes, row.new_bytes))
+        oldest[row.operator_id] = min(row.oldest, oldest.get(row.operator_id, row.oldest))
+    waiting = {row.operator_id: row.number for row in connection.execute(_COMPACTED, asked)}
+    return tuple(
+        StateAt(
+            operator_id=plan.operator_id,
+            parallelism=plan.parallelism,
+            max_parallelism=plan.max_parallelism,
+            runs=sum(each.runs for each in slices[plan.operator_id]),
+            rows=sum(each.rows for each in slices[plan.operator_id]),
+            bytes=sum(each.bytes for each in slices[plan.operator_id]),
+            new_bytes=sum(each.new_bytes for each in slices[plan.operator_id]),
+            oldest_run=oldest[plan.operator_id],
+            compacted=waiting.get(plan.operator_id, 0),
+            slices=tuple(slices[plan.operator_id]),
+        )
+        for plan in record.operators
+        if plan.operator_id in oldest
+    )
+
+
+def tables_of(connection: Connection, pipeline_id: str, files: MetadataFiles) -> tuple[TableAt, ...]:
+    """See `Readings.tables`. All sinks of a checkpoint are told together, so all show the same one."""
+    asked = {"pipeline_id": pipeline_id}
+    shown = connection.execute(_SHOWN, asked).first()
+    in_doubt = tuple(connection.execute(_IN_DOUBT, asked).scalars())
+    restores = reads.restores_of(connection, pipeline_id)
+    rewinding = restores[-1].number if restores and restores[-1].rewound_at is None else None
+    rows = _staged(connection, pipeline_id, None if shown is None else shown.checkpoint_id)
+    definitions = _definitions(reads.latest(connection, pipeline_id, Status.COMPLETED), files)
+    recorded = [each for each in reads.endpoints_of(connection, pipeline_id) if each.role is Role.SINK]
+    endpoints = {operator_of_sink(each.name): each for each in recorded}
+    return tuple(
+        TableAt(
+            sink=sink_of_operator(operator_id),
+            operator_id=operator_id,
+            type=endpoints[operator_id].type if operator_id in endpoints else None,
+            place=endpoints[operator_id].place if operator_id in endpoints else None,
+            guarantee=_guarantee(definitions.get(operator_id, {})),
+            shows=None if shown is None else shown.checkpoint_id,
+            shown_at=None if shown is None else utc(shown.notified_at),
+            rows=rows.get(operator_id, 0),
+            in_doubt=in_doubt,
+            rewinding=rewinding,
+        )
+        for operator_id in sorted(endpoints.keys() | rows.keys())
+    )
+
+
+def _staged(connection: Connection, pipeline_id: str, checkpoint_id: int | None) -> dict[str, int]:
+    found = connection.execute(_STAGED, {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id})
+    return {row.operator_id: row.rows for row in found}
+
+
+def _definitions(latest: CheckpointRecord | None, files: MetadataFiles) -> Mapping[str, Mapping[str, object]]:
+    return {} if latest is None else files.described(latest.pipeline_id, latest.checkpoint_id).definitions
+
+
+def _guarantee(definition: Mapping[str, object]) -> str | None:
+    said = definition.get("guarantee")
+    return said if isinstance(said, str) else None
+
+
+def named_checkpoint(connection: Connection, pipeline_id: str, checkpoint_id: int | None) -> Sequence[CheckpointRecord]:
+    """The checkpoint, by default the latest completed one; none if there is no such."""
+    if checkpoint_id is None:
+        found = reads.latest_completed(connection, pipeline_id)
+    else:
+        found = reads.checkpoint(connection, pipeline_id, checkpoint_id)
+    return [] if found is None else [found]

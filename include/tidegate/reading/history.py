@@ -1,0 +1,140 @@
+"""A pipeline's checkpoints in pages, newest first. A page begins after a checkpoint id, never at a number of rows."""
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, false, func, or_, select, text
+
+from tidegate.postgres.rows import checkpoint_record
+from tidegate.postgres.tables import checkpoints, figures
+from tidegate.protocol.errors import IllegalRequestError
+from tidegate.protocol.lifecycle import COMMITTED, Status
+from tidegate.protocol.names import run_of_request
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord
+from tidegate.reading.dags import escape_like
+from tidegate.reading.history_answers import DagRun, Figures, History, HistoryFilter, HistoryRow
+
+_HELD = "HELD"
+_MOST = 1000
+FIGURE_COLUMNS = tuple(figures.c[name] for name in Figures.__slots__)
+
+_VERDICTS = text("""
+SELECT checkpoint_id, bool_and(coalesce(success, false)) AS verdict FROM tidegate.verdicts
+WHERE pipeline_id = :pipeline_id AND checkpoint_id = ANY (CAST(:checkpoint_ids AS bigint[])) GROUP BY checkpoint_id
+""")
+# Of checkpoints that have not completed. What subtasks did not report is -1.
+_REPORTED = text("""
+SELECT checkpoint_id, coalesce(sum(greatest(processed_bytes, 0)), 0)::bigint AS processed_data,
+    coalesce(sum(greatest(persisted_bytes, 0)), 0)::bigint AS persisted_data,
+    coalesce(sum(greatest(rows_in, 0)) FILTER (WHERE operator_id NOT LIKE '%-sink'), 0)::bigint AS rows_in,
+    coalesce(sum(greatest(rows_out, 0)) FILTER (WHERE operator_id LIKE '%-sink'), 0)::bigint AS rows_out,
+    max(start_delay) AS start_delay, max(alignment_duration) AS alignment_duration,
+    max(sync_duration) AS sync_duration, max(async_duration) AS async_duration
+FROM tidegate.subtasks
+WHERE pipeline_id = :pipeline_id AND checkpoint_id = ANY (CAST(:checkpoint_ids AS bigint[])) GROUP BY checkpoint_id
+""")
+
+
+def page(
+    connection: Connection, pipeline_id: str, wanted: HistoryFilter, before: int | None = None, limit: int = 50
+) -> History:
+    """See `Readings.history`."""
+    limit = max(1, min(limit, _MOST))
+    condition = and_(checkpoints.c.pipeline_id == pipeline_id, *_conditions(pipeline_id, wanted))
+    if before is not None:
+        condition = and_(condition, checkpoints.c.checkpoint_id < before)
+    newest = select(checkpoints).where(condition).order_by(checkpoints.c.checkpoint_id.desc()).limit(limit + 1)
+    found = [(checkpoint_record(row), row["phase"] == _HELD) for row in connection.execute(newest).mappings()]
+    shown = found[:limit]
+    rows = history_rows(connection, pipeline_id, shown)
+    return History(tuple(rows), shown[-1][0].checkpoint_id if len(found) > limit else None)
+
+
+def history_rows(
+    connection: Connection, pipeline_id: str, found: Collection[tuple[CheckpointRecord, bool]]
+) -> list[HistoryRow]:
+    """With what belongs to each; the second of a pair says whether it is held."""
+    ids = [record.checkpoint_id for record, _ in found]
+    known = figures_of(connection, pipeline_id, ids)
+    asked = {"pipeline_id": pipeline_id, "checkpoint_ids": ids}
+    verdicts = {row.checkpoint_id: row.verdict for row in connection.execute(_VERDICTS, asked)}
+    return [
+        HistoryRow(
+            record,
+            known.get(record.checkpoint_id, Figures()),
+            verdicts.get(record.checkpoint_id),
+            dag_run_of(record),
+            held,
+        )
+        for record, held in found
+    ]
+
+
+def figures_of(connection: Connection, pipeline_id: str, checkpoint_ids: Collection[int]) -> dict[int, Figures]:
+    """Those that were summed up when they completed, and of the others what was reported so far."""
+    columns = (figures.c.checkpoint_id, *FIGURE_COLUMNS)
+    summed = select(*columns).where(
+        figures.c.pipeline_id == pipeline_id, figures.c.checkpoint_id.in_(list(checkpoint_ids))
+    )
+    found = {id_: Figures(*values) for id_, *values in connection.execute(summed)}
+    if rest := [id_ for id_ in checkpoint_ids if id_ not in found]:
+        reported = connection.execute(_REPORTED, {"pipeline_id": pipeline_id, "checkpoint_ids": rest})
+        found |= {id_: Figures(*values) for id_, *values in reported}
+    return found
+
+
+def dag_run_of(record: CheckpointRecord) -> DagRun | None:
+    run = run_of_request(record.request_id)
+    return None if run is None else DagRun(*run)
+
+
+def _conditions(pipeline_id: str, wanted: HistoryFilter) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = []
+    if wanted.statuses:
+        conditions.append(or_(*(_has_status(status) for status in sorted(wanted.statuses))))
+    if wanted.kinds:
+        conditions.append(checkpoints.c.kind.in_([kind.value for kind in sorted(wanted.kinds)]))
+    if CheckpointKind.CHECKPOINT not in wanted.kinds and wanted.kinds:
+        conditions.append(checkpoints.c.kind != CheckpointKind.CHECKPOINT.value)  # there is an index on these
+    if wanted.since is not None:
+        conditions.append(checkpoints.c.triggered_at >= wanted.since)
+    if wanted.until is not None:
+        conditions.append(checkpoints.c.triggered_at < wanted.until)
+    if wanted.text:
+        conditions.append(_says(pipeline_id, wanted.text))
+    return conditions
+
+
+def _has_status(status: str) -> ColumnElement[bool]:
+    if status == _HELD:
+        return (checkpoints.c.status == Status.IN_PROGRESS.value) & (checkpoints.c.phase == _HELD)
+    if status == "ABANDONED":
+        return checkpoints.c.abandoned_by.is_not(None)
+    if status == Status.COMPLETED:
+        return checkpoints.c.status.in_(sorted(COMMITTED))
+    if status not in set(Status):
+        known = ", ".join(sorted({*Status, _HELD, "ABANDONED"}))
+        raise IllegalRequestError(f"There is no status {status!r}. Nothing was changed. Give one of {known}.")
+    return checkpoints.c.status == status
+
+
+def _says(pipeline_id: str, part: str) -> ColumnElement[bool]:
+    """Two searches, each in an index that holds what is searched."""
+    if "\0" in part:
+        return false()  # no text in the database has one
+    pattern = f"%{escape_like(part.lower())}%"
+    of_pipeline = checkpoints.alias("searched")
+    same = of_pipeline.c.pipeline_id == pipeline_id
+    asked = select(of_pipeline.c.checkpoint_id).where(same, func.lower(of_pipeline.c.request_id).like(pattern))
+    named = select(of_pipeline.c.checkpoint_id).where(
+        same, of_pipeline.c.kind != CheckpointKind.CHECKPOINT.value, func.lower(of_pipeline.c.name).like(pattern)
+    )
+    return checkpoints.c.checkpoint_id.in_(asked.union_all(named))
+
+
+def neighbours(connection: Connection, pipeline_id: str, around: int) -> tuple[int | None, int | None]:
+    """The checkpoints before and after this one."""
+    id_ = checkpoints.c.checkpoint_id
+    older: Any = select(func.max(id_)).where(checkpoints.c.pipeline_id == pipeline_id, id_ < around)
+    newer: Any = select(func.min(id_)).where(checkpoints.c.pipeline_id == pipeline_id, id_ > around)
+    return connection.execute(older).scalar_one(), connection.execute(newer).scalar_one()

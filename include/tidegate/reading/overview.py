@@ -1,0 +1,165 @@
+"""A pipeline as a whole: its graph at a checkpoint, what waits, and the options it had."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection, text
+
+from tidegate.postgres import reads
+from tidegate.protocol.identity import Endpoint, Role
+from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.names import is_sink, sink_of_operator
+from tidegate.protocol.records import CheckpointRecord
+from tidegate.reading.checkpoint_answers import OperatorAt
+from tidegate.reading.dags import dags_of
+from tidegate.reading.described import Described, MetadataFiles
+from tidegate.reading.need import one_pipeline, utc
+from tidegate.reading.parts import operators
+from tidegate.reading.pipeline_answers import (
+    Configuration,
+    Option,
+    OptionsAt,
+    Overview,
+    Vertex,
+    WaitingRequest,
+)
+
+_MOST_CONFIGURATIONS = 50
+
+_WAITING = text("SELECT count(*) FROM tidegate.deletion_queue WHERE pipeline_id = :pipeline_id")
+_STATE_ROWS = text("""
+SELECT operator_id, sum(rows)::bigint AS rows FROM tidegate.handles
+WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id AND kind = 'RUN' GROUP BY operator_id
+""")
+_POSITIONS = text("""
+SELECT operator_id, position FROM tidegate.subtasks
+WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id AND operator_id = ANY (CAST(:sources AS text[]))
+ORDER BY operator_id, subtask_index LIMIT 10000
+""")
+
+
+def overview(connection: Connection, pipeline_id: str, now: datetime, files: MetadataFiles) -> Overview | None:
+    """See `Readings.overview`."""
+    pipeline, line = reads.pipeline(connection, pipeline_id), one_pipeline(connection, now, pipeline_id)
+    if pipeline is None or line is None:
+        return None
+    record = shown_checkpoint(connection, pipeline_id)
+    region = reads.region(connection, pipeline_id)
+    return Overview(
+        pipeline=pipeline,
+        line=line,
+        dags=tuple(dags_of(connection, pipeline_id)),
+        checkpoint_id=None if record is None else record.checkpoint_id,
+        vertices=() if record is None else _vertices(connection, record, files),
+        region_attempt=region.attempt,
+        region_seen_at=region.seen_at,
+        region_ended_at=region.ended_at,
+        restores=tuple(reads.restores_of(connection, pipeline_id)),
+        waiting_requests=tuple(_requests(connection, pipeline_id)),
+        files_to_delete=int(connection.execute(_WAITING, {"pipeline_id": pipeline_id}).scalar_one()),
+    )
+
+
+def shown_checkpoint(connection: Connection, pipeline_id: str) -> CheckpointRecord | None:
+    """The latest completed one, without one the newest."""
+    latest = reads.latest_completed(connection, pipeline_id)
+    return latest or next(iter(reads.history(connection, pipeline_id, 1)), None)
+
+
+def _requests(connection: Connection, pipeline_id: str) -> Sequence[WaitingRequest]:
+    found = sorted(reads.requests_of(connection, pipeline_id), key=lambda each: (each.asked_at, each.request_id))
+    return [
+        WaitingRequest(
+            each.request_id,
+            each.kind,
+            each.asked_at,
+            each.seen_at,
+            each.name,
+            each.dropped.name if each.dropped else None,
+            each.dropped_message,
+        )
+        for each in found
+    ]
+
+
+def _vertices(connection: Connection, record: CheckpointRecord, files: MetadataFiles) -> tuple[Vertex, ...]:
+    asked = {"pipeline_id": record.pipeline_id, "checkpoint_id": record.checkpoint_id}
+    endpoints = {each.key: each for each in reads.endpoints_of(connection, record.pipeline_id)}
+    parts = operators(connection, record, {name for role, name in endpoints if role is Role.SOURCE})
+    sources = [part.operator_id for part in parts if part.role == "source"]
+    positions: dict[str, list[Mapping[str, object] | None]] = {}
+    for row in connection.execute(_POSITIONS, asked | {"sources": sources}):
+        positions.setdefault(row.operator_id, []).append(row.position)
+    rows = {row.operator_id: row.rows for row in connection.execute(_STATE_ROWS, asked)}
+    committed = record.status is Status.COMPLETED
+    described = files.described(record.pipeline_id, record.checkpoint_id) if committed else Described({}, {})
+    return tuple(
+        _vertex(part, endpoints, described, rows.get(part.operator_id, 0), tuple(positions.get(part.operator_id, ())))
+        for part in parts
+    )
+
+
+def _vertex(
+    part: OperatorAt,
+    endpoints: Mapping[tuple[Role, str], Endpoint],
+    described: Described,
+    state_rows: int,
+    positions: tuple[Mapping[str, object] | None, ...],
+) -> Vertex:
+    name = sink_of_operator(part.operator_id) if is_sink(part.operator_id) else part.operator_id
+    roles = {"source": Role.SOURCE, "sink": Role.SINK}
+    endpoint = endpoints.get((roles[part.role], name)) if part.role in roles else None
+    definition = described.definitions.get(part.operator_id, {})
+    inputs = definition.get("inputs")
+    guarantee = definition.get("guarantee")
+    return Vertex(
+        operator_id=part.operator_id,
+        name=name,
+        role=part.role,
+        parallelism=part.parallelism,
+        max_parallelism=part.max_parallelism,
+        inputs=tuple(map(str, inputs)) if isinstance(inputs, list) else None,
+        type=None if endpoint is None else endpoint.type,
+        place=None if endpoint is None else endpoint.place,
+        guarantee=guarantee if isinstance(guarantee, str) else None,
+        definition={key: value for key, value in definition.items() if key not in ("inputs", "guarantee")},
+        num_acknowledged=part.num_acknowledged,
+        num_finished=part.num_finished,
+        rows_in=part.figures.rows_in,
+        rows_out=part.figures.rows_out,
+        state_size=part.state_size,
+        state_rows=state_rows,
+        checkpointed_size=part.checkpointed_size,
+        positions=positions,
+    )
+
+
+def configuration(kept: Sequence[CheckpointRecord], files: MetadataFiles) -> Configuration:
+    """See `Readings.configuration`; `kept` are the completed checkpoints whose `_metadata` is there, oldest first."""
+    found: list[OptionsAt] = []
+    unreadable: dict[int, str] = {}
+    before: CheckpointRecord | None = None
+    options: Mapping[str, object] = {}
+    for record in kept[-_MOST_CONFIGURATIONS:]:
+        described = files.described(record.pipeline_id, record.checkpoint_id)
+        if described.problem is not None:
+            unreadable[record.checkpoint_id] = described.problem
+            continue
+        against = None if before is None else before.checkpoint_id
+        compared = described.options if before is None else options
+        found.append(
+            OptionsAt(record.checkpoint_id, utc(record.completed_at), against, _compared(described.options, compared))
+        )
+        before, options = record, described.options
+    found.reverse()
+    return Configuration(found[0] if found else None, tuple(each for each in found if each.changes), unreadable)
+
+
+def _compared(now: Mapping[str, object], before: Mapping[str, object]) -> tuple[Option, ...]:
+    """By name. One that is gone has the value None now."""
+    return tuple(
+        Option(name, now.get(name), before.get(name), True)
+        if now.get(name) != before.get(name)
+        else Option(name, now.get(name))
+        for name in sorted({*now, *before})
+    )

@@ -1,0 +1,162 @@
+"""What a checkpoint consists of: operators with their subtasks, subtasks and files in pages."""
+
+from collections.abc import Collection
+from datetime import UTC
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Table, literal, select, text, tuple_
+
+from tidegate.postgres.rows import HANDLE_COLUMNS, SUBTASK_COLUMNS, handle_record, subtask_records
+from tidegate.postgres.tables import handles, subtasks
+from tidegate.protocol.errors import IllegalRequestError
+from tidegate.protocol.names import is_sink
+from tidegate.protocol.records import CheckpointRecord, SubtaskRecord
+from tidegate.reading.checkpoint_answers import (
+    SUBTASK_FIGURES,
+    FileLine,
+    FileList,
+    OperatorAt,
+    SubtaskList,
+    SubtaskSpread,
+)
+from tidegate.reading.history_answers import Figures
+
+_MOST = 1000
+
+# Of each figure the number of subtasks that reported it, smallest, average and largest. Sizes are of the handles.
+_OPERATORS = text("""
+WITH files AS (
+    SELECT operator_id, subtask_index, count(*) AS files, sum(bytes) AS state_size,
+        coalesce(sum(bytes) FILTER (WHERE created_by = checkpoint_id), 0) AS checkpointed_size
+    FROM tidegate.handles WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id
+    GROUP BY operator_id, subtask_index
+), parts AS (
+    SELECT s.*, coalesce(f.files, 0) AS files, coalesce(f.state_size, 0) AS state_size,
+        coalesce(f.checkpointed_size, 0) AS checkpointed_size,
+        CASE WHEN acknowledged_at IS NULL THEN -1
+            ELSE greatest(0, round(extract(epoch FROM acknowledged_at - :triggered_at) * 1000)) END AS duration
+    FROM tidegate.subtasks s LEFT JOIN files f USING (operator_id, subtask_index)
+    WHERE s.pipeline_id = :pipeline_id AND s.checkpoint_id = :checkpoint_id
+)
+SELECT operator_id, count(*) AS number, count(acknowledged_at) AS acknowledged,
+    count(*) FILTER (WHERE finished) AS finished,
+    max(attempt) AS attempt, max(acknowledged_at) AS latest, sum(checkpointed_size)::bigint AS checkpointed_size,
+    sum(state_size)::bigint AS state_size, sum(files)::bigint AS files, bool_or(persisted_bytes > 0) AS unaligned,
+    bool_or(position IS NOT NULL) AS positioned,
+    sum(greatest(processed_bytes, 0))::bigint AS processed_data,
+    sum(greatest(persisted_bytes, 0))::bigint AS persisted_data,
+    sum(greatest(rows_in, 0))::bigint AS rows_in, sum(greatest(rows_out, 0))::bigint AS rows_out,
+    ARRAY[min(nullif(duration, -1)), avg(nullif(duration, -1)), max(duration)]::float[] AS "end_to_end_duration",
+    ARRAY[min(checkpointed_size) FILTER (WHERE acknowledged_at IS NOT NULL),
+        avg(checkpointed_size) FILTER (WHERE acknowledged_at IS NOT NULL), max(checkpointed_size)]::float[]
+        AS "checkpointed_size_spread",
+    ARRAY[min(state_size) FILTER (WHERE acknowledged_at IS NOT NULL),
+        avg(state_size) FILTER (WHERE acknowledged_at IS NOT NULL), max(state_size)]::float[] AS "state_size_spread",
+    ARRAY[min(nullif(processed_bytes, -1)), avg(nullif(processed_bytes, -1)), max(processed_bytes)]::float[]
+        AS "processed_data_spread",
+    ARRAY[min(nullif(persisted_bytes, -1)), avg(nullif(persisted_bytes, -1)), max(persisted_bytes)]::float[]
+        AS "persisted_data_spread",
+    ARRAY[min(nullif(sync_duration, -1)), avg(nullif(sync_duration, -1)), max(sync_duration)]::float[]
+        AS "sync_duration",
+    ARRAY[min(nullif(async_duration, -1)), avg(nullif(async_duration, -1)), max(async_duration)]::float[]
+        AS "async_duration",
+    ARRAY[min(nullif(alignment_duration, -1)), avg(nullif(alignment_duration, -1)), max(alignment_duration)]::float[]
+        AS "alignment_duration",
+    ARRAY[min(nullif(start_delay, -1)), avg(nullif(start_delay, -1)), max(start_delay)]::float[] AS "start_delay",
+    ARRAY[min(nullif(rows_in, -1)), avg(nullif(rows_in, -1)), max(rows_in)]::float[] AS "rows_in_spread",
+    ARRAY[min(nullif(rows_out, -1)), avg(nullif(rows_out, -1)), max(rows_out)]::float[] AS "rows_out_spread"
+FROM parts GROUP BY operator_id
+""")
+_PLACE = (handles.c.operator_id, handles.c.subtask_index, handles.c.ordinal)
+_FILE = (*_PLACE, *(handles.c[name] for name in HANDLE_COLUMNS))
+
+
+def operators(connection: Connection, record: CheckpointRecord, sources: Collection[str]) -> tuple[OperatorAt, ...]:
+    """In the order of the plan, upstream before downstream. `sources` are the names of those that are recorded."""
+    asked = {"pipeline_id": record.pipeline_id, "checkpoint_id": record.checkpoint_id}
+    found = connection.execute(_OPERATORS, asked | {"triggered_at": record.triggered_at}).mappings()
+    rows = {row["operator_id"]: row for row in found}
+    return tuple(
+        _operator(rows[plan.operator_id], plan.max_parallelism, sources)
+        for plan in record.operators
+        if plan.operator_id in rows
+    )
+
+
+def _operator(row: Any, max_parallelism: int, sources: Collection[str]) -> OperatorAt:
+    operator_id = row["operator_id"]
+    spreads = {name: _spread(row[f"{name}_spread" if f"{name}_spread" in row else name]) for name in SUBTASK_FIGURES}
+    source = operator_id in sources or bool(row["positioned"])
+    return OperatorAt(
+        operator_id=operator_id,
+        role="source" if source else "sink" if is_sink(operator_id) else "operator",
+        parallelism=row["number"],
+        max_parallelism=max_parallelism,
+        num_acknowledged=row["acknowledged"],
+        num_finished=row["finished"],
+        max_attempt=row["attempt"],
+        latest_ack_at=None if row["latest"] is None else row["latest"].astimezone(UTC),
+        checkpointed_size=row["checkpointed_size"],
+        state_size=row["state_size"],
+        files=row["files"],
+        figures=Figures(
+            *(row[name] for name in ("processed_data", "persisted_data", "rows_in", "rows_out")),
+            *(round(spreads[name].max) for name in Figures.__slots__[4:]),
+        ),
+        unaligned=row["unaligned"],
+        spreads=spreads,
+    )
+
+
+def _spread(values: list[float | None]) -> SubtaskSpread:
+    smallest, average, largest = values
+    if smallest is None or average is None or largest is None:
+        return SubtaskSpread(-1, -1, -1, -1)
+    return SubtaskSpread(smallest, average, largest, largest / average if average > 0 else 1)
+
+
+def subtask_page(
+    connection: Connection, pipeline_id: str, checkpoint_id: int, operator_id: str, after: int, limit: int
+) -> SubtaskList:
+    """See `Readings.subtasks`."""
+    limit = max(1, min(limit, _MOST))
+    of_operator = _of(subtasks, pipeline_id, checkpoint_id) & (subtasks.c.operator_id == operator_id)
+    wanted = select(*(subtasks.c[name] for name in SUBTASK_COLUMNS)).where(
+        of_operator, subtasks.c.subtask_index > after
+    )
+    rows = connection.execute(wanted.order_by(subtasks.c.subtask_index).limit(limit + 1)).all()
+    shown = rows[:limit]
+    last = shown[-1].subtask_index if shown else after
+    among = (handles.c.operator_id == operator_id) & handles.c.subtask_index.between(after + 1, last)
+    held = connection.execute(select(*_FILE).where(_of(handles, pipeline_id, checkpoint_id), among).order_by(*_PLACE))
+    found: list[SubtaskRecord] = list(subtask_records(shown, held).values())
+    return SubtaskList(operator_id, tuple(found), last if len(rows) > limit else None)
+
+
+def file_page(connection: Connection, pipeline_id: str, checkpoint_id: int, after: str | None, limit: int) -> FileList:
+    """See `Readings.files`."""
+    limit = max(1, min(limit, _MOST))
+    operator_id, index, ordinal = ("", -1, -1) if after is None else _place(after)
+    wanted = select(*_FILE).where(
+        _of(handles, pipeline_id, checkpoint_id), tuple_(*_PLACE) > tuple_(*map(literal, (operator_id, index, ordinal)))
+    )
+    rows = connection.execute(wanted.order_by(*_PLACE).limit(limit + 1)).all()
+    files = tuple(FileLine(row[0], row[1], handle_record(*row[3:])) for row in rows[:limit])
+    last = rows[limit - 1] if len(rows) > limit else None
+    return FileList(files, None if last is None else f"{last[1]}/{last[2]}/{last[0]}")
+
+
+def _of(table: Table, pipeline_id: str, checkpoint_id: int) -> ColumnElement[bool]:
+    return (table.c.pipeline_id == pipeline_id) & (table.c.checkpoint_id == checkpoint_id)
+
+
+def _place(key: str) -> tuple[str, int, int]:
+    index, _, rest = key.partition("/")
+    ordinal, _, operator_id = rest.partition("/")
+    numbers = all(part.isascii() and part.isdigit() and len(part) < 10 for part in (index, ordinal))
+    if not numbers or "\0" in operator_id:
+        raise IllegalRequestError(
+            f"{key!r} is no place in the list of files. Nothing was changed. Give the next_key of the page before, or "
+            "none for the first page."
+        )
+    return operator_id, int(index), int(ordinal)

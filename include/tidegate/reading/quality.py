@@ -1,0 +1,135 @@
+"""Verdicts over time: what was judged, and each expectation's observations as a series."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+from tidegate.reading.history_answers import (
+    ExpectationSeries,
+    JudgedTarget,
+    Observation,
+    QualityHistory,
+    VerdictLine,
+)
+from tidegate.reading.need import utc
+
+_MOST = 1000
+_LONGEST_TEXT = 200
+
+# One step in the index for each target and suite, however many verdicts there are.
+_JUDGED = text("""
+WITH RECURSIVE judged AS (
+    (SELECT target, suite FROM tidegate.verdicts WHERE pipeline_id = :pipeline_id ORDER BY target, suite LIMIT 1)
+    UNION ALL
+    SELECT next.target, next.suite FROM judged, LATERAL (
+        SELECT v.target, v.suite FROM tidegate.verdicts v
+        WHERE v.pipeline_id = :pipeline_id AND (v.target, v.suite) > (judged.target, judged.suite)
+        ORDER BY v.target, v.suite LIMIT 1) next
+)
+SELECT latest.*, coalesce(c.validated_at, c.failed_at, c.acknowledged_at, c.triggered_at) AS at
+FROM judged, LATERAL (
+    SELECT checkpoint_id, target, suite, success, evaluated, failed, error, docs_path, pipeline_id
+    FROM tidegate.verdicts v
+    WHERE v.pipeline_id = :pipeline_id AND v.target = judged.target AND v.suite = judged.suite
+    ORDER BY v.checkpoint_id DESC LIMIT 1) latest
+JOIN tidegate.checkpoints c USING (pipeline_id, checkpoint_id)
+ORDER BY target, suite
+""")
+# Without samples and rows, which may be large.
+_VERDICTS = text("""
+SELECT v.checkpoint_id, v.target, v.suite, v.success, v.evaluated, v.failed, v.error, v.docs_path,
+    coalesce(c.validated_at, c.failed_at, c.acknowledged_at, c.triggered_at) AS at,
+    (SELECT jsonb_agg(jsonb_build_object('type', r -> 'type', 'kwargs', r -> 'kwargs', 'success', r -> 'success',
+        'observed', r -> 'observed', 'element_count', r -> 'element_count',
+        'unexpected_count', r -> 'unexpected_count', 'unexpected_percent', r -> 'unexpected_percent',
+        'error', r -> 'error') ORDER BY place)
+     FROM jsonb_array_elements(v.results) WITH ORDINALITY AS each (r, place)) AS results
+FROM tidegate.verdicts v JOIN tidegate.checkpoints c USING (pipeline_id, checkpoint_id)
+WHERE v.pipeline_id = :pipeline_id AND v.target = :target AND v.suite = :suite
+    AND (CAST(:before AS bigint) IS NULL OR v.checkpoint_id < :before)
+ORDER BY v.checkpoint_id DESC LIMIT :limit
+""")
+
+
+def judged_targets(connection: Connection, pipeline_id: str) -> tuple[JudgedTarget, ...]:
+    """See `Readings.judged`."""
+    found = connection.execute(_JUDGED, {"pipeline_id": pipeline_id})
+    return tuple(JudgedTarget(row.target, row.suite, _line(row)) for row in found)
+
+
+def quality_history(
+    connection: Connection, pipeline_id: str, target: str, suite: str, before: int | None, limit: int
+) -> QualityHistory:
+    """See `Readings.quality`."""
+    asked = {"pipeline_id": pipeline_id, "target": target, "suite": suite, "before": before}
+    rows = connection.execute(_VERDICTS, asked | {"limit": max(1, min(limit, _MOST))}).all()
+    return QualityHistory(target, suite, tuple(_line(row) for row in rows), _series(rows))
+
+
+def _line(row: Row[Any]) -> VerdictLine:
+    return VerdictLine(
+        row.checkpoint_id,
+        _at(row.at),
+        row.target,
+        row.suite,
+        row.success,
+        row.evaluated,
+        row.failed,
+        row.error,
+        row.docs_path,
+    )
+
+
+def _at(at: datetime) -> datetime:
+    known = utc(at)
+    assert known is not None
+    return known
+
+
+def _series(rows: Sequence[Row[Any]]) -> tuple[ExpectationSeries, ...]:
+    """One for each expectation, told apart by its type and arguments, in the order of the newest verdict."""
+    said: dict[str, Mapping[str, Any]] = {}
+    observed: dict[str, list[Observation]] = {}
+    for row in rows:
+        for result in row.results or []:
+            if not isinstance(result, dict):
+                continue
+            kwargs = result.get("kwargs") if isinstance(result.get("kwargs"), dict) else {}
+            key = json.dumps([result.get("type"), kwargs], sort_keys=True)
+            said.setdefault(key, {"type": str(result.get("type")), "kwargs": kwargs})
+            observed.setdefault(key, []).append(_observation(row, result))
+    return tuple(
+        ExpectationSeries(key, each["type"], each["kwargs"], tuple(reversed(observed[key])))
+        for key, each in said.items()
+    )
+
+
+def _observation(row: Row[Any], result: Mapping[str, Any]) -> Observation:
+    seen = result.get("observed")
+    return Observation(
+        checkpoint_id=row.checkpoint_id,
+        at=_at(row.at),
+        success=result.get("success"),
+        observed=_number(seen),
+        observed_text=None if seen is None else _text(seen),
+        unexpected_count=_whole(result.get("unexpected_count")),
+        unexpected_percent=_number(result.get("unexpected_percent")),
+        element_count=_whole(result.get("element_count")),
+        error=result.get("error"),
+    )
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _text(value: Any) -> str:
+    said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return said if len(said) <= _LONGEST_TEXT else f"{said[: _LONGEST_TEXT - 1]}…"

@@ -1,0 +1,114 @@
+"""What all checkpoints of a pipeline come to: counts, figures, and series for charts that are put together here."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, text
+
+from tidegate.postgres import reads
+from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.records import CheckpointRecord
+from tidegate.protocol.statistics import PERCENTILE_WINDOW, LatestRestore, Summary, count_checkpoints, summary_of
+from tidegate.reading.history import figures_of
+from tidegate.reading.history_answers import SERIES, SUMMARIZED, PipelineSummary, Point, Spread
+
+_MOST_POINTS = 1000
+
+_COUNTS = text("""
+SELECT status, count(*) AS number FROM tidegate.checkpoints WHERE pipeline_id = :pipeline_id GROUP BY status
+""")
+_ENDS = text("""
+SELECT count(*) AS number,
+    min(end_to_end_duration), max(end_to_end_duration), avg(end_to_end_duration)::float,
+    min(checkpointed_size), max(checkpointed_size), avg(checkpointed_size)::float,
+    min(state_size), max(state_size), avg(state_size)::float,
+    min(processed_data), max(processed_data), avg(processed_data)::float,
+    min(persisted_data), max(persisted_data), avg(persisted_data)::float
+FROM tidegate.figures WHERE pipeline_id = :pipeline_id
+""")
+_NEWEST = text("""
+SELECT end_to_end_duration, checkpointed_size, state_size, processed_data, persisted_data
+FROM tidegate.figures WHERE pipeline_id = :pipeline_id ORDER BY checkpoint_id DESC LIMIT :window
+""")
+# -1 is "not reported" and is left out.
+_SERIES = text("""
+WITH newest AS (
+    SELECT *, row_number() OVER (ORDER BY checkpoint_id DESC) AS place
+    FROM tidegate.figures
+    WHERE pipeline_id = :pipeline_id
+        AND (CAST(:since AS timestamptz) IS NULL OR triggered_at >= :since)
+        AND (CAST(:until AS timestamptz) IS NULL OR triggered_at < :until)
+    ORDER BY checkpoint_id DESC LIMIT :window
+), total AS (SELECT greatest(count(*), :points) AS number FROM newest)
+SELECT (place - 1) * :points / total.number AS bucket, min(checkpoint_id) AS first_id, max(checkpoint_id) AS last_id,
+    max(triggered_at) AS at, count(*) AS number,
+    min(end_to_end_duration), avg(end_to_end_duration)::float, max(end_to_end_duration),
+    min(checkpointed_size), avg(checkpointed_size)::float, max(checkpointed_size),
+    min(state_size), avg(state_size)::float, max(state_size),
+    min(processed_data), avg(processed_data)::float, max(processed_data),
+    min(persisted_data), avg(persisted_data)::float, max(persisted_data),
+    min(rows_in), avg(rows_in)::float, max(rows_in),
+    min(rows_out), avg(rows_out)::float, max(rows_out),
+    min(nullif(alignment_duration, -1)), avg(nullif(alignment_duration, -1))::float,
+    max(nullif(alignment_duration, -1)),
+    min(nullif(start_delay, -1)), avg(nullif(start_delay, -1))::float, max(nullif(start_delay, -1)),
+    min(nullif(sync_duration, -1)), avg(nullif(sync_duration, -1))::float, max(nullif(sync_duration, -1)),
+    min(nullif(async_duration, -1)), avg(nullif(async_duration, -1))::float, max(nullif(async_duration, -1))
+FROM newest, total GROUP BY bucket ORDER BY bucket DESC
+""")
+
+
+def summary(connection: Connection, pipeline_id: str) -> PipelineSummary:
+    """See `Readings.summary`."""
+    by_status = {Status(row.status): row.number for row in connection.execute(_COUNTS, {"pipeline_id": pipeline_id})}
+    restores, latest_restore = reads.restore_count(connection, pipeline_id)
+    completed = reads.latest(connection, pipeline_id, Status.COMPLETED)
+    failed = reads.latest(connection, pipeline_id, Status.FAILED)
+    savepoint = reads.latest_savepoint(connection, pipeline_id)
+    return PipelineSummary(
+        count_checkpoints(by_status, restores),
+        _figures(connection, pipeline_id),
+        {status.value: by_status.get(status, 0) for status in Status},
+        completed,
+        failed,
+        savepoint,
+        latest_restore,
+        figures_of(connection, pipeline_id, _ids([completed, failed, savepoint], latest_restore)),
+    )
+
+
+def _ids(latest: Sequence[CheckpointRecord | None], restore: LatestRestore | None) -> list[int]:
+    shown = [record.checkpoint_id for record in latest if record is not None]
+    return sorted({*shown, *([] if restore is None else [restore.checkpoint.checkpoint_id])})
+
+
+def _figures(connection: Connection, pipeline_id: str) -> Mapping[str, Summary]:
+    """Smallest, largest and average of all, percentiles of the newest."""
+    number, *ends = connection.execute(_ENDS, {"pipeline_id": pipeline_id}).one()
+    if number == 0:
+        return dict.fromkeys(SUMMARIZED, Summary(-1, -1, -1, -1, -1, -1, -1, -1))
+    newest = connection.execute(_NEWEST, {"pipeline_id": pipeline_id, "window": PERCENTILE_WINDOW}).all()
+    return {
+        name: summary_of(ends[3 * place], ends[3 * place + 1], ends[3 * place + 2], values)
+        for place, (name, values) in enumerate(zip(SUMMARIZED, zip(*newest, strict=True), strict=True))
+    }
+
+
+def series(
+    connection: Connection, pipeline_id: str, points: int, since: datetime | None, until: datetime | None
+) -> tuple[Point, ...]:
+    """See `Readings.series`."""
+    points = max(1, min(points, _MOST_POINTS))
+    asked: dict[str, Any] = {"pipeline_id": pipeline_id, "points": points, "since": since, "until": until}
+    return tuple(_point(row) for row in connection.execute(_SERIES, asked | {"window": PERCENTILE_WINDOW}))
+
+
+def _point(row: Row[Any]) -> Point:
+    values = tuple(row)[5:]
+    spreads = {
+        name: Spread(*values[3 * place : 3 * place + 3])
+        for place, name in enumerate(SERIES)
+        if values[3 * place] is not None
+    }
+    return Point(row.first_id, row.last_id, row.at.astimezone(UTC), row.number, spreads)

@@ -1,0 +1,201 @@
+"""The JSON API at `/tidegate/api/v1`: what the pages show, for programs. Reads only.
+
+Fields that Flink's REST API has too carry its names (docs/configuration.md). Every list comes in pages: the answer says
+what to ask for the next one.
+"""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Path, Query, Request
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import Response
+
+from tidegate.documents.checkpoints import details_document, subtasks_document, verdict_document
+from tidegate.documents.pipelines import checkpoints_document, configuration_document, history_document_of
+from tidegate.documents.values import written
+from tidegate.protocol.paths import checkpoint_name
+from tidegate.protocol.records import CheckpointKind
+from tidegate.reading.history_answers import HistoryFilter
+from tidegate.ui.asking import ReadingsDep
+from tidegate.ui.auth import ReadableDags
+
+PREFIX = "/api/v1"
+api_routes = APIRouter(prefix=PREFIX)
+
+_LARGEST = 2**63 - 1
+Document = dict[str, Any]
+Pipeline = Annotated[str, Path(description="The pipeline's name.")]
+Checkpoint = Annotated[int, Path(ge=1, le=_LARGEST, description="The checkpoint's id.")]
+At = Annotated[int | None, Query(alias="checkpoint", ge=1, le=_LARGEST, description="By default the latest completed.")]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+Before = Annotated[int | None, Query(ge=1, le=_LARGEST, description="Only checkpoints with a lower id.")]
+Since = Annotated[datetime | None, Query(description="Triggered then or later, with a time zone.")]
+Until = Annotated[datetime | None, Query(description="Triggered before then, with a time zone.")]
+
+
+def history_filter(
+    status: Annotated[list[str] | None, Query(description="IN_PROGRESS, HELD, COMPLETED, FAILED, …")] = None,
+    kind: Annotated[list[CheckpointKind] | None, Query()] = None,
+    text: Annotated[str, Query(max_length=200, description="Part of a savepoint's name or of the request.")] = "",
+    since: Since = None,
+    until: Until = None,
+) -> HistoryFilter:
+    return HistoryFilter(frozenset(status or ()), frozenset(kind or ()), text, _with_zone(since), _with_zone(until))
+
+
+def _with_zone(at: datetime | None) -> datetime | None:
+    if at is not None and at.tzinfo is None:
+        raise HTTPException(400, f"{at.isoformat()} has no time zone. Write it as {at.isoformat()}Z.")
+    return at
+
+
+@api_routes.get("/openapi.json", include_in_schema=False)
+def openapi(request: Request) -> Document:
+    """This API's description."""
+    where = f"{request.scope.get('root_path', '')}"
+    return get_openapi(
+        title="Tidegate", version="1", routes=api_routes.routes, servers=[{"url": where}] if where else None
+    )
+
+
+@api_routes.get("/pipelines")
+def pipelines(
+    readings: ReadingsDep,
+    readable: ReadableDags,
+    after: Annotated[str | None, Query(description="The next_key of the page before.")] = None,
+    limit: Limit = 50,
+    text: Annotated[str, Query(max_length=200, description="Part of the name.")] = "",
+) -> Document:
+    """The pipelines that you may read, what needs somebody first."""
+    found: Document = written(readings.pipelines(readable, after, limit, text))
+    return {"pipelines": found["lines"], "next_key": found["next_key"], "total": found["total"]}
+
+
+@api_routes.get("/pipelines/{pipeline}")
+def pipeline_overview(readings: ReadingsDep, pipeline: Pipeline) -> Document:
+    """The pipeline with its graph, at its latest completed checkpoint."""
+    found: Document = written(readings.overview(pipeline))
+    return found
+
+
+@api_routes.get("/pipelines/{pipeline}/checkpoints")
+def checkpoints(readings: ReadingsDep, pipeline: Pipeline, limit: Limit = 10) -> Document:
+    """Counts, summary, the latest of each kind, and the newest part of the history."""
+    known = readings.pipeline(pipeline)
+    return checkpoints_document(known, readings.summary(pipeline), readings.history(pipeline, limit=limit))
+
+
+@api_routes.get("/pipelines/{pipeline}/checkpoints/config")
+def config(readings: ReadingsDep, pipeline: Pipeline) -> Document:
+    """The options of the latest completed checkpoint, and what changed before it."""
+    return configuration_document(readings.configuration(pipeline))
+
+
+@api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}")
+def checkpoint_details(readings: ReadingsDep, pipeline: Pipeline, checkpoint: Checkpoint) -> Document:
+    """A checkpoint with its tasks; their subtasks come in pages."""
+    return details_document(readings.checkpoint(pipeline, checkpoint))
+
+
+@api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}/subtasks/{operator}")
+def subtasks(
+    readings: ReadingsDep,
+    pipeline: Pipeline,
+    checkpoint: Checkpoint,
+    operator: str,
+    after: Annotated[int, Query(ge=-1, le=2**31 - 1, description="The next_index of the page before.")] = -1,
+    limit: Limit = 200,
+) -> Document:
+    """A task with its subtasks and their files."""
+    page = readings.checkpoint(pipeline, checkpoint)
+    if operator not in (each.operator_id for each in page.operators):
+        raise HTTPException(404, f"Checkpoint {checkpoint} of pipeline {pipeline!r} has no operator {operator!r}.")
+    return subtasks_document(page, readings.subtasks(pipeline, checkpoint, operator, after, limit))
+
+
+@api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}/files")
+def files(
+    readings: ReadingsDep, pipeline: Pipeline, checkpoint: Checkpoint, after: str | None = None, limit: Limit = 200
+) -> Document:
+    """The files of a checkpoint, with their checksums."""
+    found: Document = written(readings.files(pipeline, checkpoint, after, limit))
+    return found
+
+
+@api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}/verdicts")
+def verdicts(readings: ReadingsDep, pipeline: Pipeline, checkpoint: Checkpoint) -> list[Document]:
+    """What was found about the staged data, with failing rows."""
+    return [verdict_document(verdict) for verdict in readings.verdicts(pipeline, checkpoint)]
+
+
+@api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}/_metadata", response_class=Response)
+def metadata(readings: ReadingsDep, pipeline: Pipeline, checkpoint: Checkpoint) -> Response:
+    """The checkpoint's `_metadata`, as it is on checkpoint storage."""
+    content = readings.metadata(pipeline, checkpoint)
+    name = f"{checkpoint_name(checkpoint)}_metadata.json"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
+    return Response(content, media_type="application/json", headers=headers)
+
+
+@api_routes.get("/pipelines/{pipeline}/history")
+def history(
+    readings: ReadingsDep,
+    pipeline: Pipeline,
+    status: Annotated[list[str] | None, Query(description="IN_PROGRESS, HELD, COMPLETED, FAILED, …")] = None,
+    kind: Annotated[list[CheckpointKind] | None, Query()] = None,
+    text: Annotated[str, Query(max_length=200, description="Part of a savepoint's name or of the request.")] = "",
+    since: Since = None,
+    until: Until = None,
+    before: Before = None,
+    limit: Limit = 50,
+) -> Document:
+    """Checkpoints, newest first."""
+    wanted = history_filter(status, kind, text, since, until)
+    return history_document_of(readings.history(pipeline, wanted, before, limit))
+
+
+@api_routes.get("/pipelines/{pipeline}/series")
+def series(
+    readings: ReadingsDep,
+    pipeline: Pipeline,
+    points: Annotated[int, Query(ge=1, le=1000)] = 200,
+    since: Since = None,
+    until: Until = None,
+) -> Document:
+    """Completed checkpoints over time, put together to so many points."""
+    return {"points": written(readings.series(pipeline, points, _with_zone(since), _with_zone(until)))}
+
+
+@api_routes.get("/pipelines/{pipeline}/sources")
+def sources(readings: ReadingsDep, pipeline: Pipeline, at: At = None) -> Document:
+    """Where each source is, and the files of its splits."""
+    return {"sources": written(readings.sources(pipeline, at))}
+
+
+@api_routes.get("/pipelines/{pipeline}/state")
+def state(readings: ReadingsDep, pipeline: Pipeline, at: At = None) -> Document:
+    """The keyed state of each operator."""
+    return {"operators": written(readings.state(pipeline, at))}
+
+
+@api_routes.get("/pipelines/{pipeline}/tables")
+def tables(readings: ReadingsDep, pipeline: Pipeline) -> Document:
+    """Which checkpoint each sink shows, and what is in doubt."""
+    return {"tables": written(readings.tables(pipeline))}
+
+
+@api_routes.get("/pipelines/{pipeline}/quality")
+def quality(
+    readings: ReadingsDep,
+    pipeline: Pipeline,
+    target: Annotated[str | None, Query(description="With suite: the history of one.")] = None,
+    suite: str = "",
+    before: Before = None,
+    limit: Limit = 200,
+) -> Document:
+    """What is judged; of one target and suite each verdict, and each expectation as a series."""
+    if target is None:
+        return {"judged": written(readings.judged(pipeline))}
+    found: Document = written(readings.quality(pipeline, target, suite, before, limit))
+    return found

@@ -1,0 +1,46 @@
+"""How routes get what they ask: one `Readings` for each app, opened with the first request."""
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Annotated
+
+from fastapi import Depends, FastAPI, Request
+
+from tidegate.reading.readings import Readings
+from tidegate.ui.stopping import server_is_stopping
+
+
+class Asking:
+    """Opens the readings when they are first needed; if that fails, the next request tries again. Thread-safe."""
+
+    def __init__(self, open_readings: Callable[[], Readings]) -> None:
+        self._open = open_readings
+        self._lock = Lock()
+        self._readings: Readings | None = None
+
+    def readings(self) -> Readings:
+        """Raises what opening them raises."""
+        with self._lock:
+            if self._readings is None:
+                self._readings = self._open()
+                self._readings.changes.stopping = server_is_stopping
+            return self._readings
+
+    def close(self) -> None:
+        with self._lock:
+            if self._readings is not None:
+                self._readings.close()
+            self._readings = None
+
+
+def asking_of(app: FastAPI) -> Asking:
+    asking: Asking = app.state.asking
+    return asking
+
+
+def _readings(request: Request) -> Readings:
+    return asking_of(request.app).readings()
+
+
+#: A route's parameter of this type is the readings.
+ReadingsDep = Annotated[Readings, Depends(_readings)]

@@ -1,0 +1,38 @@
+"""What an error of ours means over HTTP. Its sentence is the answer, as Flink's API answers: `{"errors": [...]}`."""
+
+from fastapi import Request
+from fastapi.responses import JSONResponse
+
+from tidegate.protocol.errors import (
+    CheckpointNotFoundError,
+    ConfigurationError,
+    IllegalRequestError,
+    MetadataError,
+    OperatorNotFoundError,
+    PipelineNotFoundError,
+    StateIntegrityError,
+    StorageError,
+    StoreUnavailableError,
+)
+
+#: Any other error of ours is a fault of the server.
+STATUS: dict[type[Exception], int] = {
+    IllegalRequestError: 400,
+    PipelineNotFoundError: 404,
+    CheckpointNotFoundError: 404,
+    OperatorNotFoundError: 404,
+    StateIntegrityError: 404,  # the file is not there, or not what was written
+    MetadataError: 404,
+    StorageError: 503,
+    StoreUnavailableError: 503,
+    ConfigurationError: 503,
+}
+
+
+def status_of(error: Exception) -> int:
+    return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), 500)
+
+
+def say_error(request: Request, error: Exception) -> JSONResponse:
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    return JSONResponse({"errors": [str(error)]}, status_of(error), headers)

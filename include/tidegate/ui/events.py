@@ -1,0 +1,60 @@
+"""Server-sent events: it is time to ask again. A browser that hears them asks the API for what it shows.
+
+Whatever the number of browsers, one connection to the database listens for all of them (`tidegate.reading.changes`).
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+
+from fastapi import APIRouter
+from fastapi.responses import StreamingResponse
+
+from tidegate.reading.changes import Change, Changes, What
+from tidegate.ui.api import PREFIX, Pipeline
+from tidegate.ui.asking import ReadingsDep
+from tidegate.ui.auth import User, may_read
+
+event_routes = APIRouter(prefix=PREFIX)
+
+#: A proxy must not collect what is sent.
+_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
+_HEARTBEAT = ": nothing changed\n\n"
+
+
+@event_routes.get("/events", response_class=StreamingResponse)
+async def all_events(readings: ReadingsDep, user: User) -> StreamingResponse:
+    """`changed`, `lost` and `back`, for all pipelines that you may read."""
+    allowed: dict[str, bool] = {}
+
+    def readable(pipeline_id: str) -> bool:
+        if pipeline_id not in allowed:
+            allowed[pipeline_id] = may_read(user, readings.dags(pipeline_id))
+        return allowed[pipeline_id]
+
+    return _stream(readings.changes, readable)
+
+
+@event_routes.get("/pipelines/{pipeline}/events", response_class=StreamingResponse)
+async def pipeline_events(readings: ReadingsDep, pipeline: Pipeline) -> StreamingResponse:
+    """The same for one pipeline."""
+    return _stream(readings.changes, lambda changed: changed == pipeline)
+
+
+def _stream(changes: Changes, wanted: Callable[[str], bool]) -> StreamingResponse:
+    return StreamingResponse(events(changes, wanted), media_type="text/event-stream", headers=_HEADERS)
+
+
+async def events(changes: Changes, wanted: Callable[[str], bool], heartbeat: float = 15.0) -> AsyncIterator[str]:
+    """The text of each event. What changed is asked for outside of the event loop: it may need the database."""
+    async for change in changes.subscribe(heartbeat):
+        if change is None:
+            yield _HEARTBEAT
+            continue
+        pipelines = await asyncio.to_thread(lambda found=change: sorted(filter(wanted, found.pipelines)))
+        if pipelines or change.what is not What.CHANGED:
+            yield _event(change, pipelines)
+
+
+def _event(change: Change, pipelines: list[str]) -> str:
+    return f"event: {change.what}\ndata: {json.dumps({'pipelines': pipelines})}\n\n"
