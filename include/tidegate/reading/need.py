@@ -27,7 +27,7 @@ WITH seen AS (
             WHEN p.status = 'FAILED' THEN :resume
             WHEN p.status IN ('FINISHED', 'CANCELLED') THEN :ended
             WHEN progress.overdue > 0 OR failed.number > 0 THEN :look
-            WHEN doubt.since < :now - :delivery AND coalesce(p.committer_seen_at < :now - :lease, true)
+            WHEN doubt.since < :now - :grace AND coalesce(p.committer_seen_at < :now - :lease, true)
                 THEN :delivery
             WHEN p.status = 'RUNNING' THEN :nothing
             ELSE :waits
@@ -103,7 +103,7 @@ def _ask(
 ) -> Sequence[RowMapping]:
     values: dict[str, Any] = {"now": now, "one": one, "after_need": need, "after": after, "limit": limit, "text": text_}
     values |= {each.name.lower(): int(each) for each in Need}
-    values |= {"delivery": _DELIVERY, "lease": COMMIT_LEASE}
+    values |= {"grace": _DELIVERY, "lease": COMMIT_LEASE}
     values["readable"] = None if readable is None else sorted(readable)
     return connection.execute(_LINES, values).mappings().all()
 

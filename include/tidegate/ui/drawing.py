@@ -29,7 +29,7 @@ class Drawing:
 
 
 def draw_graph(inputs: Mapping[str, Sequence[str]]) -> Drawing:
-    """Each vertex one column right of the last it reads from, in the order given. Inputs that are not vertices, and
+    """Each vertex one column right of the last it reads from. Inputs that are not vertices, and
     those that would close a circle, are left out: what is drawn comes from files."""
     column: dict[str, int] = {}
 
@@ -41,7 +41,10 @@ def draw_graph(inputs: Mapping[str, Sequence[str]]) -> Drawing:
 
     for key in inputs:
         place(key, frozenset())
-    rows = {index: [key for key in inputs if column[key] == index] for index in sorted(set(column.values()))}
+    rows: dict[int, list[str]] = {}
+    for index in sorted(set(column.values())):
+        here = [key for key in inputs if column[key] == index]
+        rows[index] = sorted(here, key=lambda key: _middle(inputs[key], rows))
     tallest = max((len(keys) for keys in rows.values()), default=0)
     boxes: dict[str, Box] = {}
     for index, keys in rows.items():
@@ -58,6 +61,12 @@ def draw_graph(inputs: Mapping[str, Sequence[str]]) -> Drawing:
     return Drawing(tuple(boxes.values()), tuple(edges), width, max(tallest, 1) * (HEIGHT + GAP_Y) - GAP_Y + 2)
 
 
+def _middle(inputs: Sequence[str], rows: Mapping[int, Sequence[str]]) -> float:
+    """How far down a vertex's inputs are: in this order, edges cross less."""
+    places = [keys.index(one) for keys in rows.values() for one in inputs if one in keys]
+    return sum(places) / len(places) if places else 0
+
+
 def _edge(before: Box, after: Box) -> str:
     x1, y1 = before.x + WIDTH, before.y + HEIGHT // 2
     x2, y2 = after.x - 6, after.y + HEIGHT // 2
@@ -67,7 +76,7 @@ def _edge(before: Box, after: Box) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """`x` and `width` are thousandths of the whole. `lasts`: it has not ended yet."""
+    """`x` and `width` are thousandths of the whole. `lasts`: it has not ended yet. `moment`: it has no length."""
 
     phase: str
     label: str
@@ -77,6 +86,7 @@ class Span:
     x: float
     width: float
     lasts: bool
+    moment: bool
 
 
 #: So that what took no time can be seen.
@@ -93,10 +103,14 @@ def draw_spans(phases: Sequence[PhaseSpan], now: datetime) -> tuple[Span, ...]:
     for phase, length in zip(phases, durations, strict=True):
         width = _LEAST + free * length / total
         label, fill = SPANS.get(phase.phase, (phase.phase, "span-work"))
-        spans.append(Span(phase.phase, label, fill, phase.began_at, length, x, width, _lasts(phase)))
+        spans.append(Span(phase.phase, label, fill, phase.began_at, length, x, width, _lasts(phase), _is_moment(phase)))
         x += width
     return tuple(spans)
 
 
 def _lasts(phase: PhaseSpan) -> bool:
-    return phase.ended_at is None and phase.phase not in ("NOTIFIED", "FAILED")
+    return phase.ended_at is None and not _is_moment(phase)
+
+
+def _is_moment(phase: PhaseSpan) -> bool:
+    return phase.phase in ("NOTIFIED", "FAILED")

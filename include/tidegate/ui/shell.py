@@ -56,10 +56,10 @@ def links_of(request: Request) -> Links:
     return Links(base, airflow, static_files.version())
 
 
-def page(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
+def page(request: Request, template: str, http_status: int = 200, **context: Any) -> HTMLResponse:
     """`pipeline` in the context, if it is there, is whose changes the page follows; without one it follows all."""
     given = {"pipeline": None, "tab": None, "links": links_of(request), "request": request} | context
-    return HTMLResponse(_environment().get_template(template).render(given), status, HEADERS)
+    return HTMLResponse(_environment().get_template(template).render(given), http_status, HEADERS)
 
 
 def sentence(request: Request, status: int, title: str, text: str) -> HTMLResponse:

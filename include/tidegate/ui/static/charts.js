@@ -26,6 +26,17 @@ const formats = {
   value: (value) => String(Number(value.toPrecision(6))),
 };
 
+// As in tables: the day when it begins, else the time. From the widest step to the narrowest.
+const DAY = "\n{YYYY}-{MM}-{DD}";
+const TIMES = [
+  [31536000, "{YYYY}", null, null, null, null, null, null, 1],
+  [2419200, "{YYYY}-{MM}", null, null, null, null, null, null, 1],
+  [86400, "{MM}-{DD}", "\n{YYYY}", null, null, null, null, null, 1],
+  [60, "{HH}:{mm}", DAY, null, DAY, null, null, null, 1],
+  [1, "{HH}:{mm}:{ss}", DAY, null, DAY, null, null, null, 1],
+  [0.001, "{ss}.{fff}", `${DAY} {HH}:{mm}`, null, DAY, null, "\n{HH}:{mm}", null, 1],
+];
+
 const drawn = new WeakMap();
 const system = matchMedia("(prefers-color-scheme: dark)");
 
@@ -68,7 +79,7 @@ function draw(figure) {
       cursor: { points: { size: 6 } },
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
       axes: [
-        { ...axis, space: 70 },
+        { ...axis, space: 70, values: TIMES },
         { ...axis, size: 68, values: (plot, ticks) => ticks.map((tick) => (tick == null ? "" : say(tick))) },
       ],
       scales: { y: { range: (plot, low, high) => (low === null ? [0, 1] : uPlot.rangeNum(low < 0 ? low : 0, high || 1, 0.1, true)) } },
