@@ -88,9 +88,13 @@ def docs(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def get(airflow: None, plugin: ModuleType, docs: Path, monkeypatch: pytest.MonkeyPatch) -> Get:
+def get(
+    airflow: None, plugin: ModuleType, docs: Path, running_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Get]:
     """GET a path from an app that mounts the plugin's apps as Airflow's API server does."""
     monkeypatch.setenv("TIDEGATE_DOCS", str(docs))
+    monkeypatch.setenv("TIDEGATE_STORAGE", str(tmp_path / "checkpoints"))
+    monkeypatch.setenv("TIDEGATE_DATABASE_URL", running_url)
     plugin._app.cache_clear()
     server = FastAPI()
     for app in plugin.TidegatePlugin.fastapi_apps:
@@ -108,7 +112,8 @@ def get(airflow: None, plugin: ModuleType, docs: Path, monkeypatch: pytest.Monke
 
         return asyncio.run(request())
 
-    return get_
+    yield get_
+    plugin._app().state.asking.close()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from fastapi.routing import APIRoute
+from routes import example_of
 
 from tidegate.ui.urls import docs_url
 
@@ -22,10 +23,9 @@ def test_no_route_answers_without_a_login(get: Get, docs: Path) -> None:
 
     routes = create_app(docs).routes
     assert routes
-    examples = {"dag_id": "flight_delays", "checkpoint": "chk-7", "name": "index.html"}
     for route in routes:
         assert isinstance(route, APIRoute), f"{route} is not behind the app's dependencies"
-        path = route.path.replace("{", "%(").replace("}", ")s") % examples
+        path = example_of(route)
         response = get(f"/tidegate{path}")
         assert response.status_code == 401, path
         assert "negative" not in response.text

@@ -7,7 +7,7 @@ and ends with the last, because an app inside another one is not told when the p
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -102,7 +102,7 @@ class Changes:
         self._thread: threading.Thread | None = None
         self._listening = False
 
-    async def subscribe(self, heartbeat: float = 15.0) -> AsyncIterator[Change | None]:
+    async def subscribe(self, heartbeat: float = 15.0) -> AsyncGenerator[Change | None, None]:
         """Changes until the subscriber leaves or all is stopped; the first is `BACK`, as soon as it listens. None when
         there was nothing to hear for `heartbeat` seconds."""
         subscriber = Subscriber()

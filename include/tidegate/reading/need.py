@@ -11,7 +11,7 @@ from tidegate.protocol.errors import IllegalRequestError
 from tidegate.reading.pipeline_answers import Need, PipelineLine, PipelineList
 
 #: How long a delivery may take before somebody should look.
-_DELIVERY = timedelta(minutes=1)
+_GRACE = timedelta(minutes=1)
 _MOST = 1000
 
 # Each LATERAL is one or a few steps in an index. A pipeline is shown once something was asked of it.
@@ -103,7 +103,7 @@ def _ask(
 ) -> Sequence[RowMapping]:
     values: dict[str, Any] = {"now": now, "one": one, "after_need": need, "after": after, "limit": limit, "text": text_}
     values |= {each.name.lower(): int(each) for each in Need}
-    values |= {"grace": _DELIVERY, "lease": COMMIT_LEASE}
+    values |= {"grace": _GRACE, "lease": COMMIT_LEASE}
     values["readable"] = None if readable is None else sorted(readable)
     return connection.execute(_LINES, values).mappings().all()
 

@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, select, text
 
 from tidegate.postgres import reads
+from tidegate.postgres.rows import checkpoint_record
+from tidegate.postgres.tables import checkpoints
 from tidegate.protocol.identity import Endpoint, Role
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.names import is_sink, sink_of_operator
@@ -134,13 +136,24 @@ def _vertex(
     )
 
 
+def newest_kept(connection: Connection, pipeline_id: str) -> list[CheckpointRecord]:
+    """The newest checkpoints whose `_metadata` is kept, oldest first."""
+    wanted = (
+        select(checkpoints)
+        .where(checkpoints.c.pipeline_id == pipeline_id, checkpoints.c.status == Status.COMPLETED.value)
+        .order_by(checkpoints.c.checkpoint_id.desc())
+        .limit(_MOST_CONFIGURATIONS)
+    )
+    return [checkpoint_record(row) for row in connection.execute(wanted).mappings()][::-1]
+
+
 def configuration(kept: Sequence[CheckpointRecord], files: MetadataFiles) -> Configuration:
     """See `Readings.configuration`; `kept` are the completed checkpoints whose `_metadata` is there, oldest first."""
     found: list[OptionsAt] = []
     unreadable: dict[int, str] = {}
     before: CheckpointRecord | None = None
     options: Mapping[str, object] = {}
-    for record in kept[-_MOST_CONFIGURATIONS:]:
+    for record in kept:
         described = files.described(record.pipeline_id, record.checkpoint_id)
         if described.problem is not None:
             unreadable[record.checkpoint_id] = described.problem

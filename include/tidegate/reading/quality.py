@@ -46,7 +46,8 @@ SELECT v.checkpoint_id, v.target, v.suite, v.success, v.evaluated, v.failed, v.e
         'observed', r -> 'observed', 'element_count', r -> 'element_count',
         'unexpected_count', r -> 'unexpected_count', 'unexpected_percent', r -> 'unexpected_percent',
         'error', r -> 'error') ORDER BY place)
-     FROM jsonb_array_elements(v.results) WITH ORDINALITY AS each (r, place)) AS results
+     FROM jsonb_array_elements(v.results) WITH ORDINALITY AS each (r, place)
+     WHERE jsonb_typeof(r) = 'object') AS results
 FROM tidegate.verdicts v JOIN tidegate.checkpoints c USING (pipeline_id, checkpoint_id)
 WHERE v.pipeline_id = :pipeline_id AND v.target = :target AND v.suite = :suite
     AND (CAST(:before AS bigint) IS NULL OR v.checkpoint_id < :before)
@@ -95,8 +96,6 @@ def _series(rows: Sequence[Row[Any]]) -> tuple[ExpectationSeries, ...]:
     observed: dict[str, list[Observation]] = {}
     for row in rows:
         for result in row.results or []:
-            if not isinstance(result, dict):
-                continue
             kwargs = result.get("kwargs") if isinstance(result.get("kwargs"), dict) else {}
             key = json.dumps([result.get("type"), kwargs], sort_keys=True)
             said.setdefault(key, {"type": str(result.get("type")), "kwargs": kwargs})

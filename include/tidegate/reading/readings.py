@@ -13,7 +13,6 @@ from tidegate.ports import ReadableStorage
 from tidegate.postgres import reads
 from tidegate.postgres.outcomes import explain
 from tidegate.protocol.errors import CheckpointNotFoundError, PipelineNotFoundError
-from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.reading import contents, dags, history, need, overview, parts, quality, summary
@@ -118,7 +117,7 @@ class Readings:
 
     def configuration(self, pipeline_id: str) -> Configuration:
         """Of the checkpoints that are kept: what becomes of the others' `_metadata` is not recorded elsewhere."""
-        kept = self._of(pipeline_id, lambda c: reads.with_status(c, pipeline_id, Status.COMPLETED))
+        kept = self._of(pipeline_id, lambda c: overview.newest_kept(c, pipeline_id))
         return overview.configuration(kept, self._files)
 
     def sources(self, pipeline_id: str, checkpoint_id: int | None = None) -> tuple[SourceAt, ...]:

@@ -7,7 +7,7 @@ what to ask for the next one.
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Path, Query, Request
+from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import Response
 
@@ -21,7 +21,14 @@ from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.auth import ReadableDags
 
 PREFIX = "/api/v1"
-api_routes = APIRouter(prefix=PREFIX)
+
+
+def _kept_nowhere(response: Response) -> None:
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+
+
+api_routes = APIRouter(prefix=PREFIX, dependencies=[Depends(_kept_nowhere)])
 
 _LARGEST = 2**63 - 1
 Document = dict[str, Any]
@@ -54,9 +61,8 @@ def _with_zone(at: datetime | None) -> datetime | None:
 def openapi(request: Request) -> Document:
     """This API's description."""
     where = f"{request.scope.get('root_path', '')}"
-    return get_openapi(
-        title="Tidegate", version="1", routes=api_routes.routes, servers=[{"url": where}] if where else None
-    )
+    routes = [route for route in request.app.routes if getattr(route, "path", "").startswith(PREFIX)]
+    return get_openapi(title="Tidegate", version="1", routes=routes, servers=[{"url": where}] if where else None)
 
 
 @api_routes.get("/pipelines")

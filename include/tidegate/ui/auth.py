@@ -51,11 +51,11 @@ def _is_authorized(user: Any, dag: DagDetails) -> bool:
     return bool(get_auth_manager().is_authorized_dag(method="GET", details=dag, user=user))
 
 
-def _readable_dags(user: GetUserDep, readings: ReadingsDep) -> frozenset[str]:
+def readable_dags(user: GetUserDep, readings: ReadingsDep) -> frozenset[str]:
     return _readable(user, readings.all_dags())
 
 
 #: The DAGs of all pipelines that the user may read.
-ReadableDags = Annotated[frozenset[str], Depends(_readable_dags)]
+ReadableDags = Annotated[frozenset[str], Depends(readable_dags)]
 #: Whoever is logged in.
 User = GetUserDep

@@ -6,6 +6,7 @@ Whatever the number of browsers, one connection to the database listens for all 
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
@@ -19,11 +20,13 @@ event_routes = APIRouter(prefix=PREFIX)
 
 #: A proxy must not collect what is sent.
 _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Content-Type-Options": "nosniff"}
+#: How long, in seconds, one answer goes on.
+LONGEST = 600.0
 _HEARTBEAT = ": nothing changed\n\n"
 
 
 @event_routes.get("/events", response_class=StreamingResponse)
-async def all_events(readings: ReadingsDep, user: User) -> StreamingResponse:
+def all_events(readings: ReadingsDep, user: User) -> StreamingResponse:
     """`changed`, `lost` and `back`, for all pipelines that you may read."""
     allowed: dict[str, bool] = {}
 
@@ -36,8 +39,9 @@ async def all_events(readings: ReadingsDep, user: User) -> StreamingResponse:
 
 
 @event_routes.get("/pipelines/{pipeline}/events", response_class=StreamingResponse)
-async def pipeline_events(readings: ReadingsDep, pipeline: Pipeline) -> StreamingResponse:
+def pipeline_events(readings: ReadingsDep, pipeline: Pipeline) -> StreamingResponse:
     """The same for one pipeline."""
+    readings.pipeline(pipeline)  # there is one
     return _stream(readings.changes, lambda changed: changed == pipeline)
 
 
@@ -46,14 +50,23 @@ def _stream(changes: Changes, wanted: Callable[[str], bool]) -> StreamingRespons
 
 
 async def events(changes: Changes, wanted: Callable[[str], bool], heartbeat: float = 15.0) -> AsyncIterator[str]:
-    """The text of each event. What changed is asked for outside of the event loop: it may need the database."""
-    async for change in changes.subscribe(heartbeat):
-        if change is None:
-            yield _HEARTBEAT
-            continue
-        pipelines = await asyncio.to_thread(lambda found=change: sorted(filter(wanted, found.pipelines)))
-        if pipelines or change.what is not What.CHANGED:
-            yield _event(change, pipelines)
+    """The text of each event. The browser comes again by itself after the end, and its rights are looked at anew."""
+    end = asyncio.get_running_loop().time() + LONGEST
+    async with aclosing(changes.subscribe(heartbeat)) as heard:
+        async for change in heard:
+            if change is None:
+                yield _HEARTBEAT
+            else:
+                # Outside of the event loop: who may read a pipeline may have to be asked of the database.
+                pipelines = await asyncio.to_thread(_chosen, change, wanted)
+                if pipelines or change.what is not What.CHANGED:
+                    yield _event(change, pipelines)
+            if asyncio.get_running_loop().time() > end:
+                return
+
+
+def _chosen(change: Change, wanted: Callable[[str], bool]) -> list[str]:
+    return sorted(filter(wanted, change.pipelines))
 
 
 def _event(change: Change, pipelines: list[str]) -> str:

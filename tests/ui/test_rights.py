@@ -1,0 +1,117 @@
+"""Who may see which pipeline: whoever may read one of the DAGs that ask for its checkpoints.
+
+Airflow's simple auth manager knows no rights by DAG, so a stricter one stands in its place.
+"""
+
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+from fastapi.routing import APIRoute
+from routes import example_of
+from store_steps import at, triggered
+
+from tidegate.postgres.store import PostgresCheckpointStore
+
+Get = Callable[..., httpx.Response]
+Token = Callable[[str | None], str]
+PIPELINE = "flight_delays"
+
+
+@pytest.fixture
+def readable(airflow: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
+    """The DAGs that anybody who is logged in may read. Everybody may read DAGs at all."""
+    from airflow.api_fastapi.app import get_auth_manager
+
+    allowed: set[str] = set()
+
+    def is_authorized_dag(*, method: str, user: object, details: object = None, **_: object) -> bool:
+        dag_id = getattr(details, "id", None)
+        return method == "GET" and (dag_id is None or dag_id in allowed)
+
+    monkeypatch.setattr(get_auth_manager(), "is_authorized_dag", is_authorized_dag)
+    yield allowed
+
+
+@pytest.fixture
+def known(store: PostgresCheckpointStore) -> Callable[..., None]:
+    """A pipeline with a checkpoint that was asked for by these DAGs."""
+
+    def make(*dag_ids: str, pipeline: str = PIPELINE) -> None:
+        triggered(store, pipeline_id=pipeline)
+        with store.transaction(pipeline) as tx:
+            for dag_id in dag_ids:
+                tx.record_dag(dag_id, at(1))
+
+    return make
+
+
+def routes() -> list[APIRoute]:
+    from tidegate.ui.app import create_app
+
+    return [route for route in create_app().routes if isinstance(route, APIRoute)]
+
+
+def of_pipelines() -> list[APIRoute]:
+    return [route for route in routes() if "{pipeline}" in route.path]
+
+
+def test_every_path_that_names_something_names_a_pipeline_first() -> None:
+    """The right is looked up from that parameter: a route that names a checkpoint otherwise would be open."""
+    assert len(of_pipelines()) > 10
+    for route in routes():
+        if "{" in route.path:
+            assert route.path.split("{")[1].startswith("pipeline}"), route.path
+
+
+def test_a_foreign_pipeline_is_refused_on_every_route(get: Get, token: Token, readable: set[str], known) -> None:
+    known("their-dag")
+    readable.add("another-dag")
+    for route in of_pipelines():
+        response = get(f"/tidegate{example_of(route)}", token=token("viewer"))
+        assert response.status_code == 403, route.path
+        assert "their-dag" not in response.text
+
+
+def test_the_name_of_a_readable_dag_in_the_query_opens_nothing(get: Get, token: Token, readable, known) -> None:
+    known("their-dag")
+    readable.add("my-dag")
+    for parameter in ("dag_id", "pipeline", "dag"):
+        response = get(f"/tidegate/api/v1/pipelines/{PIPELINE}?{parameter}=my-dag", token=token("viewer"))
+        assert response.status_code == 403
+
+
+def test_one_readable_dag_of_two_is_enough_and_its_name_does_not_matter(get, token, readable, known) -> None:
+    known("their-dag", "my-dag")
+    readable.add("my-dag")
+    assert get(f"/tidegate/api/v1/pipelines/{PIPELINE}", token=token("viewer")).status_code == 200
+    readable.clear()
+    readable.add(PIPELINE)  # a DAG of the pipeline's name that never asked for a checkpoint
+    assert get(f"/tidegate/api/v1/pipelines/{PIPELINE}", token=token("viewer")).status_code == 403
+
+
+def test_a_pipeline_without_a_dag_takes_the_right_to_read_dags_at_all(get, token, readable, known, monkeypatch) -> None:
+    known()
+    url = f"/tidegate/api/v1/pipelines/{PIPELINE}"
+    assert get(url, token=token("viewer")).status_code == 200
+    from airflow.api_fastapi.app import get_auth_manager
+
+    monkeypatch.setattr(get_auth_manager(), "is_authorized_dag", lambda **_: False)
+    for route in routes():
+        assert get(f"/tidegate{example_of(route)}", token=token("viewer")).status_code == 403, route.path
+
+
+def test_the_list_has_what_may_be_read(get, token, readable, known) -> None:
+    known("my-dag", pipeline="mine")
+    known("their-dag", pipeline="theirs")
+    known(pipeline="nobodys")
+    readable.add("my-dag")
+    document = get("/tidegate/api/v1/pipelines", token=token("viewer")).json()
+    assert {line["pipeline_id"] for line in document["pipelines"]} == {"mine", "nobodys"}
+    assert document["total"] == 2
+
+
+def test_a_pipeline_that_there_is_not_is_not_found(get, token, readable) -> None:
+    for route in of_pipelines():
+        if not route.path.startswith("/docs/"):  # a report may be older than the database
+            assert get(f"/tidegate{example_of(route)}", token=token("viewer")).status_code == 404, route.path
