@@ -5,7 +5,7 @@ who may read a pipeline. The right follows the DAGs that have asked for the pipe
 called: who may read one of them may read the pipeline. A pipeline without a DAG takes the right to read DAGs at all.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 from airflow.api_fastapi.app import get_auth_manager
@@ -16,13 +16,13 @@ from fastapi import Depends, HTTPException, Request
 
 from tidegate.ui.asking import ReadingsDep
 
-#: The path parameter that names a pipeline, in every route that is about one.
-PIPELINE = "pipeline"
+#: The path parameters that name a pipeline or a DAG, in every route that is about one.
+PIPELINE, DAG = "pipeline", "dag_id"
 
 
 def may_read_pipeline() -> Any:
-    """A dependency: 401 without a valid token or login cookie, 403 if the user may not read the pipeline that the path
-    names, or DAGs at all where it names none. What no row can hold is not found."""
+    """A dependency: 401 without a valid token or login cookie, 403 if the user may not read the pipeline or DAG that
+    the path names, or DAGs at all where it names none. What no row can hold is not found."""
     return Depends(_require_readable)
 
 
@@ -31,9 +31,15 @@ def _require_readable(request: Request, user: GetUserDep, readings: ReadingsDep)
         raise HTTPException(404, "There is no such thing: its name holds a character that no name has.")
     if any("\0" in value for value in request.query_params.values()):
         raise HTTPException(400, "A parameter holds a character that no text in the database has.")
-    pipeline_id = request.path_params.get(PIPELINE)
-    if not may_read(user, () if pipeline_id is None else readings.dags(pipeline_id)):
+    if not may_read(user, _named(request.path_params, readings)):
         raise HTTPException(403, "Forbidden")
+
+
+def _named(path: Mapping[str, Any], readings: ReadingsDep) -> Collection[str]:
+    """The DAGs of what the path is about."""
+    if DAG in path:
+        return (str(path[DAG]),)
+    return readings.dags(str(path[PIPELINE])) if PIPELINE in path else ()
 
 
 def may_read(user: Any, dags: Collection[str]) -> bool:

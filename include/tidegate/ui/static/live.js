@@ -3,8 +3,8 @@
 import { Events, eventsUrl } from "./events.js";
 import { drawCharts } from "./charts.js";
 
-const TOGETHER = 150; // changes that come at once lead to one question
-const APART = 500; // and a busy pipeline to two a second
+const TOGETHER = 30; // changes that come at once lead to one question
+const APART = 250; // and a busy pipeline to four a second
 const POLL = 5000;
 const AGES = 60000; // how long ago something was is said on the page
 const GIVE_UP = 10000;
