@@ -58,7 +58,7 @@ ROOMS = {
     "airflow": room("assembly coordination embedded_postgres pipeline postgres protocol settings spark ui", HEAVY),
     "cli": room(
         "assembly coordination documents embedded_postgres pipeline ports postgres protocol reading savepoint settings"
-        " spark state",
+        " spark state ui",
         HEAVY,
     ),
     "local_stack": room("assembly embedded_postgres postgres protocol quality spark", HEAVY, AIRFLOW),

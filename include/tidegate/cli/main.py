@@ -33,6 +33,7 @@ from tidegate.cli.rewrite import rewrite
 from tidegate.cli.savepoints import NameOption, NoteOption, dispose, rename, savepoint, savepoints
 from tidegate.cli.state import state
 from tidegate.cli.take import carry_out, new_request_by_hand, show_outcome
+from tidegate.cli.ui import ui
 from tidegate.documents.checkpoints import history_documents
 from tidegate.documents.pipelines import statistics_document
 from tidegate.ports import CheckpointStore
@@ -50,7 +51,7 @@ app = typer.Typer(
 )
 database = typer.Typer(help="The metadata database.", no_args_is_help=True)
 app.add_typer(database, name="db")
-for command in (plan, recover, restore, fork, savepoint, savepoints, rewrite, rename, dispose, state, compare, clean):
+for command in (plan, recover, restore, fork, savepoint, savepoints, rewrite, rename, dispose, state, compare, clean, ui):
     app.command(epilog=EPILOG)(command)
 
 

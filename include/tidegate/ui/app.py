@@ -18,7 +18,7 @@ from tidegate.settings import Settings
 from tidegate.ui import checkpoint_pages, dag_pages, pipeline_pages, static_files
 from tidegate.ui.api import api_routes
 from tidegate.ui.asking import Asking
-from tidegate.ui.auth import may_read_pipeline
+from tidegate.ui.auth import Users, may_read_pipeline
 from tidegate.ui.error_pages import add_error_pages
 from tidegate.ui.events import event_routes
 
@@ -41,12 +41,15 @@ _HEADERS = {
 docs_routes = APIRouter(prefix="/docs")
 
 
-def create_app(docs: Path | None = None, open_readings: Callable[[], Readings] = open_readings) -> FastAPI:
+def create_app(
+    docs: Path | None = None, open_readings: Callable[[], Readings] = open_readings, users: Users | None = None
+) -> FastAPI:
     """The app, serving reports below `docs` (default: the settings'), and what `open_readings` opens with the first
-    request. FastAPI's own open pages are left out."""
+    request, to `users` (default: Airflow's). FastAPI's own open pages are left out."""
     app = FastAPI(title="Tidegate", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[may_read_pipeline()])
     app.state.docs = docs or Settings.from_environment().docs
     app.state.asking = Asking(open_readings)
+    app.state.users = users or _airflow_users()
     app.include_router(docs_routes)
     app.include_router(api_routes)
     app.include_router(event_routes)
@@ -54,6 +57,12 @@ def create_app(docs: Path | None = None, open_readings: Callable[[], Readings] =
         app.include_router(pages.routes)
     add_error_pages(app)
     return app
+
+
+def _airflow_users() -> Users:
+    from tidegate.ui.airflow_users import AirflowUsers  # needs Airflow's configuration
+
+    return AirflowUsers()
 
 
 @docs_routes.get("/{pipeline}/{checkpoint}/{name}")

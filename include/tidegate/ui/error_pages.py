@@ -7,6 +7,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from tidegate.protocol.errors import CheckpointError
+from tidegate.ui.auth import users_of
 from tidegate.ui.errors import say_error, status_of
 from tidegate.ui.shell import sentence
 
@@ -18,10 +19,9 @@ _TITLES = {
     422: "There is no such page",
     503: "Out of reach",
 }
-_SENTENCES = {
-    401: "Log in to Airflow, then load this page again.",
-    403: "You may read none of the DAGs that take this pipeline’s checkpoints. Whoever runs Airflow can give you the right.",
-}
+_FORBIDDEN = (
+    "You may read none of the DAGs that take this pipeline’s checkpoints. Whoever runs Airflow can give you the right."
+)
 
 
 def add_error_pages(app: FastAPI) -> None:
@@ -40,7 +40,8 @@ async def _say_refusal(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if _is_for_a_program(request):
         return await http_exception_handler(request, error)
-    return _page(request, error.status_code, _SENTENCES.get(error.status_code, str(error.detail)))
+    said = {401: users_of(request).how_to_log_in, 403: _FORBIDDEN}
+    return _page(request, error.status_code, said.get(error.status_code, str(error.detail)))
 
 
 async def _say_invalid(request: Request, error: Exception) -> Response:

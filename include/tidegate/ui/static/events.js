@@ -39,9 +39,13 @@ export class Events {
     });
     source.addEventListener("lost", () => this.tell("lost"));
     source.onerror = () => {
-      this.tell("lost");
+      this.say({ changed: null }); // whoever asks now finds out whether the server is there
+      clearTimeout(this.timer);
       if (source.readyState === EventSource.CLOSED) {
+        this.tell("lost");
         this.timer = setTimeout(() => this.open(), AGAIN);
+      } else {
+        this.timer = setTimeout(() => this.tell("lost"), AGAIN); // the server ends it now and then
       }
     };
   }
