@@ -21,7 +21,7 @@ PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:
 # some 2 GB. Without ARGS only: -x and --pdb want one.
 LANES := -n 4 --dist loadscope --no-loadscope-reorder
 
-.PHONY: help setup demo test test-fast test-long simulate noticed up down lint bench bench-store lock env clean
+.PHONY: help setup demo test test-fast test-long simulate noticed up down lint bench bench-store bench-pages lock env clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ bench: $(INSTALLED) ## Measure checkpoints beside Spark Structured Streaming (ta
 
 bench-store: $(INSTALLED) ## Measure 100,000 subtasks against Postgres, and 1,000 acknowledgements at once
 	@$(BIN)/python benchmarks/acknowledgements.py $(ARGS)
+
+bench-pages: $(INSTALLED) ## Measure what pages ask of 100,000 checkpoints with 64 subtasks each
+	@$(BIN)/python benchmarks/pages.py $(ARGS)
 
 lock: $(INSTALLED) ## Resolve pyproject.toml into requirements.txt again
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --group dev --no-emit-index-url \

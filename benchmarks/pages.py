@@ -85,7 +85,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def routes(last: int) -> list[str]:
-    """Of the pipeline with the most checkpoints. Searches include one that finds nothing, and so looks at everything."""
+    """Of the pipeline with the most checkpoints. A search that finds nothing has looked at everything."""
     large, newest = f"/pipelines/{LARGE}", last - 2
     return [
         "/pipelines",

@@ -4,16 +4,18 @@ import io
 from dataclasses import replace
 
 import pytest
+from answers import NO_CHECKPOINTS, page_of
 from records import T0, record
 
-from tidegate.cli import documents, views
+from tidegate.cli import views
 from tidegate.cli.console import PlainConsole
+from tidegate.documents.checkpoints import details_document
+from tidegate.documents.pipelines import statistics_document
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.names import Target
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import Verdict
-from tidegate.protocol.statistics import Statistics
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\x08\udc80\u202e[link=file:///x]a[/link] [/nothing] [bold]"
 
@@ -27,9 +29,7 @@ def printed(renderable):
 @pytest.mark.parametrize("field", ["failure", "verdict", "pipeline"])
 def test_a_value_from_data_does_not_control_the_terminal(field):
     if field == "pipeline":
-        document = documents.statistics_document(
-            PipelineRecord("p", PipelineStatus.FAILED, T0, HOSTILE, 0), Statistics({}, [], None, None)
-        )
+        document = statistics_document(PipelineRecord("p", PipelineStatus.FAILED, T0, HOSTILE, 0), NO_CHECKPOINTS)
         shown = printed(views.statistics_tables(document))
     else:
         failed = record(
@@ -39,7 +39,7 @@ def test_a_value_from_data_does_not_control_the_terminal(field):
             [Verdict(Target.parse("sink:out"), "[bold]", None, 0, 0, error=HOSTILE)] if field == "verdict" else []
         )
         known = failed if field == "failure" else replace(failed, failure_message="it broke")
-        shown = printed(views.details_tables(documents.details_document(known, {}, verdicts)))
+        shown = printed(views.details_tables(details_document(page_of(known, verdicts=verdicts), {})))
     assert all(word in shown for word in ("owned", "[/nothing]", "[bold]"))
     assert not set(shown) & set("\x1b\x07\x9b\r\x08\udc80\u202e")
 

@@ -7,10 +7,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tidegate.cli.documents import checkpoint_document, details_document, statistics_document
+from answers import NO_CHECKPOINTS, page_of
 
 from tidegate.cli.views import history_table
+from tidegate.documents.checkpoints import checkpoint_document, details_document
+from tidegate.documents.pipelines import checkpoints_document
 from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import (
     CheckpointKind,
     CheckpointRecord,
@@ -22,7 +25,8 @@ from tidegate.protocol.records import (
     SubtaskMetrics,
     SubtaskRecord,
 )
-from tidegate.protocol.statistics import Statistics
+from tidegate.reading.checkpoint_answers import SUBTASK_FIGURES, OperatorAt, SubtaskSpread
+from tidegate.reading.history_answers import Figures, History
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 RECORD = CheckpointRecord(
@@ -39,6 +43,13 @@ SUBTASKS = {
     ),
     SubtaskId("totals", 1): SubtaskRecord(SubtaskId("totals", 1), 1),
 }  # fmt: skip
+
+FIGURES = Figures(processed_data=5, persisted_data=3)
+OPERATOR = OperatorAt(
+    "totals", "operator", 2, 128, 1, 0, 1, AT + timedelta(seconds=2), 20, 120, 2, FIGURES, True,
+    dict.fromkeys(SUBTASK_FIGURES, SubtaskSpread(1, 2, 3, 1.5)),
+)  # fmt: skip
+PAGE = page_of(RECORD, [OPERATOR], figures=FIGURES)
 
 # Of the answer to GET …/checkpoints/details/:id, of each of its tasks, and of each subtask of …/subtasks/:vertexid.
 DETAILS = """id status is_savepoint savepointFormat checkpoint_type trigger_timestamp latest_ack_timestamp state_size
@@ -67,15 +78,15 @@ def documented_as_different():
 
 
 def test_the_fields_that_differ_from_flinks_are_those_that_the_docs_name():
-    details = details_document(RECORD, SUBTASKS, [])
-    operator = details["operators"][0]
-    statistics = statistics_document(None, Statistics({}, [], None, None))
+    details = details_document(PAGE, SUBTASKS)
+    task = details["tasks"]["totals"]
+    overview = checkpoints_document(PipelineRecord("p"), NO_CHECKPOINTS, History((), None))
     found = {
         "details": set(DETAILS.split()) - set(names(details)),
-        "task": set(TASK.split()) - set(names(operator)),
-        "subtask": set(SUBTASK.split()) - set(names(operator["subtasks"][0])),
-        "history": set(DETAILS.split()) - {"tasks"} - set(names(checkpoint_document(RECORD))),
-        "overview": set(OVERVIEW.split()) - set(names(statistics)),
+        "task": set(TASK.split()) - set(names(task)),
+        "subtask": set(SUBTASK.split()) - set(names(task["subtasks"][0])),
+        "history": set(DETAILS.split()) - set(names(checkpoint_document(RECORD))),
+        "overview": set(OVERVIEW.split()) - set(names(overview)),
     }
     missing = {(where, name) for where, absent in found.items() for name in absent}
     assert missing == documented_as_different()
@@ -103,15 +114,27 @@ def test_a_savepoint_is_marked(kind):
     assert list(history_table([document]).columns[1].cells) == ["COMPLETED" + " [Savepoint]" * saved]
 
 
-def test_operators_and_subtasks_add_up():
-    details = details_document(RECORD, SUBTASKS, [])
-    (operator,) = details["operators"]
-    assert (details["processed_data"], details["persisted_data"]) == (5, 3)
-    assert (operator["status"], operator["num_acknowledged_subtasks"], operator["num_subtasks"]) == ("COMPLETED", 1, 2)
-    assert (operator["checkpointed_size"], operator["state_size"], operator["end_to_end_duration"]) == (20, 120, 2000)
-    reported, silent = operator["subtasks"]
+def test_a_checkpoint_with_data_in_flight_has_flinks_type():
+    assert checkpoint_document(RECORD, FIGURES)["checkpoint_type"] == "UNALIGNED_CHECKPOINT"
+    assert checkpoint_document(RECORD)["checkpoint_type"] == "CHECKPOINT"
+    savepoint = replace(RECORD, kind=CheckpointKind.SAVEPOINT)
+    assert checkpoint_document(savepoint, FIGURES)["checkpoint_type"] == "SAVEPOINT"
+
+
+def test_a_task_is_its_operator_and_has_its_subtasks():
+    details = details_document(PAGE, SUBTASKS)
+    task = details["tasks"]["totals"]
+    assert (details["processed_data"], details["persisted_data"], details["alignment_buffered"]) == (5, 3, 0)
+    assert (task["id"], task["status"]) == ("totals", "COMPLETED")
+    assert (task["num_acknowledged_subtasks"], task["num_subtasks"], task["end_to_end_duration"]) == (1, 2, 2000)
+    assert task["summary"]["checkpoint_duration"]["sync"] == {"min": 1, "avg": 2, "max": 3, "skew": 1.5}
+    reported, silent = task["subtasks"]
     assert (reported["status"], reported["checkpointed_size"], reported["state_size"]) == ("completed", 20, 120)
     assert (reported["end_to_end_duration"], reported["unaligned_checkpoint"]) == (2000, True)
     assert (silent["status"], silent["end_to_end_duration"], silent["unaligned_checkpoint"]) == (
         "pending_or_failed", -1, False,
     )  # fmt: skip
+
+
+def test_without_subtasks_a_task_has_none():
+    assert "subtasks" not in details_document(PAGE)["tasks"]["totals"]

@@ -1,5 +1,6 @@
 """What a request for a checkpoint becomes in Airflow: an id, a wait, a skip or a failure. The coordinator is real."""
 
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
@@ -8,7 +9,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from dag_steps import complete
 
 from tidegate.airflow import TriggerCheckpointOperator, checkpoint_dag
-from tidegate.assembly import open_coordinator, open_store
+from tidegate.assembly import open_coordinator, open_readings, open_store
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineStatus
@@ -32,6 +33,18 @@ def test_trigger_hands_on_the_id_and_nothing_else(dag, run, supervisor, checkpoi
 def test_only_scheduled_runs_are_periodic(dag, run, checkpoint, run_type, periodic):
     run(dag.get_task("trigger"), run_type=run_type)
     assert checkpoint().periodic is periodic
+
+
+def test_the_dag_that_asks_is_recorded_whatever_it_is_called(pipeline, run):
+    with DAG("another.name"):
+        asking = TriggerCheckpointOperator(task_id="trigger", pipeline=pipeline)
+    assert run(asking).state == "success"
+    with closing(open_readings()) as readings:
+        assert readings.dags("p") == ("another.name",)
+        (row,) = readings.history("p").rows
+        assert (row.dag_run.dag_id, row.dag_run.run_id) == ("another.name", "r1")
+        assert readings.checkpoints_of_run("another.name", "r1") == (("p", 1),)
+        assert readings.checkpoints_of_run("another_name", "r1") == ()
 
 
 def waiting_requests(pipeline):

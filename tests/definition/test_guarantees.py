@@ -89,6 +89,6 @@ def test_what_holds_is_in_the_metadata_and_reported_with_what_was_delivered():
     world.complete(1)
     document = json.loads(world.storage.files["p/chk-1/_metadata"])
     (sink,) = [operator for operator in document["operators"] if operator["operator_id"] == "out-sink"]
-    assert sink["definition"] == {"type": "MemorySink", "guarantee": "AT_LEAST_ONCE"}
+    assert sink["definition"] == {"type": "MemorySink", "guarantee": "AT_LEAST_ONCE", "inputs": ["op"]}
     assert document["options"] == world.pipeline.checkpoints.describe()
     assert [each.guarantee for each in world.coordinator.notify(1)] == [AT_LEAST]

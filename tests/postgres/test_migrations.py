@@ -162,6 +162,43 @@ def test_an_older_schema_asks_for_the_upgrade_and_keeps_what_it_holds(empty: str
     store.close()
 
 
+_OLD_CHECKPOINTS = """
+INSERT INTO tidegate.checkpoints (pipeline_id, checkpoint_id, request_id, periodic, status, phase, triggered_at,
+    deadline, num_subtasks, num_acknowledged, acknowledged_at, validated_at, completed_at, metadata_path, state_size)
+SELECT 'p', n, request, true, status, phase, at, at, 2, 2, at + interval '3 seconds', done, done, path, 7
+FROM (VALUES (1, 'my.dag-1/scheduled__a/b/20260101T000000.000000', 'DISCARDED', 'VALIDATED', now(),
+        'p/chk-1/_metadata'),
+    (2, 'manual:1', 'COMPLETED', 'VALIDATED', now(), 'p/chk-2/_metadata'),
+    (3, 'manual:2', 'IN_PROGRESS', 'ACKNOWLEDGED', NULL, NULL))
+    AS c (n, request, status, phase, done, path), (SELECT now() AS at) AS t
+"""
+_OLD_SUBTASKS = """
+INSERT INTO tidegate.subtasks (pipeline_id, checkpoint_id, operator_id, subtask_index, attempt, acknowledged_at,
+    processed_bytes, rows_in, rows_out, sync_duration)
+SELECT 'p', n, operator, i, 1, now(), b, 10, 4, -1
+FROM generate_series(1, 3) AS n, (VALUES ('op', 0, -1), ('out-sink', 0, 5)) AS s (operator, i, b)
+"""
+
+
+def test_figures_and_dags_of_earlier_checkpoints_are_there_after_the_upgrade(empty: str) -> None:
+    engine = looking_from_outside(empty)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE SCHEMA tidegate"))
+        command.upgrade(config(connection), "0012")
+        connection.execute(text("SET LOCAL session_replication_role = replica"))
+        connection.execute(text("INSERT INTO tidegate.pipelines (pipeline_id, last_checkpoint_id) VALUES ('p', 3)"))
+        connection.execute(text(_OLD_CHECKPOINTS))
+        connection.execute(text(_OLD_SUBTASKS))
+    upgrade(empty)
+    with engine.connect() as connection:
+        columns = "checkpoint_id, end_to_end_duration, state_size, processed_data, rows_in, rows_out, sync_duration"
+        figures = connection.execute(text(f"SELECT {columns} FROM tidegate.figures ORDER BY 1")).all()  # noqa: S608
+        dags = connection.execute(text("SELECT pipeline_id, dag_id FROM tidegate.pipeline_dags")).all()
+    engine.dispose()
+    assert [tuple(row) for row in figures] == [(1, 3000, 7, 5, 10, 4, -1), (2, 3000, 7, 5, 10, 4, -1)]
+    assert [tuple(row) for row in dags] == [("p", "my.dag-1")]
+
+
 def test_a_newer_schema_asks_for_the_newer_library(migrated: Engine, postgres_url: str) -> None:
     with migrated.begin() as connection:
         connection.execute(text("UPDATE tidegate.schema_version SET version_num = '9999'"))

@@ -66,7 +66,7 @@ def test_filters(pages, store):
         ({"DISCARDED"}, []),
     ]:
         assert ids(readings.history(PIPELINE, HistoryFilter(statuses=frozenset(statuses)))) == expected, statuses
-    with pytest.raises(IllegalRequestError, match="There is no status 'GONE'.*Give one of"):
+    with pytest.raises(IllegalRequestError, match=r"There is no status 'GONE'.*Give one of"):
         readings.history(PIPELINE, HistoryFilter(statuses=frozenset({"GONE"})))
 
 

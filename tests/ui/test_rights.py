@@ -3,7 +3,7 @@
 Airflow's simple auth manager knows no rights by DAG, so a stricter one stands in its place.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import httpx
 import pytest
@@ -19,7 +19,7 @@ PIPELINE = "flight_delays"
 
 
 @pytest.fixture
-def readable(airflow: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
+def readable(airflow: None, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The DAGs that anybody who is logged in may read. Everybody may read DAGs at all."""
     from airflow.api_fastapi.app import get_auth_manager
 
@@ -30,7 +30,7 @@ def readable(airflow: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str
         return method == "GET" and (dag_id is None or dag_id in allowed)
 
     monkeypatch.setattr(get_auth_manager(), "is_authorized_dag", is_authorized_dag)
-    yield allowed
+    return allowed
 
 
 @pytest.fixture

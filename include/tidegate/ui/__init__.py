@@ -1,5 +1,5 @@
 """What Tidegate adds to Airflow's web server: a FastAPI app under `/tidegate`, with every route behind Airflow's login.
 
-May import `protocol` and settings. Reading order: `app` (the routes), `auth` (who may see them), `urls` (where pages of
-Airflow point to).
+May ask `reading` and write `documents`. Reading order: `app` (what there is), `auth` (who may see it), `asking` (how a
+route gets its answers), `api` and `events` (the routes), `errors`, `stopping`, `urls` (where Airflow's pages point to).
 """

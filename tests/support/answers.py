@@ -1,0 +1,35 @@
+"""Answers of the read model, made by hand."""
+
+from collections.abc import Sequence
+
+from records import T0
+
+from tidegate.protocol.records import CheckpointRecord, Verdict
+from tidegate.protocol.statistics import Counts, Summary
+from tidegate.reading.advice import explain_failure
+from tidegate.reading.checkpoint import phases_of
+from tidegate.reading.checkpoint_answers import CheckpointPage, OperatorAt, Relations
+from tidegate.reading.history_answers import SUMMARIZED, Figures, PipelineSummary
+
+_NONE = dict.fromkeys(SUMMARIZED, Summary(-1, -1, -1, -1, -1, -1, -1, -1))
+NO_CHECKPOINTS = PipelineSummary(Counts(0, 0, 0, 0, 0), _NONE, {}, None, None, None, None)
+
+
+def page_of(
+    record: CheckpointRecord,
+    operators: Sequence[OperatorAt] = (),
+    verdicts: Sequence[Verdict] = (),
+    figures: Figures | None = None,
+) -> CheckpointPage:
+    return CheckpointPage(
+        record=record,
+        figures=figures or Figures(),
+        phases=phases_of(record),
+        operators=tuple(operators),
+        verdicts=tuple(verdicts),
+        failure=explain_failure(record),
+        relations=Relations((), None, None, None, None, None),
+        dag_run=None,
+        held=False,
+        now=T0,
+    )
