@@ -28,7 +28,12 @@ def started(store, running_url, tmp_path) -> Iterator[Started]:
     environment = environment_of(tmp_path, running_url) | {"AIRFLOW_HOME": str(tmp_path / "airflow")}
     command = [sys.executable, "-m", "tidegate.cli.main", "ui"]
     process = subprocess.Popen(
-        command, env={**os.environ, **environment}, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        env={**os.environ, **environment},
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     yield Started(process.stdout.readline().strip())

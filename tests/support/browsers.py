@@ -1,4 +1,4 @@
-"""A real Chromium: the one on the machine, driven by Playwright. Where there is none, tests say that they were skipped."""
+"""A real Chromium: that of the machine, driven by Playwright. Where there is none, tests say that they were skipped."""
 
 import json
 import shutil

@@ -1,5 +1,5 @@
-"""Pipelines as pages show them: real checkpoints, taken by the real coordinator on a real store, of a region that reports
-figures as they are in practice, without Spark. All that comes from data can be hostile.
+"""Pipelines as pages show them: real checkpoints, taken by the real coordinator on a real store, of a region that
+reports figures as they are in practice, without Spark. All that comes from data can be hostile.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +38,9 @@ from tidegate.protocol.snapshot import SnapshotTask
 T = TypeVar("T")
 
 #: What a user could have put into any text that a page shows.
-HOSTILE = "\"'><script>document.body.dataset.owned = 1</script><img src=x onerror=\"document.body.dataset.owned=2\">{{7*7}}"
+HOSTILE = (
+    '"\'><script>document.body.dataset.owned = 1</script><img src=x onerror="document.body.dataset.owned=2">{{7*7}}'
+)
 
 
 def batched(values: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -92,7 +94,9 @@ class _Judge:
 
     def validate(self, checkpoint: Any, subtasks: Any) -> Sequence[Verdict]:
         rows = 20_000 + checkpoint.checkpoint_id * 37
-        failing = [{"carrier": f"C{one}{self._text}", "minutes": -one} for one in range(1, min(self._unexpected, 5) + 1)]
+        failing = [
+            {"carrier": f"C{one}{self._text}", "minutes": -one} for one in range(1, min(self._unexpected, 5) + 1)
+        ]
         between = {
             "type": "expect_column_values_to_be_between", "kwargs": {"column": "minutes" + self._text, "min_value": 0},
             "success": not self._unexpected, "observed": None, "element_count": rows,
@@ -234,5 +238,3 @@ class ShownPipeline:
     @property
     def _of_file(self) -> str:
         return self._text.replace("/", "∕")
-
-

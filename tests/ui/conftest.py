@@ -1,4 +1,4 @@
-"""Airflow's real authentication on a database of its own, without its server; reports to serve, and pages in a browser."""
+"""Airflow's real authentication on a database of its own, without its server; reports, and pages in a browser."""
 
 import asyncio
 import importlib.util
@@ -157,8 +157,8 @@ class Site:
             "files": f"{flights}/checkpoints/{latest - 2}/files",
             "hostile overview": "pipelines/hostile",
             "hostile checkpoint": f"pipelines/hostile/checkpoints/{self.latest('hostile')}?operator=flights",
-            "dag": "dags/flight_delays",
-            "dag run": "dags/flight_delays/runs/scheduled__2026-01-01T00:00:00+00:00",
+            "dag": "dags/every%20hour",
+            "dag run": "dags/every%20hour/runs/scheduled__2026-01-01T00:00:00+00:00",
             "foreign dag": "dags/foreign",
         }
 
@@ -170,7 +170,9 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(airflow: None, databases: Databases, postgres_server: EmbeddedPostgres, tmp_path_factory: Any) -> Iterator[Site]:
+def site(
+    airflow: None, databases: Databases, postgres_server: EmbeddedPostgres, tmp_path_factory: Any
+) -> Iterator[Site]:
     from tidegate.ui.app import create_app
 
     name = databases.take()
@@ -194,6 +196,8 @@ def _fill(store: PostgresCheckpointStore, storage: MemoryStorage) -> dict[str, S
     flights.fail_validation()
     flights.clock.time = datetime.now(UTC) - timedelta(seconds=20)
     flights.snapshot(flights.trigger(), without=[SubtaskId("carriers", 2)])
+    with store.transaction(flights.name) as tx:
+        tx.record_dag("every hour", flights.clock.now())
     orders = ShownPipeline(store, storage, "orders", ago=timedelta(minutes=30))
     orders.take(2, 60)
     hostile = ShownPipeline(store, storage, "hostile", ago=timedelta(hours=1), text=HOSTILE)

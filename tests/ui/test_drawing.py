@@ -1,6 +1,7 @@
 """Where boxes and spans are drawn."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,7 +59,7 @@ def test_spans_lie_beside_each_other_as_long_as_they_took():
     assert [span.duration for span in spans] == [8000, 2000, 0, 10000]
     assert [span.lasts for span in spans] == [False, False, False, True]
     assert spans[0].x == 0
-    assert all(abs(a.x + a.width - b.x) < 1e-6 for a, b in zip(spans, spans[1:], strict=False))
+    assert all(abs(a.x + a.width - b.x) < 1e-6 for a, b in pairwise(spans))
     assert abs(spans[-1].x + spans[-1].width - 1000) < 1e-6
     assert spans[2].width > 0
     assert spans[0].width > spans[1].width > spans[2].width

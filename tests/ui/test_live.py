@@ -1,4 +1,4 @@
-"""Pages that follow what is committed: within a second, over one connection for all tabs, and saying so when they cannot."""
+"""Pages follow what is committed: within a second, over one connection for all tabs; and they say when they cannot."""
 
 import re
 import time

@@ -44,7 +44,9 @@ def test_script_in_names_files_rows_and_messages_is_inert_and_shown_as_it_is(sit
     page = watched.page
     latest = site.latest("hostile")
     opened = ["", "/history", "/summary", "/sources", "/state", "/tables", "/quality", "/configuration"]
-    opened += [f"/checkpoints/{latest - back}?operator={operator}" for back in (0, 1) for operator in ("flights", "routes")]
+    opened += [
+        f"/checkpoints/{latest - back}?operator={operator}" for back in (0, 1) for operator in ("flights", "routes")
+    ]
     opened += [f"/checkpoints/{latest}/files", f"/checkpoints/{latest - 1}/files"]
     shown = 0
     for path in opened:

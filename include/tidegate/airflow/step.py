@@ -6,11 +6,11 @@ task does so if the process died before it could.
 
 import signal
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import BaseOperator, BaseOperatorLink, Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from tidegate.airflow.links import CheckpointLink
@@ -33,7 +33,7 @@ TRIGGERED_ID = "{{ ti.xcom_pull(task_ids='trigger') }}"
 class CheckpointTask(BaseOperator):
     """A task that works on checkpoints of a pipeline: a `Pipeline`, or `"module:attribute"`, resolved when it runs."""
 
-    operator_extra_links = (CheckpointLink(),)
+    operator_extra_links: Collection[BaseOperatorLink] = (CheckpointLink(),)
 
     def __init__(self, *, pipeline: Pipeline | str, **kwargs: Any) -> None:
         kwargs.setdefault("do_xcom_push", False)

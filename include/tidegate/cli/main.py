@@ -51,7 +51,21 @@ app = typer.Typer(
 )
 database = typer.Typer(help="The metadata database.", no_args_is_help=True)
 app.add_typer(database, name="db")
-for command in (plan, recover, restore, fork, savepoint, savepoints, rewrite, rename, dispose, state, compare, clean, ui):
+for command in (
+    plan,
+    recover,
+    restore,
+    fork,
+    savepoint,
+    savepoints,
+    rewrite,
+    rename,
+    dispose,
+    state,
+    compare,
+    clean,
+    ui,
+):
     app.command(epilog=EPILOG)(command)
 
 

@@ -5,9 +5,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse
 
+from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.drawing import draw_spans
 from tidegate.ui.pipeline_pages import Text
-from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.shell import page
 
 routes = APIRouter(prefix="/pipelines/{pipeline}/checkpoints/{checkpoint}")

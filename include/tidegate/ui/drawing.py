@@ -1,4 +1,4 @@
-"""Where the parts of a pipeline's graph, and the spans of a checkpoint's time line, are drawn. Pure; templates draw them."""
+"""Where the parts of a pipeline's graph, and the spans of a checkpoint's time line, lie. Pure; templates draw them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

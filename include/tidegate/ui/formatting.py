@@ -4,6 +4,7 @@
 """
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -46,12 +47,10 @@ def size(count: float | None) -> str:
         return DASH
     if count < 1_000:
         return f"{round(count)} B"
-    value, prefix = float(count), ""
-    for prefix in _PREFIXES:
-        value /= 1_000
-        if value < 999.95:
-            break
-    return f"{value:,.1f} {prefix}B"
+    left, power = float(count), 0
+    while left >= 999.95 and power < len(_PREFIXES):
+        left, power = left / 1_000, power + 1
+    return f"{left:,.1f} {_PREFIXES[power - 1]}B"
 
 
 def number(count: float | None) -> str:
@@ -100,8 +99,16 @@ def shorten(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
+_UNITS = {"duration": duration, "size": size, "number": number}
+
+
+def figure(count: float | None, unit: str) -> str:
+    """A figure in its unit: `duration`, `size` or `number`."""
+    return _UNITS[unit](count)
+
+
 #: By the names that templates use.
-FILTERS = {
+FILTERS: dict[str, Callable[..., str]] = {
     one.__name__: one
-    for one in (duration, age, size, number, signed, percent, ratio, moment, clock, value, shorten)
-}  # fmt: skip
+    for one in (duration, age, size, number, figure, signed, percent, ratio, moment, clock, value, shorten)
+}

@@ -1,7 +1,7 @@
 """Where each page is: every address of the pages is made here. Pure.
 
-`base` is the path at which the app is served, that of a proxy before it included. `airflow` is the path of Airflow's own
-pages, None where there is no Airflow.
+`base` is the path at which the app is served, that of a proxy before it included. `airflow` is the path of Airflow's
+own pages, None where there is no Airflow.
 """
 
 from dataclasses import dataclass

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
-from tidegate.protocol.records import CheckpointKind
-from tidegate.reading.history_answers import ExpectationSeries, HistoryFilter, PipelineSummary, Point
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord
+from tidegate.reading.history_answers import ExpectationSeries, HistoryFilter, Observation, PipelineSummary, Point
 from tidegate.reading.pipeline_answers import Vertex
 from tidegate.ui import formatting
+from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.auth import ReadableDags
 from tidegate.ui.drawing import draw_graph
-from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.shell import page
 from tidegate.ui.wording import FIGURES, KINDS
 
@@ -87,14 +87,14 @@ def summary(request: Request, readings: ReadingsDep, pipeline: str) -> HTMLRespo
     )  # fmt: skip
 
 
-def _latest(found: PipelineSummary) -> list[tuple[str, Any, datetime | None]]:
+def _latest(found: PipelineSummary) -> list[tuple[str, CheckpointRecord | None, datetime | None]]:
     completed, failed, savepoint = found.latest_completed, found.latest_failed, found.latest_savepoint
     restored = found.latest_restore
     return [
-        ("Completed", completed, completed and completed.completed_at),
-        ("Failed", failed, failed and failed.failed_at),
-        ("Savepoint", savepoint, savepoint and savepoint.completed_at),
-        ("Restore", restored and restored.checkpoint, restored and restored.at),
+        ("Completed", completed, completed.completed_at if completed else None),
+        ("Failed", failed, failed.failed_at if failed else None),
+        ("Savepoint", savepoint, savepoint.completed_at if savepoint else None),
+        ("Restore", restored.checkpoint if restored else None, restored.at if restored else None),
     ]
 
 
@@ -124,9 +124,7 @@ def configuration(request: Request, readings: ReadingsDep, pipeline: str) -> HTM
 
 
 @routes.get("/pipelines/{pipeline}/sources")
-def sources(
-    request: Request, readings: ReadingsDep, pipeline: str, checkpoint: CheckpointId = None
-) -> HTMLResponse:
+def sources(request: Request, readings: ReadingsDep, pipeline: str, checkpoint: CheckpointId = None) -> HTMLResponse:
     found = readings.sources(pipeline, checkpoint)
     shown = checkpoint or _latest_completed(readings, pipeline)
     return page(request, "sources.html", pipeline=pipeline, tab="sources", sources=found, checkpoint_id=shown)
@@ -176,7 +174,7 @@ def _can_be_drawn(series: ExpectationSeries) -> bool:
     return sum(1 for one in series.observations if _figure(one) is not None) > 1
 
 
-def _figure(one: Any) -> float | None:
+def _figure(one: Observation) -> float | None:
     """What was observed if that is a number, else how many values were unexpected."""
     return one.observed if one.observed is not None else one.unexpected_count
 

@@ -44,7 +44,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(formatting.FILTERS)
-    environment.filters["figure"] = lambda value, unit: formatting.FILTERS[unit](value)
     environment.globals.update(words=wording, tabs=TABS, between=formatting.between)
     return environment
 

@@ -1,4 +1,4 @@
-"""The pages' scripts and style sheets, from memory and below a name of their content, so that browsers may keep them."""
+"""The pages' scripts and style sheets, from memory and below a name of their content: browsers may keep them."""
 
 from functools import cache
 from hashlib import sha256
