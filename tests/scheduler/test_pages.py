@@ -33,7 +33,7 @@ def test_from_the_menu_to_a_checkpoint_to_its_dag_run_and_back_by_the_tabs(world
     page.get_by_text("Checkpoints", exact=True).click()
     frame = page.frame_locator("iframe")
     frame.get_by_role("link", name="small", exact=True).first.click()
-    frame.get_by_role("link", name=str(checkpoint_id), exact=True).first.click()
+    frame.locator(".figures").get_by_role("link", name=str(checkpoint_id), exact=True).first.click()
     frame.get_by_role("heading", name=f"Checkpoint {checkpoint_id}").wait_for()
     frame.locator("#live[data-state=live]").wait_for()
     page.wait_for_url(f"{url}/plugin/checkpoints/tidegate/pipelines/small/checkpoints/{checkpoint_id}")
