@@ -173,6 +173,29 @@ def test_all_end_when_the_server_stops(changes):
     run(work)
 
 
+def test_a_fault_in_the_thread_ends_those_who_wait_and_the_next_ones_hear(changes, store, monkeypatch):
+    from tidegate.postgres.listening import ChangeListener
+
+    def broken(self, timeout):
+        raise ZeroDivisionError
+
+    async def work():
+        with monkeypatch.context() as planted:
+            planted.setattr(threading, "excepthook", lambda arguments: None)
+            planted.setattr(ChangeListener, "wait_for_any", broken)
+            first = Listener(changes)
+            async with asyncio.timeout(PATIENCE):
+                await first.task
+            await until(lambda: not listening())
+        second = Listener(changes)
+        await hear(second.heard, BACK)
+        await asyncio.to_thread(triggered, store)
+        await hear(second.heard, CHANGED)
+        await second.leave()
+
+    run(work)
+
+
 def test_closing_ends_the_thread_and_those_who_wait(changes):
     async def work():
         listener = Listener(changes)

@@ -3,6 +3,7 @@
 Airflow's simple auth manager knows no rights by DAG, so a stricter one stands in its place.
 """
 
+import threading
 from collections.abc import Callable
 
 import httpx
@@ -121,3 +122,27 @@ def test_a_pipeline_that_there_is_not_is_not_found(get, token, readable) -> None
     for route in of_pipelines():
         if not route.path.startswith("/docs/"):  # a report may be older than the database
             assert get(f"/tidegate{example_of(route)}", token=token("viewer")).status_code == 404, route.path
+
+
+def test_events_name_pipelines_that_may_be_read(get, token, readable, known, store, monkeypatch) -> None:
+    monkeypatch.setattr("tidegate.ui.events.LONGEST", 1.5)
+    known("my-dag", pipeline="mine")
+    known("their-dag", pipeline="theirs")
+    readable.add("my-dag")
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(0.2):
+            triggered(store, pipeline_id="theirs")
+            triggered(store, pipeline_id="mine")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        heard = get("/tidegate/api/v1/events", token=token("viewer")).text
+    finally:
+        over.set()
+        thread.join()
+    assert heard.startswith("event: back\n")
+    assert 'data: {"pipelines": ["mine"]}' in heard
+    assert "theirs" not in heard

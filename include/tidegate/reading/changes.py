@@ -8,6 +8,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -64,7 +65,7 @@ class Subscriber:
 
     def _soon(self, call: Callable[..., None], *arguments: Change) -> None:
         """From the thread that listens."""
-        if not self._loop.is_closed():
+        with suppress(RuntimeError):  # the loop is closed: its server is gone
             self._loop.call_soon_threadsafe(call, *arguments)
 
     def _take(self, change: Change) -> None:
@@ -171,6 +172,17 @@ class Changes:
                     pause = min(2 * pause, PAUSES[1])
         finally:
             listener.close()
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """If the thread ends otherwise than by `_wanted`, nobody may wait for it: browsers come again by themselves."""
+        with self._lock:
+            if self._thread is not threading.current_thread():
+                return
+            self._thread, self._listening = None, False
+            leaving, self._subscribers = self._subscribers, set()
+        for subscriber in leaving:
+            subscriber.end()
 
     def _wanted(self) -> bool:
         """If nobody is there any more, the thread is given up under the same lock: the next one starts another."""

@@ -16,6 +16,7 @@ from tidegate.reading.advice import explain_failure
 from tidegate.reading.checkpoint_answers import CheckpointPage, PhaseSpan, Relations
 from tidegate.reading.history import dag_run_of, figures_of, neighbours
 from tidegate.reading.history_answers import Figures
+from tidegate.reading.need import utc
 from tidegate.reading.parts import operators
 
 
@@ -37,7 +38,7 @@ def checkpoint_page(
     return CheckpointPage(
         record=record,
         figures=known.get(checkpoint_id, Figures()),
-        phases=phases_of(record, row.get("held_at")),
+        phases=phases_of(record, utc(row.get("held_at"))),
         operators=operators(connection, record, sources),
         verdicts=tuple(reads.verdicts_of(connection, pipeline_id, checkpoint_id)),
         failure=explain_failure(record),

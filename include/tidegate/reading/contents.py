@@ -1,7 +1,7 @@
 """What a checkpoint holds of sources and state, and what sinks show."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from sqlalchemy import Connection, text
 
@@ -141,12 +141,3 @@ def _definitions(latest: CheckpointRecord | None, files: MetadataFiles) -> Mappi
 def _guarantee(definition: Mapping[str, object]) -> str | None:
     said = definition.get("guarantee")
     return said if isinstance(said, str) else None
-
-
-def named_checkpoint(connection: Connection, pipeline_id: str, checkpoint_id: int | None) -> Sequence[CheckpointRecord]:
-    """The checkpoint, by default the latest completed one; none if there is no such."""
-    if checkpoint_id is None:
-        found = reads.latest_completed(connection, pipeline_id)
-    else:
-        found = reads.checkpoint(connection, pipeline_id, checkpoint_id)
-    return [] if found is None else [found]

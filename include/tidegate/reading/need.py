@@ -41,7 +41,7 @@ WITH seen AS (
         WHERE c.pipeline_id = p.pipeline_id AND status = 'COMPLETED' AND abandoned_by IS NULL
         ORDER BY checkpoint_id DESC LIMIT 1) latest ON true
     CROSS JOIN LATERAL (
-        SELECT count(*) AS in_progress, count(*) FILTER (WHERE deadline < :now) AS overdue,
+        SELECT count(*) AS in_progress, count(*) FILTER (WHERE deadline < :now AND phase <> 'HELD') AS overdue,
             coalesce(array_agg(checkpoint_id ORDER BY checkpoint_id) FILTER (WHERE phase = 'HELD'), '{}') AS held
         FROM tidegate.checkpoints c WHERE c.pipeline_id = p.pipeline_id AND status = 'IN_PROGRESS') progress
     CROSS JOIN LATERAL (

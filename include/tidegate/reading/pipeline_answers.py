@@ -109,8 +109,8 @@ class Vertex:
 class Overview:
     """A pipeline at its latest completed checkpoint. Without one, `vertices` has what is recorded of its newest.
 
-    `region_alive` says whether a continuous region was seen lately. `checkpoint_id` is the checkpoint that the vertices
-    are of.
+    `checkpoint_id` is the checkpoint that the vertices are of. `region_attempt` counts its continuous regions; the
+    newest was last seen at `region_seen_at`, unless it has ended.
     """
 
     pipeline: PipelineRecord
