@@ -155,8 +155,8 @@ class Site:
             "failed checkpoint": f"{flights}/checkpoints/{latest - 1}",
             "savepoint, opened": f"{flights}/checkpoints/{latest - 2}?operator=carriers",
             "files": f"{flights}/checkpoints/{latest - 2}/files",
-            "hostile overview": "pipelines/hostile",
-            "hostile checkpoint": f"pipelines/hostile/checkpoints/{self.latest('hostile')}?operator=flights",
+            "hostile overview": "pipelines/returns",
+            "hostile checkpoint": f"pipelines/returns/checkpoints/{self.latest('returns')}?operator=flights",
             "dag": "dags/every%20hour",
             "dag run": "dags/every%20hour/runs/scheduled__2026-01-01T00:00:00+00:00",
             "foreign dag": "dags/foreign",
@@ -200,7 +200,7 @@ def _fill(store: PostgresCheckpointStore, storage: MemoryStorage) -> dict[str, S
         tx.record_dag("every hour", flights.clock.now())
     orders = ShownPipeline(store, storage, "orders", ago=timedelta(minutes=30))
     orders.take(2, 60)
-    hostile = ShownPipeline(store, storage, "hostile", ago=timedelta(hours=1), text=HOSTILE)
+    hostile = ShownPipeline(store, storage, "returns", ago=timedelta(hours=1), text=HOSTILE)
     hostile.take(2)
     hostile.complete(request=HOSTILE, kind=CheckpointKind.SAVEPOINT, note=HOSTILE)
     hostile.fail_validation(3)

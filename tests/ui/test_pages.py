@@ -35,14 +35,14 @@ def test_the_colours_are_those_of_the_scheme(open_page):
 
 def test_what_needs_somebody_comes_first(open_page):
     page = open_page().page
-    assert page.locator("tbody th a").all_inner_texts() == ["flight_delays", "hostile", "orders"]
+    assert page.locator("tbody th a").all_inner_texts() == ["flight_delays", "returns", "orders"]
     assert "The latest checkpoint failed" in page.locator("tbody tr").first.inner_text()
 
 
 def test_script_in_names_files_rows_and_messages_is_inert_and_shown_as_it_is(site, open_page):
     watched = open_page()
     page = watched.page
-    latest = site.latest("hostile")
+    latest = site.latest("returns")
     opened = ["", "/history", "/summary", "/sources", "/state", "/tables", "/quality", "/configuration"]
     opened += [
         f"/checkpoints/{latest - back}?operator={operator}" for back in (0, 1) for operator in ("flights", "routes")
@@ -50,7 +50,7 @@ def test_script_in_names_files_rows_and_messages_is_inert_and_shown_as_it_is(sit
     opened += [f"/checkpoints/{latest}/files", f"/checkpoints/{latest - 1}/files"]
     shown = 0
     for path in opened:
-        page.goto(site.url(f"pipelines/hostile{path}"))
+        page.goto(site.url(f"pipelines/returns{path}"))
         page.locator("#live[data-state=live]").wait_for()
         shown += page.inner_text("main").count("<script>document.body.dataset.owned")
         assert page.locator("main script, main img").count() == 0, path

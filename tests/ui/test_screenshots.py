@@ -13,13 +13,9 @@ pytestmark = [
 #: Name, page, scheme and width.
 PICTURES = [
     ("pipelines", "pipelines", "light", 1280),
-    ("overview", "overview", "light", 1280),
     ("checkpoint", "savepoint, opened", "light", 1280),
     ("failed", "failed checkpoint", "light", 1280),
-    ("running", "running checkpoint", "dark", 1280),
     ("summary", "summary", "dark", 1280),
-    ("quality", "quality", "light", 1280),
-    ("narrow", "failed checkpoint", "dark", 400),
 ]
 
 

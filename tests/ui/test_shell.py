@@ -52,7 +52,7 @@ def test_scripts_and_style_sheets_may_be_kept_while_they_are_the_same(site, ask)
         assert (answer.status_code, answer.headers["cache-control"]) == (200, "private, max-age=31536000, immutable")
     older = ask("static/0123456789abcdef/live.js")
     assert (older.status_code, older.headers["cache-control"]) == (200, "private, no-cache")
-    for path in ("static/x/../app.py", "static/x/%2e%2e/app.py", "static/x/..%2fapp.py", "static/x/vendor/vendored.json"):
+    for path in ("static/x/%2e%2e/app.py", "static/x/..%2fapp.py", "static/x/vendor/vendored.json"):
         assert ask(path).status_code == 404, path
 
 

@@ -7,6 +7,7 @@ const TOGETHER = 30; // changes that come at once lead to one question
 const APART = 250; // and a busy pipeline to four a second
 const POLL = 5000;
 const AGES = 60000; // how long ago something was is said on the page
+const LASTS = 2000; // and how long something has lasted so far
 const GIVE_UP = 10000;
 
 const sign = document.getElementById("live");
@@ -71,7 +72,8 @@ async function ask() {
     asking = false;
     show();
     if (trouble) soon(2000);
-    else soon(state === "live" ? AGES : POLL);
+    else if (state !== "live") soon(POLL);
+    else soon(document.querySelector("[data-lasts]") ? LASTS : AGES);
   }
 }
 
