@@ -62,7 +62,7 @@ ROOMS = {
     ),
     "cli": room(
         "assembly coordination documents embedded_postgres pipeline ports postgres protocol reading savepoint settings"
-        " spark state",
+        " spark state ui",
         HEAVY,
     ),
     "local_stack": room("assembly embedded_postgres postgres protocol quality spark", HEAVY, AIRFLOW),

@@ -8,10 +8,13 @@ EXAMPLES = {
     "checkpoint": "7",
     "operator": "carriers",
     "name": "index.html",
+    "dag_id": "their-dag",
+    "run_id": "scheduled__2026-01-01T00:00:00+00:00",
+    "wanted": "menu",
 }
 
 
 def example_of(route: APIRoute) -> str:
     """Its path with `EXAMPLES` filled in."""
     values = EXAMPLES | ({"checkpoint": "chk-7"} if route.path.startswith("/docs/") else {})
-    return route.path.format_map(values)
+    return route.path_format.format_map(values)

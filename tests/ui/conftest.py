@@ -1,15 +1,31 @@
-"""Airflow's real authentication on a database of its own, without a server, and reports to serve."""
+"""Airflow's real authentication on a database of its own, without its server; reports, and pages in a browser."""
 
 import asyncio
 import importlib.util
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import airflow_home  # noqa: F401 - before anything imports Airflow
 import httpx
 import pytest
+from browsers import Watched, chromium
+from databases import Databases
 from fastapi import FastAPI
+from page_server import PageServer
+from shown_pipelines import HOSTILE, ShownPipeline
+from sqlalchemy.engine import make_url
+from worlds import MemoryStorage
+
+from tidegate.embedded_postgres.server import EmbeddedPostgres
+from tidegate.postgres.engine import connect
+from tidegate.postgres.store import PostgresCheckpointStore
+from tidegate.protocol.records import CheckpointKind, SubtaskId
+from tidegate.reading.readings import Readings
 
 Get = Callable[..., httpx.Response]
 
@@ -103,12 +119,122 @@ def get(
 @pytest.fixture
 def token(airflow: None) -> Callable[[str | None], str]:
     """A token that Airflow signed for a user of some role."""
+    return lambda role: _sign(role, 60)
+
+
+def _sign(role: str | None, seconds: int) -> str:
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 
-    def make(role: str | None) -> str:
-        user = SimpleAuthManagerUser(username="somebody", role=role)
-        signed: str = get_auth_manager().generate_jwt(user, expiration_time_in_seconds=60)
-        return signed
+    user = SimpleAuthManagerUser(username="somebody", role=role)
+    signed: str = get_auth_manager().generate_jwt(user, expiration_time_in_seconds=seconds)
+    return signed
 
-    return make
+
+@dataclass
+class Site:
+    """The pages over real HTTP, behind Airflow's login, on a database with pipelines that have run."""
+
+    server: PageServer
+    store: PostgresCheckpointStore
+    storage: MemoryStorage
+    shown: dict[str, ShownPipeline]
+    cookie: str
+
+    def pages(self) -> dict[str, str]:
+        """One address of every kind of page."""
+        flights, latest = "pipelines/flight_delays", self.latest("flight_delays")
+        tabs = ("history", "summary", "configuration", "sources", "state", "tables", "quality")
+        return {
+            "pipelines": "",
+            "overview": flights,
+            **{tab: f"{flights}/{tab}" for tab in tabs},
+            "state of an operator": f"{flights}/state?operator=carriers",
+            "filtered history": f"{flights}/history?status=FAILED&kind=CHECKPOINT",
+            "running checkpoint": f"{flights}/checkpoints/{latest}",
+            "failed checkpoint": f"{flights}/checkpoints/{latest - 1}",
+            "savepoint, opened": f"{flights}/checkpoints/{latest - 2}?operator=carriers",
+            "files": f"{flights}/checkpoints/{latest - 2}/files",
+            "hostile overview": "pipelines/returns",
+            "hostile checkpoint": f"pipelines/returns/checkpoints/{self.latest('returns')}?operator=flights",
+            "dag": "dags/every%20hour",
+            "dag run": "dags/every%20hour/runs/scheduled__2026-01-01T00:00:00+00:00",
+            "foreign dag": "dags/foreign",
+        }
+
+    def latest(self, pipeline: str) -> int:
+        return self.store.history(pipeline, 1)[0].checkpoint_id
+
+    def url(self, path: str = "") -> str:
+        return f"{self.server.url}/{path}"
+
+
+@pytest.fixture(scope="module")
+def site(
+    airflow: None, databases: Databases, postgres_server: EmbeddedPostgres, tmp_path_factory: Any
+) -> Iterator[Site]:
+    from tidegate.ui.app import create_app
+
+    name = databases.take()
+    store = PostgresCheckpointStore(connect(make_url(postgres_server.running_url(name))))
+    storage = MemoryStorage()
+    engine = connect(make_url(postgres_server.running_url(name)))
+    readings = Readings(engine, lambda: datetime.now(UTC), lambda: storage)
+    server = PageServer(create_app(tmp_path_factory.mktemp("docs"), lambda: readings))
+    server.start()
+    yield Site(server, store, storage, _fill(store, storage), _sign("admin", 3600))
+    readings.close()
+    server.stop()
+    store.close()
+    databases.give_back(name)
+
+
+def _fill(store: PostgresCheckpointStore, storage: MemoryStorage) -> dict[str, ShownPipeline]:
+    flights = ShownPipeline(store, storage)
+    flights.take(7)
+    flights.complete(request="by-hand", kind=CheckpointKind.SAVEPOINT, name="before-migration", note="for the auditors")
+    flights.fail_validation()
+    flights.clock.time = datetime.now(UTC) - timedelta(seconds=20)
+    flights.snapshot(flights.trigger(), without=[SubtaskId("carriers", 2)])
+    with store.transaction(flights.name) as tx:
+        tx.record_dag("every hour", flights.clock.now())
+    orders = ShownPipeline(store, storage, "orders", ago=timedelta(minutes=30))
+    orders.take(2, 60)
+    hostile = ShownPipeline(store, storage, "returns", ago=timedelta(hours=1), text=HOSTILE)
+    hostile.take(2)
+    hostile.complete(request=HOSTILE, kind=CheckpointKind.SAVEPOINT, note=HOSTILE)
+    hostile.fail_validation(3)
+    return {one.name: one for one in (flights, orders, hostile)}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as browser:
+        yield browser
+
+
+Open = Callable[..., Watched]
+
+
+@pytest.fixture
+def open_page(browser: Any, site: Site) -> Iterator[Open]:
+    """A page in a browser of its own, logged in; `also` opens another tab of the same one."""
+    contexts: list[Any] = []
+
+    def open_(
+        path: str = "", *, scheme: str = "light", width: int = 1280, also: Watched | None = None, **options: Any
+    ) -> Watched:
+        if also is None:
+            size = {"width": width, "height": 800}
+            context = browser.new_context(viewport=size, color_scheme=scheme, **options)
+            context.add_cookies([{"name": "_token", "value": site.cookie, "url": site.server.address}])
+            contexts.append(context)
+        else:
+            context = also.page.context
+        watched = Watched(context)
+        watched.page.goto(site.url(path))
+        return watched
+
+    yield open_
+    for context in contexts:
+        context.close()

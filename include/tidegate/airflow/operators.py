@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from tidegate.airflow.assets import sink_asset, unannounced
 from tidegate.airflow.gestures import gesture_of
-from tidegate.airflow.links import ValidationReportLink
+from tidegate.airflow.links import CheckpointLink, ValidationReportLink
 from tidegate.airflow.running_region import only_while_wanted, running_region, stop_spark
 from tidegate.airflow.step import CheckpointStep, CheckpointTask, airflow_outcome
 from tidegate.airflow.triggers import HoldTrigger, RequestTrigger
@@ -56,9 +56,13 @@ class TriggerCheckpointOperator(CheckpointTask):
         super().__init__(**{"do_xcom_push": True, **kwargs})
         self.wait = wait
         self.poll_interval = poll_interval
+        self._triggered: int | None = None
 
     def execute(self, context: Context) -> int:
         return self.ask(context)
+
+    def linked_checkpoint(self) -> int | None:
+        return self._triggered
 
     def ask(self, context: Context, event: Any = None) -> int:
         """Ask, again if need be. The trigger only says that it is time to ask: what it saw is not trusted."""
@@ -93,6 +97,7 @@ class TriggerCheckpointOperator(CheckpointTask):
                 self.log.info("This DAG run's checkpoint %s is in progress; continuing with it.", outcome.checkpoint_id)
             case AlreadyCompleted():
                 self.log.info("Checkpoint %s has already completed; the steps change nothing.", outcome.checkpoint_id)
+        self._triggered = outcome.checkpoint_id
         return outcome.checkpoint_id
 
     def _taken_before(self, context: Context, checkpoint_id: int) -> IllegalRequestError:
@@ -207,7 +212,7 @@ class ValidateCheckpointOperator(SparkStep):
     in Airflow approves it. The hold's deadline is its own; `execution_timeout` does not count that time.
     """
 
-    operator_extra_links = (ValidationReportLink(),)
+    operator_extra_links = (CheckpointLink(), ValidationReportLink())
 
     def __init__(self, *, poll_interval: float = 5.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)

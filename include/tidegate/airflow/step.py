@@ -6,14 +6,15 @@ task does so if the process died before it could.
 
 import signal
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import BaseOperator, BaseOperatorLink, Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from tidegate.airflow.callbacks import CallbackNotifier, Callbacks
+from tidegate.airflow.links import CheckpointLink
 from tidegate.airflow.outcome import cause_of, is_deterministic
 from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.errors import (
@@ -33,6 +34,8 @@ TRIGGERED_ID = "{{ ti.xcom_pull(task_ids='trigger') }}"
 
 class CheckpointTask(BaseOperator):
     """A task that works on checkpoints of a pipeline: a `Pipeline`, or `"module:attribute"`, resolved when it runs."""
+
+    operator_extra_links: Collection[BaseOperatorLink] = (CheckpointLink(),)
 
     def __init__(self, *, pipeline: Pipeline | str, callbacks: Callbacks | None = None, **kwargs: Any) -> None:
         kwargs.setdefault("do_xcom_push", False)
@@ -58,6 +61,10 @@ class CheckpointTask(BaseOperator):
     def pre_execute(self, context: Context) -> None:
         if _is_test(context):  # otherwise the task runner's handler keeps SIGTERM from ending the process
             signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+    def linked_checkpoint(self) -> int | None:
+        """The checkpoint that the task's button leads to, as far as the task knows."""
+        return None
 
     @contextmanager
     def open_coordinator(self, context: Context) -> "Iterator[CheckpointCoordinator]":
@@ -117,6 +124,10 @@ class CheckpointStep(CheckpointTask):
                 "that task was marked by hand, or its XCom was deleted, clear it: it returns the id of the same "
                 "checkpoint."
             ) from error
+
+    def linked_checkpoint(self) -> int | None:
+        text = str(self.checkpoint_id)
+        return int(text) if text.isdecimal() else None
 
     def _abort(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, error: Exception) -> None:
         """Does nothing to a checkpoint that has ended, whichever way. If the cause cannot be recorded, the task `abort`

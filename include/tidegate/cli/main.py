@@ -36,6 +36,7 @@ from tidegate.cli.rewrite import rewrite
 from tidegate.cli.savepoints import NameOption, NoteOption, savepoint, savepoints
 from tidegate.cli.state import state
 from tidegate.cli.take import carry_out, new_request_by_hand, show_outcome
+from tidegate.cli.ui import ui
 from tidegate.cli.watch import watch
 from tidegate.documents.checkpoints import history_documents
 from tidegate.documents.pipelines import statistics_document
@@ -57,7 +58,7 @@ database = typer.Typer(help="The metadata database.", no_args_is_help=True)
 app.add_typer(database, name="db")
 for command in (plan, recover, restore, fork, abort, suspend, resume, savepoint, savepoints, rewrite, rename, dispose):
     app.command(epilog=EPILOG)(command)
-for other in (approve, reject, state, compare, clean, watch, audit):
+for other in (approve, reject, state, compare, clean, watch, audit, ui):
     app.command(epilog=EPILOG)(other)
 
 

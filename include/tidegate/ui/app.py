@@ -1,4 +1,4 @@
-"""The FastAPI app behind `/tidegate`: the reports of validated checkpoints, and the API.
+"""The FastAPI app behind `/tidegate`: pages, the reports of validated checkpoints, and the API.
 
 Decides what may be served and with which headers. `auth` decides who may see it, for the app as a whole, so that no
 route can be added without it.
@@ -12,14 +12,14 @@ from fastapi import APIRouter, FastAPI, HTTPException, Request
 from fastapi.responses import Response
 
 from tidegate.assembly import open_readings
-from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.paths import checkpoint_id_of
 from tidegate.reading.readings import Readings
 from tidegate.settings import Settings
+from tidegate.ui import checkpoint_pages, dag_pages, pipeline_pages, static_files
 from tidegate.ui.api import api_routes
 from tidegate.ui.asking import Asking
-from tidegate.ui.auth import may_read_pipeline
-from tidegate.ui.errors import say_error
+from tidegate.ui.auth import Users, may_read_pipeline
+from tidegate.ui.error_pages import add_error_pages
 from tidegate.ui.events import event_routes
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -41,17 +41,28 @@ _HEADERS = {
 docs_routes = APIRouter(prefix="/docs")
 
 
-def create_app(docs: Path | None = None, open_readings: Callable[[], Readings] = open_readings) -> FastAPI:
+def create_app(
+    docs: Path | None = None, open_readings: Callable[[], Readings] = open_readings, users: Users | None = None
+) -> FastAPI:
     """The app, serving reports below `docs` (default: the settings'), and what `open_readings` opens with the first
-    request. FastAPI's own open pages are left out."""
+    request, to `users` (default: Airflow's). FastAPI's own open pages are left out."""
     app = FastAPI(title="Tidegate", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[may_read_pipeline()])
     app.state.docs = docs or Settings.from_environment().docs
     app.state.asking = Asking(open_readings)
+    app.state.users = users or _airflow_users()
     app.include_router(docs_routes)
     app.include_router(api_routes)
     app.include_router(event_routes)
-    app.add_exception_handler(CheckpointError, say_error)
+    for pages in (pipeline_pages, checkpoint_pages, dag_pages, static_files):
+        app.include_router(pages.routes)
+    add_error_pages(app)
     return app
+
+
+def _airflow_users() -> Users:
+    from tidegate.ui.airflow_users import AirflowUsers  # needs Airflow's configuration
+
+    return AirflowUsers()
 
 
 @docs_routes.get("/{pipeline}/{checkpoint}/{name}")

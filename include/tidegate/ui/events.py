@@ -8,13 +8,13 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
 from tidegate.reading.changes import Change, Changes, What
 from tidegate.ui.api import PREFIX, Pipeline
 from tidegate.ui.asking import ReadingsDep
-from tidegate.ui.auth import User, may_read
+from tidegate.ui.auth import User, may_read, users_of
 
 event_routes = APIRouter(prefix=PREFIX)
 
@@ -26,13 +26,13 @@ _HEARTBEAT = ": nothing changed\n\n"
 
 
 @event_routes.get("/events", response_class=StreamingResponse)
-def all_events(readings: ReadingsDep, user: User) -> StreamingResponse:
+def all_events(request: Request, readings: ReadingsDep, user: User) -> StreamingResponse:
     """`changed`, `lost` and `back`, for all pipelines that you may read."""
-    allowed: dict[str, bool] = {}
+    users, allowed = users_of(request), dict[str, bool]()
 
     def readable(pipeline_id: str) -> bool:
         if pipeline_id not in allowed:
-            allowed[pipeline_id] = may_read(user, readings.dags(pipeline_id))
+            allowed[pipeline_id] = may_read(users, user, readings.dags(pipeline_id))
         return allowed[pipeline_id]
 
     return _stream(readings.changes, readable)

@@ -5,10 +5,24 @@ from urllib.parse import quote, urlsplit
 PREFIX = "/tidegate"
 
 
-def docs_url(docs_path: str) -> str:
-    """The URL of a verdict's `docs_path`, without scheme and host but below the path Airflow is served at."""
+def path_in_airflow(path: str) -> str:
+    """The path of a page of the app, below the path that Airflow is served at, without scheme and host."""
     # Airflow's configuration takes long to import, and a link is only made when it is shown.
     from airflow.configuration import conf
 
     base = urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
-    return f"{base}{PREFIX}/docs/{quote(docs_path)}"
+    return f"{base}{PREFIX}{path}"
+
+
+def docs_url(docs_path: str) -> str:
+    """The URL of a verdict's `docs_path`."""
+    return path_in_airflow(f"/docs/{quote(docs_path)}")
+
+
+def checkpoint_url(pipeline: str, checkpoint_id: int) -> str:
+    return path_in_airflow(f"/pipelines/{quote(pipeline, safe='')}/checkpoints/{checkpoint_id}")
+
+
+def dag_run_url(dag_id: str, run_id: str) -> str:
+    """The page with whatever a DAG run has asked for."""
+    return path_in_airflow(f"/dags/{quote(dag_id, safe='')}/runs/{quote(run_id, safe='')}")

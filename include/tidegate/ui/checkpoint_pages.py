@@ -1,0 +1,44 @@
+"""The pages about one checkpoint: its phases, operators, verdicts and failure, and its files."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import HTMLResponse
+
+from tidegate.ui.asking import ReadingsDep
+from tidegate.ui.drawing import draw_spans
+from tidegate.ui.pipeline_pages import Text
+from tidegate.ui.shell import page
+
+routes = APIRouter(prefix="/pipelines/{pipeline}/checkpoints/{checkpoint}")
+
+CheckpointNumber = Annotated[int, Path(ge=1, le=2**62)]
+#: The tasks whose logs say most: they are those of `checkpoint_dag`.
+_LOGS = ("snapshot", "validate", "finalize")
+
+
+@routes.get("")
+def one_checkpoint(
+    request: Request,
+    readings: ReadingsDep,
+    pipeline: str,
+    checkpoint: CheckpointNumber,
+    operator: Text = "",
+    after: Annotated[int, Query(ge=-1, le=2**31)] = -1,
+) -> HTMLResponse:
+    """`operator` is opened: its subtasks are shown, those with an index after `after`."""
+    found = readings.checkpoint(pipeline, checkpoint)
+    opened = next((one.operator_id for one in found.operators if one.operator_id == operator), None)
+    return page(
+        request, "checkpoint.html", pipeline=pipeline, found=found, spans=draw_spans(found.phases, found.now),
+        opened=opened, log_tasks=_LOGS,
+        subtasks=readings.subtasks(pipeline, checkpoint, opened, after) if opened else None,
+    )  # fmt: skip
+
+
+@routes.get("/files")
+def files(
+    request: Request, readings: ReadingsDep, pipeline: str, checkpoint: CheckpointNumber, after: Text = ""
+) -> HTMLResponse:
+    found = readings.files(pipeline, checkpoint, after or None)
+    return page(request, "files.html", pipeline=pipeline, checkpoint_id=checkpoint, files=found, after=after)

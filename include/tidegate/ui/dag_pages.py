@@ -1,0 +1,34 @@
+"""What Airflow shows as a tab of a DAG, and of a DAG run: the checkpoints that it has asked for.
+
+Airflow puts the tabs on every DAG. One that has asked for no checkpoint shows a sentence.
+"""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from tidegate.reading.history_answers import HistoryFilter
+from tidegate.ui.asking import ReadingsDep
+from tidegate.ui.pipeline_pages import now
+from tidegate.ui.shell import page
+
+routes = APIRouter(prefix="/dags/{dag_id}")
+
+_LATEST = 15
+
+
+@routes.get("")
+def dag(request: Request, readings: ReadingsDep, dag_id: str) -> HTMLResponse:
+    names = readings.pipelines_of_dag(dag_id)
+    found = [(name, readings.history(name, limit=_LATEST).rows) for name in names]
+    return page(request, "dag.html", dag_id=dag_id, run_id=None, found=found, now=now())
+
+
+@routes.get("/runs/{run_id:path}")
+def dag_run(request: Request, readings: ReadingsDep, dag_id: str, run_id: str) -> HTMLResponse:
+    asked = readings.checkpoints_of_run(dag_id, run_id)
+    found = []
+    for name in dict.fromkeys(name for name, _ in asked):
+        ids = {checkpoint_id for pipeline, checkpoint_id in asked if pipeline == name}
+        rows = readings.history(name, HistoryFilter(), before=max(ids) + 1, limit=max(ids) - min(ids) + 1).rows
+        found.append((name, [row for row in rows if row.record.checkpoint_id in ids]))
+    return page(request, "dag.html", dag_id=dag_id, run_id=run_id, found=found, now=now())

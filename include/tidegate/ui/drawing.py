@@ -1,0 +1,116 @@
+"""Where the parts of a pipeline's graph, and the spans of a checkpoint's time line, lie. Pure; templates draw them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidegate.reading.checkpoint_answers import PhaseSpan
+from tidegate.ui.formatting import between
+from tidegate.ui.wording import SPANS
+
+WIDTH, HEIGHT, GAP_X, GAP_Y = 212, 92, 52, 18
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    key: str
+    x: int
+    y: int
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """`edges` are paths, from the right side of a box to the left side of another."""
+
+    boxes: tuple[Box, ...]
+    edges: tuple[str, ...]
+    width: int
+    height: int
+
+
+def draw_graph(inputs: Mapping[str, Sequence[str]]) -> Drawing:
+    """Each vertex one column right of the last it reads from. Inputs that are not vertices, and
+    those that would close a circle, are left out: what is drawn comes from files."""
+    column: dict[str, int] = {}
+
+    def place(key: str, above: frozenset[str]) -> int:
+        if key not in column:
+            known = [one for one in inputs[key] if one in inputs and one not in above | {key}]
+            column[key] = max((place(one, above | {key}) + 1 for one in known), default=0)
+        return column[key]
+
+    for key in inputs:
+        place(key, frozenset())
+    rows: dict[int, list[str]] = {}
+    for index in sorted(set(column.values())):
+        here = [key for key in inputs if column[key] == index]
+        rows[index] = sorted(here, key=lambda key: _middle(inputs[key], rows))
+    tallest = max((len(keys) for keys in rows.values()), default=0)
+    boxes: dict[str, Box] = {}
+    for index, keys in rows.items():
+        down = (tallest - len(keys)) * (HEIGHT + GAP_Y) // 2
+        for row, key in enumerate(keys):
+            boxes[key] = Box(key, index * (WIDTH + GAP_X) + 1, down + row * (HEIGHT + GAP_Y) + 1)
+    edges = [
+        _edge(boxes[before], boxes[key])
+        for key in inputs
+        for before in inputs[key]
+        if before in boxes and column[before] < column[key]
+    ]
+    width = max((box.x for box in boxes.values()), default=0) + WIDTH + 1
+    return Drawing(tuple(boxes.values()), tuple(edges), width, max(tallest, 1) * (HEIGHT + GAP_Y) - GAP_Y + 2)
+
+
+def _middle(inputs: Sequence[str], rows: Mapping[int, Sequence[str]]) -> float:
+    """How far down a vertex's inputs are: in this order, edges cross less."""
+    places = [keys.index(one) for keys in rows.values() for one in inputs if one in keys]
+    return sum(places) / len(places) if places else 0
+
+
+def _edge(before: Box, after: Box) -> str:
+    x1, y1 = before.x + WIDTH, before.y + HEIGHT // 2
+    x2, y2 = after.x - 6, after.y + HEIGHT // 2
+    bend = max(20, (x2 - x1) // 2)
+    return f"M{x1} {y1}C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """`x` and `width` are thousandths of the whole. `lasts`: it has not ended yet. `moment`: it has no length."""
+
+    phase: str
+    label: str
+    fill: str
+    began_at: datetime
+    duration: int
+    x: float
+    width: float
+    lasts: bool
+    moment: bool
+
+
+#: So that what took no time can be seen.
+_LEAST = 4.0
+
+
+def draw_spans(phases: Sequence[PhaseSpan], now: datetime) -> tuple[Span, ...]:
+    """Beside each other, as long as they took; one that is only a moment has the least width."""
+    ends = [phase.ended_at or (now if _lasts(phase) else phase.began_at) for phase in phases]
+    durations = [between(phase.began_at, end) for phase, end in zip(phases, ends, strict=True)]
+    total = sum(durations) or 1
+    free = 1000 - _LEAST * len(phases)
+    spans, x = [], 0.0
+    for phase, length in zip(phases, durations, strict=True):
+        width = _LEAST + free * length / total
+        label, fill = SPANS.get(phase.phase, (phase.phase, "span-work"))
+        spans.append(Span(phase.phase, label, fill, phase.began_at, length, x, width, _lasts(phase), _is_moment(phase)))
+        x += width
+    return tuple(spans)
+
+
+def _lasts(phase: PhaseSpan) -> bool:
+    return phase.ended_at is None and not _is_moment(phase)
+
+
+def _is_moment(phase: PhaseSpan) -> bool:
+    return phase.phase in ("NOTIFIED", "FAILED")

@@ -1,0 +1,60 @@
+"""What went wrong, said as a page to those who asked for a page, and as JSON to programs."""
+
+from fastapi import FastAPI, Request
+from fastapi.exception_handlers import http_exception_handler, request_validation_exception_handler
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from tidegate.protocol.errors import CheckpointError
+from tidegate.ui.auth import users_of
+from tidegate.ui.errors import say_error, status_of
+from tidegate.ui.shell import sentence
+
+_FOR_PROGRAMS = ("/api/", "/docs/", "/static/")
+_TITLES = {
+    401: "Please log in",
+    403: "Not yours to see",
+    404: "There is no such thing",
+    422: "There is no such page",
+    503: "Out of reach",
+}
+_FORBIDDEN = (
+    "You may read none of the DAGs that take this pipeline’s checkpoints. Whoever runs Airflow can give you the right."
+)
+
+
+def add_error_pages(app: FastAPI) -> None:
+    app.add_exception_handler(CheckpointError, _say_error)
+    app.add_exception_handler(HTTPException, _say_refusal)
+    app.add_exception_handler(RequestValidationError, _say_invalid)
+
+
+async def _say_error(request: Request, error: Exception) -> Response:
+    if _is_for_a_program(request):
+        return say_error(request, error)
+    return _page(request, status_of(error), str(error))
+
+
+async def _say_refusal(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if _is_for_a_program(request):
+        return await http_exception_handler(request, error)
+    said = {401: users_of(request).how_to_log_in, 403: _FORBIDDEN}
+    return _page(request, error.status_code, said.get(error.status_code, str(error.detail)))
+
+
+async def _say_invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    if _is_for_a_program(request):
+        return await request_validation_exception_handler(request, error)
+    return _page(request, 422, "A part of the address is not what it should be. Begin with the list of pipelines.")
+
+
+def _is_for_a_program(request: Request) -> bool:
+    scope = request.scope
+    return str(scope["path"]).removeprefix(str(scope.get("root_path", ""))).startswith(_FOR_PROGRAMS)
+
+
+def _page(request: Request, status: int, text: str) -> Response:
+    return sentence(request, status, _TITLES.get(status, "Something went wrong"), text)

@@ -1,0 +1,53 @@
+"""Where each page is: every address of the pages is made here. Pure.
+
+`base` is the path at which the app is served, that of a proxy before it included. `airflow` is the path of Airflow's
+own pages, None where there is no Airflow.
+"""
+
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    base: str
+    airflow: str | None
+    static_version: str
+
+    def pipelines(self, **query: object) -> str:
+        return f"{self.base}/" + _query(query)
+
+    def pipeline(self, pipeline: str, tab: str = "", **query: object) -> str:
+        return f"{self.base}/pipelines/{_segment(pipeline)}" + (f"/{tab}" if tab else "") + _query(query)
+
+    def checkpoint(self, pipeline: str, checkpoint_id: int, part: str = "", **query: object) -> str:
+        return self.pipeline(pipeline, f"checkpoints/{checkpoint_id}" + (f"/{part}" if part else ""), **query)
+
+    def metadata(self, pipeline: str, checkpoint_id: int) -> str:
+        return f"{self.base}/api/v1/pipelines/{_segment(pipeline)}/checkpoints/{checkpoint_id}/_metadata"
+
+    def report(self, docs_path: str) -> str:
+        return f"{self.base}/docs/{quote(docs_path)}"
+
+    def static(self, name: str) -> str:
+        return f"{self.base}/static/{self.static_version}/{name}"
+
+    def dag(self, dag_id: str) -> str | None:
+        return None if self.airflow is None else f"{self.airflow}/dags/{_segment(dag_id)}"
+
+    def dag_run(self, dag_id: str, run_id: str, task_id: str = "") -> str | None:
+        """The DAG run, or one of its tasks, which shows its log."""
+        if self.airflow is None:
+            return None
+        task = f"/tasks/{_segment(task_id)}" if task_id else ""
+        return f"{self.airflow}/dags/{_segment(dag_id)}/runs/{_segment(run_id)}{task}"
+
+
+def _segment(name: str) -> str:
+    return quote(name, safe="")
+
+
+def _query(given: dict[str, object]) -> str:
+    """Without what is empty."""
+    kept = [(name, value) for name, value in given.items() if value not in (None, "", (), [])]
+    return "?" + urlencode(kept, doseq=True) if kept else ""

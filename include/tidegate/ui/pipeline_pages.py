@@ -1,0 +1,201 @@
+"""The pages about all pipelines and about one. Each asks `Readings` one or two questions, and hands the answers on."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord
+from tidegate.reading.history_answers import ExpectationSeries, HistoryFilter, Observation, PipelineSummary, Point
+from tidegate.reading.pipeline_answers import Vertex
+from tidegate.ui import formatting
+from tidegate.ui.asking import ReadingsDep
+from tidegate.ui.auth import ReadableDags
+from tidegate.ui.drawing import draw_graph
+from tidegate.ui.shell import page
+from tidegate.ui.wording import FIGURES, KINDS
+
+routes = APIRouter()
+
+STATUSES = ("IN_PROGRESS", "HELD", "COMPLETED", "FAILED", "SUBSUMED", "DISCARDED", "ABANDONED")
+#: Figures that are drawn over time, in this order.
+DRAWN = ("end_to_end_duration", "checkpointed_size", "state_size", "rows_in", "alignment_duration", "start_delay")
+_LATEST = 8
+
+Text = Annotated[str, Query(max_length=200)]
+CheckpointId = Annotated[int | None, Query(ge=1, le=2**62)]
+
+
+@routes.get("/")
+def pipelines(
+    request: Request, readings: ReadingsDep, readable: ReadableDags, text: Text = "", after: Text = ""
+) -> HTMLResponse:
+    listed = readings.pipelines(readable, after or None, text=text)
+    return page(request, "pipelines.html", listed=listed, text=text, after=after)
+
+
+@routes.get("/pipelines/{pipeline}")
+def overview(request: Request, readings: ReadingsDep, pipeline: str) -> HTMLResponse:
+    found = readings.overview(pipeline)
+    recent = readings.history(pipeline, limit=_LATEST).rows
+    running = readings.history(pipeline, HistoryFilter(frozenset({"IN_PROGRESS"})), limit=5).rows
+    vertices = {vertex.operator_id: vertex for vertex in found.vertices}
+    return page(
+        request, "overview.html", pipeline=pipeline, tab="", overview=found, recent=recent, running=running, now=now(),
+        vertices=vertices, drawing=draw_graph({key: one.inputs or () for key, one in vertices.items()}),
+        positions={key: _position(one) for key, one in vertices.items()},
+    )  # fmt: skip
+
+
+def _position(vertex: Vertex) -> str:
+    """Of a source, as far as it fits into its box."""
+    known = [position for position in vertex.positions if position is not None]
+    if not known:
+        return ""
+    return formatting.value(known[0]) if len(vertex.positions) == 1 else f"{len(known)} positions"
+
+
+@routes.get("/pipelines/{pipeline}/history")
+def history(
+    request: Request,
+    readings: ReadingsDep,
+    pipeline: str,
+    status: Text = "",
+    kind: Text = "",
+    text: Text = "",
+    before: CheckpointId = None,
+) -> HTMLResponse:
+    """What is not a status or kind counts as none: an address that somebody has changed by hand still shows a page."""
+    kinds = frozenset(one for one in CheckpointKind if one.value == kind)
+    wanted = HistoryFilter(frozenset({status} & set(STATUSES)), kinds, text)
+    return page(
+        request, "history.html", pipeline=pipeline, tab="history", statuses=STATUSES, kinds=KINDS, status=status,
+        kind=kind, text=text, before=before, history=readings.history(pipeline, wanted, before),
+    )  # fmt: skip
+
+
+@routes.get("/pipelines/{pipeline}/summary")
+def summary(request: Request, readings: ReadingsDep, pipeline: str) -> HTMLResponse:
+    found, points = readings.summary(pipeline), readings.series(pipeline)
+    return page(
+        request, "summary.html", pipeline=pipeline, tab="summary", summary=found, latest=_latest(found), now=now(),
+        charts=_charts(points), first=points[0].first_id if points else None,
+        last=points[-1].last_id if points else None,
+    )  # fmt: skip
+
+
+def _latest(found: PipelineSummary) -> list[tuple[str, CheckpointRecord | None, datetime | None]]:
+    completed, failed, savepoint = found.latest_completed, found.latest_failed, found.latest_savepoint
+    restored = found.latest_restore
+    return [
+        ("Completed", completed, completed.completed_at if completed else None),
+        ("Failed", failed, failed.failed_at if failed else None),
+        ("Savepoint", savepoint, savepoint.completed_at if savepoint else None),
+        ("Restore", restored.checkpoint if restored else None, restored.at if restored else None),
+    ]
+
+
+def _charts(points: Sequence[Point]) -> list[tuple[str, str, str]]:
+    """Title, unit, and what the script draws: average, and the most where points stand for several checkpoints."""
+    several = any(point.count > 1 for point in points)
+    charts = []
+    for name in DRAWN:
+        known = [point for point in points if name in point.values and point.values[name].max >= 0]
+        if len(known) < 2:
+            continue
+        lines = [{"label": "Average", "role": "average", "values": [round(one.values[name].avg, 1) for one in known]}]
+        if several:
+            lines.append({"label": "Most", "role": "most", "values": [one.values[name].max for one in known]})
+        charts.append((*FIGURES[name], _drawn([one.at for one in known], lines)))
+    return charts
+
+
+def _drawn(at: Sequence[datetime], lines: Sequence[dict[str, Any]]) -> str:
+    return json.dumps({"x": [round(one.timestamp(), 3) for one in at], "lines": lines}, separators=(",", ":"))
+
+
+@routes.get("/pipelines/{pipeline}/configuration")
+def configuration(request: Request, readings: ReadingsDep, pipeline: str) -> HTMLResponse:
+    found = readings.configuration(pipeline)
+    return page(request, "configuration.html", pipeline=pipeline, tab="configuration", configuration=found)
+
+
+@routes.get("/pipelines/{pipeline}/sources")
+def sources(request: Request, readings: ReadingsDep, pipeline: str, checkpoint: CheckpointId = None) -> HTMLResponse:
+    found = readings.sources(pipeline, checkpoint)
+    shown = checkpoint or _latest_completed(readings, pipeline)
+    return page(request, "sources.html", pipeline=pipeline, tab="sources", sources=found, checkpoint_id=shown)
+
+
+@routes.get("/pipelines/{pipeline}/state")
+def state(
+    request: Request, readings: ReadingsDep, pipeline: str, checkpoint: CheckpointId = None, operator: Text = ""
+) -> HTMLResponse:
+    found = readings.state(pipeline, checkpoint)
+    shown = next((one for one in found if one.operator_id == operator), found[0] if len(found) == 1 else None)
+    return page(
+        request, "state.html", pipeline=pipeline, tab="state", operators=found, shown=shown,
+        checkpoint_id=checkpoint or _latest_completed(readings, pipeline),
+    )  # fmt: skip
+
+
+def _latest_completed(readings: ReadingsDep, pipeline: str) -> int | None:
+    return readings.overview(pipeline).line.latest_completed
+
+
+@routes.get("/pipelines/{pipeline}/tables")
+def tables(request: Request, readings: ReadingsDep, pipeline: str) -> HTMLResponse:
+    return page(
+        request, "tables.html", pipeline=pipeline, tab="tables", tables=readings.tables(pipeline), now=now()
+    )  # fmt: skip
+
+
+@routes.get("/pipelines/{pipeline}/quality")
+def quality(
+    request: Request, readings: ReadingsDep, pipeline: str, target: Text = "", suite: Text = ""
+) -> HTMLResponse:
+    """Of the target that is asked for, else of one whose latest verdict is not good."""
+    judged = readings.judged(pipeline)
+    asked = [one for one in judged if (one.target, one.suite) == (target, suite)]
+    worst = sorted(judged, key=lambda one: one.latest.success is True)
+    chosen = next(iter([*asked, *worst]), None)
+    found = chosen and readings.quality(pipeline, chosen.target, chosen.suite)
+    charts = [_observed(one) for one in found.expectations if _can_be_drawn(one)] if found else []
+    return page(
+        request, "quality.html", pipeline=pipeline, tab="quality", judged=judged, quality=found, charts=charts,
+        now=now(),
+    )  # fmt: skip
+
+
+def _can_be_drawn(series: ExpectationSeries) -> bool:
+    return sum(1 for one in series.observations if _figure(one) is not None) > 1
+
+
+def _figure(one: Observation) -> float | None:
+    """What was observed if that is a number, else how many values were unexpected."""
+    return one.observed if one.observed is not None else one.unexpected_count
+
+
+def _observed(series: ExpectationSeries) -> tuple[str, str, str]:
+    known = [one for one in series.observations if _figure(one) is not None]
+    observed = any(one.observed is not None for one in known)
+    lines = [
+        {
+            "label": "Observed" if observed else "Unexpected values",
+            "role": "average",
+            "values": [_figure(one) for one in known],
+        }
+    ]
+    if any(not one.success for one in known):
+        failed = [None if one.success else _figure(one) for one in known]
+        lines.append({"label": "Failed", "role": "failed", "values": failed})
+    column = series.kwargs.get("column")
+    title = f"{series.type} ({formatting.value(column)})" if column is not None else series.type
+    return title, "value", _drawn([one.at for one in known], lines)
+
+
+def now() -> datetime:
+    return datetime.now(UTC)

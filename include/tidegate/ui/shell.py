@@ -1,0 +1,66 @@
+"""The frame of every page: templates, the addresses and words they use, and the headers they are sent with.
+
+Escaping is on for every template and nothing turns it off: whatever comes from data is text.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from tidegate.ui import formatting, static_files, wording
+from tidegate.ui.links import Links
+from tidegate.ui.urls import PREFIX
+
+HEADERS = {
+    "Content-Security-Policy": static_files.POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "private, no-store",
+}
+
+TABS = (
+    ("", "Overview"),
+    ("history", "History"),
+    ("summary", "Summary"),
+    ("configuration", "Configuration"),
+    ("sources", "Sources"),
+    ("state", "State"),
+    ("tables", "Tables"),
+    ("quality", "Quality"),
+)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(formatting.FILTERS)
+    environment.globals.update(words=wording, tabs=TABS, between=formatting.between)
+    return environment
+
+
+def links_of(request: Request) -> Links:
+    """Airflow's pages are beside the app, where it is mounted in Airflow."""
+    base = str(request.scope.get("root_path", "")).rstrip("/")
+    airflow = base.removesuffix(PREFIX) if base.endswith(PREFIX) else None
+    return Links(base, airflow, static_files.version())
+
+
+def page(request: Request, template: str, http_status: int = 200, **context: Any) -> HTMLResponse:
+    """`pipeline` in the context, if it is there, is whose changes the page follows; without one it follows all."""
+    given = {"pipeline": None, "tab": None, "links": links_of(request), "request": request} | context
+    return HTMLResponse(_environment().get_template(template).render(given), http_status, HEADERS)
+
+
+def sentence(request: Request, status: int, title: str, text: str) -> HTMLResponse:
+    """A page that says one thing: what there is not, or what went wrong and what to do."""
+    return page(request, "sentence.html", status, title=title, text=text)

@@ -1,0 +1,56 @@
+"""The pages' scripts and style sheets, from memory and below a name of their content: browsers may keep them."""
+
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+from fastapi import APIRouter, HTTPException
+from fastapi.responses import Response
+
+ROOT = Path(__file__).parent / "static"
+#: Also of a script: a worker is held to what came with its own file.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; worker-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'self'"
+)
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+
+routes = APIRouter(prefix="/static")
+
+
+@cache
+def files() -> dict[str, bytes]:
+    """Everything that is served, by its path below `static/`."""
+    found = {path.relative_to(ROOT).as_posix(): path for path in sorted(ROOT.rglob("*")) if path.suffix in _TYPES}
+    return {name: path.read_bytes() for name, path in found.items()}
+
+
+@cache
+def version() -> str:
+    """One for all files, as scripts import each other by relative names."""
+    digest = sha256()
+    for name, content in files().items():
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+@routes.get("/{wanted}/{name:path}")
+def static_file(wanted: str, name: str) -> Response:
+    content = files().get(name)
+    if content is None:
+        raise HTTPException(404, "There is no such file.")
+    lasting = wanted == version()  # another one is of a server that is being replaced
+    return Response(
+        content,
+        media_type=_TYPES[Path(name).suffix],
+        headers={
+            "Cache-Control": "private, max-age=31536000, immutable" if lasting else "private, no-cache",
+            "Content-Security-Policy": POLICY,
+            "X-Content-Type-Options": "nosniff",
+        },
+    )

@@ -1,0 +1,112 @@
+"""The words and colours for what checkpoints, pipelines and verdicts are, in one place. Pure.
+
+A colour never says anything alone: it stands beside its word.
+"""
+
+from dataclasses import dataclass
+
+from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord
+from tidegate.reading.pipeline_answers import Need, PipelineLine
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """`tone` is a class of the style sheet: good, bad, warn, busy, or nothing."""
+
+    text: str
+    tone: str = ""
+
+
+def status_of(record: CheckpointRecord, held: bool = False) -> Word:
+    """As Flink says it, and how far one has come that is in progress."""
+    if held:
+        return Word("HELD", "warn")
+    if record.status is Status.IN_PROGRESS:
+        return Word(f"IN_PROGRESS ({record.phase.value.lower()})", "busy")
+    if record.status is Status.FAILED:
+        return Word("FAILED", "bad")
+    later = "" if record.status is Status.COMPLETED else f" ({record.status.value.lower()})"
+    tone = "" if later or record.abandoned_by is not None else "good"
+    return Word("COMPLETED" + later + (" (left behind)" if record.abandoned_by is not None else ""), tone)
+
+
+KINDS = {
+    CheckpointKind.CHECKPOINT: "Checkpoint",
+    CheckpointKind.SAVEPOINT: "Savepoint",
+    CheckpointKind.SYNC_SAVEPOINT: "Savepoint, then stop",
+}
+
+
+def kind_of(record: CheckpointRecord) -> str:
+    if record.kind is CheckpointKind.SYNC_SAVEPOINT and record.drain:
+        return "Savepoint, then drained"
+    return KINDS[record.kind]
+
+
+def verdict(success: bool | None, judged: bool = True) -> Word:
+    if not judged:
+        return Word("not judged")
+    if success is None:
+        return Word("no verdict", "warn")
+    return Word("passed", "good") if success else Word("failed", "bad")
+
+
+_PIPELINE_TONES = {"RUNNING": "good", "STOPPING": "busy", "FAILED": "bad", "SUSPENDED": "warn"}
+
+
+def pipeline_status(status: str) -> Word:
+    return Word(status, _PIPELINE_TONES.get(status, ""))
+
+
+def need_of(line: PipelineLine) -> Word | None:
+    """What somebody has to do about a pipeline; None if nothing."""
+    match line.need:
+        case Need.DECISION:
+            return Word(f"Checkpoint {_list(line.held)} waits for a decision", "bad")
+        case Need.RESUME:
+            return Word("It has failed and takes no checkpoints until it is resumed", "bad")
+        case Need.LOOK if line.overdue:
+            return Word("A checkpoint is past its deadline", "bad")
+        case Need.LOOK:
+            times = "The latest checkpoint failed" if line.failures_in_a_row == 1 else "Its latest checkpoints failed"
+            return Word(times, "bad")
+        case Need.DELIVERY:
+            return Word(f"Tables may not show checkpoint {line.latest_completed} yet", "warn")
+    return None
+
+
+def row_class(need: Need) -> str:
+    if need <= Need.LOOK:
+        return "needs"
+    return "watch" if need is Need.DELIVERY else "calm"
+
+
+def _list(ids: tuple[int, ...]) -> str:
+    return ", ".join(str(one) for one in ids)
+
+
+#: What happens in each span of a checkpoint's time line, and its fill.
+SPANS = {
+    Phase.TRIGGERED.value: ("Snapshot, until all have acknowledged", "span-work"),
+    Phase.ACKNOWLEDGED.value: ("Validation", "span-work"),
+    "HELD": ("Held for a decision", "span-wait"),
+    Phase.VALIDATED.value: ("Finalize, until the commit point", "span-work"),
+    Status.COMPLETED.value: ("Notify, until the sinks show it", "span-good"),
+    "NOTIFIED": ("Notified", "span-good"),
+    Status.FAILED.value: ("Failed", "span-bad"),
+}
+
+FIGURES = {
+    "end_to_end_duration": ("End to end", "duration"),
+    "checkpointed_size": ("Checkpointed size", "size"),
+    "state_size": ("Full size", "size"),
+    "processed_data": ("Processed in flight", "size"),
+    "persisted_data": ("Persisted in flight", "size"),
+    "rows_in": ("Rows in", "number"),
+    "rows_out": ("Rows out", "number"),
+    "alignment_duration": ("Alignment", "duration"),
+    "start_delay": ("Start delay", "duration"),
+    "sync_duration": ("Sync", "duration"),
+    "async_duration": ("Async", "duration"),
+}

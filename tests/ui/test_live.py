@@ -1,0 +1,128 @@
+"""Pages follow what is committed: within a second, over one connection for all tabs; and they say when they cannot."""
+
+import re
+import time
+
+import pytest
+
+from tidegate.protocol.records import SubtaskId
+
+pytestmark = pytest.mark.browser
+
+
+def wait_live(watched):
+    watched.page.locator("#live[data-state=live]").wait_for()
+
+
+def seconds_until(page, shown):
+    """How long after now there is such an element on the page."""
+    began = time.monotonic()
+    page.locator(shown).first.wait_for(timeout=10_000)
+    return time.monotonic() - began
+
+
+@pytest.fixture
+def orders(site):
+    return site.shown["orders"]
+
+
+def test_each_phase_is_shown_within_a_second_of_its_commit(site, orders, open_page):
+    checkpoint_id = orders.trigger()
+    watched = open_page(f"pipelines/orders/checkpoints/{checkpoint_id}?operator=carriers")
+    page = watched.page
+    wait_live(watched)
+    page.evaluate("window.stayed = document.querySelector('h2')")
+    steps = [
+        (lambda: orders.snapshot(checkpoint_id, without=[SubtaskId("carriers", 3)]), ".figures dd:has-text('18/19')"),
+        (lambda: orders.snapshot(checkpoint_id), ".pill:text-is('IN_PROGRESS (acknowledged)')"),
+        (lambda: orders.judge(checkpoint_id), ".pill:text-is('IN_PROGRESS (validated)')"),
+        (lambda: orders.coordinator.finalize(checkpoint_id), ".pill:text-is('COMPLETED')"),
+        (lambda: orders.coordinator.notify(checkpoint_id), ".phases li:has-text('Notified')"),
+    ]
+    took = []
+    for step, shown in steps:
+        assert page.locator(shown).count() == 0, shown
+        step()
+        took.append(seconds_until(page, shown))
+    assert max(took) < 1.0, took
+    assert page.evaluate("window.stayed.isConnected")  # only what differs was replaced
+    assert page.locator("#subtask-3").inner_text().startswith("3\t")
+    assert watched.wrong == []
+
+
+def test_what_is_opened_focused_and_scrolled_stays_as_it_is(site, orders, open_page):
+    failed = orders.fail_validation()
+    page = open_page(f"pipelines/orders/checkpoints/{failed}", width=400).page
+    page.locator("#live[data-state=live]").wait_for()
+    page.get_by_text("5 rows").click()
+    page.get_by_role("link", name="▸ routes").focus()
+    page.evaluate("scrollTo(0, 400); document.querySelector('#verdicts .scroll').scrollLeft = 60")
+    before = page.locator("a[rel=next]").count()
+    assert before == 0
+    orders.complete()
+    page.locator("a[rel=next]").wait_for()
+    assert page.locator("details[open]").count() == 1
+    assert page.evaluate("document.activeElement.textContent").startswith("▸ routes")
+    assert page.evaluate("document.querySelector('#verdicts .scroll').scrollLeft") == 60
+    assert page.evaluate("scrollY") > 300
+
+
+def test_the_list_follows_every_pipeline_and_a_page_only_its_own(site, orders, open_page):
+    listed = open_page()
+    other = open_page("pipelines/flight_delays", also=listed)
+    for one in (listed, other):
+        wait_live(one)
+    time.sleep(1)
+    asked = site.server.asked.count("/tidegate/pipelines/flight_delays")
+    completed = orders.complete()
+    listed.page.bring_to_front()
+    listed.page.locator("tbody tr", has_text="orders").get_by_role("link", name=str(completed), exact=True).wait_for()
+    assert site.server.asked.count("/tidegate/pipelines/flight_delays") == asked
+
+
+def test_twelve_tabs_share_one_connection(site, orders, open_page):
+    """A browser has six of them to a server: with one each, the seventh tab would never load."""
+    before = site.server.asked.count("/tidegate/api/v1/events")
+    first = open_page("pipelines/orders")
+    tabs = [first, *(open_page("pipelines/orders", also=first) for _ in range(11))]
+    for tab in tabs:
+        wait_live(tab)
+    assert site.server.asked.count("/tidegate/api/v1/events") == before + 1
+    completed = orders.complete()
+    for tab in (tabs[0], tabs[6], tabs[-1]):
+        tab.page.bring_to_front()
+        tab.page.get_by_role("link", name=str(completed), exact=True).first.wait_for()
+
+
+def test_a_lost_server_is_said_and_the_page_recovers(site, orders, open_page):
+    watched = open_page("pipelines/orders")
+    wait_live(watched)
+    site.server.stop()
+    try:
+        watched.page.locator("#live[data-state=lost]").wait_for()
+        said = watched.page.locator("#live").inner_text()
+        assert re.fullmatch(r"The server does not answer\. Shown is what was true at \d\d:\d\d:\d\d\.", said)
+        assert watched.page.locator("h1").inner_text() == "orders"
+        completed = orders.complete()
+    finally:
+        site.server.start()
+    wait_live(watched)
+    watched.page.get_by_role("link", name=str(completed), exact=True).first.wait_for()
+
+
+def test_a_proxy_that_holds_events_back_makes_the_page_ask(site, orders, open_page, monkeypatch):
+    monkeypatch.setattr(site.server, "holds_events", True)
+    watched = open_page("pipelines/orders")
+    watched.page.locator("#live[data-state=polling]").wait_for()
+    watched.page.get_by_text("asking every 5 s").wait_for()
+    completed = orders.complete()
+    watched.page.get_by_role("link", name=str(completed), exact=True).first.wait_for(timeout=12_000)
+
+
+def test_who_is_logged_out_meanwhile_is_told(site, orders, open_page):
+    watched = open_page("pipelines/orders")
+    wait_live(watched)
+    watched.page.context.clear_cookies()
+    orders.complete()
+    watched.page.get_by_text("You are no longer logged in").wait_for()
+    assert watched.page.locator("h1").inner_text() == "orders"
