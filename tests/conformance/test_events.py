@@ -13,6 +13,7 @@ from tidegate.protocol.errors import CheckpointError, PipelineFailedError
 from tidegate.protocol.events import ALERTS, FORGOTTEN_ONCE_DELIVERED, KEPT_FOR, EventKind
 from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.trigger import Dropped
 
 EVERYTHING = frozenset(EventKind)
 
@@ -95,6 +96,15 @@ def test_a_failure_that_nobody_was_told_of_is_told_by_the_next_who_can(desk):
     fail(world)  # by a process without any notifier
     told(world, ear)
     world.ask("b")
+    assert ear.said == [("CHECKPOINT_FAILED", 1)]
+
+
+def test_also_by_one_whose_request_leads_to_nothing(desk):
+    world, ear = desk(), Ear()
+    fail(world)
+    world.coordinator.suspend()
+    told(world, ear)
+    assert isinstance(world.ask("b", periodic=True, wait=False), Dropped)
     assert ear.said == [("CHECKPOINT_FAILED", 1)]
 
 

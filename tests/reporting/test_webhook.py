@@ -100,9 +100,10 @@ def test_a_receiver_that_is_not_well_was_not_reached(receiver, status):
         webhook(receiver).notify(failed())
 
 
-def test_no_redirect_is_followed(receiver):
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_no_redirect_is_followed(receiver, status):
     with receiving() as elsewhere:
-        receiver.answer, receiver.location = lambda request: 307, elsewhere.url
+        receiver.answer, receiver.location = lambda request: status, elsewhere.url
         assert webhook(receiver).notify(failed()) is False
         assert elsewhere.requests == []
 
