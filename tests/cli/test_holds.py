@@ -90,7 +90,8 @@ def test_a_run_is_held_and_rejected_and_the_next_one_takes_the_corrected_data(co
 
 @pytest.mark.parametrize("decision", ["approve", "reject"])
 def test_who_decides_about_nothing_is_told_so(here, decision):
-    assert here(decision, "shop").returncode == ExitCode.NOT_FOUND
+    assert here(decision, "shop").returncode == ExitCode.PIPELINE_STOPPED
+    assert here(decision, "nobody").returncode == ExitCode.NOT_FOUND
     assert here("suspend", "shop").returncode == ExitCode.OK
     nothing = here(decision, "shop")
     assert nothing.returncode == ExitCode.PIPELINE_STOPPED

@@ -11,7 +11,7 @@ from worlds import Judge, small_pipeline
 
 from tidegate.airflow import checkpoint_dag
 from tidegate.airflow.triggers import HoldTrigger, RequestTrigger
-from tidegate.assembly import open_coordinator, open_holds, open_store
+from tidegate.assembly import open_coordinator, open_operations, open_store
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.protocol.errors import CheckpointHeldError
 from tidegate.protocol.lifecycle import Phase, Status
@@ -51,7 +51,7 @@ def test_validate_defers_to_a_trigger_that_knows_two_ids_and_no_secret(held, che
 
 
 def test_the_dag_run_goes_on_to_its_end_when_a_person_has_approved(held, dag, run, checkpoint, broken, sink):
-    open_holds("p").approve(1, "ada")
+    open_operations("p").holds.approve(1, "ada")
     assert run(dag.get_task("validate"), next_method="look").state == "success"
     for step in ("finalize", "notify"):
         assert run(dag.get_task(step)).state == "success"
@@ -60,7 +60,7 @@ def test_the_dag_run_goes_on_to_its_end_when_a_person_has_approved(held, dag, ru
 
 
 def test_the_dag_run_fails_with_what_a_person_said(held, dag, run, checkpoint):
-    open_holds("p").reject(1, "grace", "a typing error")
+    open_operations("p").holds.reject(1, "grace", "a typing error")
     ran = run(dag.get_task("validate"), next_method="look")
     assert (ran.state, type(ran.error)) == ("failed", AirflowFailException)
     assert "VALIDATION_REJECTED. grace rejected checkpoint 1 of pipeline p: a typing error" in str(ran.error)
@@ -115,7 +115,7 @@ def test_another_step_that_meets_a_hold_aborts_nothing(held, dag, run, checkpoin
 
 @pytest.mark.parametrize("decision", ["approve", "reject"])
 def test_the_trigger_fires_on_the_notification_of_a_decision(held, decision):
-    decide = lambda: getattr(open_holds("p"), decision)(1, "ada")  # noqa: E731
+    decide = lambda: getattr(open_operations("p").holds, decision)(1, "ada")  # noqa: E731
     events, seconds = asyncio.run(fire(HoldTrigger("p", 1, POLL), decide))
     assert events == [{"pipeline_id": "p"}]
     assert seconds < 2

@@ -107,7 +107,7 @@ class PipelineOperations:
         """Let this checkpoint, or the one that is held, complete although a verdict failed. `by` is who decided, by
         default the actor."""
         gesture = Gesture(request_id, GestureKind.APPROVE, actor, _decision(checkpoint_id, comment, by))
-        name = by or actor.name
+        name = actor.name if by is None else by
         return self.auditing.carry_out(gesture, lambda deed: self.holds.approve(checkpoint_id, name, comment, deed))
 
     def reject(
@@ -120,7 +120,7 @@ class PipelineOperations:
     ) -> GestureAnswer:
         """Abort this checkpoint, or the one that is held; as `approve`."""
         gesture = Gesture(request_id, GestureKind.REJECT, actor, _decision(checkpoint_id, comment, by))
-        name = by or actor.name
+        name = actor.name if by is None else by
         return self.auditing.carry_out(gesture, lambda deed: self.holds.reject(checkpoint_id, name, comment, deed))
 
     def request(
