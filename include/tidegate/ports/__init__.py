@@ -41,7 +41,8 @@ from tidegate.ports.regions import (
 )
 from tidegate.ports.schemas import StateSchemas
 from tidegate.ports.storage import CheckpointStorage, ReadableStorage
-from tidegate.ports.store import CheckpointStore, Clock, StoreTransaction
+from tidegate.ports.store import CheckpointStore, Clock
+from tidegate.ports.transaction import StoreTransaction
 
 __all__ = [
     "Acknowledger",
