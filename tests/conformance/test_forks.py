@@ -1,5 +1,7 @@
 """Pipelines that begin with another one's state: on every store, whatever the original does, wherever they die."""
 
+from dataclasses import replace
+
 import pytest
 from forks import SAVEPOINT, New
 from memory_store import MemoryCheckpointStore
@@ -135,6 +137,21 @@ def test_what_runs_of_the_new_pipeline_began_with_nothing_and_is_ended(new):
     with pytest.raises(CheckpointError, match=r"another|taken over|ended"):
         new.coordinator.keep_region(region.attempt)
     new.check_forked()
+
+
+def test_the_table_is_filled_also_if_nothing_more_will_come(world, new):
+    """The original has read all that there is."""
+    for each in (world, new):
+        each.made = lambda *arguments, made=each.made: replace(made(*arguments), finished=True)
+    world.take("the last")
+    assert world.store.pipeline("p").status is PipelineStatus.FINISHED
+    new.fork(ToCheckpoint(None))
+    assert new.store.pipeline("q").status is PipelineStatus.RUNNING
+    number = new.take("fills the table")
+    assert new.latest() == (*world.latest()[:2], (number, f"rows {number}".encode()))
+    asked = {id_.operator_id for id_, known in new.store.subtasks("q", number).items() if known.attempt}
+    assert asked == {"out-sink"}
+    assert new.store.pipeline("q").status is PipelineStatus.FINISHED
 
 
 # -- meanwhile

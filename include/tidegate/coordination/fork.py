@@ -239,10 +239,11 @@ class Forking:
         now = self._clock.now()
         with self._store.transaction(self._pipeline_id) as tx:
             region_attempt = tx.region().attempt
+        record = recorded(
+            origin.record, self._pipeline_id, checkpoint_id, str(planned.plan.fork), self._config.timeout, now
+        )
         metadata = Metadata(
-            recorded(
-                origin.record, self._pipeline_id, checkpoint_id, str(planned.plan.fork), self._config.timeout, now
-            ),
+            record.moved(num_finished=sum(snapshot.finished for snapshot in what.snapshots.values())),
             {id_: SubtaskRecord(id_, 1, now, snapshot) for id_, snapshot in what.snapshots.items()},
             endpoints=self._graph.endpoints,
             region_attempt=region_attempt,
