@@ -9,6 +9,7 @@ from savepoint_directories import AT, directory, past_of
 from sizes import sizes
 from worlds import Crash
 
+from tidegate.coordination.fork import Forking
 from tidegate.coordination.recover import Recovering
 from tidegate.coordination.restore import ToCheckpoint, Undo
 from tidegate.protocol.errors import (
@@ -16,6 +17,7 @@ from tidegate.protocol.errors import (
     ForkRefusedError,
     NothingToUndoError,
     PipelineIdentityError,
+    StateIntegrityError,
     StorageError,
 )
 from tidegate.protocol.imports import IMPORT_LEASE
@@ -155,6 +157,18 @@ def test_the_table_is_filled_also_if_nothing_more_will_come(world, new):
 
 
 # -- meanwhile
+
+
+def test_a_directory_that_is_emptied_while_the_plan_is_made(world, new, monkeypatch):
+    """By its owner, after it was verified."""
+
+    def emptied(*arguments):
+        del directory(world)["positions/src/2-0-1-m"]
+        raise StateIntegrityError("positions/src/2-0-1-m is missing.")
+
+    monkeypatch.setattr(Forking, "_plan", emptied)
+    with pytest.raises(ForkRefusedError, match=r"is there no more.*positions/src.*Nothing was changed\."):
+        new.fork(AT)
 
 
 def test_a_savepoint_that_is_given_up_while_it_is_copied(world, new):

@@ -29,6 +29,7 @@ from tidegate.ports import (
     StoreTransaction,
 )
 from tidegate.protocol.branches import Branch, require_restorable
+from tidegate.protocol.errors import StateIntegrityError
 from tidegate.protocol.finalize import referred_files
 from tidegate.protocol.finished import require_legal_restore
 from tidegate.protocol.fork import (
@@ -123,8 +124,13 @@ class Forking:
         theirs = [*origin.endpoints, *original.endpoints]
         require_own_tables(self._pipeline_id, origin.fork, theirs, self._graph.endpoints, self._used_sinks())
         require_nothing_in_flight(self._pipeline_id, origin.fork, origin.snapshots.values())
-        origin.files.verify(referred_files(origin.snapshots.values()), in_full=False)
-        return PlannedFork(self._plan(origin), origin)
+        files = referred_files(origin.snapshots.values())
+        origin.files.verify(files, in_full=False)
+        try:
+            return PlannedFork(self._plan(origin), origin)
+        except StateIntegrityError:
+            origin.files.verify(files, in_full=False)  # unless one was deleted meanwhile, which is what to say
+            raise
 
     def _native(self, original: Graph, where: ToCheckpoint) -> Origin:
         """Both pipelines have this process's checkpoint storage."""
