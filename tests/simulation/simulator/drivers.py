@@ -22,6 +22,7 @@ from tidegate.protocol.errors import (
     CheckpointNotInProgressError,
     CheckpointNotRetainedError,
     FinalizeError,
+    ForkRefusedError,
     NothingToUndoError,
     PipelineDefinitionError,
     PipelineFailedError,
@@ -56,7 +57,8 @@ EXPECTED = (
     CheckpointNotInProgressError,
     CheckpointNotRetainedError,  # a restore to what was replaced, as `restores` makes sure
     FinalizeError,
-    NothingToUndoError,  # the same
+    ForkRefusedError,  # the same, as `forks` makes sure
+    NothingToUndoError,  # likewise
     PipelineDefinitionError,  # the checkpoint was triggered before a rescale
     PipelineFailedError,
     PipelineStatusError,
