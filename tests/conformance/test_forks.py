@@ -1,5 +1,7 @@
 """Pipelines that begin with another one's state: on every store, whatever the original does, wherever they die."""
 
+from dataclasses import replace
+
 import pytest
 from forks import SAVEPOINT, New
 from memory_store import MemoryCheckpointStore
@@ -7,6 +9,7 @@ from savepoint_directories import AT, directory, past_of
 from sizes import sizes
 from worlds import Crash
 
+from tidegate.coordination.fork import Forking
 from tidegate.coordination.recover import Recovering
 from tidegate.coordination.restore import ToCheckpoint, Undo
 from tidegate.protocol.errors import (
@@ -14,6 +17,7 @@ from tidegate.protocol.errors import (
     ForkRefusedError,
     NothingToUndoError,
     PipelineIdentityError,
+    StateIntegrityError,
     StorageError,
 )
 from tidegate.protocol.imports import IMPORT_LEASE
@@ -137,7 +141,34 @@ def test_what_runs_of_the_new_pipeline_began_with_nothing_and_is_ended(new):
     new.check_forked()
 
 
+def test_the_table_is_filled_also_if_nothing_more_will_come(world, new):
+    """The original has read all that there is."""
+    for each in (world, new):
+        each.made = lambda *arguments, made=each.made: replace(made(*arguments), finished=True)
+    world.take("the last")
+    assert world.store.pipeline("p").status is PipelineStatus.FINISHED
+    new.fork(ToCheckpoint(None))
+    assert new.store.pipeline("q").status is PipelineStatus.RUNNING
+    number = new.take("fills the table")
+    assert new.latest() == (*world.latest()[:2], (number, f"rows {number}".encode()))
+    asked = {id_.operator_id for id_, known in new.store.subtasks("q", number).items() if known.attempt}
+    assert asked == {"out-sink"}
+    assert new.store.pipeline("q").status is PipelineStatus.FINISHED
+
+
 # -- meanwhile
+
+
+def test_a_directory_that_is_emptied_while_the_plan_is_made(world, new, monkeypatch):
+    """By its owner, after it was verified."""
+
+    def emptied(*arguments):
+        del directory(world)["positions/src/2-0-1-m"]
+        raise StateIntegrityError("positions/src/2-0-1-m is missing.")
+
+    monkeypatch.setattr(Forking, "_plan", emptied)
+    with pytest.raises(ForkRefusedError, match=r"is there no more.*positions/src.*Nothing was changed\."):
+        new.fork(AT)
 
 
 def test_a_savepoint_that_is_given_up_while_it_is_copied(world, new):

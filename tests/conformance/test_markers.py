@@ -133,6 +133,27 @@ def test_wherever_notify_dies_what_is_visible_is_marked_and_a_repeat_marks_the_r
     assert number > 8, effects.log
 
 
+def test_a_restore_that_was_overtaken_by_another_one_calls_nothing_damage(store, monkeypatch):
+    """And the savepoint that it went to was given up since: its metadata are gone."""
+    past = Past(store, retained=2)
+    past.take("s1", savepoint=True)
+    past.take("r2")
+    past.take("r3")
+    read, meanwhile = past.storage.read, []
+
+    def slow(path):
+        if path == metadata_path("p", 1) and not meanwhile:
+            meanwhile.append(path)
+            past.restore(3)
+            past.coordinator.dispose("1")
+        return read(path)
+
+    monkeypatch.setattr(past.storage, "read", slow)
+    past.restore(1)
+    assert metadata_path("p", 1) not in past.storage.files
+    assert (past.shown(), past.ids()) == ([1, 2, 3], ([2, 3], []))
+
+
 def test_a_sweep_that_takes_the_unfinished_file_for_a_leftover_costs_no_run(past, monkeypatch):
     past.finalize("r1")
     write, refusals = past.storage.write, [StorageError("the unfinished file is gone")]

@@ -225,6 +225,21 @@ def test_a_directory_that_is_emptied_while_the_plan_is_made_is_refused(world, mo
         world.coordinator.restore_from(AT)
 
 
+def test_a_checkpoint_that_is_replaced_while_the_plan_is_made_is_no_damage(world, monkeypatch):
+    """The plan says what is read again, by the positions of the latest checkpoint."""
+
+    def replaced(self, facts, *more):
+        if facts.previous.checkpoint_id == 4:
+            world.take("r5")
+            raise StateIntegrityError("p/chk-4/src/0-1-m is missing.")
+        return original(self, facts, *more)
+
+    original = RestorePlanner.plan
+    monkeypatch.setattr(RestorePlanner, "plan", replaced)
+    assert world.coordinator.restore_from(AT).restore.previous.checkpoint_id == 5
+    check_restored(world, 6)
+
+
 def test_a_full_disk_leaves_everything_as_it_was(world, monkeypatch):
     def full(self, file, source, path, keep):
         if file.path.startswith("state"):

@@ -140,7 +140,7 @@ def test_it_gets_state_and_positions_in_files_of_its_own():
         SubtaskId("op", 0): Snapshot((shared, handle("old/chk-5/op/0-1-a.parquet"), handle("x", HandleKind.EXCHANGE))),
         SubtaskId("op", 1): Snapshot((handle(shared.path, groups=KeyGroupRange(4, 7)),), finished=True),
         SubtaskId("src", 0): Snapshot((handle("old/chk-4/src/0-1-m", HandleKind.POSITION),), {"at": 3}),
-        SubtaskId("out-sink", 0): Snapshot((handle("_staging/chk-5/0-1-x.parquet", HandleKind.STAGED),)),
+        SubtaskId("out-sink", 0): Snapshot((handle("_staging/chk-5/0-1-x.parquet", HandleKind.STAGED),), finished=True),
         SubtaskId("gone", 0): Snapshot((handle("old/chk-5/gone/0-1-a"),), {"at": 1}, finished=True),
     }
     found = forked(snapshots, ["gone"], "new", 8)

@@ -30,6 +30,7 @@ from tidegate.ports import (
     StoreTransaction,
 )
 from tidegate.protocol.branches import Branch, require_restorable
+from tidegate.protocol.errors import StateIntegrityError
 from tidegate.protocol.finalize import referred_files
 from tidegate.protocol.finished import require_legal_restore
 from tidegate.protocol.fork import (
@@ -124,8 +125,13 @@ class Forking:
         theirs = [*origin.endpoints, *original.endpoints]
         require_own_tables(self._pipeline_id, origin.fork, theirs, self._graph.endpoints, self._used_sinks())
         require_nothing_in_flight(self._pipeline_id, origin.fork, origin.snapshots.values())
-        origin.files.verify(referred_files(origin.snapshots.values()), in_full=False)
-        return PlannedFork(self._plan(origin), origin)
+        files = referred_files(origin.snapshots.values())
+        origin.files.verify(files, in_full=False)
+        try:
+            return PlannedFork(self._plan(origin), origin)
+        except StateIntegrityError:
+            origin.files.verify(files, in_full=False)  # unless one was deleted meanwhile, which is what to say
+            raise
 
     def _native(self, original: Graph, where: ToCheckpoint) -> Origin:
         """Both pipelines have this process's checkpoint storage."""
@@ -240,10 +246,11 @@ class Forking:
         now = self._clock.now()
         with self._store.transaction(self._pipeline_id) as tx:
             region_attempt = tx.region().attempt
+        record = recorded(
+            origin.record, self._pipeline_id, checkpoint_id, str(planned.plan.fork), self._config.timeout, now
+        )
         metadata = Metadata(
-            recorded(
-                origin.record, self._pipeline_id, checkpoint_id, str(planned.plan.fork), self._config.timeout, now
-            ),
+            record.moved(num_finished=sum(snapshot.finished for snapshot in what.snapshots.values())),
             {id_: SubtaskRecord(id_, 1, now, snapshot) for id_, snapshot in what.snapshots.items()},
             endpoints=self._graph.endpoints,
             region_attempt=region_attempt,

@@ -48,7 +48,7 @@ from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.metadata import Metadata
 from tidegate.protocol.names import STORAGE, request_of_import, staged_by
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import SubtaskRecord
+from tidegate.protocol.records import CheckpointRecord, SubtaskRecord
 from tidegate.protocol.recovered import WITHOUT_TRACE, Numbers, Recovered, find_numbers
 from tidegate.protocol.restore_plan import Accepted, RestorePlan, require_accepted
 
@@ -108,6 +108,8 @@ class Importing:
             planned = self._planner.plan(facts, savepoint.metadata.subtasks, (), beside, directory.storage.url)
         except StateIntegrityError:
             directory.verify(savepoint.files, in_full=True)  # unless it was emptied meanwhile, which is what to say
+            if not self._is_latest(facts.previous):  # or the latest checkpoint was replaced, and its files are deleted
+                return self.plan(url)
             raise
         plan = replace(
             planned,
@@ -116,6 +118,11 @@ class Importing:
             moved=() if numbers is None else tuple(find_moved(savepoint.metadata.endpoints, self._graph.endpoints)),
         )
         return ImportPlan(url, savepoint, numbers, plan)
+
+    def _is_latest(self, record: CheckpointRecord | None) -> bool:
+        with self._store.transaction(self._pipeline_id) as tx:
+            now = tx.latest_completed()
+        return (now and now.checkpoint_id) == (record and record.checkpoint_id)
 
     def _directory(self, url: str) -> SavepointDirectory:
         return SavepointDirectory(url, self._storage, lambda why: not_restored(self._pipeline_id, url, why))

@@ -199,8 +199,15 @@ class Delivery:
             restores, attempt = tx.restores(), tx.committer().attempt
             restore = find_unfinished(restores)
             record = None if restore is None else tx.checkpoint(restore.goes_on_from)
-        if record is not None:
+        if restore is None or record is None:
+            return
+        try:
             self._write_marker(record, restores, attempt)
+        except StateIntegrityError:  # unless the pipeline was restored again since, and that checkpoint given up
+            with self._store.transaction(self._pipeline_id) as tx:
+                unfinished = find_unfinished(tx.restores())
+            if unfinished is not None and unfinished.number == restore.number:
+                raise
 
     def _write_marker(self, record: CheckpointRecord, restores: Sequence[Restore], commit_attempt: int) -> None:
         assert record.metadata_path is not None

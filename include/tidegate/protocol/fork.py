@@ -12,7 +12,7 @@ from tidegate.protocol.canonical import FileCopy
 from tidegate.protocol.errors import ForkRefusedError
 from tidegate.protocol.identity import Endpoint, Moved, Role, find_moved
 from tidegate.protocol.imports import Imported
-from tidegate.protocol.names import STORAGE, Fork
+from tidegate.protocol.names import STORAGE, Fork, is_sink
 from tidegate.protocol.paths import directory, write_prefix
 from tidegate.protocol.pipelines import ACTIVE, PipelineRecord, PipelineStatus
 from tidegate.protocol.records import CheckpointRecord, HandleKind, Snapshot, StateHandle, SubtaskId
@@ -178,8 +178,8 @@ def forked(
     snapshots: Mapping[SubtaskId, Snapshot], dropped: Collection[str], pipeline_id: str, checkpoint_id: int
 ) -> Imported:
     """The state and the positions of the original, in files of its own: those of `checkpoint_id`, the new pipeline's
-    first. A file that subtasks share is copied once. Nothing is kept of operators that are `dropped`. Performs no
-    I/O."""
+    first. A file that subtasks share is copied once. Nothing is kept of operators that are `dropped`. Sinks are asked
+    at least once, also if nothing more will come: their tables are new. Performs no I/O."""
     below = directory(pipeline_id, checkpoint_id)
     taken, copies = {}, dict[tuple[str, str], FileCopy]()
     for subtask, snapshot in sorted(snapshots.items()):
@@ -196,7 +196,8 @@ def forked(
                 copies[known] = FileCopy(STORAGE, handle, path)
             details = {name: value for name, value in handle.details.items() if name != WRITTEN_AS}
             handles.append(replace(handle, path=copies[known].path, created_by=checkpoint_id, details=details))
-        taken[subtask] = replace(snapshot, handles=tuple(handles))
+        finished = snapshot.finished and not is_sink(subtask.operator_id)
+        taken[subtask] = replace(snapshot, handles=tuple(handles), finished=finished)
     return Imported(taken, list(copies.values()))
 
 

@@ -35,7 +35,8 @@ class ObjectStore(MemoryStorage):
 
 
 def require_closed(state: "PipelineState", pipeline: str, directory: str) -> None:
-    """Nobody whose files may count writes in a directory that is removed."""
+    """Nobody whose files may count writes in a directory that is removed, and it is the pipeline's own."""
+    require(f"{directory}/".startswith(f"{pipeline}/"), f"{directory} is removed by {pipeline}, whose it is not")
     copying = {id_ for id_, (_, ended_at) in state.imports.items() if ended_at is None}
     if directory == pipeline:
         cancelled = state.pipeline is not None and state.pipeline.status is PipelineStatus.CANCELLED

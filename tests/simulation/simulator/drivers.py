@@ -25,6 +25,7 @@ from tidegate.protocol.errors import (
     CheckpointNotInProgressError,
     CheckpointNotRetainedError,
     FinalizeError,
+    ForkRefusedError,
     NotHeldError,
     NothingToUndoError,
     PipelineDefinitionError,
@@ -61,6 +62,7 @@ EXPECTED = (
     CheckpointNotInProgressError,
     CheckpointNotRetainedError,  # a restore to what was replaced, as `restores` makes sure
     FinalizeError,
+    ForkRefusedError,  # the same, as `forks` makes sure
     NotHeldError,  # as `holding` makes sure
     NothingToUndoError,  # a restore, as `restores` makes sure
     PipelineDefinitionError,  # the checkpoint was triggered before a rescale

@@ -8,7 +8,7 @@ and nothing else.
 from typing import TYPE_CHECKING
 
 from simulator.cleaning import check_report
-from simulator.graphs import PIPELINE_ID
+from simulator.forks import fork_in_peace
 from simulator.live_files import references
 from simulator.moving import move
 from simulator.peace import take_checkpoint
@@ -38,12 +38,34 @@ def finish(world: "World") -> None:
         pass
     _run_to_the_end(world, "last")
     _compare(world)
+    _finish_forks(world)
     _cancel(world)
     if kept := _retained(world):
         _come_back(world, world.random.choice(kept))
+    for forked in world.forks:
+        _compare(forked)
     if world.drawn.saving and move(world):
         _run_to_the_end(world, "moved")
         _compare(world)
+        _finish_forks(world)
+
+
+def _finish_forks(world: "World") -> None:
+    """What was forked goes on from there to the end of the same input, or is cancelled; the original is as it was. Of
+    forks that came to nothing, nothing is left."""
+    if not world.drawn.forking:
+        return
+    world.clock.advance(3600)  # who runs continuously is dead by now
+    for forked in fork_in_peace(world):
+        if forked.store.state.checkpoints:
+            _go_on(forked)
+            _run_to_the_end(forked, "last")
+        else:
+            _clean(forked)
+        _compare(forked)
+        if world.forking.random() < 0.3:
+            _cancel(forked)
+    _compare(world)
 
 
 def _run_to_the_end(world: "World", name: str) -> None:
@@ -152,11 +174,12 @@ def _compare_files(world: "World") -> None:
     needed = {("storage", path) for path in world.store.state.compactions}
     for record in _retained(world):
         needed |= references(world, record)
-    there = {("storage", path) for path in world.storage.files}
+    there = {("storage", path) for path in world.storage.files if path.startswith(f"{world.pipeline_id}/")}
     there |= {(f"sink:{name}-sink", path) for name, sink in world.sinks.items() for path in sink.staged}
     left = {(owner, path) for owner, path in there - needed if path not in world.foreign}
     require(not left, f"files that nothing refers to are left: {sorted(left)[:5]}")
-    taken = {path for path in world.foreign if path.startswith(PIPELINE_ID)} - world.storage.files.keys()
+    mine = {path for path in world.foreign if path.startswith(f"{world.pipeline_id}/")}
+    taken = mine - world.storage.files.keys()
     require(not taken, f"files of which this database knows nothing were deleted: {sorted(taken)[:5]}")
     check_the_end(world)
     check_directories(world)

@@ -93,10 +93,12 @@ def rebuilt(
     change: Change = lambda vertex: vertex,
     parallelism: int | None = None,
     max_parallelism: int | None = None,
+    name: str = "",
 ) -> Pipeline:
-    """The same pipeline in other words: with vertices that `change` has made, or other numbers of subtasks."""
+    """The same pipeline in other words: with vertices that `change` has made, other numbers of subtasks, or another
+    name."""
     result = Pipeline(
-        pipeline.name,
+        name or pipeline.name,
         parallelism or pipeline.parallelism,
         max_parallelism or pipeline.max_parallelism,
         pipeline.checkpoints,

@@ -27,7 +27,7 @@ def require_unneeded(world: "World", owner: str, path: str) -> None:
     require((owner, path) not in {("storage", run) for run in state.compactions}, f"{path} is deleted, a merged run")
     writer = int(path.split("chk-")[1].split("/")[0])
     copying = {id_ for id_, (_, ended_at) in state.imports.items() if ended_at is None}
-    require(writer not in copying, f"{path} is deleted, but a restore is copying it")
+    require(writer not in copying, f"{path} is deleted, but somebody is copying it")
     if writer in state.checkpoints and state.checkpoints[writer].status is Status.IN_PROGRESS:
         _require_superseded(state.subtasks[writer], owner, path)
 

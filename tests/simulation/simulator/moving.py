@@ -44,6 +44,7 @@ def _lose_the_database(world: "World", savepoint: int) -> None:
     """What still ran is stopped first. Directories are their owner's from now on."""
     lost, keeps_storage = world.store.state, world.aside.random() < 0.5
     world.store = SimulatedStore(world)
+    world.forks = []
     world.observer.history.forget(savepoint, lost.checkpoints)
     world.comparison.sequential.go_on_from(*world.observer.history.started())
     world.messages.forget(world.observer.history.lost)

@@ -10,6 +10,7 @@ from simulator.stops import has_finished
 from tidegate.protocol.errors import PipelineFailedError
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.savepoints import Label
 from tidegate.protocol.trigger import Dropped, Queued
 
 if TYPE_CHECKING:
@@ -21,14 +22,16 @@ def live_a_while(world: "World") -> None:
     for number in range(world.random.randint(2, 6)):
         for _ in range(world.random.randint(0, 3)):
             world.arrive()
-        share = 0.5 if world.drawn.saving else 0.2
+        share = 0.5 if world.drawn.saving or world.drawn.forking else 0.2
         kind = CheckpointKind.SAVEPOINT if world.random.random() < share else CheckpointKind.CHECKPOINT
         request = world.requests.setdefault(f"early-{number}", Request(f"early-{number}", kind=kind))
         take_checkpoint(world, request)
         world.clock.advance(world.random.choice([1, 60, 700]))
-    if world.drawn.saving:
-        for id_, record in world.store.state.checkpoints.items():
-            if record.kind is CheckpointKind.SAVEPOINT and record.status is Status.COMPLETED:
+    for id_, record in world.store.state.checkpoints.items():
+        if record.kind is CheckpointKind.SAVEPOINT and record.status is Status.COMPLETED:
+            if world.drawn.forking and world.forking.random() < 0.5:
+                world.open_coordinator().savepoints.relabel(str(id_), Label(f"kept {id_}"))
+            if world.drawn.saving or (world.drawn.forking and world.forking.random() < 0.5):
                 export(world, id_)
 
 

@@ -104,7 +104,7 @@ def use_savepoints(world: "World") -> None:
             world.spawn(f"somebody:export of {savepoint}", lambda: export(world, savepoint))
         case "dispose":
             savepoint = random.choice(kept)
-            world.spawn(f"somebody:dispose of {savepoint}", lambda: _dispose(world, savepoint))
+            world.spawn(f"somebody:dispose of {savepoint}", lambda: dispose(world, savepoint))
         case "copy":
             copy(world, random.choice(there))
         case "restore":
@@ -143,7 +143,7 @@ def copy(world: "World", directory: "SavedDirectory") -> "SavedDirectory":
     return made
 
 
-def _dispose(world: "World", savepoint: int) -> None:
+def dispose(world: "World", savepoint: int) -> None:
     world.observer.disposes[world.scheduler.current] = savepoint
     try:
         world.open_coordinator().dispose(str(savepoint))

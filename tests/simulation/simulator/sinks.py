@@ -29,11 +29,12 @@ class SimulatedSink:
 
     guarantee = DeliveryGuarantee.EXACTLY_ONCE
 
-    def __init__(self, world: "World", name: str, input: SinkInput) -> None:
+    def __init__(self, world: "World", name: str, input: SinkInput, root: str = "") -> None:
         self.world = world
         self.name = name
-        self.root = f"/{name}"
+        self.root = root or f"/{name}"
         self.input = input
+        world.tables[self.root] = self
         self.shown: list[int] = []  # what `current` has shown, in order
 
     def stage(self, checkpoint_id: int, unique: str, rows: Sequence[Row]) -> StateHandle:
@@ -195,7 +196,7 @@ class SimulatedSink:
         raise Violation("there is no Spark here")
 
     def describe(self) -> dict[str, Any]:
-        return {"type": "SimulatedSink"}
+        return {"type": "SimulatedSink", "path": self.root}
 
 
 class StagingArea:

@@ -9,6 +9,7 @@ from simulator.history import History
 from simulator.scheduler import require
 from tidegate.pipeline.graph import inputs_of
 from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.names import is_sink
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, Snapshot, SubtaskId, SubtaskRecord
 
@@ -41,18 +42,22 @@ def is_at_its_end(history: History, state: "PipelineState") -> bool:
     return all(known.snapshot.finished for known in state.subtasks[latest.checkpoint_id].values())
 
 
-def check_finished(world: "World", record: CheckpointRecord, snapshots: Mapping[SubtaskId, Snapshot]) -> None:
+def check_finished(
+    world: "World", record: CheckpointRecord, snapshots: Mapping[SubtaskId, Snapshot], new_tables: bool = False
+) -> None:
     """Of a checkpoint that completes: a split has finished if nothing can follow, or if the pipeline is drained; an
-    operator or sink if all that it reads has."""
+    operator or sink if all that it reads has. With `new_tables` no sink has done anything yet."""
+    drained = record.drain or any(before.drain for before in world.observer.history.lost.values())
     done = {id_.operator_id: True for id_ in snapshots}
     for id_, snapshot in snapshots.items():
         done[id_.operator_id] &= snapshot.finished
         if (source := world.sources.get(id_.operator_id)) is not None:
             read = source.pieces_read(id_.subtask_index, snapshot, world.storage.files)
-            over = record.drain or (source.bounded and len(read) == len(source.pieces[id_.subtask_index]))
+            over = drained or (source.bounded and len(read) == len(source.pieces[id_.subtask_index]))
             require(snapshot.finished == over, f"{id_} has {'' if over else 'not '}come to its end")
     for vertex in world.graph.operators:
-        over = all(done[stream.origin] for stream in inputs_of(vertex))
+        begins = new_tables and is_sink(vertex.operator_id)
+        over = not begins and all(done[stream.origin] for stream in inputs_of(vertex))
         mine = {snapshots[id_].finished for id_ in snapshots if id_.operator_id == vertex.operator_id}
         require(mine == {over}, f"{vertex.operator_id} has {'' if over else 'not '}come to its end, but says {mine}")
     finished = sum(snapshot.finished for snapshot in snapshots.values())

@@ -4,7 +4,6 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from simulator.directories import ObjectStore, require_closed
-from simulator.graphs import PIPELINE_ID
 from simulator.live_files import require_unneeded
 from simulator.scheduler import Process, require
 from tidegate.protocol.canonical import MARKER
@@ -51,11 +50,13 @@ class SimulatedStorage(ObjectStore):
         self.remove_empty(closed, self._removes)
 
     def _require_unneeded(self, path: str) -> None:
+        own = path.startswith(f"{self.world.pipeline_id}/")
+        require(own, f"{path} is deleted by {self.world.pipeline_id}, whose it is not")
         require_unneeded(self.world, "storage", path)
 
     def _removes(self, directory: str) -> None:
         self.world.point(f"has looked at {directory}")
-        require_closed(self.world.store.state, PIPELINE_ID, directory)
+        require_closed(self.world.store.state, self.world.pipeline_id, directory)
 
     def _effect(self, what: str) -> None:
         self.world.point(what)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from memory_store import MemoryCheckpointStore
 from memory_transaction import MemoryTransaction
 
-from simulator.graphs import PIPELINE_ID
+from simulator.scheduler import require
 from tidegate.protocol.errors import StoreUnavailableError, UnknownOutcomeError
 from tidegate.protocol.lifecycle import Status
 
@@ -46,31 +46,35 @@ def changes_between(before: "PipelineState", after: "PipelineState") -> str:
 
 
 class SimulatedStore:
-    """`ports.CheckpointStore`. Nobody else has a turn inside a transaction: they are serialised in the real one too."""
+    """`ports.CheckpointStore`, as the processes of one pipeline have it; `shared` is the database if it has others.
+    Nobody else has a turn inside a transaction: they are serialised in the real one too."""
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, world: "World", shared: MemoryCheckpointStore | None = None) -> None:
         self.world = world
-        self._store = MemoryCheckpointStore()
+        self.database = shared or MemoryCheckpointStore()
         self._inside = False  # a transaction
 
     @property
     def state(self) -> "PipelineState":
         """What is committed; never changed in place."""
-        return self._store._state(PIPELINE_ID)
+        return self.database._state(self.world.pipeline_id)
 
     @contextmanager
     def transaction(self, pipeline_id: str) -> Iterator[MemoryTransaction]:
         self._connect("begins a transaction")
-        process, before = self.world.scheduler.current, self.state
+        process, before = self.world.scheduler.current, self.database._state(pipeline_id)
         fate = next((kind for kind in ("crash", "commit_unknown") if self.world.strikes(kind)), None)
         when = self.world.random.choice(["before commit", "after commit"])
-        with self._store.transaction(pipeline_id) as tx, self._alone():
+        with self.database.transaction(pipeline_id) as tx, self._alone():
             yield tx
             changes = fate is not None and tx.state != before
             if changes and when == "before commit":
                 self._end(fate, when)
-        after = self.state
-        if process is not None:
+        after = self.database._state(pipeline_id)
+        if pipeline_id != self.world.pipeline_id:
+            require(after is before, f"what the database knows of {pipeline_id} is changed from another pipeline")
+            self.world.observer.read[process] = after
+        elif process is not None:
             process.found, process.left = before, after
         if after is not before:
             self.world.observer.committed(before, after)
@@ -102,7 +106,7 @@ class SimulatedStore:
 
     def __getattr__(self, name: str) -> Any:
         """Reads outside a transaction."""
-        found = getattr(self._store, name)
+        found = getattr(self.database, name)
 
         def read(*args: Any) -> Any:
             if not self._inside:

@@ -33,6 +33,10 @@ LATER = {
     "cleaning": 0.1,  # the same: somebody runs `tidegate clean`, and who is abandoned may come back after hours
     "changes": 0.05,  # the same: somebody changes the code, and asks for a plan first
 }
+#: And what came last, for the same reason. It is never drawn very small: a fork has a life of its own.
+LAST = {
+    "forking": 0.2,  # the same: somebody forks the pipeline, or does something with what was forked
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class Temper:
     saving: float = 0.0
     cleaning: float = 0.0
     changes: float = 0.0
+    forking: float = 0.0
     stickiness: float = 0.5  # probability that whoever has the turn keeps it
 
     def __str__(self) -> str:
@@ -71,7 +76,8 @@ class Temper:
 CALM = Temper()
 
 
-def draw_temper(random: Random, aside: Random) -> Temper:
+def draw_temper(random: Random, aside: Random, last: Random) -> Temper:
     drawn = {kind: random.uniform(0, worst) for kind, worst in WORST.items() if random.random() < 0.5}
     drawn |= {kind: aside.uniform(0, worst) for kind, worst in LATER.items() if aside.random() < 0.3}
+    drawn |= {kind: last.uniform(worst / 4, worst) for kind, worst in LAST.items() if last.random() < 0.2}
     return replace(CALM, stickiness=random.choice([0.0, 0.5, 0.8, 0.95]), **drawn)

@@ -20,6 +20,8 @@ from simulator.comparison import Comparison
 from simulator.disk import SimulatedDisk
 from simulator.drivers import EXPECTED, command_run, dag_run, meddle
 from simulator.ending import finish
+from simulator.forked import Forked
+from simulator.forks import use_forks
 from simulator.graphs import PIPELINE_ID, describe, draw_pipeline, rebuilt
 from simulator.hearing import listening
 from simulator.holding import Holding, let_people_decide
@@ -77,12 +79,15 @@ class SimulatedClock:
 class World:
     """Everything outside the code under test."""
 
+    pipeline_id = PIPELINE_ID
+
     def __init__(self, seed: int, trace: int | None = 40) -> None:
         self.seed = seed
         self.random = Random(seed)
         self.aside = Random(f"aside {seed}")  # for what came later: so the rest stays as it was drawn
         self.holding = Holding(seed, "scheduled")
-        self.temper = self.drawn = draw_temper(self.random, self.aside)
+        self.forking = Random(f"forks {seed}")  # for the same reason
+        self.temper = self.drawn = draw_temper(self.random, self.aside, self.forking)
         self.clock = SimulatedClock(self)
         self._names = count()
         self.scheduler = Scheduler(self.random, self.choose, lambda: self.clock.time, trace)
@@ -92,6 +97,8 @@ class World:
         self.disk = SimulatedDisk(self._disk_step, self._changed)
         self.sources: dict[str, SimulatedSource] = {}
         self.sinks: dict[str, SimulatedSink] = {}
+        self.tables: dict[str, SimulatedSink] = {}  # by directory, those of forks too
+        self.forks: list[Forked] = []
         self.pipeline = draw_pipeline(self, self.random)
         self.graph = compile_graph(self.pipeline)
         self.comparison = Comparison(self, self.graph)
@@ -103,6 +110,7 @@ class World:
         self.dag_runs: list[tuple[Request, Iterator[None]]] = []
         self.requests: dict[str, Request] = {}
         self.length = self.random.choice([200, 400, 400, 600, 1000])  # steps until it calms down
+        self.length *= 2 if self.drawn.forking else 1  # half of them are of forks
         self.clearings = 3
         self._asked = 0
         self._unique = 0
@@ -136,7 +144,7 @@ class World:
         self.point(what)
 
     def _changed(self, path: str) -> None:
-        self.sinks[path.split("/")[1]].check()
+        self.tables["/" + path.split("/")[1]].check()
 
     def note(self, what: str) -> None:
         self.scheduler.note(what)
@@ -239,6 +247,8 @@ class World:
                 use_savepoints(self)
             if self.strikes("cleaning"):
                 self.spawn("somebody:tidegate clean", lambda: clean(self))
+            if self.strikes("forking"):
+                use_forks(self)
             if self.strikes("changes"):
                 self.spawn("somebody:tidegate plan", lambda: change(self))
             if self.strikes("rescale"):
@@ -322,7 +332,7 @@ class World:
     def run(self) -> "World":
         """Raises `Violation`, or whatever else should not have happened."""
         with self.disk.in_use():
-            if self.drawn.restore or self.drawn.saving:
+            if self.drawn.restore or self.drawn.saving or self.drawn.forking:
                 self._begin_in_peace()
             self.scheduler.run()
             finish(self)

@@ -1,0 +1,197 @@
+"""Planted mistakes in forks: what they take along, what they leave alone, and when they happen."""
+
+from dataclasses import replace
+
+from memory_transaction import MemoryTransaction
+from simulator.graphs import PIPELINE_ID
+
+from mutations.planting import mutation
+from tidegate.coordination import cleanup as sweepers
+from tidegate.coordination import fork as forking
+from tidegate.coordination.fork import Forking
+from tidegate.coordination.history import History
+from tidegate.coordination.identity import Identification
+from tidegate.coordination.import_lease import ImportLease
+from tidegate.coordination.notify import Outstanding
+from tidegate.coordination.restore import ToCheckpoint
+from tidegate.coordination.savepoint_directory import CopiedFiles
+from tidegate.protocol import fork as rules
+from tidegate.protocol.imports import Imported
+from tidegate.protocol.names import Fork
+from tidegate.protocol.records import HandleKind
+
+
+def _nothing(original):
+    return lambda *arguments, **named: None
+
+
+def _changed(change):
+    """What a fork gets, each snapshot as `change` makes it of its own and the original's."""
+
+    def make(original):
+        def forked(snapshots, *more):
+            found = original(snapshots, *more)
+            changed = {id_: change(id_, each, snapshots[id_]) for id_, each in found.snapshots.items()}
+            return Imported(changed, found.copies)
+
+        return forked
+
+    return make
+
+
+# -- what it takes along
+
+
+@mutation("a fork refers to the original's files", (forking, "forked"))
+def _(original):
+    return lambda snapshots, *more: Imported(snapshots, [])
+
+
+@mutation("a fork reads everything again", (forking, "forked"))
+def _(original):
+    return _changed(lambda id_, mine, theirs: replace(mine, position=None))(original)
+
+
+@mutation("a fork takes along what is staged for the original's tables", (forking, "forked"))
+def _(original):
+    def staged(id_, mine, theirs):
+        return replace(mine, handles=mine.handles + tuple(h for h in theirs.handles if h.kind is HandleKind.STAGED))
+
+    return _changed(staged)(original)
+
+
+@mutation("a fork takes along the newest run of each subtask", (forking, "forked"))
+def _(original):
+    def newest(id_, mine, theirs):
+        kept = [handle for handle in mine.handles if handle.kind is not HandleKind.RUN]
+        return replace(mine, handles=(*kept, *[h for h in mine.handles if h.kind is HandleKind.RUN][-1:]))
+
+    return _changed(newest)(original)
+
+
+@mutation("a fork takes along rows that were on their way", (rules, "_TAKEN"))
+def _(original):
+    return (*original, HandleKind.EXCHANGE)
+
+
+@mutation("in a fork sources begin anew that had finished", (forking, "forked"))
+def _(original):
+    return _changed(lambda id_, mine, theirs: replace(mine, finished=False))(original)
+
+
+@mutation("sinks have finished with the tables of a fork", (forking, "forked"))
+def _(original):
+    return _changed(lambda id_, mine, theirs: replace(mine, finished=theirs.finished))(original)
+
+
+@mutation("a fork begins with the latest checkpoint, whatever was named", (Forking, "_native"))
+def _(original):
+    return lambda self, graph, where: original(self, graph, ToCheckpoint(None))
+
+
+@mutation("a fork leaves out a file", (CopiedFiles, "copy"))
+def _(original):
+    return lambda self, copies, *more: original(self, copies[:-1], *more)
+
+
+# -- what it leaves alone
+
+
+@mutation("a fork moves the original's files", (CopiedFiles, "copy"))
+def _(original):
+    def copy(self, copies, *more):
+        original(self, copies, *more)
+        self.storage.delete([each.handle.path for each in copies])
+
+    return copy
+
+
+@mutation("a fork counts as a restore of the original", (Forking, "_native"))
+def _(original):
+    def native(self, graph, where):
+        found = original(self, graph, where)
+        with self._store.transaction(graph.pipeline.name) as tx:
+            tx.record_restore(found.record.checkpoint_id, self._clock.now())
+        return found
+
+    return native
+
+
+@mutation("a fork sweeps where the original's checkpoint of that number is", (sweepers, "directory"))
+def _(original):
+    return lambda pipeline_id, checkpoint_id: original(PIPELINE_ID, checkpoint_id)
+
+
+@mutation("a fork may write to the original's tables", (forking, "require_own_tables"))
+def _(original):
+    return _nothing(original)
+
+
+# -- when it happens
+
+
+@mutation("a pipeline is forked twice, or though it has begun", (Forking, "_require_to_begin"))
+def _(original):
+    return _nothing(original)
+
+
+@mutation("nobody looks again before a fork is recorded", (Forking, "_commit"))
+def _(original):
+    def commit(self, *arguments):
+        self._require_to_begin = lambda *more: None
+        original(self, *arguments)
+
+    return commit
+
+
+@mutation("a fork is recorded although what it has copied was given up", (ImportLease, "end"))
+def _(original):
+    return lambda self, tx, now: tx.end_import(self.checkpoint_id, now)
+
+
+@mutation("the lease of a fork goes on when it is recorded", (MemoryTransaction, "end_import"))
+def _(original):
+    return lambda self, checkpoint_id, at: True
+
+
+@mutation("a fork counts as done when its commit is unknown", (ImportLease, "_has_landed"))
+def _(original):
+    return lambda self: True
+
+
+@mutation("the ids of a fork begin anew", (ImportLease, "begin"))
+def _(original):
+    return lambda self, tx, after: original(self, tx, 0)
+
+
+@mutation("what runs of the new pipeline goes on beside a fork", (MemoryTransaction, "end_region"))
+def _(original):
+    return lambda self, attempt, at: False
+
+
+# -- what is recorded of it
+
+
+@mutation("a fork writes no metadata", (forking, "write_metadata"))
+def _(original):
+    return _nothing(original)
+
+
+@mutation("a fork writes no marker", (forking, "find_outstanding"))
+def _(original):
+    return lambda tx: Outstanding((), ())
+
+
+@mutation("a fork is not recorded", (History, "record"))
+def _(original):
+    return _nothing(original)
+
+
+@mutation("sources and sinks of a fork are not recorded", (Identification, "record"))
+def _(original):
+    return _nothing(original)
+
+
+@mutation("a fork does not say what it was forked from", (Fork, "__str__"))
+def _(original):
+    return lambda self: "fork"
