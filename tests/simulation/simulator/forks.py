@@ -130,7 +130,7 @@ def _where(forked: Forked, wanted: ForkedFrom) -> ToCheckpoint | str:
         case "--from":
             return str(wanted.value)
         case "--savepoint":
-            savepoints = Savepoints(forked.original.pipeline_id, forked.store, forked.storage)
+            savepoints = Savepoints(forked.original.pipeline_id, forked.store, forked.storage, forked.clock)
             return ToCheckpoint(savepoints.find(wanted.value).checkpoint_id)
     return ToCheckpoint(wanted.value)
 
