@@ -151,3 +151,40 @@ def test_events_name_pipelines_that_may_be_read(get, token, readable, known, sto
     assert heard.startswith("event: back\n")
     assert 'data: {"pipelines": ["mine"]}' in heard
     assert "theirs" not in heard
+
+
+def changing() -> list[APIRoute]:
+    return [route for route in routes() if "GET" not in route.methods]
+
+
+def test_who_may_only_read_changes_nothing_and_gets_grey_buttons(get: Get, token: Token, airflow, known) -> None:
+    """With the roles of Airflow's own simple auth manager."""
+    known("their-dag")
+    assert len(changing()) == 9
+    page = f"/tidegate/pipelines/{PIPELINE}"
+    assert "the right to edit or delete" in get(page, token=token("viewer")).text
+    assert "the right to" not in get(page, token=token("user")).text
+    for route in changing():
+        assert ask(get, route, token("viewer")).status_code == 403, route.path
+        assert ask(get, route, token("user")).status_code in (200, 409), route.path
+
+
+def test_cancelling_and_disposing_take_the_right_to_delete(get: Get, token: Token, known, monkeypatch) -> None:
+    known("their-dag")
+    from airflow.api_fastapi.app import get_auth_manager
+
+    monkeypatch.setattr(get_auth_manager(), "is_authorized_dag", lambda *, method, **_: method in ("GET", "PUT"))
+    text = get(f"/tidegate/pipelines/{PIPELINE}", token=token("viewer")).text
+    assert "the right to delete one" in text
+    for route in changing():
+        final = route.path.endswith(("/cancel", "/dispose"))
+        assert (ask(get, route, token("viewer")).status_code == 403) == final, route.path
+
+
+def test_who_may_not_read_may_not_act(get: Get, token: Token, known, monkeypatch) -> None:
+    known("their-dag")
+    from airflow.api_fastapi.app import get_auth_manager
+
+    monkeypatch.setattr(get_auth_manager(), "is_authorized_dag", lambda *, method, **_: method != "GET")
+    for route in changing():
+        assert ask(get, route, token("viewer")).status_code == 403, route.path

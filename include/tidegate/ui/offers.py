@@ -108,7 +108,7 @@ def _requests() -> list[Offer]:
         Button("Stop with it", "requests", "STOP"),
         Button("Drain and stop", "requests", "DRAIN"),
     )
-    said = "Stopped, the pipeline ends with the savepoint, and can be resumed. Drained, its inputs count as ended, for good."
+    said = "Stopped, the pipeline ends with it, and can be resumed. Drained, its inputs count as ended, for good."
     return [
         Offer("checkpoint", (Button("Take a checkpoint", "requests", "CHECKPOINT"),)),
         Offer("savepoint", several, "Savepoint or stop …", said, _label()),
