@@ -4,6 +4,7 @@ own pages and from programs."""
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -18,6 +19,7 @@ from tidegate.coordination.all_operations import AllOperations
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.protocol.records import CheckpointKind
+from tidegate.ui.asking import asking_of
 from tidegate.ui.same_site import token_of
 
 PIPELINE = "flight_delays"
@@ -86,7 +88,16 @@ def said(response: httpx.Response) -> tuple[int, str]:
     return response.status_code, response.json()["sentence"]
 
 
-def test_each_gesture_is_done_once_and_is_on_record_with_who_asked(hands: Hands, act: Act, shown) -> None:
+def put_on_storage(shown: ShownPipeline, root: Path) -> None:
+    """What was written in memory, to where the app looks."""
+    for path, content in shown.storage.files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(content)
+
+
+def test_each_gesture_is_done_once_and_is_on_record_with_who_asked(
+    hands: Hands, act: Act, shown: ShownPipeline, tmp_path: Path
+) -> None:
     savepoint = shown.complete(request="by-hand", kind=CheckpointKind.SAVEPOINT)
     held = shown.hold()
     assert act(f"checkpoints/{held}/approve", comment="It was a strike.")[0] == 200
@@ -102,6 +113,7 @@ def test_each_gesture_is_done_once_and_is_on_record_with_who_asked(hands: Hands,
     renamed = act(f"checkpoints/{savepoint}/rename", name="before", note="for the auditors")
     assert renamed == (200, f"Savepoint {savepoint} of pipeline {PIPELINE} is called before.")
     assert act(f"checkpoints/{savepoint}/dispose") == (200, f"Savepoint before of pipeline {PIPELINE} was disposed of.")
+    put_on_storage(shown, tmp_path / "checkpoints")
     assert act("cancel") == (200, f"Pipeline {PIPELINE} is CANCELLED.")
 
     audited = hands.audit()["audit"]
