@@ -22,7 +22,7 @@ def token_of(credential: str) -> str:
 def require_same_site(request: Request, credential: str) -> None:
     """Raises `HTTPException`, 403."""
     given = request.headers.get(HEADER, "")
-    if not compare_digest(given.encode(), token_of(credential).encode()):
+    if not credential or not compare_digest(given.encode(), token_of(credential).encode()):
         raise HTTPException(403, f"The header {HEADER} is missing or of another login. Nothing was changed.")
     if not _is_of_this_site(request):
         raise HTTPException(403, "A page of another site has asked. Nothing was changed.")
