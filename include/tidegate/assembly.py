@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from tidegate.clock import SystemClock
+from tidegate.coordination.all_operations import AllOperations
 from tidegate.coordination.continuous_run import ContinuousRun
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.listeners import NotifiedListeners
@@ -111,13 +112,16 @@ def open_coordinator(
 def open_operations(pipeline_id: str, database_url: str | None = None) -> PipelineOperations:
     """What people do with a pipeline by hand, without its code: as `coordination.operations` says. Raises
     `PipelineNotFoundError` for a name that the database does not know."""
+    return open_all_operations(database_url).of(pipeline_id)
+
+
+def open_all_operations(database_url: str | None = None) -> AllOperations:
+    """The same of all pipelines. Raises as `open_store`."""
     from tidegate.state.storage import ArrowCheckpointStorage
 
     store = open_store(database_url)
-    if not pipeline_id.isprintable() or store.pipeline(pipeline_id) is None:
-        raise PipelineNotFoundError(f"This database knows no pipeline {pipeline_id[:100]!a}. Nothing was changed.")
     storage = ArrowCheckpointStorage(Settings.from_environment().storage)
-    return PipelineOperations(pipeline_id, store, storage, SystemClock())
+    return AllOperations(store, storage, SystemClock(), store.close)
 
 
 def command_actor() -> Actor:

@@ -5,7 +5,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from getpass import getuser
+from socket import gethostname
 from urllib.parse import parse_qs, urlsplit
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -69,6 +72,22 @@ def test_nobody_else_gets_in(started):
     assert "Open the address that `tidegate ui` printed" in httpx.get(f"{started.site}/").text.replace("&#96;", "`")
     bearer = {"Authorization": f"Bearer {started.token}"}
     assert httpx.get(f"{started.site}/api/v1/pipelines", headers=bearer).status_code == 200
+
+
+def test_what_its_user_does_by_hand_is_on_record_with_the_user_of_this_machine(started):
+    below = "/api/v1/pipelines/flight_delays"
+    with httpx.Client(base_url=started.site) as browser:
+        browser.get(started.address)
+        body = {"request_id": str(uuid4())}
+        assert browser.post(f"{below}/suspend", json=body).status_code == 403
+        header = {"Tidegate-Token": browser.get("/api/v1/token").json()["token"]}
+        assert started.token not in header.values()
+        elsewhere = header | {"Origin": "http://127.0.0.1:1"}
+        assert browser.post(f"{below}/suspend", json=body, headers=elsewhere).status_code == 403
+        done = browser.post(f"{below}/suspend", json=body, headers=header | {"Origin": started.site})
+        assert (done.status_code, done.json()["sentence"]) == (200, "Pipeline flight_delays is SUSPENDED.")
+        (audited,) = browser.get(f"{below}/audit").json()["audit"]
+    assert audited["actor"] == {"kind": "CLI_USER", "name": getuser(), "origin": gethostname()}
 
 
 def test_a_name_of_another_site_leads_nowhere(started):

@@ -56,7 +56,7 @@ ROOMS = {
     "savepoint": room(
         "assembly clock coordination pipeline protocol quality settings spark state", HEAVY, DATABASE, AIRFLOW
     ),
-    "ui": room("assembly documents protocol reading settings", HEAVY, DATABASE),
+    "ui": room("assembly coordination documents protocol reading settings", HEAVY, DATABASE),
     "airflow": room(
         "assembly coordination embedded_postgres pipeline postgres protocol reporting settings spark ui", HEAVY
     ),

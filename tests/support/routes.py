@@ -1,6 +1,11 @@
 """An address for every route of an app, made from its own list, so that a new route cannot be forgotten."""
 
+from typing import Any
+from uuid import uuid4
+
 from fastapi.routing import APIRoute
+
+from tidegate.ui.same_site import HEADER, token_of
 
 #: Values of path parameters. A route with another one fails here: decide what it must be tested with.
 EXAMPLES = {
@@ -18,3 +23,12 @@ def example_of(route: APIRoute) -> str:
     """Its path with `EXAMPLES` filled in."""
     values = EXAMPLES | ({"checkpoint": "chk-7"} if route.path.startswith("/docs/") else {})
     return route.path_format.format_map(values)
+
+
+def asked_of(route: APIRoute, credential: str) -> dict[str, Any]:
+    """How it is asked for by whoever came in with this credential: nothing for what only reads."""
+    if "GET" in route.methods:
+        return {}
+    (method,) = route.methods
+    kind = {"kind": "SAVEPOINT"} if route.path.endswith("/requests") else {}
+    return {"method": method, "headers": {HEADER: token_of(credential)}, "json": {"request_id": str(uuid4())} | kind}

@@ -18,7 +18,7 @@ from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.expectations import expect, suite
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError
+from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError, CheckpointHeldError
 from tidegate.protocol.keygroups import key_groups_of
 from tidegate.protocol.names import Target
 from tidegate.protocol.paths import checkpoint_name, directory, write_prefix
@@ -119,10 +119,12 @@ class ShownPipeline:
     def __init__(
         self, store: CheckpointStore, storage: MemoryStorage, name: str = "flight_delays", *, parallelism: int = 4,
         ago: timedelta = timedelta(hours=8), text: str = "", retained: int = 5,
+        hold_for: str | None = None,
     ) -> None:  # fmt: skip
         self.store, self.storage, self.name, self._text = store, storage, name, text
         self.clock = SteppedClock(datetime.now(UTC) - ago)
         self.random = Random(7)
+        self._hold: dict[str, Any] = {} if hold_for is None else {"on_failure": "hold", "hold_for": hold_for}
         self.pipeline = self._pipeline(name, parallelism, CheckpointConfig("10 min", retained=retained))
         self.coordinator = CheckpointCoordinator(self.pipeline, store, storage, self.clock)
 
@@ -130,7 +132,11 @@ class ShownPipeline:
         pipeline = Pipeline(name, parallelism=parallelism, max_parallelism=32, checkpoints=config)
         flights = pipeline.source("flights", _Source(2, f"landing/flights{self._text}/*.csv"))
         airlines = pipeline.source("airlines", _Source(1, "landing/airlines/*.csv"))
-        late = suite("late flights", expect("column_values_to_be_between", column="minutes", min_value=0))
+        late = suite(
+            "late flights",
+            expect("column_values_to_be_between", column="minutes", min_value=0, **self._hold),
+            expect("column_mean_to_be_between", column="delay", max_value=60, **self._hold),
+        )
         flights.sink("late_flights", _Sink(f"tables/late_flights{self._text}"), expect=late)
 
         @pipeline.keyed("carriers", inputs=[flights, airlines], key=["carrier"], state="carrier STRING, n BIGINT")
@@ -177,6 +183,14 @@ class ShownPipeline:
         self.snapshot(checkpoint_id)
         self.judge(checkpoint_id, share=12 + checkpoint_id % 7 + self.random.random())
         self.finish(checkpoint_id)
+        return checkpoint_id
+
+    def hold(self, unexpected: int = 17) -> int:
+        """One that waits for a person, of a pipeline whose rules hold."""
+        checkpoint_id = self.trigger()
+        self.snapshot(checkpoint_id)
+        with suppress(CheckpointHeldError):
+            self.judge(checkpoint_id, unexpected, 41.5)
         return checkpoint_id
 
     def fail_validation(self, unexpected: int = 17) -> int:

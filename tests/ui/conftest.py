@@ -21,6 +21,8 @@ from shown_pipelines import HOSTILE, ShownPipeline
 from sqlalchemy.engine import make_url
 from worlds import MemoryStorage
 
+from tidegate.clock import SystemClock
+from tidegate.coordination.all_operations import AllOperations
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
@@ -91,7 +93,7 @@ def docs(tmp_path: Path) -> Path:
 def get(
     airflow: None, plugin: ModuleType, docs: Path, running_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Get]:
-    """GET a path from an app that mounts the plugin's apps as Airflow's API server does."""
+    """Ask for a path, by default with GET, of an app that mounts the plugin's apps as Airflow's API server does."""
     monkeypatch.setenv("TIDEGATE_DOCS", str(docs))
     monkeypatch.setenv("TIDEGATE_STORAGE", str(tmp_path / "checkpoints"))
     monkeypatch.setenv("TIDEGATE_DATABASE_URL", running_url)
@@ -100,15 +102,18 @@ def get(
     for app in plugin.TidegatePlugin.fastapi_apps:
         server.mount(app["url_prefix"], app["app"])
 
-    def get_(path: str, token: str | None = None, cookie: str | None = None) -> httpx.Response:
+    def get_(
+        path: str, token: str | None = None, cookie: str | None = None, method: str = "GET", **options: Any
+    ) -> httpx.Response:
         async def request() -> httpx.Response:
             headers = {"Authorization": f"Bearer {token}"} if token else {}
+            headers |= options.pop("headers", {})
             cookies = {"_token": cookie} if cookie else {}
             transport = httpx.ASGITransport(server)
             async with httpx.AsyncClient(
                 transport=transport, base_url="http://airflow", headers=headers, cookies=cookies
             ) as client:
-                return await client.get(path)
+                return await client.request(method, path, **options)
 
         return asyncio.run(request())
 
@@ -144,7 +149,7 @@ class Site:
     def pages(self) -> dict[str, str]:
         """One address of every kind of page."""
         flights, latest = "pipelines/flight_delays", self.latest("flight_delays")
-        tabs = ("history", "summary", "configuration", "sources", "state", "tables", "quality")
+        tabs = ("history", "summary", "configuration", "sources", "state", "tables", "quality", "audit")
         return {
             "pipelines": "",
             "overview": flights,
@@ -156,6 +161,7 @@ class Site:
             "savepoint, opened": f"{flights}/checkpoints/{latest - 2}?operator=carriers",
             "files": f"{flights}/checkpoints/{latest - 2}/files",
             "hostile overview": "pipelines/returns",
+            "hostile audit": "pipelines/returns/audit",
             "hostile checkpoint": f"pipelines/returns/checkpoints/{self.latest('returns')}?operator=flights",
             "dag": "dags/every%20hour",
             "dag run": "dags/every%20hour/runs/scheduled__2026-01-01T00:00:00+00:00",
@@ -180,7 +186,9 @@ def site(
     storage = MemoryStorage()
     engine = connect(make_url(postgres_server.running_url(name)))
     readings = Readings(engine, lambda: datetime.now(UTC), lambda: storage)
-    server = PageServer(create_app(tmp_path_factory.mktemp("docs"), lambda: readings))
+    operations = AllOperations(store, storage, SystemClock(), lambda: None)
+    app = create_app(tmp_path_factory.mktemp("docs"), lambda: readings, open_operations=lambda: operations)
+    server = PageServer(app)
     server.start()
     yield Site(server, store, storage, _fill(store, storage), _sign("admin", 3600))
     readings.close()

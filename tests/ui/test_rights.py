@@ -9,7 +9,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 from fastapi.routing import APIRoute
-from routes import example_of
+from routes import asked_of, example_of
 from store_steps import at, triggered
 
 from tidegate.postgres.store import PostgresCheckpointStore
@@ -21,14 +21,14 @@ PIPELINE = "flight_delays"
 
 @pytest.fixture
 def readable(airflow: None, monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The DAGs that anybody who is logged in may read. Everybody may read DAGs at all."""
+    """The DAGs with which anybody who is logged in may do anything. So may everybody with DAGs at all."""
     from airflow.api_fastapi.app import get_auth_manager
 
     allowed: set[str] = set()
 
     def is_authorized_dag(*, method: str, user: object, details: object = None, **_: object) -> bool:
         dag_id = getattr(details, "id", None)
-        return method == "GET" and (dag_id is None or dag_id in allowed)
+        return dag_id is None or dag_id in allowed
 
     monkeypatch.setattr(get_auth_manager(), "is_authorized_dag", is_authorized_dag)
     return allowed
@@ -53,6 +53,11 @@ def routes() -> list[APIRoute]:
     return [route for route in create_app().routes if isinstance(route, APIRoute)]
 
 
+def ask(get: Get, route: APIRoute, token: str) -> httpx.Response:
+    """As those do who may ask for something: only the right to it may be missing."""
+    return get(f"/tidegate{example_of(route)}", token=token, **asked_of(route, token))
+
+
 def of_pipelines() -> list[APIRoute]:
     return [route for route in routes() if "{pipeline}" in route.path]
 
@@ -75,7 +80,7 @@ def test_a_foreign_pipeline_is_refused_on_every_route(get: Get, token: Token, re
     known("their-dag")
     readable.add("another-dag")
     for route in [*of_pipelines(), *of_dags()]:
-        response = get(f"/tidegate{example_of(route)}", token=token("viewer"))
+        response = ask(get, route, token("viewer"))
         assert response.status_code == 403, route.path
         assert "their-dag" not in response.text
 
@@ -105,7 +110,7 @@ def test_a_pipeline_without_a_dag_takes_the_right_to_read_dags_at_all(get, token
 
     monkeypatch.setattr(get_auth_manager(), "is_authorized_dag", lambda **_: False)
     for route in routes():
-        assert get(f"/tidegate{example_of(route)}", token=token("viewer")).status_code == 403, route.path
+        assert ask(get, route, token("viewer")).status_code == 403, route.path
 
 
 def test_the_list_has_what_may_be_read(get, token, readable, known) -> None:
@@ -121,7 +126,7 @@ def test_the_list_has_what_may_be_read(get, token, readable, known) -> None:
 def test_a_pipeline_that_there_is_not_is_not_found(get, token, readable) -> None:
     for route in of_pipelines():
         if not route.path.startswith("/docs/"):  # a report may be older than the database
-            assert get(f"/tidegate{example_of(route)}", token=token("viewer")).status_code == 404, route.path
+            assert ask(get, route, token("viewer")).status_code == 404, route.path
 
 
 def test_events_name_pipelines_that_may_be_read(get, token, readable, known, store, monkeypatch) -> None:
@@ -146,3 +151,40 @@ def test_events_name_pipelines_that_may_be_read(get, token, readable, known, sto
     assert heard.startswith("event: back\n")
     assert 'data: {"pipelines": ["mine"]}' in heard
     assert "theirs" not in heard
+
+
+def changing() -> list[APIRoute]:
+    return [route for route in routes() if "GET" not in route.methods]
+
+
+def test_who_may_only_read_changes_nothing_and_gets_grey_buttons(get: Get, token: Token, airflow, known) -> None:
+    """With the roles of Airflow's own simple auth manager."""
+    known("their-dag")
+    assert len(changing()) == 9
+    page = f"/tidegate/pipelines/{PIPELINE}"
+    assert "the right to edit or delete" in get(page, token=token("viewer")).text
+    assert "the right to" not in get(page, token=token("user")).text
+    for route in changing():
+        assert ask(get, route, token("viewer")).status_code == 403, route.path
+        assert ask(get, route, token("user")).status_code in (200, 409), route.path
+
+
+def test_cancelling_and_disposing_take_the_right_to_delete(get: Get, token: Token, known, monkeypatch) -> None:
+    known("their-dag")
+    from airflow.api_fastapi.app import get_auth_manager
+
+    monkeypatch.setattr(get_auth_manager(), "is_authorized_dag", lambda *, method, **_: method in ("GET", "PUT"))
+    text = get(f"/tidegate/pipelines/{PIPELINE}", token=token("viewer")).text
+    assert "the right to delete one" in text
+    for route in changing():
+        final = route.path.endswith(("/cancel", "/dispose"))
+        assert (ask(get, route, token("viewer")).status_code == 403) == final, route.path
+
+
+def test_who_may_not_read_may_not_act(get: Get, token: Token, known, monkeypatch) -> None:
+    known("their-dag")
+    from airflow.api_fastapi.app import get_auth_manager
+
+    monkeypatch.setattr(get_auth_manager(), "is_authorized_dag", lambda *, method, **_: method != "GET")
+    for route in changing():
+        assert ask(get, route, token("viewer")).status_code == 403, route.path

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tidegate.documents.values import milliseconds
-from tidegate.protocol.gestures import AuditRecord
+from tidegate.protocol.gestures import AuditRecord, GestureAnswer
 
 
 def audit_document(record: AuditRecord) -> dict[str, Any]:
@@ -16,6 +16,15 @@ def audit_document(record: AuditRecord) -> dict[str, Any]:
         "kind": gesture.kind.value,
         "actor": {"kind": gesture.actor.kind.value, "name": gesture.actor.name, "origin": gesture.actor.origin},
         "details": dict(gesture.details),
+        "status": answer.status.value,
+        "sentence": answer.sentence,
+        "checkpoint": answer.checkpoint_id,
+    }
+
+
+def answer_document(request_id: str, answer: GestureAnswer) -> dict[str, Any]:
+    return {
+        "request_id": request_id,
         "status": answer.status.value,
         "sentence": answer.sentence,
         "checkpoint": answer.checkpoint_id,

@@ -10,9 +10,10 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from tidegate.ports import ReadableStorage
-from tidegate.postgres import reads
+from tidegate.postgres import audit, reads
 from tidegate.postgres.outcomes import explain
 from tidegate.protocol.errors import CheckpointNotFoundError, PipelineNotFoundError
+from tidegate.protocol.gestures import AuditRecord
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.reading import contents, dags, history, need, overview, parts, quality, summary
@@ -141,6 +142,11 @@ class Readings:
         """`before` is a checkpoint id: only older verdicts are shown."""
         question = (pipeline_id, target, suite, before, limit)
         return self._of(pipeline_id, lambda c: quality.quality_history(c, *question))
+
+    def audit(self, pipeline_id: str, before: int | None = None, limit: int = 50) -> tuple[AuditRecord, ...]:
+        """What people asked for, and the answers, newest first. `before` is the number of a record: only older ones are
+        shown."""
+        return self._of(pipeline_id, lambda c: tuple(audit.newest(c, pipeline_id, limit, before)))
 
     # -- one checkpoint
 

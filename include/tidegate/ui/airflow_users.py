@@ -8,10 +8,14 @@ from collections.abc import Collection
 from typing import Any
 
 from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.base_auth_manager import COOKIE_NAME_JWT_TOKEN
 from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
 from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
 from airflow.models.dag import DagModel
 from fastapi import Request
+
+from tidegate.protocol.gestures import Actor, ActorKind
+from tidegate.ui.auth import Right
 
 
 class AirflowUsers:
@@ -22,13 +26,22 @@ class AirflowUsers:
     async def identify(self, request: Request) -> Any:
         return await get_user(request, None, await bearer_scheme(request))
 
-    def readable(self, user: Any, dag_ids: Collection[str]) -> frozenset[str]:
+    def credential(self, request: Request) -> str:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        return token if scheme.lower() == "bearer" and token else request.cookies.get(COOKIE_NAME_JWT_TOKEN, "")
+
+    def actor(self, request: Request, user: Any) -> Actor:
+        address = request.client.host if request.client else "an unknown address"
+        return Actor(ActorKind.AIRFLOW_USER, user.get_name(), address)
+
+    def permitted(self, user: Any, dag_ids: Collection[str], right: Right) -> frozenset[str]:
         teams = DagModel.get_dag_id_to_team_name_mapping(list(dag_ids))
-        return frozenset(id_ for id_ in dag_ids if _is_authorized(user, DagDetails(id=id_, team_name=teams.get(id_))))
+        details = {id_: DagDetails(id=id_, team_name=teams.get(id_)) for id_ in dag_ids}
+        return frozenset(id_ for id_, dag in details.items() if _is_authorized(user, dag, right))
 
-    def may_read_dags(self, user: Any) -> bool:
-        return _is_authorized(user, DagDetails())
+    def permitted_at_all(self, user: Any, right: Right) -> bool:
+        return _is_authorized(user, DagDetails(), right)
 
 
-def _is_authorized(user: Any, dag: DagDetails) -> bool:
-    return bool(get_auth_manager().is_authorized_dag(method="GET", details=dag, user=user))
+def _is_authorized(user: Any, dag: DagDetails, right: Right) -> bool:
+    return bool(get_auth_manager().is_authorized_dag(method=right.value, details=dag, user=user))

@@ -1,4 +1,4 @@
-"""The JSON API at `/tidegate/api/v1`: what the pages show, for programs. Reads only.
+"""The JSON API at `/tidegate/api/v1`: what the pages show, for programs. Reads only; `gestures` acts.
 
 Fields that Flink's REST API has too carry its names (docs/configuration.md). Every list comes in pages: the answer says
 what to ask for the next one.
@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import Response
 
+from tidegate.documents.audit import audit_document
 from tidegate.documents.checkpoints import details_document, subtasks_document, verdict_document
 from tidegate.documents.pipelines import checkpoints_document, configuration_document, history_document_of
 from tidegate.documents.values import written
@@ -18,7 +19,8 @@ from tidegate.protocol.paths import checkpoint_name
 from tidegate.protocol.records import CheckpointKind
 from tidegate.reading.history_answers import HistoryFilter
 from tidegate.ui.asking import ReadingsDep
-from tidegate.ui.auth import ReadableDags
+from tidegate.ui.auth import ReadableDags, User, users_of
+from tidegate.ui.same_site import token_of
 
 PREFIX = "/api/v1"
 
@@ -63,6 +65,12 @@ def openapi(request: Request) -> Document:
     where = f"{request.scope.get('root_path', '')}"
     routes = [route for route in request.app.routes if getattr(route, "path", "").startswith(PREFIX)]
     return get_openapi(title="Tidegate", version="1", routes=routes, servers=[{"url": where}] if where else None)
+
+
+@api_routes.get("/token")
+def token(request: Request, user: User) -> Document:
+    """What the header Tidegate-Token of a gesture has to be, as long as this login lasts."""
+    return {"token": token_of(users_of(request).credential(request))}
 
 
 @api_routes.get("/pipelines")
@@ -205,3 +213,16 @@ def quality(
         return {"judged": written(readings.judged(pipeline))}
     found: Document = written(readings.quality(pipeline, target, suite, before, limit))
     return found
+
+
+@api_routes.get("/pipelines/{pipeline}/audit")
+def audit(
+    readings: ReadingsDep,
+    pipeline: Pipeline,
+    before: Annotated[int | None, Query(ge=1, le=_LARGEST, description="The next_before of the page before.")] = None,
+    limit: Limit = 50,
+) -> Document:
+    """Who asked for what, and the answers, newest first."""
+    found = readings.audit(pipeline, before, limit)
+    more = found[-1].number if len(found) == limit else None
+    return {"audit": [audit_document(record) for record in found], "next_before": more}

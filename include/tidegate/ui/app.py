@@ -11,16 +11,18 @@ from pathlib import Path
 from fastapi import APIRouter, FastAPI, HTTPException, Request
 from fastapi.responses import Response
 
-from tidegate.assembly import open_readings
+from tidegate.assembly import open_all_operations, open_readings
+from tidegate.coordination.all_operations import AllOperations
 from tidegate.protocol.paths import checkpoint_id_of
 from tidegate.reading.readings import Readings
 from tidegate.settings import Settings
 from tidegate.ui import checkpoint_pages, dag_pages, pipeline_pages, static_files
 from tidegate.ui.api import api_routes
 from tidegate.ui.asking import Asking
-from tidegate.ui.auth import Users, may_read_pipeline
+from tidegate.ui.auth import Users, require_rights
 from tidegate.ui.error_pages import add_error_pages
 from tidegate.ui.events import event_routes
+from tidegate.ui.gestures import gesture_routes
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _TYPES = {
@@ -42,17 +44,22 @@ docs_routes = APIRouter(prefix="/docs")
 
 
 def create_app(
-    docs: Path | None = None, open_readings: Callable[[], Readings] = open_readings, users: Users | None = None
+    docs: Path | None = None,
+    open_readings: Callable[[], Readings] = open_readings,
+    users: Users | None = None,
+    open_operations: Callable[[], AllOperations] = open_all_operations,
 ) -> FastAPI:
     """The app, serving reports below `docs` (default: the settings'), and what `open_readings` opens with the first
-    request, to `users` (default: Airflow's). FastAPI's own open pages are left out."""
-    app = FastAPI(title="Tidegate", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[may_read_pipeline()])
+    request, to `users` (default: Airflow's). Gestures go to what `open_operations` opens. FastAPI's own open pages are
+    left out."""
+    app = FastAPI(title="Tidegate", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[require_rights()])
     app.state.docs = docs or Settings.from_environment().docs
-    app.state.asking = Asking(open_readings)
+    app.state.asking = Asking(open_readings, open_operations)
     app.state.users = users or _airflow_users()
     app.include_router(docs_routes)
     app.include_router(api_routes)
     app.include_router(event_routes)
+    app.include_router(gesture_routes)
     for pages in (pipeline_pages, checkpoint_pages, dag_pages, static_files):
         app.include_router(pages.routes)
     add_error_pages(app)

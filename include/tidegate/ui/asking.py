@@ -1,4 +1,5 @@
-"""How routes get what they ask: one `Readings` for each app, opened with the first request."""
+"""How routes get what they ask: one `Readings` for each app, opened with the first request, and the operations of all
+pipelines, opened with the first gesture."""
 
 from collections.abc import Callable
 from threading import Lock
@@ -6,17 +7,21 @@ from typing import Annotated
 
 from fastapi import Depends, FastAPI, Request
 
+from tidegate.coordination.all_operations import AllOperations
+from tidegate.coordination.operations import PipelineOperations
 from tidegate.reading.readings import Readings
 from tidegate.ui.stopping import server_is_stopping
 
 
 class Asking:
-    """Opens the readings when they are first needed; if that fails, the next request tries again. Thread-safe."""
+    """Opens each when it is first needed; if that fails, the next request tries again. Thread-safe."""
 
-    def __init__(self, open_readings: Callable[[], Readings]) -> None:
+    def __init__(self, open_readings: Callable[[], Readings], open_operations: Callable[[], AllOperations]) -> None:
         self._open = open_readings
+        self._open_operations = open_operations
         self._lock = Lock()
         self._readings: Readings | None = None
+        self._operations: AllOperations | None = None
 
     def readings(self) -> Readings:
         """Raises what opening them raises."""
@@ -26,8 +31,18 @@ class Asking:
                 self._readings.changes.stopping = server_is_stopping
             return self._readings
 
+    def operations(self) -> AllOperations:
+        """Raises what opening them raises."""
+        with self._lock:
+            if self._operations is None:
+                self._operations = self._open_operations()
+            return self._operations
+
     def close(self) -> None:
         with self._lock:
+            if self._operations is not None:
+                self._operations.close()
+            self._operations = None
             if self._readings is not None:
                 self._readings.close()
             self._readings = None
@@ -44,3 +59,11 @@ def _readings(request: Request) -> Readings:
 
 #: A route's parameter of this type is the readings.
 ReadingsDep = Annotated[Readings, Depends(_readings)]
+
+
+def _operations(request: Request, pipeline: str) -> PipelineOperations:
+    return asking_of(request.app).operations().of(pipeline)
+
+
+#: The operations of the pipeline that the path names.
+OperationsDep = Annotated[PipelineOperations, Depends(_operations)]

@@ -1,19 +1,34 @@
 """Who may see what, decided in this one place, for the app as a whole.
 
 The right follows the DAGs that have asked for the pipeline's checkpoints, whatever they are called: who may read one of
-them may read the pipeline. A pipeline without a DAG takes the right to read DAGs at all. `Users` says who somebody is
-and which DAGs they may read: Airflow's users, or the one user of `tidegate ui`.
+them may read the pipeline, and who may edit one of them may act on it. Cancelling and disposing takes the right to
+delete one. A pipeline without a DAG takes the same right on DAGs at all. `Users` says who somebody is and what they may
+do with which DAGs: Airflow's users, or the one user of `tidegate ui`.
 """
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, HTTPException, Request
 
+from tidegate.protocol.gestures import Actor
 from tidegate.ui.asking import ReadingsDep
+from tidegate.ui.same_site import require_same_site
 
 #: The path parameters that name a pipeline or a DAG, in every route that is about one.
 PIPELINE, DAG = "pipeline", "dag_id"
+#: The last words of paths that need the right to delete.
+FINAL = frozenset({"cancel", "dispose"})
+
+
+class Right(StrEnum):
+    """On a DAG, as Airflow names them."""
+
+    READ = "GET"
+    EDIT = "PUT"
+    DELETE = "DELETE"
 
 
 class Users(Protocol):
@@ -25,12 +40,20 @@ class Users(Protocol):
         """Who asks. Raises `HTTPException`: 401 without a login."""
         ...
 
-    def readable(self, user: Any, dag_ids: Collection[str]) -> frozenset[str]:
-        """Those of the DAGs that the user may read."""
+    def credential(self, request: Request) -> str:
+        """The secret by which an identified user came in."""
         ...
 
-    def may_read_dags(self, user: Any) -> bool:
-        """Whether the user may read DAGs at all."""
+    def actor(self, request: Request, user: Any) -> Actor:
+        """The user, for the audit."""
+        ...
+
+    def permitted(self, user: Any, dag_ids: Collection[str], right: Right) -> frozenset[str]:
+        """Those of the DAGs on which the user has this right."""
+        ...
+
+    def permitted_at_all(self, user: Any, right: Right) -> bool:
+        """Whether the user has it on DAGs in general."""
         ...
 
 
@@ -47,19 +70,30 @@ async def _identify(request: Request) -> Any:
 User = Annotated[Any, Depends(_identify)]
 
 
-def may_read_pipeline() -> Any:
-    """A dependency: 401 without a valid token or login cookie, 403 if the user may not read the pipeline or DAG that
-    the path names, or DAGs at all where it names none. What no row can hold is not found."""
-    return Depends(_require_readable)
+def require_rights() -> Any:
+    """A dependency: 401 without a valid token or login cookie, 403 without the right that the request takes on the
+    pipeline or DAG that the path names, or on DAGs at all where it names none. What changes something must come from
+    our own pages, or from a program. What no row can hold is not found."""
+    return Depends(_require_rights)
 
 
-def _require_readable(request: Request, user: User, readings: ReadingsDep) -> None:
+def _require_rights(request: Request, user: User, readings: ReadingsDep) -> None:
     if any("\0" in str(value) for value in request.path_params.values()):
         raise HTTPException(404, "There is no such thing: its name holds a character that no name has.")
     if any("\0" in value for value in request.query_params.values()):
         raise HTTPException(400, "A parameter holds a character that no text in the database has.")
-    if not may_read(users_of(request), user, _named(request.path_params, readings)):
+    users, dags = users_of(request), _named(request.path_params, readings)
+    if not may(users, user, dags, Right.READ):
         raise HTTPException(403, "Forbidden")
+    if request.method in ("GET", "HEAD"):
+        return
+    require_same_site(request, users.credential(request))
+    if not may(users, user, dags, _right_to_change(request)):
+        raise HTTPException(403, "You may not do this with any of the DAGs of this pipeline. Nothing was changed.")
+
+
+def _right_to_change(request: Request) -> Right:
+    return Right.DELETE if request.url.path.rsplit("/", 1)[-1] in FINAL else Right.EDIT
 
 
 def _named(path: Mapping[str, Any], readings: ReadingsDep) -> Collection[str]:
@@ -69,14 +103,39 @@ def _named(path: Mapping[str, Any], readings: ReadingsDep) -> Collection[str]:
     return readings.dags(str(path[PIPELINE])) if PIPELINE in path else ()
 
 
-def may_read(users: Users, user: Any, dags: Collection[str]) -> bool:
-    """Whether the user may read a pipeline that has these DAGs; none: whether DAGs at all."""
-    return bool(users.readable(user, dags)) if dags else users.may_read_dags(user)
+def may(users: Users, user: Any, dags: Collection[str], right: Right) -> bool:
+    """Whether the user has the right on a pipeline that has these DAGs; none: on DAGs at all."""
+    return bool(users.permitted(user, dags, right)) if dags else users.permitted_at_all(user, right)
 
 
 def readable_dags(request: Request, user: User, readings: ReadingsDep) -> frozenset[str]:
-    return users_of(request).readable(user, readings.all_dags())
+    return users_of(request).permitted(user, readings.all_dags(), Right.READ)
 
 
 #: The DAGs of all pipelines that the user may read.
 ReadableDags = Annotated[frozenset[str], Depends(readable_dags)]
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What a user may do with a pipeline, beyond reading."""
+
+    edit: bool
+    delete: bool
+
+
+def _rights(request: Request, user: User, readings: ReadingsDep) -> Rights:
+    users, dags = users_of(request), _named(request.path_params, readings)
+    return Rights(may(users, user, dags, Right.EDIT), may(users, user, dags, Right.DELETE))
+
+
+#: Those of the user on the pipeline that the path names.
+RightsDep = Annotated[Rights, Depends(_rights)]
+
+
+def _actor(request: Request, user: User) -> Actor:
+    return users_of(request).actor(request, user)
+
+
+#: Who asks, for the audit.
+ActorDep = Annotated[Actor, Depends(_actor)]

@@ -6,7 +6,9 @@ from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import HTMLResponse
 
 from tidegate.ui.asking import ReadingsDep
+from tidegate.ui.auth import RightsDep
 from tidegate.ui.drawing import draw_spans
+from tidegate.ui.offers import offers_of_checkpoint
 from tidegate.ui.pipeline_pages import Text
 from tidegate.ui.shell import page
 
@@ -21,6 +23,7 @@ _LOGS = ("snapshot", "validate", "finalize")
 def one_checkpoint(
     request: Request,
     readings: ReadingsDep,
+    rights: RightsDep,
     pipeline: str,
     checkpoint: CheckpointNumber,
     operator: Text = "",
@@ -31,7 +34,7 @@ def one_checkpoint(
     opened = next((one.operator_id for one in found.operators if one.operator_id == operator), None)
     return page(
         request, "checkpoint.html", pipeline=pipeline, found=found, spans=draw_spans(found.phases, found.now),
-        opened=opened, log_tasks=_LOGS,
+        opened=opened, log_tasks=_LOGS, offers=offers_of_checkpoint(found.record, found.held), rights=rights,
         subtasks=readings.subtasks(pipeline, checkpoint, opened, after) if opened else None,
     )  # fmt: skip
 

@@ -13,6 +13,7 @@ from tidegate.protocol.errors import (
     StateIntegrityError,
     StorageError,
     StoreUnavailableError,
+    UnknownOutcomeError,
 )
 
 #: Any other error of ours is a fault of the server.
@@ -25,6 +26,7 @@ STATUS: dict[type[Exception], int] = {
     MetadataError: 404,
     StorageError: 503,
     StoreUnavailableError: 503,
+    UnknownOutcomeError: 503,
     ConfigurationError: 503,
 }
 

@@ -14,7 +14,7 @@ from fastapi.responses import StreamingResponse
 from tidegate.reading.changes import Change, Changes, What
 from tidegate.ui.api import PREFIX, Pipeline
 from tidegate.ui.asking import ReadingsDep
-from tidegate.ui.auth import User, may_read, users_of
+from tidegate.ui.auth import Right, User, may, users_of
 
 event_routes = APIRouter(prefix=PREFIX)
 
@@ -32,7 +32,7 @@ def all_events(request: Request, readings: ReadingsDep, user: User) -> Streaming
 
     def readable(pipeline_id: str) -> bool:
         if pipeline_id not in allowed:
-            allowed[pipeline_id] = may_read(users, user, readings.dags(pipeline_id))
+            allowed[pipeline_id] = may(users, user, readings.dags(pipeline_id), Right.READ)
         return allowed[pipeline_id]
 
     return _stream(readings.changes, readable)

@@ -26,6 +26,9 @@ class Links:
     def metadata(self, pipeline: str, checkpoint_id: int) -> str:
         return f"{self.base}/api/v1/pipelines/{_segment(pipeline)}/checkpoints/{checkpoint_id}/_metadata"
 
+    def gesture(self, pipeline: str, path: str) -> str:
+        return f"{self.base}/api/v1/pipelines/{_segment(pipeline)}/{path}"
+
     def report(self, docs_path: str) -> str:
         return f"{self.base}/docs/{quote(docs_path)}"
 

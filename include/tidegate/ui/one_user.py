@@ -12,6 +12,10 @@ from urllib.parse import parse_qsl, urlencode
 from fastapi import HTTPException, Request
 from fastapi.responses import PlainTextResponse, RedirectResponse
 
+from tidegate.assembly import command_actor
+from tidegate.protocol.gestures import Actor
+from tidegate.ui.auth import Right
+
 Asgi = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
 
@@ -39,10 +43,16 @@ class OneUser:
             raise HTTPException(401, self.how_to_log_in)
         return "you"
 
-    def readable(self, user: Any, dag_ids: Collection[str]) -> frozenset[str]:
+    def credential(self, request: Request) -> str:
+        return self._token
+
+    def actor(self, request: Request, user: Any) -> Actor:
+        return command_actor()  # the server runs as the user who has started it
+
+    def permitted(self, user: Any, dag_ids: Collection[str], right: Right) -> frozenset[str]:
         return frozenset(dag_ids)
 
-    def may_read_dags(self, user: Any) -> bool:
+    def permitted_at_all(self, user: Any, right: Right) -> bool:
         return True
 
 

@@ -13,8 +13,9 @@ from tidegate.reading.history_answers import ExpectationSeries, HistoryFilter, O
 from tidegate.reading.pipeline_answers import Vertex
 from tidegate.ui import formatting
 from tidegate.ui.asking import ReadingsDep
-from tidegate.ui.auth import ReadableDags
+from tidegate.ui.auth import ReadableDags, RightsDep
 from tidegate.ui.drawing import draw_graph
+from tidegate.ui.offers import offers_of_pipeline
 from tidegate.ui.shell import page
 from tidegate.ui.wording import FIGURES, KINDS
 
@@ -24,6 +25,7 @@ STATUSES = ("IN_PROGRESS", "HELD", "COMPLETED", "FAILED", "SUBSUMED", "DISCARDED
 #: Figures that are drawn over time, in this order.
 DRAWN = ("end_to_end_duration", "checkpointed_size", "state_size", "rows_in", "alignment_duration", "start_delay")
 _LATEST = 8
+_AUDITED = 50
 
 Text = Annotated[str, Query(max_length=200)]
 CheckpointId = Annotated[int | None, Query(ge=1, le=2**62)]
@@ -38,7 +40,7 @@ def pipelines(
 
 
 @routes.get("/pipelines/{pipeline}")
-def overview(request: Request, readings: ReadingsDep, pipeline: str) -> HTMLResponse:
+def overview(request: Request, readings: ReadingsDep, rights: RightsDep, pipeline: str) -> HTMLResponse:
     found = readings.overview(pipeline)
     recent = readings.history(pipeline, limit=_LATEST).rows
     running = readings.history(pipeline, HistoryFilter(frozenset({"IN_PROGRESS"})), limit=5).rows
@@ -47,6 +49,7 @@ def overview(request: Request, readings: ReadingsDep, pipeline: str) -> HTMLResp
         request, "overview.html", pipeline=pipeline, tab="", overview=found, recent=recent, running=running, now=now(),
         vertices=vertices, drawing=draw_graph({key: one.inputs or () for key, one in vertices.items()}),
         positions={key: _position(one) for key, one in vertices.items()},
+        offers=offers_of_pipeline(found, [(row.record, row.held) for row in running], now()), rights=rights,
     )  # fmt: skip
 
 
@@ -195,6 +198,15 @@ def _observed(series: ExpectationSeries) -> tuple[str, str, str]:
     column = series.kwargs.get("column")
     title = f"{series.type} ({formatting.value(column)})" if column is not None else series.type
     return title, "value", _drawn([one.at for one in known], lines)
+
+
+@routes.get("/pipelines/{pipeline}/audit")
+def audit(request: Request, readings: ReadingsDep, pipeline: str, before: CheckpointId = None) -> HTMLResponse:
+    found = readings.audit(pipeline, before, _AUDITED + 1)
+    return page(
+        request, "audit.html", pipeline=pipeline, tab="audit", records=found[:_AUDITED], before=before, now=now(),
+        next_before=found[_AUDITED - 1].number if len(found) > _AUDITED else None,
+    )  # fmt: skip
 
 
 def now() -> datetime:

@@ -31,6 +31,7 @@ TABS = (
     ("state", "State"),
     ("tables", "Tables"),
     ("quality", "Quality"),
+    ("audit", "Audit"),
 )
 
 

@@ -5,6 +5,7 @@ A colour never says anything alone: it stands beside its word.
 
 from dataclasses import dataclass
 
+from tidegate.protocol.gestures import ActorKind, AnswerStatus
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 from tidegate.reading.pipeline_answers import Need, PipelineLine
@@ -51,6 +52,13 @@ def verdict(success: bool | None, judged: bool = True) -> Word:
         return Word("no verdict", "warn")
     return Word("passed", "good") if success else Word("failed", "bad")
 
+
+def answer(status: AnswerStatus) -> Word:
+    return Word("done", "good") if status is AnswerStatus.DONE else Word("refused", "warn")
+
+
+#: How an actor came in.
+ACTORS = {ActorKind.AIRFLOW_USER: "in Airflow", ActorKind.CLI_USER: "by command", ActorKind.DAG_RUN: "DAG run"}
 
 _PIPELINE_TONES = {"RUNNING": "good", "STOPPING": "busy", "FAILED": "bad", "SUSPENDED": "warn"}
 
