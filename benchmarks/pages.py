@@ -29,7 +29,6 @@ from rich.table import Table
 from run import database
 from sqlalchemy import Engine, event
 
-from tidegate.assembly import open_all_operations
 from tidegate.clock import SystemClock
 from tidegate.postgres.engine import connect
 from tidegate.reading.readings import Readings
@@ -121,9 +120,7 @@ async def measure(engine: Engine, last: int, times: int) -> list[Measured]:
     app = FastAPI()
     app.include_router(api_routes)
     with tempfile.TemporaryDirectory() as storage:
-        app.state.asking = Asking(
-            lambda: Readings(engine, SystemClock().now, lambda: open_storage(storage)), open_all_operations
-        )
+        app.state.asking = Asking(lambda: Readings(engine, SystemClock().now, lambda: open_storage(storage)))
         dags = frozenset(f"dag-of-pipeline-{number}" for number in range(1000))
         app.dependency_overrides[readable_dags] = lambda: dags
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://bench") as client:

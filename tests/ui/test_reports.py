@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 from fastapi.routing import APIRoute
-from routes import example_of
+from routes import asked_of, example_of
 
 from tidegate.ui.urls import docs_url
 
@@ -26,7 +26,7 @@ def test_no_route_answers_without_a_login(get: Get, docs: Path) -> None:
     for route in routes:
         assert isinstance(route, APIRoute), f"{route} is not behind the app's dependencies"
         path = example_of(route)
-        response = get(f"/tidegate{path}")
+        response = get(f"/tidegate{path}", **asked_of(route, ""))
         assert response.status_code == 401, path
         assert "negative" not in response.text
 

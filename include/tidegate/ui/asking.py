@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, FastAPI, Request
 
+from tidegate.assembly import open_all_operations
 from tidegate.coordination.all_operations import AllOperations
 from tidegate.coordination.operations import PipelineOperations
 from tidegate.reading.readings import Readings
@@ -16,7 +17,11 @@ from tidegate.ui.stopping import server_is_stopping
 class Asking:
     """Opens each when it is first needed; if that fails, the next request tries again. Thread-safe."""
 
-    def __init__(self, open_readings: Callable[[], Readings], open_operations: Callable[[], AllOperations]) -> None:
+    def __init__(
+        self,
+        open_readings: Callable[[], Readings],
+        open_operations: Callable[[], AllOperations] = open_all_operations,
+    ) -> None:
         self._open = open_readings
         self._open_operations = open_operations
         self._lock = Lock()
