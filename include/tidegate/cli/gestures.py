@@ -1,7 +1,7 @@
 """`tidegate abort`, `suspend`, `resume`, `rename` and `dispose`: gestures that need no pipeline code.
 
-Given the name of a pipeline that the database knows, its code is not even looked for: these commands work where it is
-broken, or is not there. What its sinks have staged is then deleted by its next run, or by `tidegate clean`.
+Given the name of a pipeline that the database knows, they work where its code is broken, or is not there. What its
+sinks have staged is then deleted by its next run, or by `tidegate clean`.
 """
 
 import logging
@@ -83,13 +83,27 @@ def carry_out_gesture(pipeline: str, act: Callable[[PipelineOperations, str, Act
 
 
 def _opened(pipeline: str) -> tuple[PipelineOperations, Callable[[], None]]:
-    """And what deletes the garbage: all of it if the pipeline's code is there."""
+    """And what deletes the garbage."""
     if ":" not in pipeline:
         try:
             operations = assembly.open_operations(pipeline)
         except PipelineNotFoundError:  # it may be listed, and not have run yet
             pass
         else:
-            return operations, operations.delete_queued
+            return operations, lambda: _delete(operations)
     coordinator = assembly.open_coordinator(assembly.load_pipeline(pipeline))
     return coordinator.operations, coordinator.clean
+
+
+def _delete(operations: PipelineOperations) -> None:
+    """With the pipeline's code, if it is there and sound, also what its sinks have staged."""
+    try:
+        defined = assembly.load_pipeline(operations.pipeline_id)
+    except Exception as error:  # whatever is wrong with it: the gesture was made without it
+        log.debug("The code of pipeline %s cannot be loaded: %r", operations.pipeline_id, error)
+        operations.delete_queued()
+        return
+    if defined.name == operations.pipeline_id:
+        assembly.open_coordinator(defined).clean()
+    else:
+        operations.delete_queued()

@@ -128,9 +128,9 @@ def _(original):
     return decide
 
 
-@mutation("a rejected checkpoint goes on", (Holds, "_abort"))
+@mutation("a rejected checkpoint goes on", (holds, "fail_checkpoint"))
 def _(original):
-    return lambda self, tx, record, decided: None
+    return lambda tx, checkpoint_id, reason, message, now: True
 
 
 @mutation("the last of two decisions counts", (holds, "decide_decision"))
