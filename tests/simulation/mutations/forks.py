@@ -119,7 +119,11 @@ def _(original):
 
 @mutation("a fork sweeps where the original's checkpoint of that number is", (sweepers, "directory"))
 def _(original):
-    return lambda pipeline_id, checkpoint_id: original(PIPELINE_ID, checkpoint_id)
+    def directory(pipeline_id, checkpoint_id):
+        mistaken = pipeline_id.startswith(PIPELINE_ID)
+        return original(PIPELINE_ID if mistaken else pipeline_id, checkpoint_id)
+
+    return directory
 
 
 @mutation("a fork may write to the original's tables", (forking, "require_own_tables"))
@@ -164,9 +168,13 @@ def _(original):
     return lambda self, tx, after: original(self, tx, 0)
 
 
-@mutation("what runs of the new pipeline goes on beside a fork", (MemoryTransaction, "end_region"))
+@mutation("what runs of the new pipeline goes on beside a fork", (ImportLease, "end"))
 def _(original):
-    return lambda self, attempt, at: False
+    def end(self, tx, now):
+        original(self, tx, now)
+        tx.end_region = lambda attempt, at: False
+
+    return end
 
 
 # -- what is recorded of it
