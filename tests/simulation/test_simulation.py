@@ -30,7 +30,7 @@ def test_whatever_goes_wrong_the_outcome_is_that_of_a_plain_execution(first):
 
 def test_every_kind_of_trouble_is_met():
     met, ends = Counter(), Counter()
-    for seed in range(70):
+    for seed in range(95):
         world = World(seed).run()
         met += world.met
         ends.update(
