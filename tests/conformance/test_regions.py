@@ -83,7 +83,7 @@ def test_restores_are_counted_and_the_latest_is_kept(store: CheckpointStore) -> 
         id_ = completed(store)
         with store.transaction(PIPELINE) as tx:
             tx.record_restore(id_, at(seconds))
-    found = store.statistics(PIPELINE)
+    found = store.figures(PIPELINE)
     assert found.restores == 2
     assert found.latest_restore is not None
     assert (found.latest_restore.checkpoint, found.latest_restore.at) == (store.checkpoint(PIPELINE, 2), at(2))
@@ -120,7 +120,7 @@ def test_the_first_region_of_a_new_pipeline_makes_it_run(desk: Callable[..., Des
     world = desk()
     assert world.coordinator.start_region() == RegionStart(1, None, {})
     assert world.coordinator.keep_region(1).status is PipelineStatus.RUNNING
-    assert world.store.statistics("p").restores == 0
+    assert world.store.figures("p").restores == 0
 
 
 def test_a_region_takes_checkpoints_and_the_next_one_starts_from_them(desk: Callable[..., Desk]) -> None:
@@ -133,7 +133,7 @@ def test_a_region_takes_checkpoints_and_the_next_one_starts_from_them(desk: Call
     start = world.coordinator.start_region()
     assert (start.attempt, start.checkpoint_id) == (2, 1)
     assert start.restored.keys() == world.store.subtasks("p", 1).keys()
-    restored = world.store.statistics("p")
+    restored = world.store.figures("p")
     assert restored.latest_restore is not None
     assert (restored.restores, restored.latest_restore.checkpoint.checkpoint_id) == (1, 1)
 
@@ -333,15 +333,15 @@ def test_a_second_scheduled_attempt_is_a_restore(desk: Callable[..., Desk]) -> N
     world.ask("first")
     for _ in range(2):
         begin_and_die(world, 1)
-    assert world.store.statistics("p").restores == 0, "there was nothing to restore"
+    assert world.store.figures("p").restores == 0, "there was nothing to restore"
     world.complete(1)
     world.ask("second")
     begin_and_die(world, 2)
-    assert world.store.statistics("p").restores == 0, "a first attempt is no restart"
+    assert world.store.figures("p").restores == 0, "a first attempt is no restart"
     world.complete(2)
-    latest = world.store.statistics("p").latest_restore
+    latest = world.store.figures("p").latest_restore
     assert latest is not None
-    assert (world.store.statistics("p").restores, latest.checkpoint.checkpoint_id) == (1, 1)
+    assert (world.store.figures("p").restores, latest.checkpoint.checkpoint_id) == (1, 1)
 
 
 def test_a_region_begins_no_snapshot_whose_deadline_has_passed(desk: Callable[..., Desk]) -> None:
