@@ -33,8 +33,9 @@ def test_a_run_that_is_marked_ends_its_checkpoint_at_once_and_counts_as_failed(m
     }  # fmt: skip
     assert (marked.newest().status, marked.newest().failure_reason) == (Status.FAILED, ENDED_BY_HAND)
     assert f"DAG run {run_id} was ended by hand" in marked.newest().failure_message
-    assert marked.audited(run_id) == [("ABORT", marked.newest().checkpoint_id), ("CHECKPOINT", None)]
-    shown = marked.world.page(f"pipelines/marked/checkpoints/{marked.newest().checkpoint_id}").text
+    ended = marked.newest().checkpoint_id
+    assert marked.audited(run_id) == [("ABORT", ended), ("CHECKPOINT", ended)]
+    shown = marked.world.page(f"pipelines/marked/checkpoints/{ended}").text
     assert f"DAG run {run_id} was ended by hand" in shown
 
 

@@ -5,10 +5,10 @@ So the gestures are made on runs that wait, and hardly any needs Spark.
 """
 
 import time
-from html import escape
 from urllib.parse import quote
 
 from live_airflow import PATIENCE
+from markupsafe import escape
 
 from tidegate.protocol.names import requests_of_run
 from tidegate.protocol.reasons import FailureReason
@@ -61,7 +61,7 @@ class Marked:
             assert is_shown == one.request_id.startswith(asked), one
             if is_shown:
                 assert wording.status_of(one).text in shown
-                assert one.failure_reason is None or escape(one.failure_reason.sentence) in shown
+                assert one.failure_reason is None or str(escape(one.failure_reason.sentence)) in shown
 
     def audited(self, run_id, dag_id="marked"):
         """What is on record of the DAG run, newest first: the gesture, and the checkpoint of the answer."""
