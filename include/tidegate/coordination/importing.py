@@ -55,11 +55,12 @@ from tidegate.protocol.restore_plan import Accepted, RestorePlan, require_accept
 
 @dataclass(frozen=True, slots=True)
 class ImportPlan:
-    """What a restore from `url` would do. `numbers` are those not to be given out again, if the database knows no
-    checkpoint of the pipeline; else None."""
+    """What a restore from `url` would do, as the pipeline's restore `number`. `numbers` are those not to be given out
+    again, if the database knows no checkpoint of the pipeline; else None."""
 
     url: str
     savepoint: Savepoint
+    number: int
     numbers: Numbers | None
     restore: RestorePlan
 
@@ -117,7 +118,7 @@ class Importing:
             edited=savepoint.metadata.edited,
             moved=() if numbers is None else tuple(find_moved(savepoint.metadata.endpoints, self._graph.endpoints)),
         )
-        return ImportPlan(url, savepoint, numbers, plan)
+        return ImportPlan(url, savepoint, facts.restore.number, numbers, plan)
 
     def _is_latest(self, record: CheckpointRecord | None) -> bool:
         with self._store.transaction(self._pipeline_id) as tx:
@@ -234,6 +235,10 @@ class Importing:
                 f"{facts.restore.previous_checkpoint_id}. Look at the plan again, and stop what runs with `tidegate "
                 f"suspend {self._pipeline_id}` first if checkpoints follow each other quickly",
             )
+        if facts.restore.number != plan.number:  # perhaps back to the same checkpoint, with others left behind
+            raise not_restored(
+                self._pipeline_id, plan.url, "it was restored by somebody else since. Look at the plan again"
+            )
 
     def _prepare(self, plan: ImportPlan, lease: ImportLease, accepted: Accepted) -> Metadata:
         """Copy the files, and write the metadata of the checkpoint that will have them."""
@@ -268,8 +273,6 @@ class Importing:
         with self._store.transaction(self._pipeline_id) as tx:
             facts = self._facts(tx, plan.url, plan.savepoint, plan.numbers, checkpoint_id)
             self._require_as_planned(plan, facts)
-            if len(metadata.restores) != len(facts.restores) + 1:
-                raise not_restored(self._pipeline_id, plan.url, "it was restored by somebody else since. Begin anew")
             now = restore.restored_at
             lease.end(tx, now)
             why = f"The pipeline was restored to checkpoint {restore.checkpoint_id}, from {plan.url}."

@@ -18,6 +18,7 @@ from tidegate.protocol.canonical import FileCopy, Rewrite
 from tidegate.protocol.errors import (
     CheckpointNotFoundError,
     ConfigurationError,
+    IllegalRequestError,
     RestoreRefusedError,
     SavepointExportError,
     StateIntegrityError,
@@ -128,6 +129,11 @@ def export(world: "World", savepoint: int) -> None:
         exporting.export(exporting.begin(str(savepoint), url).checkpoint_id, SimulatedExporter(world))
     except (CheckpointNotFoundError, ConfigurationError) as error:  # the latter: its directory is not emptied yet
         require(not _is_kept(world, savepoint), f"savepoint {savepoint} is kept, but: {error}")
+        world.note(f"{type(error).__name__}: {error}")
+    except IllegalRequestError as error:
+        record = world.store.state.checkpoints[savepoint]
+        rightly = savepoint in world.observer.history.left_by and record.notified_at is None
+        require(rightly, f"savepoint {savepoint} can be exported, but: {error}")
         world.note(f"{type(error).__name__}: {error}")
     except SavepointExportError as error:
         damage = isinstance(error.__cause__, StateIntegrityError)
