@@ -279,7 +279,7 @@ def test_one_that_completes_while_files_are_copied_is_not_lost_either(world, mon
 
 
 def test_nor_is_one_that_completes_meanwhile_and_is_left_behind_again(world, monkeypatch):
-    """The latest checkpoint is then the one of the plan, but a newer number than the copied one's has been given out."""
+    """The latest checkpoint is that of the plan again, but a newer number than the copied one's was given out."""
     plan, copy, taken = world.coordinator.plan_restore_from(AT), type(world.storage).copy, []
 
     def slow(self, *arguments):
