@@ -4,13 +4,14 @@ import json
 
 import pytest
 from memory_store import MemoryCheckpointStore
-from savepoint_directories import AT, copy_of, directory, past_of
+from savepoint_directories import AT, Exported, copy_of, directory, past_of
 from sizes import sizes
 from worlds import Crash, MemorySink
 
 from tidegate.coordination.recover import Recovering
 from tidegate.coordination.restore import ToCheckpoint, Undo
 from tidegate.coordination.restore_planning import RestorePlanner
+from tidegate.ports import SinkInput
 from tidegate.protocol.canonical import MARKER, METADATA
 from tidegate.protocol.errors import (
     CheckpointError,
@@ -293,6 +294,24 @@ def test_nor_is_one_that_completes_meanwhile_and_is_left_behind_again(world, mon
         world.coordinator.restore_from(AT, planned=plan)
     with world.store.transaction("p") as tx:
         assert [restore.checkpoint_id for restore in tx.restores()] == [4]
+
+
+def test_a_copy_does_not_bring_back_a_branch_whose_appended_rows_are_deleted(store):
+    """The savepoint was given up after a restore had left it behind, but somebody has copied its directory."""
+    world = Exported(store, retained=9)
+    world.take("r1")
+    world.savepoint("kept", AT)
+    copied = copy_of(world)
+    world.coordinator.restore(ToCheckpoint(1))
+    world.take("on")
+    world.sink.input = SinkInput.CHANGES
+    world.reopen(store)
+    assert world.coordinator.plan_restore_from(copied)  # what it had appended is withdrawn, but kept
+    world.coordinator.dispose("kept")
+    before = world.everything()
+    with pytest.raises(RestoreRefusedError, match="appended to out are deleted for good"):
+        world.coordinator.plan_restore_from(copied)
+    assert world.everything() == before
 
 
 def test_a_database_that_learns_of_the_pipeline_meanwhile_is_not_overwritten(lost):

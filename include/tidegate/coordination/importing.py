@@ -43,6 +43,7 @@ from tidegate.protocol.imports import (
     overtaken,
     recorded,
     require_own,
+    require_rows_kept,
 )
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.metadata import Metadata
@@ -164,6 +165,10 @@ class Importing:
         restores = tx.restores() if is_known else list(savepoint.metadata.restores)
         known = tx.checkpoint(taken.checkpoint_id)
         require_own(self._pipeline_id, url, savepoint, known, last if is_known else 0, restores)
+        retained, abandoned = tx.retained(), tx.abandoned()
+        if is_known:
+            kept = [*retained, *abandoned]
+            require_rows_kept(self._pipeline_id, url, taken.checkpoint_id, self._appended(), kept, restores)
         previous = tx.latest_completed()
         restore = Restore(
             len(restores) + 1,
@@ -174,7 +179,12 @@ class Importing:
             imported=last + 1,
         )
         record = taken.moved(status=Status.COMPLETED, completed_at=savepoint.marker.completed_at)
-        return RestoreFacts(record, previous, restore, restores, tx.retained(), tx.abandoned(), tx.in_progress())
+        return RestoreFacts(record, previous, restore, restores, retained, abandoned, tx.in_progress())
+
+    def _appended(self) -> list[str]:
+        """Sinks whose rows of a checkpoint left behind are kept for a while, and then deleted."""
+        sinks = [vertex for vertex in self._graph.sinks if isinstance(vertex.sink, RewindableSink)]
+        return [vertex.name for vertex in sinks if vertex.operator_id not in self._graph.restaged]
 
     # -- the restore itself
 

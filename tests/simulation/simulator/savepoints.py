@@ -194,10 +194,19 @@ def _check_refusal(world: "World", target: FromDirectory, directory: "SavedDirec
         "it is not as it was written": touched,
         "it has changed since the plan": touched,
         "restored by somebody else": restores != len(world.store.state.restores),
+        "are deleted for good": _is_gone_for_good(world, directory.savepoint),
         "copying stood still": world.clock.time - since > IMPORT_LEASE / 2,
     }
     right = any(reason in why and holds for reason, holds in reasons.items())
     require(right, f"a restore from {target.url} is refused without need: {why}")
+
+
+def _is_gone_for_good(world: "World", savepoint: int) -> bool:
+    """Nobody can go back to a checkpoint that follows it, and it has no rows but those in the tables."""
+    history = world.observer.history
+    branches = [moment.branch for id_, moment in history.moments.items() if _is_kept(world, id_)]
+    appends = any(vertex.sink.input is SinkInput.CHANGES for vertex in world.graph.sinks)
+    return appends and not any(savepoint in branch for branch in (*branches, history.now.branch))
 
 
 # -- what must hold
