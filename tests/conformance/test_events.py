@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 import pytest
+from made_gestures import STOPS, resume, suspend
 from ways_to_fail import NAMES, WAYS_TO_FAIL, take
 from worlds import DEATHS, Crash, MortalStore
 
@@ -85,7 +86,7 @@ def test_what_is_rolled_back_is_not_told(desk, store):
     world.ask("a")
     mortal.plan = (0, "crash before commit")
     with pytest.raises(Crash):
-        world.coordinator.suspend()
+        suspend(world.coordinator)
     told(world, ear)
     world.coordinator.reporting.deliver()
     assert ear.heard == []
@@ -102,7 +103,7 @@ def test_a_failure_that_nobody_was_told_of_is_told_by_the_next_who_can(desk):
 def test_also_by_one_whose_request_leads_to_nothing(desk):
     world, ear = desk(), Ear()
     fail(world)
-    world.coordinator.suspend()
+    suspend(world.coordinator)
     told(world, ear)
     assert isinstance(world.ask("b", periodic=True, wait=False), Dropped)
     assert ear.said == [("CHECKPOINT_FAILED", 1)]
@@ -243,8 +244,8 @@ def test_a_crash_at_any_transaction_loses_no_event(desk, store, how):
             pass
         died, mortal.plan = mortal.plan is None, None
         number += 1
-        told(world, ear).suspend()  # whatever the dead one has left in progress
-        world.coordinator.resume()
+        suspend(told(world, ear))  # whatever the dead one has left in progress
+        resume(world.coordinator)
     world.clock.advance(3600)  # every lease is over
     told(world, ear).reporting.deliver()
     history = store.history("p", 1000)
@@ -318,7 +319,7 @@ def test_a_pipeline_that_somebody_stopped_is_not_stale(desk, end):
     world, ear = desk(stale_after="30 min", retention="RETAIN_ON_CANCELLATION"), Ear()
     told(world, ear)
     take(world, "a")
-    getattr(world.coordinator, end)()
+    STOPS[end](world.coordinator)
     world.clock.advance(10**6)
     assert world.coordinator.reporting.watch().well
     assert ear.heard == []

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from desks import Desk
 from live_pipelines import Live
+from made_gestures import DECISIONS, STOPS, approve, reject
 from memory_store import MemoryCheckpointStore
 from records import at
 from worlds import DEATHS, Crash, Judge, MortalStore
@@ -82,7 +83,7 @@ def test_nothing_else_starts_and_the_request_resumes_the_held_one(held: Desk) ->
 
 def test_an_approved_checkpoint_completes_and_says_who_had_decided_so(held: Desk) -> None:
     held.clock.advance(5000)
-    record = held.coordinator.approve(2, "ada", "the airport was closed")
+    record = approve(held.coordinator, 2, "ada", "the airport was closed")
     assert (record.phase, record.validated_at, record.status) == (Phase.VALIDATED, at(5100), Status.IN_PROGRESS)
     assert record.decided == Decided(Decision.APPROVED, at(5100), "ada", "the airport was closed")
     held.coordinator.validate(2, judge := Judge(False))
@@ -98,7 +99,7 @@ def test_an_approved_checkpoint_completes_and_says_who_had_decided_so(held: Desk
 
 def test_an_approved_checkpoint_has_time_to_complete_before_it_is_given_up(held: Desk) -> None:
     held.clock.advance(HOLD - 1)
-    held.coordinator.approve(2, "ada")
+    approve(held.coordinator, 2, "ada")
     held.clock.advance(599)
     assert isinstance(held.ask("third"), Queued)
     assert held.ask("second") == Resumed(2)
@@ -110,7 +111,7 @@ def test_an_approved_checkpoint_has_time_to_complete_before_it_is_given_up(held:
 
 def test_a_rejected_checkpoint_is_aborted_and_the_next_one_begins(held: Desk) -> None:
     assert isinstance(held.ask("third"), Queued)
-    record = held.coordinator.reject(2, "grace", "a typing error")
+    record = reject(held.coordinator, 2, "grace", "a typing error")
     assert (record.status, record.phase) == (Status.FAILED, Phase.HELD)
     assert record.failure_reason is FailureReason.VALIDATION_REJECTED
     assert record.failure_message is not None
@@ -136,11 +137,11 @@ def test_a_decision_needs_no_definition_of_the_pipeline(held: Desk) -> None:
 def test_the_first_decision_stands_and_its_repetition_gives_the_same_answer(held: Desk, first: str) -> None:
     coordinator = held.coordinator
     other = {"approve": "reject", "reject": "approve"}[first]
-    answer = getattr(coordinator, first)(2, "ada", "it is right")
+    answer = DECISIONS[first](coordinator, 2, "ada", "it is right")
     held.clock.advance(60)
-    assert getattr(coordinator, first)(2, "grace", "again") == answer
+    assert DECISIONS[first](coordinator, 2, "grace", "again") == answer
     with pytest.raises(NotHeldError, match=r"ed by ada at 2026-01-01 12:01:40 UTC \(it is right\)"):
-        getattr(coordinator, other)(2, "grace")
+        DECISIONS[other](coordinator, 2, "grace")
     assert found(held) == answer
 
 
@@ -160,7 +161,7 @@ def test_at_the_end_of_its_hold_it_is_aborted_by_whoever_looks(held: Desk, who: 
     assert found(held).phase is Phase.HELD, "long past the timeout, and not expired"
     held.clock.advance(1)
     with pytest.raises(NotHeldError, match="that has passed"):
-        held.coordinator.approve(2, "ada")
+        approve(held.coordinator, 2, "ada")
     if who == "ask":
         assert looks[who]() == Triggered(3)
     else:
@@ -168,7 +169,7 @@ def test_at_the_end_of_its_hold_it_is_aborted_by_whoever_looks(held: Desk, who: 
             looks[who]()
     assert (found(held).failure_reason, found(held).phase) == (FailureReason.HOLD_EXPIRED, Phase.HELD)
     with pytest.raises(NotHeldError, match="HOLD_EXPIRED"):
-        held.coordinator.approve(2, "ada")
+        approve(held.coordinator, 2, "ada")
 
 
 @pytest.mark.parametrize("verdict", [False, None, "missing"])
@@ -212,10 +213,10 @@ def test_what_ends_any_checkpoint_ends_a_held_one(held: Desk, end: str, reason: 
         case "stop":
             held.stop("stop")
         case _:
-            getattr(held.coordinator, end)()
+            STOPS[end](held.coordinator)
     assert (found(held).status, found(held).failure_reason) == (Status.FAILED, reason)
     with pytest.raises(NotHeldError, match=reason.name):
-        held.coordinator.approve(2, "ada")
+        approve(held.coordinator, 2, "ada")
 
 
 def test_a_savepoint_to_stop_with_may_be_held_and_its_rejection_lets_the_pipeline_run(store: CheckpointStore) -> None:
@@ -225,7 +226,7 @@ def test_a_savepoint_to_stop_with_may_be_held_and_its_rejection_lets_the_pipelin
         desk.acknowledge(number)
         with pytest.raises(CheckpointHeldError):
             desk.coordinator.validate(number, Judge("held"))
-        getattr(desk.coordinator, decision)(number, "ada")
+        DECISIONS[decision](desk.coordinator, number, "ada")
         if decision == "reject":
             assert store.pipeline("p").status is PipelineStatus.RUNNING  # type: ignore[union-attr]
     desk.coordinator.finalize(2)
@@ -241,7 +242,7 @@ def test_a_rejection_counts_as_no_failure_and_an_expired_hold_as_a_failed_valida
         with pytest.raises(CheckpointHeldError):
             desk.coordinator.validate(number, Judge("held"))
         if number == 1:
-            desk.coordinator.reject(1, "ada")
+            reject(desk.coordinator, 1, "ada")
             assert store.pipeline("p").status is PipelineStatus.RUNNING  # type: ignore[union-attr]
     desk.clock.advance(HOLD)
     with pytest.raises(CheckpointNotInProgressError):
@@ -258,7 +259,7 @@ def test_a_decision_cut_short_is_whole_or_was_not_made(held: Desk, decision: str
         getattr(Holds("p", mortal, held.clock), decision)(2, "ada")  # type: ignore[arg-type]
     was_made = "after" in how
     assert (found(held).decision is not None) == was_made
-    assert getattr(held.coordinator, decision)(2, "grace").decided_by == ("ada" if was_made else "grace")
+    assert DECISIONS[decision](held.coordinator, 2, "grace").decided_by == ("ada" if was_made else "grace")
 
 
 @pytest.mark.parametrize("how", DEATHS)
@@ -307,7 +308,7 @@ def test_when_the_database_is_lost_it_is_known_again_who_had_approved_it(store: 
     with pytest.raises(CheckpointHeldError):
         desk.coordinator.validate(1, Judge("held"))
     desk.clock.advance(HOLD - 1)
-    desk.coordinator.approve(1, "ada", "it is right")
+    approve(desk.coordinator, 1, "ada", "it is right")
     desk.coordinator.finalize(1)
     before = found(desk, 1)
     metadata = read_metadata("p", 1, desk.storage.files["p/chk-1/_metadata"])
@@ -330,9 +331,9 @@ def held_live(live: Callable[..., Live], until: float = 60, **arranged: Callable
     return pipeline
 
 
-def approve(pipeline: Live) -> None:
+def approve_live(pipeline: Live) -> None:
     pipeline.judge.verdict = True
-    pipeline.world.coordinator.approve(None, "ada")
+    approve(pipeline.world.coordinator, None, "ada")
 
 
 def test_a_continuous_run_reads_on_and_takes_no_checkpoint_until_somebody_decides(live: Callable[..., Live]) -> None:
@@ -344,7 +345,7 @@ def test_a_continuous_run_reads_on_and_takes_no_checkpoint_until_somebody_decide
 
 
 def test_an_approved_checkpoint_of_a_continuous_run_completes_and_others_follow(live: Callable[..., Live]) -> None:
-    pipeline = held_live(live, s50=approve)
+    pipeline = held_live(live, s50=approve_live)
     assert [id_ for id_, _, _ in pipeline.history()] == [1, 2]
     assert all(found(pipeline.world, id_).status in COMMITTED for id_ in (1, 2))
     assert found(pipeline.world, 1).decided_by == "ada"
@@ -356,7 +357,7 @@ def test_a_rejected_checkpoint_of_a_continuous_run_is_aborted_and_its_rows_come_
 ) -> None:
     def reject(pipeline: Live) -> None:
         pipeline.judge.verdict = True
-        pipeline.world.coordinator.reject(None, "ada")
+        reject(pipeline.world.coordinator, None, "ada")
 
     pipeline = held_live(live, s30=reject)
     statuses = [status for _, _, status in pipeline.history()]
@@ -379,7 +380,7 @@ def test_no_region_starts_while_a_checkpoint_is_held_and_what_was_approved_compl
     with pytest.raises(CheckpointHeldError, match="tidegate approve p 1"):
         pipeline.run(70)
     assert found(pipeline.world, 1).phase is Phase.HELD
-    approve(pipeline)
+    approve_live(pipeline)
     pipeline.run(100)
     assert found(pipeline.world, 1).status in COMMITTED
     assert len(pipeline.regions) == 2
@@ -399,7 +400,7 @@ def test_an_approved_checkpoint_that_cannot_be_finalized_is_aborted_when_a_regio
     live: Callable[..., Live],
 ) -> None:
     pipeline = held_live(live)
-    approve(pipeline)
+    approve_live(pipeline)
     write, pipeline.world.storage.write = pipeline.world.storage.write, _refuse
     pipeline.run(pipeline.second)
     pipeline.world.storage.write = write

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from desks import Desk
+from made_gestures import STOPS
 from records import at
 from store_steps import PIPELINE, completed
 from worlds import CapturingRegion, Judge, small_pipeline
@@ -191,7 +192,7 @@ def test_what_completed_is_made_visible_before_a_region_starts(desk: Callable[..
 @pytest.mark.parametrize("move", ["suspend", "cancel"])
 def test_a_pipeline_that_does_not_run_gets_no_region(desk: Callable[..., Desk], move: str) -> None:
     world = desk()
-    getattr(world.coordinator, move)()
+    STOPS[move](world.coordinator)
     with pytest.raises(PipelineStatusError, match=r"so no region of it was started\. Nothing was"):
         world.coordinator.start_region()
     assert world.store.region("p") == RegionRecord()
@@ -250,7 +251,7 @@ def test_a_region_hears_that_its_pipeline_was_stopped(
 ) -> None:
     world = desk()
     world.coordinator.start_region()
-    getattr(world.coordinator, move)()
+    STOPS[move](world.coordinator)
     assert world.coordinator.keep_region(1).status is status
     world.coordinator.end_region(1)
     assert not world.coordinator.has_live_region()

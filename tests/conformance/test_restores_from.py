@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from made_gestures import dispose
 from memory_store import MemoryCheckpointStore
 from savepoint_directories import AT, copy_of, directory, past_of
 from sizes import sizes
@@ -84,7 +85,7 @@ def test_into_the_database_that_knows_it_and_back(world):
 
 def test_into_the_database_that_has_forgotten_it_long_ago(world):
     url = copy_of(world)
-    world.coordinator.dispose("kept")
+    dispose(world.coordinator, "kept")
     assert world.store.checkpoint("p", 2).status is Status.DISCARDED
     world.coordinator.restore_from(url)
     assert world.ids() == ([5], [3, 4])
