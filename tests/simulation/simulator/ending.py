@@ -7,6 +7,8 @@ and nothing else.
 
 from typing import TYPE_CHECKING
 
+from made_gestures import resume, suspend
+
 from simulator.cleaning import check_report
 from simulator.forks import fork_in_peace
 from simulator.live_files import references
@@ -89,9 +91,9 @@ def _compare(world: "World") -> None:
 def _go_on(world: "World") -> None:
     """Whatever was told the pipeline, it runs again unless it is at its end. Nobody finishes what was to stop it."""
     if (known := world.store.state.pipeline) is not None and known.status is PipelineStatus.STOPPING:
-        world.open_coordinator().suspend()
+        suspend(world.open_coordinator())
     try:
-        world.open_coordinator().resume()
+        resume(world.open_coordinator())
     except PipelineStatusError:
         at_its_end = is_at_its_end(world.observer.history, world.store.state)
         require(at_its_end, "a pipeline that is not at its end cannot be resumed")

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from made_gestures import dispose
+
 from simulator.runs import values_of
 from simulator.scheduler import Violation, require
 from tidegate.ports import CheckpointStorage, SinkInput
@@ -105,7 +107,7 @@ def use_savepoints(world: "World") -> None:
             world.spawn(f"somebody:export of {savepoint}", lambda: export(world, savepoint))
         case "dispose":
             savepoint = random.choice(kept)
-            world.spawn(f"somebody:dispose of {savepoint}", lambda: dispose(world, savepoint))
+            world.spawn(f"somebody:dispose of {savepoint}", lambda: dispose_of(world, savepoint))
         case "copy":
             copy(world, random.choice(there))
         case "restore":
@@ -149,10 +151,10 @@ def copy(world: "World", directory: "SavedDirectory") -> "SavedDirectory":
     return made
 
 
-def dispose(world: "World", savepoint: int) -> None:
+def dispose_of(world: "World", savepoint: int) -> None:
     world.observer.disposes[world.scheduler.current] = savepoint
     try:
-        world.open_coordinator().dispose(str(savepoint))
+        dispose(world.open_coordinator(), str(savepoint))
     except CheckpointNotFoundError as error:
         require(not _is_kept(world, savepoint), f"savepoint {savepoint} is kept, but: {error}")
         raise
