@@ -26,6 +26,7 @@ from tidegate.protocol.records import (
     Acknowledgement,
     CheckpointKind,
     HandleKind,
+    Pending,
     Snapshot,
     StateHandle,
     SubtaskId,
@@ -228,7 +229,8 @@ class ShownPipeline:
             position = {"read": read, "until": name}
             handle = self._file(task, key, HandleKind.POSITION, 1, attempt)
             metrics = replace(metrics, rows_in=-1, rows_out=rows, alignment_duration=0)
-            return Acknowledgement(key, attempt, Snapshot((*carried, handle)[-3:], position), metrics)
+            left = Pending(key.subtask_index, "files", key.subtask_index * 1_700_000)
+            return Acknowledgement(key, attempt, Snapshot((*carried, handle)[-3:], position), metrics, left)
         if key.operator_id.endswith("-sink"):
             return Acknowledgement(key, attempt, Snapshot((self._staged(task, key, attempt, rows // 3),)), metrics)
         handle = self._file(task, key, HandleKind.RUN, rows, attempt)

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, RowMapping, text
 
 from tidegate.protocol.committing import COMMIT_LEASE
 from tidegate.protocol.errors import IllegalRequestError
-from tidegate.reading.pipeline_answers import Need, PipelineLine, PipelineList
+from tidegate.reading.pipeline_answers import Lag, Need, PipelineLine, PipelineList
 
 #: How long a delivery may take before somebody should look.
 _GRACE = timedelta(minutes=1)
@@ -22,7 +22,7 @@ WITH seen AS (
     SELECT p.pipeline_id, p.status, p.since, p.message, coalesce(seen.dags, '{}') AS dags,
         latest.checkpoint_id AS latest_completed, latest.completed_at, latest.state_size, latest.duration,
         progress.in_progress, progress.held, progress.overdue, failed.number AS failures, failed.reason,
-        judged.checkpoint_id AS judged_checkpoint, judged.verdict, doubt.number AS in_doubt,
+        judged.checkpoint_id AS judged_checkpoint, judged.verdict, doubt.number AS in_doubt, behind.lag,
         CASE WHEN cardinality(progress.held) > 0 THEN :decision
             WHEN p.status = 'FAILED' THEN :resume
             WHEN p.status IN ('FINISHED', 'CANCELLED') THEN :ended
@@ -59,6 +59,11 @@ WITH seen AS (
         WHERE v.pipeline_id = p.pipeline_id AND checkpoint_id = (
             SELECT max(checkpoint_id) FROM tidegate.verdicts w WHERE w.pipeline_id = p.pipeline_id)
         GROUP BY checkpoint_id) judged ON true
+    LEFT JOIN LATERAL (
+        SELECT jsonb_agg(jsonb_build_array(unit, pending, bytes, polled_at) ORDER BY unit) AS lag FROM (
+            SELECT unit, sum(pending) AS pending, CASE WHEN min(bytes) < 0 THEN -1 ELSE sum(bytes) END AS bytes,
+                min(polled_at) AS polled_at
+            FROM tidegate.source_lag s WHERE s.pipeline_id = p.pipeline_id GROUP BY unit) by_unit) behind ON true
     WHERE (:one IS NULL AND (p.last_checkpoint_id > 0 OR p.status <> 'CREATED') OR p.pipeline_id = :one)
         AND (CAST(:readable AS text[]) IS NULL OR seen.dags IS NULL OR seen.dags && CAST(:readable AS text[]))
         AND (:text = '' OR strpos(lower(p.pipeline_id), lower(:text)) > 0)
@@ -140,7 +145,7 @@ def _line(row: RowMapping, now: datetime) -> PipelineLine:
         completed_at=completed_at,
         end_to_end_duration=-1 if row["duration"] is None else row["duration"],
         age=-1 if completed_at is None else max(0, (now - completed_at) // timedelta(milliseconds=1)),
-        lag=None,
+        lag=tuple(_lag(*of_unit) for of_unit in row["lag"] or ()),
         state_size=row["state_size"] or 0,
         in_progress=row["in_progress"],
         held=tuple(row["held"]),
@@ -152,6 +157,10 @@ def _line(row: RowMapping, now: datetime) -> PipelineLine:
         judged_checkpoint=row["judged_checkpoint"],
         dags=tuple(row["dags"]),
     )
+
+
+def _lag(unit: str, pending: int, size: int, polled_at: str) -> Lag:
+    return Lag(pending, unit, size, datetime.fromisoformat(polled_at).astimezone(UTC))
 
 
 def utc(at: datetime | None) -> datetime | None:

@@ -36,7 +36,7 @@ def pipelines(
     request: Request, readings: ReadingsDep, readable: ReadableDags, text: Text = "", after: Text = ""
 ) -> HTMLResponse:
     listed = readings.pipelines(readable, after or None, text=text)
-    return page(request, "pipelines.html", listed=listed, text=text, after=after)
+    return page(request, "pipelines.html", listed=listed, text=text, after=after, now=now())
 
 
 @routes.get("/pipelines/{pipeline}")
