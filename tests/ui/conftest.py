@@ -13,6 +13,7 @@ from typing import Any
 import airflow_home  # noqa: F401 - before anything imports Airflow
 import httpx
 import pytest
+from airflow_dags import schedule
 from browsers import Watched, chromium
 from databases import Databases
 from fastapi import FastAPI
@@ -186,6 +187,8 @@ def site(
     storage = MemoryStorage()
     engine = connect(make_url(postgres_server.running_url(name)))
     readings = Readings(engine, lambda: datetime.now(UTC), lambda: storage)
+    schedule("every hour", datetime.now(UTC) + timedelta(minutes=40, seconds=30))
+    schedule("paused", datetime.now(UTC), is_paused=True)
     operations = AllOperations(store, storage, SystemClock(), lambda: None)
     app = create_app(tmp_path_factory.mktemp("docs"), lambda: readings, open_operations=lambda: operations)
     server = PageServer(app)
@@ -206,6 +209,8 @@ def _fill(store: PostgresCheckpointStore, storage: MemoryStorage) -> dict[str, S
     flights.snapshot(flights.trigger(), without=[SubtaskId("carriers", 2)])
     with store.transaction(flights.name) as tx:
         tx.record_dag("every hour", flights.clock.now())
+        tx.record_dag("by hand", flights.clock.now())
+        tx.record_dag("paused", flights.clock.now())
     orders = ShownPipeline(store, storage, "orders", ago=timedelta(minutes=30))
     orders.take(2, 60)
     hostile = ShownPipeline(store, storage, "returns", ago=timedelta(hours=1), text=HOSTILE)

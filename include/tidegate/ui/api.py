@@ -21,6 +21,7 @@ from tidegate.reading.history_answers import HistoryFilter
 from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.auth import ReadableDags, User, users_of
 from tidegate.ui.same_site import token_of
+from tidegate.ui.schedules import NextRunsDep, next_runs_document
 
 PREFIX = "/api/v1"
 
@@ -77,20 +78,24 @@ def token(request: Request, user: User) -> Document:
 def pipelines(
     readings: ReadingsDep,
     readable: ReadableDags,
+    next_runs: NextRunsDep,
     after: Annotated[str | None, Query(description="The next_key of the page before.")] = None,
     limit: Limit = 50,
     text: Annotated[str, Query(max_length=200, description="Part of the name.")] = "",
 ) -> Document:
     """The pipelines that you may read, what needs somebody first."""
-    found: Document = written(readings.pipelines(readable, after, limit, text))
-    return {"pipelines": found["lines"], "next_key": found["next_key"], "total": found["total"]}
+    found = readings.pipelines(readable, after, limit, text)
+    known = next_runs({dag_id for line in found.lines for dag_id in line.dags})
+    lines = [written(line) | {"next_runs": next_runs_document(line.dags, known)} for line in found.lines]
+    return {"pipelines": lines, "next_key": found.next_key, "total": found.total}
 
 
 @api_routes.get("/pipelines/{pipeline}")
-def pipeline_overview(readings: ReadingsDep, pipeline: Pipeline) -> Document:
+def pipeline_overview(readings: ReadingsDep, pipeline: Pipeline, next_runs: NextRunsDep) -> Document:
     """The pipeline with its graph, at its latest completed checkpoint."""
-    found: Document = written(readings.overview(pipeline))
-    return found
+    found = readings.overview(pipeline)
+    shown: Document = written(found)
+    return shown | {"next_runs": next_runs_document(found.line.dags, next_runs(found.line.dags))}
 
 
 @api_routes.get("/pipelines/{pipeline}/checkpoints")

@@ -23,6 +23,7 @@ from tidegate.ui.auth import Users, require_rights
 from tidegate.ui.error_pages import add_error_pages
 from tidegate.ui.events import event_routes
 from tidegate.ui.gestures import gesture_routes
+from tidegate.ui.schedules import NoSchedules, Schedules
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _TYPES = {
@@ -48,13 +49,15 @@ def create_app(
     open_readings: Callable[[], Readings] = open_readings,
     users: Users | None = None,
     open_operations: Callable[[], AllOperations] = open_all_operations,
+    schedules: Schedules | None = None,
 ) -> FastAPI:
     """The app, serving reports below `docs` (default: the settings'), and what `open_readings` opens with the first
-    request, to `users` (default: Airflow's). Gestures go to what `open_operations` opens. FastAPI's own open pages are
-    left out."""
+    request, to `users` (default: Airflow's). Gestures go to what `open_operations` opens. `schedules` are by
+    default Airflow's if the users are, else none. FastAPI's own open pages are left out."""
     app = FastAPI(title="Tidegate", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[require_rights()])
     app.state.docs = docs or Settings.from_environment().docs
     app.state.asking = Asking(open_readings, open_operations)
+    app.state.schedules = schedules or (_airflow_schedules() if users is None else NoSchedules())
     app.state.users = users or _airflow_users()
     app.include_router(docs_routes)
     app.include_router(api_routes)
@@ -70,6 +73,12 @@ def _airflow_users() -> Users:
     from tidegate.ui.airflow_users import AirflowUsers  # needs Airflow's configuration
 
     return AirflowUsers()
+
+
+def _airflow_schedules() -> Schedules:
+    from tidegate.ui.airflow_schedules import AirflowSchedules  # needs Airflow's configuration
+
+    return AirflowSchedules()
 
 
 @docs_routes.get("/{pipeline}/{checkpoint}/{name}")

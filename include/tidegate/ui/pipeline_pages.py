@@ -16,6 +16,7 @@ from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.auth import ReadableDags, RightsDep
 from tidegate.ui.drawing import draw_graph
 from tidegate.ui.offers import offers_of_pipeline
+from tidegate.ui.schedules import NextRunsDep
 from tidegate.ui.shell import page
 from tidegate.ui.wording import FIGURES, KINDS
 
@@ -33,14 +34,22 @@ CheckpointId = Annotated[int | None, Query(ge=1, le=2**62)]
 
 @routes.get("/")
 def pipelines(
-    request: Request, readings: ReadingsDep, readable: ReadableDags, text: Text = "", after: Text = ""
+    request: Request,
+    readings: ReadingsDep,
+    readable: ReadableDags,
+    next_runs: NextRunsDep,
+    text: Text = "",
+    after: Text = "",
 ) -> HTMLResponse:
     listed = readings.pipelines(readable, after or None, text=text)
-    return page(request, "pipelines.html", listed=listed, text=text, after=after, now=now())
+    known = next_runs({dag_id for line in listed.lines for dag_id in line.dags})
+    return page(request, "pipelines.html", listed=listed, text=text, after=after, next_runs=known, now=now())
 
 
 @routes.get("/pipelines/{pipeline}")
-def overview(request: Request, readings: ReadingsDep, rights: RightsDep, pipeline: str) -> HTMLResponse:
+def overview(
+    request: Request, readings: ReadingsDep, rights: RightsDep, next_runs: NextRunsDep, pipeline: str
+) -> HTMLResponse:
     found = readings.overview(pipeline)
     recent = readings.history(pipeline, limit=_LATEST).rows
     running = readings.history(pipeline, HistoryFilter(frozenset({"IN_PROGRESS"})), limit=5).rows
@@ -50,6 +59,7 @@ def overview(request: Request, readings: ReadingsDep, rights: RightsDep, pipelin
         vertices=vertices, drawing=draw_graph({key: one.inputs or () for key, one in vertices.items()}),
         positions={key: _position(one) for key, one in vertices.items()},
         offers=offers_of_pipeline(found, [(row.record, row.held) for row in running], now()), rights=rights,
+        next_runs=next_runs(found.line.dags),
     )  # fmt: skip
 
 
