@@ -2,7 +2,7 @@
 reports figures as they are in practice, without Spark. All that comes from data can be hostile.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -18,9 +18,15 @@ from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.expectations import expect, suite
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError, CheckpointHeldError
+from tidegate.protocol.errors import (
+    CheckpointDeclinedError,
+    CheckpointError,
+    CheckpointHeldError,
+    IllegalRequestError,
+)
 from tidegate.protocol.keygroups import key_groups_of
 from tidegate.protocol.names import Target
+from tidegate.protocol.operator_state import OperatorState
 from tidegate.protocol.paths import checkpoint_name, directory, write_prefix
 from tidegate.protocol.records import (
     Acknowledgement,
@@ -112,6 +118,24 @@ class _Judge:
         }  # fmt: skip
         failed = int(bool(self._unexpected))
         return [Verdict(Target.parse("sink:late_flights"), "late flights", not failed, 2, failed, (between, mean))]
+
+
+class ShownKeys:
+    """`ports.KeyReader` of these pipelines, whose runs are empty files: every carrier has a row, which says in words
+    and figures what the checkpoint is."""
+
+    def key_columns(self, state: OperatorState) -> Sequence[tuple[str, str]]:
+        return [("carrier" + _text_of(state), "string"), ("n", "bigint")]
+
+    def row_of(self, state: OperatorState, key: Sequence[str | None]) -> Mapping[str, Any] | None:
+        if len(key) != 2 or not (key[1] or "").isdigit():
+            raise IllegalRequestError(f"This is not a key of the operator: {key!r}")
+        flights = len(state.runs) // 8 * 100
+        return {"carrier": key[0], "n": int(key[1] or 0), "flights": flights, "note": _text_of(state)}
+
+
+def _text_of(state: OperatorState) -> str:
+    return HOSTILE if state.pipeline_id == "returns" else ""
 
 
 class ShownPipeline:

@@ -18,7 +18,7 @@ from browsers import Watched, chromium
 from databases import Databases
 from fastapi import FastAPI
 from page_server import PageServer
-from shown_pipelines import HOSTILE, ShownPipeline
+from shown_pipelines import HOSTILE, ShownKeys, ShownPipeline
 from sqlalchemy.engine import make_url
 from worlds import MemoryStorage
 
@@ -156,6 +156,8 @@ class Site:
             "overview": flights,
             **{tab: f"{flights}/{tab}" for tab in tabs},
             "state of an operator": f"{flights}/state?operator=carriers",
+            "key": f"{flights}/state?operator=carriers&key=AA&key=1",
+            "hostile key": "pipelines/returns/state?operator=carriers&key=%3Cimg%20src%3Dx%3E&key=x",
             "filtered history": f"{flights}/history?status=FAILED&kind=CHECKPOINT",
             "running checkpoint": f"{flights}/checkpoints/{latest}",
             "failed checkpoint": f"{flights}/checkpoints/{latest - 1}",
@@ -186,7 +188,7 @@ def site(
     store = PostgresCheckpointStore(connect(make_url(postgres_server.running_url(name))))
     storage = MemoryStorage()
     engine = connect(make_url(postgres_server.running_url(name)))
-    readings = Readings(engine, lambda: datetime.now(UTC), lambda: storage)
+    readings = Readings(engine, lambda: datetime.now(UTC), lambda: storage, ShownKeys())
     schedule("every hour", datetime.now(UTC) + timedelta(minutes=40, seconds=30))
     schedule("paused", datetime.now(UTC), is_paused=True)
     operations = AllOperations(store, storage, SystemClock(), lambda: None)

@@ -40,7 +40,7 @@ from tidegate.ports.regions import (
     Round,
     Validator,
 )
-from tidegate.ports.schemas import StateSchemas
+from tidegate.ports.schemas import KeyReader, StateSchemas
 from tidegate.ports.storage import CheckpointStorage, ReadableStorage
 from tidegate.ports.store import CheckpointStore, Clock
 from tidegate.ports.transaction import StoreTransaction
@@ -59,6 +59,7 @@ __all__ = [
     "Editor",
     "EventQueue",
     "Exporter",
+    "KeyReader",
     "LaggingSource",
     "ListingSource",
     "Meter",

@@ -238,6 +238,40 @@ class StateAt:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """`type` is its name in Spark."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAt:
+    """The row of a key at a checkpoint, None if it had none, or why that cannot be read. `changed`: it was another one
+    at the checkpoint before."""
+
+    checkpoint_id: int
+    completed_at: datetime | None
+    row: Mapping[str, Any] | None
+    problem: str | None = None
+    changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLookup:
+    """A key of an operator's state at a checkpoint. `history` is of the checkpoints that are kept, newest first, not
+    `complete` if there are more than were read. Without a `key`, only its columns are known."""
+
+    operator_id: str
+    checkpoint_id: int
+    key_columns: tuple[KeyColumn, ...]
+    key: Mapping[str, str | None] | None = None
+    row: Mapping[str, Any] | None = None
+    history: tuple[KeyAt, ...] = ()
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class TableAt:
     """What a sink shows. `shows` is the newest checkpoint whose rows it was told to show, `in_doubt` are completed ones
     of which it is not known yet, oldest first. `rewinding` is the restore that it still has to follow."""

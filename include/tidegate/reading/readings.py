@@ -1,6 +1,6 @@
 """All questions, in one place. Each is answered on a connection of its own, as of one moment."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TypeVar
@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from tidegate.ports import ReadableStorage
+from tidegate.ports import KeyReader, ReadableStorage
 from tidegate.postgres import audit, reads
 from tidegate.postgres.outcomes import explain
 from tidegate.protocol.errors import CheckpointNotFoundError, PipelineNotFoundError
@@ -29,8 +29,10 @@ from tidegate.reading.history_answers import (
     Point,
     QualityHistory,
 )
+from tidegate.reading.lookup import Lookups, find_states
 from tidegate.reading.pipeline_answers import (
     Configuration,
+    KeyLookup,
     Overview,
     PipelineList,
     SourceAt,
@@ -48,13 +50,18 @@ class Readings:
     none raises `IllegalRequestError`."""
 
     def __init__(
-        self, engine: Engine, now: Callable[[], datetime], open_storage: Callable[[], ReadableStorage]
+        self,
+        engine: Engine,
+        now: Callable[[], datetime],
+        open_storage: Callable[[], ReadableStorage],
+        keys: KeyReader,
     ) -> None:
-        """`open_storage` is called when a `_metadata` is first needed."""
+        """`open_storage` is called when a `_metadata` is first needed; `keys` reads state on that storage."""
         self._engine = engine
         self._reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self._now = now
         self._files = MetadataFiles(open_storage)
+        self._lookups = Lookups(keys, now)
         self.changes = Changes(engine)
 
     # -- all pipelines
@@ -128,6 +135,18 @@ class Readings:
     def state(self, pipeline_id: str, checkpoint_id: int | None = None) -> tuple[StateAt, ...]:
         """As `sources`."""
         return self._at(pipeline_id, checkpoint_id, contents.state_at)
+
+    def key(
+        self,
+        pipeline_id: str,
+        operator_id: str,
+        checkpoint_id: int | None = None,
+        key: Sequence[str | None] | None = None,
+    ) -> KeyLookup:
+        """A key's row, and its history; without a `key` the columns it has. See `Lookups.look_up` and `find_states` for
+        what it raises."""
+        states = self._of(pipeline_id, lambda c: find_states(c, pipeline_id, operator_id, checkpoint_id))
+        return self._lookups.look_up(states, key)
 
     def tables(self, pipeline_id: str) -> tuple[TableAt, ...]:
         return self._of(pipeline_id, lambda c: contents.tables_of(c, pipeline_id, self._files))

@@ -18,7 +18,7 @@ from tidegate.documents.values import written
 from tidegate.protocol.paths import checkpoint_name
 from tidegate.protocol.records import CheckpointKind
 from tidegate.reading.history_answers import HistoryFilter
-from tidegate.ui.asking import ReadingsDep
+from tidegate.ui.asking import Key, ReadingsDep
 from tidegate.ui.auth import ReadableDags, User, users_of
 from tidegate.ui.same_site import token_of
 from tidegate.ui.schedules import NextRunsDep, next_runs_document
@@ -196,6 +196,14 @@ def sources(readings: ReadingsDep, pipeline: Pipeline, at: At = None) -> Documen
 def state(readings: ReadingsDep, pipeline: Pipeline, at: At = None) -> Document:
     """The keyed state of each operator."""
     return {"operators": written(readings.state(pipeline, at))}
+
+
+@api_routes.get("/pipelines/{pipeline}/state/{operator}")
+def key_of_state(readings: ReadingsDep, pipeline: Pipeline, operator: str, key: Key, at: At = None) -> Document:
+    """The key columns of an operator. With a key, its row, and its history over the newest checkpoints that are kept;
+    if there are more, or reading takes long, it is not `complete`."""
+    found: Document = written(readings.key(pipeline, operator, at, key))
+    return found
 
 
 @api_routes.get("/pipelines/{pipeline}/tables")

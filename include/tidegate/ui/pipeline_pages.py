@@ -8,11 +8,19 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
+from tidegate.protocol.errors import (
+    CheckpointError,
+    ConfigurationError,
+    StateIntegrityError,
+    StorageError,
+    StoreUnavailableError,
+)
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 from tidegate.reading.history_answers import ExpectationSeries, HistoryFilter, Observation, PipelineSummary, Point
-from tidegate.reading.pipeline_answers import Vertex
+from tidegate.reading.pipeline_answers import KeyLookup, Vertex
+from tidegate.reading.readings import Readings
 from tidegate.ui import formatting
-from tidegate.ui.asking import ReadingsDep
+from tidegate.ui.asking import Key, ReadingsDep
 from tidegate.ui.auth import ReadableDags, RightsDep
 from tidegate.ui.drawing import draw_graph
 from tidegate.ui.offers import offers_of_pipeline
@@ -145,14 +153,37 @@ def sources(request: Request, readings: ReadingsDep, pipeline: str, checkpoint: 
 
 @routes.get("/pipelines/{pipeline}/state")
 def state(
-    request: Request, readings: ReadingsDep, pipeline: str, checkpoint: CheckpointId = None, operator: Text = ""
+    request: Request,
+    readings: ReadingsDep,
+    pipeline: str,
+    key: Key,
+    checkpoint: CheckpointId = None,
+    operator: Text = "",
 ) -> HTMLResponse:
+    """With the form to look up a key of the operator that is shown."""
     found = readings.state(pipeline, checkpoint)
     shown = next((one for one in found if one.operator_id == operator), found[0] if len(found) == 1 else None)
+    at = shown and (pipeline, shown.operator_id, checkpoint)
+    lookup, problem = _look_up(readings, *at, key) if at else (None, None)
     return page(
-        request, "state.html", pipeline=pipeline, tab="state", operators=found, shown=shown,
-        checkpoint_id=checkpoint or _latest_completed(readings, pipeline),
+        request, "state.html", pipeline=pipeline, tab="state", operators=found, shown=shown, lookup=lookup,
+        problem=problem, unreadable=isinstance(problem, StorageError | StateIntegrityError | ConfigurationError),
+        key=key or (), now=now(), checkpoint_id=checkpoint or _latest_completed(readings, pipeline),
     )  # fmt: skip
+
+
+def _look_up(
+    readings: Readings, pipeline: str, operator: str, checkpoint: int | None, key: Sequence[str | None] | None
+) -> tuple[KeyLookup | None, CheckpointError | None]:
+    """With why the key cannot be read, if so: the page has other things to show, too."""
+    try:
+        return readings.key(pipeline, operator, checkpoint, key), None
+    except StoreUnavailableError:
+        raise
+    except CheckpointError as error:
+        if key is None:
+            return None, error
+        return _look_up(readings, pipeline, operator, checkpoint, None)[0], error
 
 
 def _latest_completed(readings: ReadingsDep, pipeline: str) -> int | None:

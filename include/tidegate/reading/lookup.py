@@ -1,0 +1,115 @@
+"""One key of an operator's state: its row at a checkpoint, and what it was at those that are kept.
+
+Rows of the database say which files have it, then only files are read. The work is bounded, whatever is asked: so many
+checkpoints, so long, and so many at once in a process.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from threading import BoundedSemaphore
+
+from sqlalchemy import Connection
+
+from tidegate.ports import KeyReader
+from tidegate.postgres import reads
+from tidegate.protocol.errors import CheckpointError, IllegalRequestError, StorageError
+from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.operator_state import OperatorState, choose_history, choose_kept, require_state, state_of
+from tidegate.protocol.records import CheckpointRecord, SubtaskId
+from tidegate.reading.need import utc
+from tidegate.reading.pipeline_answers import KeyAt, KeyColumn, KeyLookup
+
+#: The newest checkpoints that a history is of, and when it is cut short.
+MOST_CHECKPOINTS = 20
+LONGEST = timedelta(seconds=5)
+#: How many look-ups a process does at once, and how long one more waits for its turn, in seconds.
+_AT_ONCE = 2
+_PATIENCE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """Where an operator's state lies: at the checkpoint that is asked about, and at those that are kept, newest first.
+    `more` are kept than are listed."""
+
+    asked: OperatorState
+    kept: Sequence[tuple[CheckpointRecord, OperatorState | None]]
+    more: bool
+
+
+def find_states(connection: Connection, pipeline_id: str, operator_id: str, checkpoint_id: int | None) -> States:
+    """At the checkpoint, or at the latest completed one.
+
+    Raises `CheckpointNotFoundError`, `CheckpointNotRetainedError`, `OperatorNotFoundError`.
+    """
+    kept = reads.with_status(connection, pipeline_id, Status.COMPLETED)
+    found = None if checkpoint_id is None else reads.checkpoint(connection, pipeline_id, checkpoint_id)
+    record = choose_kept(pipeline_id, kept, checkpoint_id, found)
+    state = _state_at(connection, record, operator_id)
+    if state is None:  # says which operators have any
+        state = require_state(record, reads.subtasks_of(connection, pipeline_id, record.checkpoint_id), operator_id)
+    history = choose_history(kept)[::-1]
+    newest = [(each, _state_at(connection, each, operator_id)) for each in history[:MOST_CHECKPOINTS]]
+    return States(state, newest, len(history) > MOST_CHECKPOINTS)
+
+
+def _state_at(connection: Connection, record: CheckpointRecord, operator_id: str) -> OperatorState | None:
+    plans = [plan for plan in record.operators if plan.operator_id == operator_id]
+    only = [SubtaskId(operator_id, index) for plan in plans for index in range(plan.parallelism)]
+    return state_of(record, reads.subtasks_of(connection, record.pipeline_id, record.checkpoint_id, only), operator_id)
+
+
+class Lookups:
+    """Reads the files. Thread-safe."""
+
+    def __init__(self, keys: KeyReader, now: Callable[[], datetime]) -> None:
+        self._keys = keys
+        self._now = now
+        self._turns = BoundedSemaphore(_AT_ONCE)
+
+    def look_up(self, states: States, key: Sequence[str | None] | None) -> KeyLookup:
+        """Raises `IllegalRequestError` for a key that does not fit, `StorageError`, `StateIntegrityError`,
+        `StateSchemaError`, `ConfigurationError`."""
+        if not self._turns.acquire(timeout=_PATIENCE):
+            raise StorageError("Other keys are being looked up in this server. Nothing was changed. Ask again.")
+        try:
+            return self._look_up(states, key)
+        finally:
+            self._turns.release()
+
+    def _look_up(self, states: States, key: Sequence[str | None] | None) -> KeyLookup:
+        state = states.asked
+        columns = tuple(KeyColumn(name, type_) for name, type_ in self._keys.key_columns(state))
+        if key is None:
+            return KeyLookup(state.operator_id, state.checkpoint_id, columns)
+        until = self._now() + LONGEST
+        row = self._keys.row_of(state, key)
+        history: list[KeyAt] = []
+        for each, then in states.kept:
+            if self._now() >= until:
+                break
+            history.append(self._at(each, then, key))
+        asked = {column.name: value for column, value in zip(columns, key, strict=True)}
+        complete = len(history) == len(states.kept) and not states.more
+        return KeyLookup(state.operator_id, state.checkpoint_id, columns, asked, row, _marked(history), complete)
+
+    def _at(self, record: CheckpointRecord, state: OperatorState | None, key: Sequence[str | None]) -> KeyAt:
+        """What cannot be read at one checkpoint may be readable at others."""
+        completed_at = utc(record.completed_at)
+        if state is None:
+            return KeyAt(record.checkpoint_id, completed_at, None)
+        try:
+            return KeyAt(record.checkpoint_id, completed_at, self._keys.row_of(state, key))
+        except IllegalRequestError:
+            return KeyAt(record.checkpoint_id, completed_at, None, "It had other key columns then.")
+        except CheckpointError as error:
+            return KeyAt(record.checkpoint_id, completed_at, None, str(error))
+
+
+def _marked(history: Sequence[KeyAt]) -> tuple[KeyAt, ...]:
+    """Newest first, each compared with the one before it in time."""
+    return tuple(
+        replace(now, changed=before is not None and now.row != before.row and not (now.problem or before.problem))
+        for now, before in zip(history, [*history[1:], None], strict=False)
+    )
