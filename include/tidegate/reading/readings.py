@@ -24,6 +24,7 @@ from tidegate.reading.described import MetadataFiles
 from tidegate.reading.history_answers import (
     History,
     HistoryFilter,
+    HoldAt,
     JudgedTarget,
     PipelineSummary,
     Point,
@@ -174,6 +175,10 @@ class Readings:
         if found is None:
             raise self._no_checkpoint(pipeline_id, checkpoint_id)
         return found
+
+    def hold(self, pipeline_id: str, checkpoint_id: int) -> HoldAt | None:
+        """How it waited for a person; None if it never did."""
+        return quality.hold_of(self._record(pipeline_id, checkpoint_id))
 
     def verdicts(self, pipeline_id: str, checkpoint_id: int) -> tuple[Verdict, ...]:
         """With their findings and failing rows."""
