@@ -12,9 +12,9 @@ from store_steps import completed as take
 
 from tidegate.protocol.errors import IllegalRequestError, StorageError
 from tidegate.protocol.operator_state import OperatorState
-from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.protocol.records import HandleKind, StateHandle, SubtaskId
 from tidegate.reading import lookup
-from tidegate.reading.lookup import LONGEST, MOST_CHECKPOINTS, Lookups, States, find_states
+from tidegate.reading.lookup import LONGEST, MOST_CHECKPOINTS, Lookups, Split, States, find_states
 from tidegate.state.stored import StoredState
 
 
@@ -31,6 +31,9 @@ class Slow:
     def key_columns(self, state: OperatorState) -> Sequence[tuple[str, str]]:
         self.open.wait(10)
         return [("k", "string")]
+
+    def files_of(self, position: StateHandle, checkpoint_id: int) -> Sequence[tuple[str, int]]:
+        raise AssertionError("nobody asks")
 
     def row_of(self, state: OperatorState, key: Sequence[str | None]) -> Mapping[str, Any]:
         self.time += timedelta(seconds=1)
@@ -92,6 +95,15 @@ def test_so_many_checkpoints_are_read_and_only_the_files_of_the_operator(pages, 
 
 @pytest.mark.parametrize("path", ["other/chk-1/op/0-1-a.parquet", "pp/x", "/etc/passwd", "p/../../etc/passwd"])
 def test_a_file_of_another_pipeline_is_not_read(path: str, tmp_path: Any) -> None:
-    run = StateHandle(path, HandleKind.RUN, 1, 1, "0" * 64, 1)
-    with pytest.raises(StorageError, match=r"not of this pipeline|not a path below"):
-        StoredState(str(tmp_path), None).key_columns(OperatorState("p", "op", 1, 8, ((run,),)))
+    file = StateHandle(path, HandleKind.RUN, 1, 1, "0" * 64, 1)
+    state = OperatorState("p", "op", 1, 8, ((file,),))
+    lookups = Lookups(StoredState(str(tmp_path), None), lambda: T0)
+    refused = r"not of this pipeline|not a path below"
+    with pytest.raises(StorageError, match=refused):
+        lookups.look_up(States(state, [], False), ["a"])
+    with pytest.raises(StorageError, match=refused):
+        lookups.files_read(Split("p", 1, SubtaskId("source", 0), [file]))
+    if not path.startswith("p/"):
+        good = OperatorState("p", "op", 1, 8, ())
+        with pytest.raises(StorageError, match=refused):
+            Lookups(Slow(), lambda: T0).look_up(States(good, [(completed(1), state)], False), ["a"])

@@ -133,6 +133,10 @@ class ShownKeys:
         flights = len(state.runs) // 8 * 100
         return {"carrier": key[0], "n": int(key[1] or 0), "flights": flights, "note": _text_of(state)}
 
+    def files_of(self, position: StateHandle, checkpoint_id: int) -> Sequence[tuple[str, int]]:
+        text = HOSTILE if position.path.startswith("returns/") else ""
+        return [(f"day-{checkpoint_id:03d}/{number}{text}.csv", 1_300_000 * number) for number in range(1, 4)]
+
 
 def _text_of(state: OperatorState) -> str:
     return HOSTILE if state.pipeline_id == "returns" else ""

@@ -156,6 +156,8 @@ class Site:
             "overview": flights,
             **{tab: f"{flights}/{tab}" for tab in tabs},
             "state of an operator": f"{flights}/state?operator=carriers",
+            "files that were read": f"{flights}/sources?source=flights&split=1",
+            "hostile files": "pipelines/returns/sources?source=flights",
             "key": f"{flights}/state?operator=carriers&key=AA&key=1",
             "hostile key": "pipelines/returns/state?operator=carriers&key=%3Cimg%20src%3Dx%3E&key=x",
             "filtered history": f"{flights}/history?status=FAILED&kind=CHECKPOINT",

@@ -14,6 +14,7 @@ from tidegate.protocol.gestures import ActorKind, AnswerStatus, GestureKind
 from tidegate.reading.checkpoint_answers import FileList
 from tidegate.reading.history_answers import JudgedTarget, Point, QualityHistory
 from tidegate.reading.pipeline_answers import (
+    FilesRead,
     KeyLookup,
     OptionsAt,
     Overview,
@@ -36,6 +37,7 @@ _RUNS: dict[str, Any] = {"next_runs": (list[NextRun], ...)}
 PipelineDocument: Any = create_model("Pipeline", __base__=model_of(PipelineLine), **_RUNS)
 OverviewDocument: Any = create_model("PipelineOverview", __base__=model_of(Overview), **_RUNS)
 Files: Any = model_of(FileList)
+FilesReadDocument: Any = model_of(FilesRead)
 KeyDocument: Any = model_of(KeyLookup)
 Options: Any = model_of(OptionsAt)
 Judged: Any = model_of(JudgedTarget)

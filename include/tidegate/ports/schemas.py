@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from tidegate.protocol.operator_state import OperatorState
+from tidegate.protocol.records import StateHandle
 from tidegate.protocol.state_schema import StateSchema
 
 
@@ -23,8 +24,8 @@ class StateSchemas(Protocol):
 
 
 class KeyReader(Protocol):
-    """Reads state that was written, without the pipeline's definition. Raises `StorageError`, `StateIntegrityError`,
-    `StateSchemaError`, `ConfigurationError`."""
+    """Reads what checkpoints have written, without the pipeline's definition. Raises `StorageError`,
+    `StateIntegrityError`, `StateSchemaError`, `ConfigurationError`."""
 
     def key_columns(self, state: OperatorState) -> Sequence[tuple[str, str]]:
         """Their names, and their types as Spark calls them."""
@@ -35,4 +36,8 @@ class KeyReader(Protocol):
 
         Raises `IllegalRequestError` for values that do not fit the key columns.
         """
+        ...
+
+    def files_of(self, position: StateHandle, checkpoint_id: int) -> Sequence[tuple[str, int]]:
+        """The files, with their bytes, that a checkpoint has read, from the file in which a source keeps such."""
         ...

@@ -210,6 +210,24 @@ class SourceAt:
 
 
 @dataclass(frozen=True, slots=True)
+class FileRead:
+    path: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FilesRead:
+    """The files that a split of a source has read in one checkpoint: `total`, and the first of them. None if the source
+    keeps no such list: then its position says what it has read."""
+
+    operator_id: str
+    index: int
+    checkpoint_id: int
+    total: int | None
+    files: tuple[FileRead, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StateSlice:
     """The keyed state of one subtask."""
 

@@ -30,9 +30,10 @@ from tidegate.reading.history_answers import (
     Point,
     QualityHistory,
 )
-from tidegate.reading.lookup import Lookups, find_states
+from tidegate.reading.lookup import Lookups, find_split, find_states
 from tidegate.reading.pipeline_answers import (
     Configuration,
+    FilesRead,
     KeyLookup,
     Overview,
     PipelineList,
@@ -132,6 +133,14 @@ class Readings:
     def sources(self, pipeline_id: str, checkpoint_id: int | None = None) -> tuple[SourceAt, ...]:
         """At a checkpoint, by default the latest completed; empty without one."""
         return self._at(pipeline_id, checkpoint_id, contents.sources_at)
+
+    def files_read(self, pipeline_id: str, operator_id: str, index: int, checkpoint_id: int | None = None) -> FilesRead:
+        """What a split of a source has read in a checkpoint. See `find_split` and `Lookups.files_read` for what it
+        raises."""
+        split = SubtaskId(operator_id, index)
+        return self._lookups.files_read(
+            self._of(pipeline_id, lambda c: find_split(c, pipeline_id, split, checkpoint_id))
+        )
 
     def state(self, pipeline_id: str, checkpoint_id: int | None = None) -> tuple[StateAt, ...]:
         """As `sources`."""

