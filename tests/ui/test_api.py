@@ -163,7 +163,7 @@ def test_every_answer_of_a_pipeline_that_has_everything_is_as_described(ask, sto
     flights = ShownPipeline(store, storage, hold_for="2 h", text=HOSTILE.replace("/", ""))
     flights.take(2)
     flights.complete(request="by-hand", kind=CheckpointKind.SAVEPOINT, name="before", note="for the auditors")
-    flights.coordinator.approve(flights.hold(), "eve")
+    flights.coordinator.operations.holds.approve(flights.hold(), "eve")
     with store.transaction(flights.name) as tx:
         tx.record_dag("hourly", flights.clock.now())
         tx.record_restore(1, flights.clock.now())

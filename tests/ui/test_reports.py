@@ -141,7 +141,7 @@ def test_a_report_says_what_a_person_has_decided(get: Get, token: Token, docs: P
         return get(name, token=token("viewer")).text
 
     assert "UTC. Nobody has decided yet.</strong></p><h1>again" in shown()
-    flights.coordinator.approve(held, "eve <b>", HOSTILE)
+    flights.coordinator.operations.holds.approve(held, "eve <b>", HOSTILE)
     text = shown()
     assert "Approved by eve &lt;b&gt; at " in text
     assert text.count("<h1>") == 2

@@ -22,7 +22,7 @@ WITH seen AS (
     SELECT p.pipeline_id, p.status, p.since, p.message, coalesce(seen.dags, '{}') AS dags,
         latest.checkpoint_id AS latest_completed, latest.completed_at, latest.state_size, latest.duration,
         progress.in_progress, progress.held, progress.overdue, failed.number AS failures, failed.reason,
-        judged.checkpoint_id AS judged_checkpoint, judged.verdict, doubt.number AS in_doubt, behind.lag,
+        judged.checkpoint_id AS judged_checkpoint, judged.verdict, doubt.number AS in_doubt,
         CASE WHEN cardinality(progress.held) > 0 THEN :decision
             WHEN p.status = 'FAILED' THEN :resume
             WHEN p.status IN ('FINISHED', 'CANCELLED') THEN :ended
@@ -59,18 +59,21 @@ WITH seen AS (
         WHERE v.pipeline_id = p.pipeline_id AND checkpoint_id = (
             SELECT max(checkpoint_id) FROM tidegate.verdicts w WHERE w.pipeline_id = p.pipeline_id)
         GROUP BY checkpoint_id) judged ON true
-    LEFT JOIN LATERAL (
-        SELECT jsonb_agg(jsonb_build_array(unit, pending, bytes, polled_at) ORDER BY unit) AS lag FROM (
-            SELECT unit, sum(pending) AS pending, CASE WHEN min(bytes) < 0 THEN -1 ELSE sum(bytes) END AS bytes,
-                min(polled_at) AS polled_at
-            FROM tidegate.source_lag s WHERE s.pipeline_id = p.pipeline_id GROUP BY unit) by_unit) behind ON true
     WHERE (:one IS NULL AND (p.last_checkpoint_id > 0 OR p.status <> 'CREATED') OR p.pipeline_id = :one)
         AND (CAST(:readable AS text[]) IS NULL OR seen.dags IS NULL OR seen.dags && CAST(:readable AS text[]))
         AND (:text = '' OR strpos(lower(p.pipeline_id), lower(:text)) > 0)
 )
-SELECT *, (SELECT count(*) FROM facts) AS total FROM facts
-WHERE :after_need < 0 OR (need, pipeline_id) > (:after_need, :after)
-ORDER BY need, pipeline_id LIMIT :limit
+SELECT shown.*, (SELECT count(*) FROM facts) AS total, behind.lag
+FROM (
+    SELECT * FROM facts
+    WHERE :after_need < 0 OR (need, pipeline_id) > (:after_need, :after)
+    ORDER BY need, pipeline_id LIMIT :limit) shown
+LEFT JOIN LATERAL (
+    SELECT jsonb_agg(jsonb_build_array(unit, pending, bytes, polled_at) ORDER BY unit) AS lag FROM (
+        SELECT unit, sum(pending) AS pending, CASE WHEN min(bytes) < 0 THEN -1 ELSE sum(bytes) END AS bytes,
+            min(polled_at) AS polled_at
+        FROM tidegate.source_lag s WHERE s.pipeline_id = shown.pipeline_id GROUP BY unit) by_unit) behind ON true
+ORDER BY need, pipeline_id
 """)
 
 
