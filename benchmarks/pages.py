@@ -32,7 +32,7 @@ from sqlalchemy import Engine, event
 from tidegate.clock import SystemClock
 from tidegate.postgres.engine import connect
 from tidegate.reading.readings import Readings
-from tidegate.state.storage import open_storage
+from tidegate.state.stored import StoredState
 from tidegate.ui.api import PREFIX, api_routes
 from tidegate.ui.asking import Asking
 from tidegate.ui.auth import readable_dags
@@ -120,7 +120,8 @@ async def measure(engine: Engine, last: int, times: int) -> list[Measured]:
     app = FastAPI()
     app.include_router(api_routes)
     with tempfile.TemporaryDirectory() as storage:
-        app.state.asking = Asking(lambda: Readings(engine, SystemClock().now, lambda: open_storage(storage)))
+        stored = StoredState(storage, None)
+        app.state.asking = Asking(lambda: Readings(engine, SystemClock().now, stored.open, stored))
         dags = frozenset(f"dag-of-pipeline-{number}" for number in range(1000))
         app.dependency_overrides[readable_dags] = lambda: dags
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://bench") as client:

@@ -25,6 +25,7 @@ from sqlalchemy import (
     true,
 )
 
+from tidegate.postgres.lag import lag_of
 from tidegate.postgres.rows import (
     HANDLE_COLUMNS,
     IDENTITY_COLUMNS,
@@ -194,6 +195,7 @@ def figures(connection: Connection, pipeline_id: str) -> LatestFigures:
         None if latest_restore is None else latest_restore.at,
         found,
         None if measured is None else Measurement(**measured),
+        lag_of(connection, pipeline_id),
     )
 
 

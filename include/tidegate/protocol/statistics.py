@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.records import CheckpointRecord
 
@@ -52,13 +53,14 @@ class Statistics:
 @dataclass(frozen=True, slots=True)
 class LatestFigures:
     """What a pipeline's metrics are made of: how many checkpoints have each status, how often and when it last went on
-    from one, and its latest completed checkpoint."""
+    from one, its latest completed checkpoint, and how far behind its sources it was at their last polls."""
 
     by_status: Mapping[Status, int]
     restores: int
     restored_at: datetime | None
     latest_completed: CheckpointRecord | None
     latest: Measurement | None
+    lag: Sequence[SourceLag] = ()
 
 
 @dataclass(frozen=True, slots=True)
