@@ -34,7 +34,7 @@ from sqlalchemy import Engine, event
 from tidegate.clock import SystemClock
 from tidegate.postgres.engine import connect
 from tidegate.reading.readings import Readings
-from tidegate.state.storage import open_storage
+from tidegate.state.stored import StoredState
 from tidegate.ui.app import create_app
 
 #: Milliseconds that no statement may take, and no answer.
@@ -91,9 +91,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 async def measure(engine: Engine, last: int, times: int) -> list[Measured]:
     with tempfile.TemporaryDirectory() as storage:
-        app = create_app(
-            Path(storage), lambda: Readings(engine, SystemClock().now, lambda: open_storage(storage)), Everybody()
-        )
+        stored = StoredState(storage, None)
+        app = create_app(Path(storage), lambda: Readings(engine, SystemClock().now, stored.open, stored), Everybody())
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://bench") as client:
             return [await _measure(engine, client, address, times) for address in addresses(app, last)]
 

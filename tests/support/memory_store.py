@@ -94,6 +94,7 @@ class MemoryCheckpointStore:
             self._latest_restore(state),
             latest[-1] if latest else None,
             self._measured(latest[-1]) if latest else None,
+            self._state(pipeline_id).lag,
         )
 
     def _latest_restore(self, state: PipelineState) -> LatestRestore | None:
@@ -154,5 +155,5 @@ def _is_news(before: PipelineState, after: PipelineState) -> bool:
         id_: replace(request, seen_at=known[id_].seen_at) if id_ in known else request
         for id_, request in after.requests.items()
     }
-    untold = replace(after, requests=as_before, deliveries=before.deliveries)
+    untold = replace(after, requests=as_before, deliveries=before.deliveries, lag=before.lag)
     return replace(untold, events=before.events if after.last_event == before.last_event else after.events) != before

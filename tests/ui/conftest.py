@@ -15,11 +15,12 @@ import airflow_home  # noqa: F401 - before anything imports Airflow
 import httpx
 import psycopg2
 import pytest
+from airflow_dags import schedule
 from browsers import Watched, chromium
 from databases import Databases
 from fastapi import FastAPI
 from page_server import PageServer
-from shown_pipelines import HOSTILE, ShownPipeline
+from shown_pipelines import HOSTILE, ShownKeys, ShownPipeline
 from sqlalchemy.engine import make_url
 from worlds import MemoryStorage
 
@@ -166,6 +167,10 @@ class Site:
             "overview": flights,
             **{tab: f"{flights}/{tab}" for tab in tabs},
             "state of an operator": f"{flights}/state?operator=carriers",
+            "files that were read": f"{flights}/sources?source=flights&split=1",
+            "hostile files": "pipelines/returns/sources?source=flights",
+            "key": f"{flights}/state?operator=carriers&key=AA&key=1",
+            "hostile key": "pipelines/returns/state?operator=carriers&key=%3Cimg%20src%3Dx%3E&key=x",
             "filtered history": f"{flights}/history?status=FAILED&kind=CHECKPOINT",
             "running checkpoint": f"{flights}/checkpoints/{latest}",
             "failed checkpoint": f"{flights}/checkpoints/{latest - 1}",
@@ -210,7 +215,9 @@ def site(
     store = PostgresCheckpointStore(connect(make_url(postgres_server.running_url(name))))
     storage = MemoryStorage()
     engine = connect(make_url(postgres_server.running_url(name)))
-    readings = Readings(engine, lambda: datetime.now(UTC), lambda: storage)
+    readings = Readings(engine, lambda: datetime.now(UTC), lambda: storage, ShownKeys())
+    schedule("every hour", datetime.now(UTC) + timedelta(minutes=40, seconds=30))
+    schedule("paused", datetime.now(UTC), is_paused=True)
     operations = AllOperations(store, storage, SystemClock(), lambda: None)
     app = create_app(tmp_path_factory.mktemp("docs"), lambda: readings, open_operations=lambda: operations)
     server = PageServer(app)
@@ -231,6 +238,8 @@ def _fill(store: PostgresCheckpointStore, storage: MemoryStorage) -> dict[str, S
     flights.snapshot(flights.trigger(), without=[SubtaskId("carriers", 2)])
     with store.transaction(flights.name) as tx:
         tx.record_dag("every hour", flights.clock.now())
+        tx.record_dag("by hand", flights.clock.now())
+        tx.record_dag("paused", flights.clock.now())
     orders = ShownPipeline(store, storage, "orders", ago=timedelta(minutes=30))
     orders.take(2, 60)
     hostile = ShownPipeline(store, storage, "returns", ago=timedelta(hours=1), text=HOSTILE)

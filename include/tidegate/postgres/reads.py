@@ -25,6 +25,7 @@ from sqlalchemy import (
     true,
 )
 
+from tidegate.postgres.lag import lag_of
 from tidegate.postgres.rows import (
     HANDLE_COLUMNS,
     IDENTITY_COLUMNS,
@@ -179,6 +180,7 @@ def figures(connection: Connection, pipeline_id: str) -> LatestFigures:
         latest_restore,
         found,
         None if measured is None else Measurement(**measured),
+        lag_of(connection, pipeline_id),
     )
 
 

@@ -1,7 +1,9 @@
 """A pipeline's metrics, with the names that Flink has for them (protocol.md section 19)."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.statistics import LatestFigures, count_checkpoints
 
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
@@ -21,6 +23,7 @@ UNITS = {
     "lastCheckpointPersistedData": "By",
     "lastCompletedCheckpointId": "",
     "lastCheckpointCompletedTimestamp": "ms",
+    "pendingBytes": "By",
 }
 
 
@@ -42,7 +45,13 @@ def gauges(figures: LatestFigures) -> dict[str, int]:
         "lastCheckpointPersistedData": -1 if measured is None else measured.persisted_data,
         "lastCompletedCheckpointId": -1 if latest is None else latest.checkpoint_id,
         "lastCheckpointCompletedTimestamp": -1 if latest is None else _milliseconds(latest.completed_at),
+        "pendingBytes": _pending_bytes(figures.lag),
     }
+
+
+def _pending_bytes(lag: Sequence[SourceLag]) -> int:
+    """Of a source alone in Flink; here of all of a pipeline's together."""
+    return -1 if not lag or any(each.bytes < 0 for each in lag) else sum(each.bytes for each in lag)
 
 
 def _milliseconds(at: datetime | None) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.records import CheckpointRecord
 
@@ -37,13 +38,14 @@ class LatestRestore:
 @dataclass(frozen=True, slots=True)
 class LatestFigures:
     """What a pipeline's metrics are made of: how many checkpoints have each status, how often it went on from one and
-    from which last, and its latest completed checkpoint."""
+    from which last, its latest completed checkpoint, and how far behind its sources it was at their last polls."""
 
     by_status: Mapping[Status, int]
     restores: int
     latest_restore: LatestRestore | None
     latest_completed: CheckpointRecord | None
     latest: Measurement | None
+    lag: Sequence[SourceLag] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import Path, Query, Request
 from fastapi.responses import HTMLResponse
 
+from tidegate.reading.quality import hold_of
 from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.auth import RightsDep
 from tidegate.ui.drawing import draw_spans
@@ -36,7 +37,7 @@ def one_checkpoint(
     return page(
         request, "checkpoint.html", pipeline=pipeline, found=found, spans=draw_spans(found.phases, found.now),
         opened=opened, log_tasks=_LOGS, offers=offers_of_checkpoint(found.record, found.held), rights=rights,
-        subtasks=readings.subtasks(pipeline, checkpoint, opened, after) if opened else None,
+        hold=hold_of(found.record), subtasks=readings.subtasks(pipeline, checkpoint, opened, after) if opened else None,
     )  # fmt: skip
 
 

@@ -1,9 +1,9 @@
 """What went wrong, said as a page to those who asked for a page, and as JSON to programs."""
 
 from fastapi import FastAPI, Request
-from fastapi.exception_handlers import http_exception_handler, request_validation_exception_handler
+from fastapi.exception_handlers import request_validation_exception_handler
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from tidegate.protocol.errors import CheckpointError
@@ -41,7 +41,7 @@ async def _say_error(request: Request, error: Exception) -> Response:
 async def _say_refusal(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if _is_for_a_program(request):
-        return await http_exception_handler(request, error)
+        return JSONResponse({"errors": [str(error.detail)]}, error.status_code, error.headers)
     said = {401: users_of(request).how_to_log_in, 403: _FORBIDDEN}
     return _page(request, error.status_code, said.get(error.status_code, str(error.detail)))
 
