@@ -65,7 +65,7 @@ class PageRoutes(APIRouter):
 
 
 def _comparable(value: Any) -> Hashable:
-    return tuple(value) if isinstance(value, list) else value  # type: ignore[no-any-return]
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _shared(endpoint: Page) -> Page:
