@@ -16,10 +16,11 @@ from tidegate.coordination.all_operations import AllOperations
 from tidegate.protocol.paths import checkpoint_id_of
 from tidegate.reading.readings import Readings
 from tidegate.settings import Settings
-from tidegate.ui import checkpoint_pages, dag_pages, pipeline_pages, static_files
+from tidegate.ui import checkpoint_pages, dag_pages, pipeline_pages, restore_pages, static_files
 from tidegate.ui.api import api_routes
 from tidegate.ui.asking import Asking
 from tidegate.ui.auth import Users, require_rights
+from tidegate.ui.dag_runs import DagRuns, NoDagRuns
 from tidegate.ui.error_pages import add_error_pages
 from tidegate.ui.events import event_routes
 from tidegate.ui.gestures import gesture_routes
@@ -48,19 +49,21 @@ def create_app(
     open_readings: Callable[[], Readings] = open_readings,
     users: Users | None = None,
     open_operations: Callable[[], AllOperations] = open_all_operations,
+    dag_runs: DagRuns | None = None,
 ) -> FastAPI:
     """The app, serving reports below `docs` (default: the settings'), and what `open_readings` opens with the first
-    request, to `users` (default: Airflow's). Gestures go to what `open_operations` opens. FastAPI's own open pages are
-    left out."""
+    request, to `users` (default: Airflow's). Gestures go to what `open_operations` opens, and `dag_runs` (default: as
+    `users`) starts DAG runs. FastAPI's own open pages are left out."""
     app = FastAPI(title="Tidegate", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[require_rights()])
     app.state.docs = docs or Settings.from_environment().docs
     app.state.asking = Asking(open_readings, open_operations)
+    app.state.dag_runs = dag_runs or (_airflow_runs() if users is None else NoDagRuns())
     app.state.users = users or _airflow_users()
     app.include_router(docs_routes)
     app.include_router(api_routes)
     app.include_router(event_routes)
     app.include_router(gesture_routes)
-    for pages in (pipeline_pages, checkpoint_pages, dag_pages, static_files):
+    for pages in (pipeline_pages, checkpoint_pages, restore_pages, dag_pages, static_files):
         app.include_router(pages.routes)
     add_error_pages(app)
     return app
@@ -70,6 +73,12 @@ def _airflow_users() -> Users:
     from tidegate.ui.airflow_users import AirflowUsers  # needs Airflow's configuration
 
     return AirflowUsers()
+
+
+def _airflow_runs() -> DagRuns:
+    from tidegate.ui.airflow_runs import AirflowRuns
+
+    return AirflowRuns()
 
 
 @docs_routes.get("/{pipeline}/{checkpoint}/{name}")

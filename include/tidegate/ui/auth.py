@@ -1,8 +1,9 @@
 """Who may see what, decided in this one place, for the app as a whole.
 
 The right follows the DAGs that have asked for the pipeline's checkpoints, whatever they are called: who may read one of
-them may read the pipeline, and who may edit one of them may act on it. Cancelling and disposing takes the right to
-delete one. A pipeline without a DAG takes the same right on DAGs at all. `Users` says who somebody is and what they may
+them may read the pipeline, and who may edit one of them may act on it. Cancelling, disposing and
+restoring takes the right to delete one, and what starts a DAG run the right to trigger that DAG too (`dag_runs`). A
+pipeline without a DAG takes the same right on DAGs at all. `Users` says who somebody is and what they may
 do with which DAGs: Airflow's users, or the one user of `tidegate ui`.
 """
 
@@ -20,7 +21,7 @@ from tidegate.ui.same_site import require_same_site
 #: The path parameters that name a pipeline or a DAG, in every route that is about one.
 PIPELINE, DAG = "pipeline", "dag_id"
 #: The last words of paths that need the right to delete.
-FINAL = frozenset({"cancel", "dispose"})
+FINAL = frozenset({"cancel", "dispose", "plan-restore", "restore"})
 
 
 class Right(StrEnum):

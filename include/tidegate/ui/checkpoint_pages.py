@@ -7,6 +7,7 @@ from fastapi.responses import HTMLResponse
 
 from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.auth import RightsDep
+from tidegate.ui.dag_runs import StartableDep
 from tidegate.ui.drawing import draw_spans
 from tidegate.ui.offers import offers_of_checkpoint
 from tidegate.ui.pipeline_pages import Text
@@ -24,6 +25,7 @@ def one_checkpoint(
     request: Request,
     readings: ReadingsDep,
     rights: RightsDep,
+    startable: StartableDep,
     pipeline: str,
     checkpoint: CheckpointNumber,
     operator: Text = "",
@@ -34,7 +36,8 @@ def one_checkpoint(
     opened = next((one.operator_id for one in found.operators if one.operator_id == operator), None)
     return page(
         request, "checkpoint.html", pipeline=pipeline, found=found, spans=draw_spans(found.phases, found.now),
-        opened=opened, log_tasks=_LOGS, offers=offers_of_checkpoint(found.record, found.held), rights=rights,
+        opened=opened, log_tasks=_LOGS, offers=offers_of_checkpoint(found.record, found.held, startable),
+        rights=rights,
         subtasks=readings.subtasks(pipeline, checkpoint, opened, after) if opened else None,
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from tidegate.reading.pipeline_answers import Vertex
 from tidegate.ui import formatting
 from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.auth import ReadableDags, RightsDep
+from tidegate.ui.dag_runs import StartableDep
 from tidegate.ui.drawing import draw_graph
 from tidegate.ui.offers import offers_of_pipeline
 from tidegate.ui.shell import page
@@ -40,7 +41,9 @@ def pipelines(
 
 
 @routes.get("/pipelines/{pipeline}")
-def overview(request: Request, readings: ReadingsDep, rights: RightsDep, pipeline: str) -> HTMLResponse:
+def overview(
+    request: Request, readings: ReadingsDep, rights: RightsDep, startable: StartableDep, pipeline: str
+) -> HTMLResponse:
     found = readings.overview(pipeline)
     recent = readings.history(pipeline, limit=_LATEST).rows
     running = readings.history(pipeline, HistoryFilter(frozenset({"IN_PROGRESS"})), limit=5).rows
@@ -49,7 +52,7 @@ def overview(request: Request, readings: ReadingsDep, rights: RightsDep, pipelin
         request, "overview.html", pipeline=pipeline, tab="", overview=found, recent=recent, running=running, now=now(),
         vertices=vertices, drawing=draw_graph({key: one.inputs or () for key, one in vertices.items()}),
         positions={key: _position(one) for key, one in vertices.items()},
-        offers=offers_of_pipeline(found, [(row.record, row.held) for row in running], now()), rights=rights,
+        offers=offers_of_pipeline(found, [(row.record, row.held) for row in running], now(), startable), rights=rights,
     )  # fmt: skip
 
 
