@@ -12,7 +12,7 @@ from typing import Any
 from airflow.api.common.trigger_dag import trigger_dag
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
-from airflow.exceptions import AirflowException
+from airflow.exceptions import AirflowException  # type: ignore[attr-defined]
 from airflow.models.dag import DagModel, DagTag
 from airflow.models.dagbag import DBDagBag
 from airflow.models.dagrun import DagRun
@@ -68,11 +68,9 @@ class AirflowRuns:
                     if isinstance(error, (AirflowException, ValueError)):
                         raise _refused(dag_id, str(error).rstrip(".")) from error
                     raise
+        said = f"DAG run {run_id} of DAG {dag_id} is started."
         state = self.state(dag_id, run_id)
-        paused = (
-            f" DAG {dag_id} is paused: the run begins once it is not." if state is not None and state.paused else ""
-        )
-        return f"DAG run {run_id} of DAG {dag_id} is started.{paused}"
+        return f"{said} The DAG is paused: the run begins once it is not." if state and state.paused else said
 
     def state(self, dag_id: str, run_id: str) -> RunState | None:
         with create_session(scoped=False) as session:

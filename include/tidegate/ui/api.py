@@ -224,7 +224,8 @@ def restore_plan(readings: ReadingsDep, pipeline: Pipeline, plan: Plan) -> Docum
     found = readings.planned_restore(pipeline, str(plan))
     if found is None:
         raise HTTPException(404, f"Nobody has asked for the plan {plan} of pipeline {pipeline!r}.")
-    known = found.confirmed and readings.audited(pipeline, found.confirmed.request_id)
+    confirmed = found.confirmed
+    known = None if confirmed is None else readings.audited(pipeline, confirmed.request_id)
     return planned_restore_document(found) | {"answer": None if known is None else audit_document(known)}
 
 
