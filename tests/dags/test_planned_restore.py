@@ -3,10 +3,11 @@
 import pytest
 from dag_steps import complete
 
-from tidegate.airflow import restore_dag
+from tidegate.airflow import checkpoint_dag, restore_dag
 from tidegate.assembly import open_store
 from tidegate.clock import SystemClock
 from tidegate.coordination.planned_restores import PlannedRestores
+from tidegate.pipeline.config import CheckpointConfig
 from tidegate.protocol.gestures import Actor, ActorKind, AnswerStatus, GestureKind
 from tidegate.protocol.restore_plan import Accepted
 
@@ -16,8 +17,10 @@ AMY, BOB = (Actor(ActorKind.AIRFLOW_USER, name, "10.0.0.1") for name in ("amy", 
 
 
 @pytest.fixture
-def plans(dag, run, regions, good):
+def plans(pipeline, run, regions, good):
     """With checkpoints 1 and 2 behind it."""
+    pipeline.checkpoints = CheckpointConfig(retained=5)
+    dag = checkpoint_dag(pipeline)
     complete(dag, run, "r1")
     complete(dag, run, "r2")
     return PlannedRestores("p", open_store(), SystemClock())
@@ -30,7 +33,7 @@ def work(pipeline, run):
     def work(plan, request=None, user="amy", **arguments):
         conf = {"pipeline": "p", "to": "1", "plan": plan, "dry_run": request is None}
         run_id = arguments.pop("run_id", f"tidegate__{request or plan}")
-        return run(restore_dag(pipeline).get_task("restore"), run_id, conf=conf, user=user, **arguments)
+        return run(restore_dag(pipeline).get_task("restore"), run_id, conf=conf, user=user, retries=0, **arguments)
 
     return work
 
@@ -71,11 +74,11 @@ def test_a_plan_is_stored_and_carried_out_once_by_whoever_confirmed_it(plans, wo
     assert (restores(), newest().gesture.kind, newest().gesture.actor) == ([1, 2], GestureKind.UNDO, BOB)
 
 
-def test_a_plan_that_has_changed_is_not_carried_out_and_shown_anew(plans, work, dag, run):
+def test_a_plan_that_has_changed_is_not_carried_out_and_shown_anew(plans, work, pipeline, run):
     plans.ask("plan", "1", AMY, DAG)
     work("plan")
     plans.confirm("plan", "yes", Accepted(leave=("out",)), AMY, DAG)
-    complete(dag, run, "r3")
+    complete(checkpoint_dag(pipeline), run, "r3")
     for clear_number in (0, 1):
         assert work("plan", "yes", clear_number=clear_number).state == "failed"
     assert (restores(), newest().answer.status) == ([], AnswerStatus.REFUSED)

@@ -2,20 +2,26 @@
 
 import json
 from urllib.parse import unquote
+from uuid import uuid4
 
 import httpx
 import pytest
 from browsers import Watched, chromium
 from live_airflow import PATIENCE
 
+from tidegate.ui.same_site import HEADER, token_of
+
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.browser, pytest.mark.timeout(900)]
+
+
+def login_of(world):
+    return {"username": "admin", "password": json.loads(world.stack.password_file.read_text())["admin"]}
 
 
 @pytest.fixture
 def airflow_page(world):
     """A page of a browser that is logged in to the running Airflow."""
-    login = {"username": "admin", "password": json.loads(world.stack.password_file.read_text())["admin"]}
-    token = httpx.post(f"{world.stack.url}/auth/token", json=login, timeout=60).json()["access_token"]
+    token = httpx.post(f"{world.stack.url}/auth/token", json=login_of(world), timeout=60).json()["access_token"]
     with chromium() as browser:
         context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme="dark")
         context.set_default_timeout(90_000)
@@ -52,6 +58,129 @@ def test_from_the_menu_to_a_checkpoint_to_its_dag_run_and_back_by_the_tabs(world
 
     page.goto(f"{url}/dags/consumer/plugin/checkpoints-of-dag")
     assert "has asked for no checkpoint" in frame.locator(".sentence").inner_text()
+
+
+def restored(page, confirm):
+    """The plan that is shown there is confirmed, and carried out; what the page says then."""
+    page.get_by_role("button", name="Show the plan").click()
+    page.wait_for_url("**/restore-plans/*")
+    page.get_by_role("button", name=confirm).click()
+    page.locator("#result", has_text="was restored to checkpoint").wait_for()
+    return page.locator("#page").inner_text()
+
+
+def test_a_restore_is_planned_shown_confirmed_and_carried_out_by_dag_runs_that_the_page_starts(world, airflow_page):
+    if not world.checkpoints():
+        world.lay("begun", ("begun", 1))
+        assert world.run()[1] == "success"
+    latest = next(each.checkpoint_id for each in world.checkpoints() if each.completed_at is not None)
+    page = airflow_page
+    page.goto(f"{world.stack.url}/tidegate/pipelines/small/checkpoints/{latest}")
+    page.get_by_text("Restore to this checkpoint …").click()
+    said = restored(page, f"Restore to checkpoint {latest}")
+    assert "confirmed by admin" in said
+    (known,) = world.store.audit("small", 1)
+    assert (known.gesture.kind, known.gesture.actor.kind, known.gesture.actor.name) == (
+        "RESTORE", "AIRFLOW_USER", "admin"
+    )  # fmt: skip
+    runs = world.api.call("GET", "/dags/tidegate_restore/dagRuns", params={"order_by": "-run_after"})["dag_runs"]
+    assert {run["triggering_user_name"] for run in runs[:2]} == {"admin"}
+    assert [run["conf"]["dry_run"] for run in runs[:2]] == [False, True]
+
+
+@pytest.mark.long
+def test_a_savepoint_is_taken_restored_and_the_restore_undone_from_the_browser(world, airflow_page):
+    world.lay("kept", ("kept", 1))
+    assert world.run()[1] == "success"
+    page, pipeline = airflow_page, f"{world.stack.url}/tidegate/pipelines/small"
+
+    page.goto(pipeline)
+    page.get_by_text("Savepoint or stop …").click()
+    form = page.locator("#form-savepoint")
+    form.get_by_label("Name").fill("before the change")
+    if form.get_by_label("DAG").count():
+        form.get_by_label("DAG").select_option("small")
+    form.get_by_role("button", name="Take a savepoint").click()
+    page.locator("#answer.good", has_text="of DAG small is started").wait_for()
+    followed = unquote(page.locator("#answer a").get_attribute("href"))
+    assert world.api.wait("small", followed.rpartition("/")[2], PATIENCE) == "success"
+    savepoint = world.checkpoints()[0]
+    assert (savepoint.name, savepoint.kind) == ("before the change", "SAVEPOINT")
+    world.lay("wrong", ("wrong", 8))
+    assert world.run()[1] == "success"
+    wrong = world.checkpoints()[0].checkpoint_id
+    assert "wrong" in world.totals()
+
+    page.goto(f"{pipeline}/checkpoints/{savepoint.checkpoint_id}")
+    page.get_by_text("Restore to this savepoint …").click()
+    page.get_by_role("button", name="Show the plan").click()
+    confirm = page.get_by_role("button", name=f"Restore to checkpoint {savepoint.checkpoint_id}")
+    confirm.wait_for()
+    shown = page.locator("#plan").inner_text()
+    assert all(word in shown for word in ("Left behind", str(wrong), "numbers", "totals", "before the change"))
+    assert "wrong" in world.totals()
+    confirm.click()
+    page.locator("#result", has_text=f"was restored to checkpoint {savepoint.checkpoint_id}").wait_for()
+    assert ("wrong" in world.totals(), "kept" in world.totals()) == (False, True)
+
+    page.goto(pipeline)
+    page.get_by_text("Undo the restore …").click()
+    restored(page, "Undo the restore")
+    assert "wrong" in world.totals()
+    page.get_by_role("link", name="audit", exact=True).click()
+    rows = page.locator("tbody tr")
+    rows.first.wait_for()
+    told = [row.split("\t")[1] for row in rows.all_inner_texts()]
+    assert told[:2] == ["UNDO", "RESTORE"]
+    assert "SAVEPOINT" in told
+    assert "admin" in rows.first.inner_text()
+
+
+@pytest.mark.long
+def test_a_restore_whose_task_is_killed_is_answered_when_that_is_cleared(world):
+    """And a plan is made once, however often its run is cleared."""
+    if not world.checkpoints():
+        world.lay("begun", ("begun", 1))
+        assert world.run()[1] == "success"
+    latest = next(each.checkpoint_id for each in world.checkpoints() if each.completed_at is not None)
+    hands = Asking(world)
+    plan = hands.ask("plan-restore", to=str(latest))
+    run = f"tidegate__{plan}"
+    assert world.api.wait("tidegate_restore", run, PATIENCE) == "success"
+    before = hands.look(plan)
+    world.api.clear("tidegate_restore", run)
+    assert world.api.wait("tidegate_restore", run, PATIENCE) == "success"
+    assert hands.look(plan) == before
+    confirmed = hands.ask(f"restore-plans/{plan}/restore")
+    run = f"tidegate__{confirmed}"
+    assert world.api.wait("tidegate_restore", run, PATIENCE) == "success"
+    answered = hands.look(plan)["answer"]
+    assert (answered["status"], answered["request_id"]) == ("DONE", confirmed)
+    world.api.clear("tidegate_restore", run)
+    assert world.api.wait("tidegate_restore", run, PATIENCE) == "success"
+    assert hands.look(plan)["answer"] == answered
+    assert sum(each.gesture.request_id == confirmed for each in world.store.audit("small", 50)) == 1
+
+
+class Asking:
+    """A program with admin's token."""
+
+    def __init__(self, world):
+        token = httpx.post(f"{world.stack.url}/auth/token", json=login_of(world), timeout=60).json()["access_token"]
+        self.client = httpx.Client(
+            base_url=f"{world.stack.url}/tidegate/api/v1/pipelines/small/", timeout=60,
+            headers={"Authorization": f"Bearer {token}", HEADER: token_of(token)},
+        )  # fmt: skip
+
+    def ask(self, path, **given):
+        request_id = str(uuid4())
+        for _ in range(2):  # whoever hears nothing asks again
+            answer = self.client.post(path, json={"request_id": request_id, **given})
+            assert answer.status_code == 200, answer.text
+        return request_id
+
+    def look(self, plan):
+        return self.client.get(f"restore-plans/{plan}").json()
 
 
 def test_every_task_of_a_run_leads_to_its_checkpoint(world):

@@ -9,9 +9,12 @@ from collections.abc import Callable
 import httpx
 import pytest
 from fastapi.routing import APIRoute
-from routes import asked_of, example_of
+from records import SOMEBODY
+from routes import PLAN, asked_of, example_of
 from store_steps import at, triggered
 
+from tidegate.clock import SystemClock
+from tidegate.coordination.planned_restores import PlannedRestores
 from tidegate.postgres.store import PostgresCheckpointStore
 
 Get = Callable[..., httpx.Response]
@@ -43,6 +46,7 @@ def known(store: PostgresCheckpointStore) -> Callable[..., None]:
         with store.transaction(pipeline) as tx:
             for dag_id in dag_ids:
                 tx.record_dag(dag_id, at(1))
+        PlannedRestores(pipeline, store, SystemClock()).ask(PLAN, "1", SOMEBODY, "tidegate_restore")
 
     return make
 
@@ -160,7 +164,7 @@ def changing() -> list[APIRoute]:
 def test_who_may_only_read_changes_nothing_and_gets_grey_buttons(get: Get, token: Token, airflow, known) -> None:
     """With the roles of Airflow's own simple auth manager."""
     known("their-dag")
-    assert len(changing()) == 9
+    assert len(changing()) == 11
     page = f"/tidegate/pipelines/{PIPELINE}"
     assert "the right to edit or delete" in get(page, token=token("viewer")).text
     assert "the right to" not in get(page, token=token("user")).text
@@ -169,7 +173,9 @@ def test_who_may_only_read_changes_nothing_and_gets_grey_buttons(get: Get, token
         assert ask(get, route, token("user")).status_code in (200, 409), route.path
 
 
-def test_cancelling_and_disposing_take_the_right_to_delete(get: Get, token: Token, known, monkeypatch) -> None:
+def test_cancelling_disposing_and_restoring_take_the_right_to_delete(
+    get: Get, token: Token, known, monkeypatch
+) -> None:
     known("their-dag")
     from airflow.api_fastapi.app import get_auth_manager
 
@@ -177,7 +183,7 @@ def test_cancelling_and_disposing_take_the_right_to_delete(get: Get, token: Toke
     text = get(f"/tidegate/pipelines/{PIPELINE}", token=token("viewer")).text
     assert "the right to delete one" in text
     for route in changing():
-        final = route.path.endswith(("/cancel", "/dispose"))
+        final = route.path.endswith(("/cancel", "/dispose", "/plan-restore", "/restore"))
         assert (ask(get, route, token("viewer")).status_code == 403) == final, route.path
 
 

@@ -25,7 +25,7 @@ from tidegate.ui.dag_runs import RunState
 from tidegate.ui.urls import RESTORES
 
 #: Seconds. Which pipelines a DAG restores is in its serialized form, which every page would read anew.
-_REMEMBERED = 10.0
+_REMEMBERED, _MISSED = 10.0, 1.0
 
 
 class AirflowRuns:
@@ -41,7 +41,7 @@ class AirflowRuns:
 
     def restoring(self, pipeline: str) -> str | None:
         read_at, found = self._restoring
-        if monotonic() - read_at > _REMEMBERED:
+        if monotonic() - read_at > (_REMEMBERED if pipeline in found else _MISSED):
             found = _read_restoring()
             self._restoring = monotonic(), found
         return found.get(pipeline)
