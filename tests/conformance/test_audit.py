@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from effects import Effects, MortalTransactions
 from forks import SAVEPOINT, New
+from made_gestures import resume, suspend
 from records import SOMEBODY
 from savepoint_directories import AT, past_of
 from worlds import Crash, MemorySink, small_pipeline
@@ -116,8 +117,8 @@ def test_a_restore_that_is_refused_is_on_record_with_the_refusal(world):
 
 
 def test_what_a_program_does_leaves_no_record(world):
-    world.coordinator.suspend()
-    world.coordinator.resume()
+    suspend(world.coordinator)
+    resume(world.coordinator)
     world.coordinator.restore(ToCheckpoint(1))
     world.coordinator.cleaning.clean()
     world.coordinator.cancel()
@@ -163,7 +164,7 @@ def test_requests_that_wait_or_are_dropped_or_illegal_are_on_record_once(world):
 
 
 def test_cancelling_and_relocating_with_the_definition(world):
-    world.coordinator.suspend()
+    suspend(world.coordinator)
     moved = CheckpointCoordinator(small_pipeline(MovedSink()), world.store, world.storage, world.clock)
     with pytest.raises(PipelineIdentityError):
         moved.cancel(gesture(GestureKind.CANCEL, "one"))

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from made_gestures import dispose
 from memory_store import MemoryCheckpointStore
 from savepoint_directories import AT, Exported, MemoryExporter, directory, past_of
 from sizes import sizes
@@ -101,7 +102,7 @@ def test_a_directory_serves_once(world):
     with pytest.raises(IllegalRequestError, match=f"5 of .* to {AT}: savepoint 2 has it, and a directory serves once"):
         world.coordinator.exporting.begin("5", AT)
     world.coordinator.exporting.require_possible(AT)  # by whoever repeats the request of savepoint 2
-    world.coordinator.dispose("kept")
+    dispose(world.coordinator, "kept")
     world.coordinator.clean()
     assert directory(world) == {}
     with pytest.raises(ConfigurationError, match=f"{AT}: savepoint 2 lay there and was disposed of"):
@@ -186,6 +187,6 @@ def test_one_that_the_pipeline_goes_on_from_is_not_disposed_of(store):
     world = Exported(store)
     world.savepoint("kept", AT)
     with pytest.raises(SavepointInUseError, match="the pipeline goes on from it"):
-        world.coordinator.dispose("kept")
+        dispose(world.coordinator, "kept")
     world.coordinator.clean()
     assert MARKER in directory(world)

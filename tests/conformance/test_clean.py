@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 from cleanings import DAY, left_there, past_of_four, settle
+from made_gestures import dispose
 
 from tidegate.protocol.errors import PipelineIdentityError
 from tidegate.protocol.kept import Cost, reasons_text
@@ -115,7 +116,7 @@ def test_what_a_savepoint_alone_holds_is_what_becomes_free_when_it_goes(past):
     report = world.coordinator.cleaning.plan()
     (mine,) = [kept for kept in report.kept if kept.record.checkpoint_id == 5]
     before = {path for path in world.storage.files if "/op/" in path}
-    world.coordinator.dispose("5")
+    dispose(world.coordinator, "5")
     freed = before - {path for path in world.storage.files if "/op/" in path}
     assert mine.alone.files == len(freed) > 0
     assert mine.alone.bytes == 3 * len(freed)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from desks import Desk
 from live_pipelines import Live, shown
+from made_gestures import STOPS, resume
 from worlds import Judge
 
 from tidegate.ports import CheckpointStore
@@ -117,9 +118,9 @@ def test_a_stop_ends_the_run_with_its_savepoint(live: Callable[..., Live], drain
     one.check()
     if drain:
         with pytest.raises(PipelineStatusError):
-            one.world.coordinator.resume()
+            resume(one.world.coordinator)
         return
-    one.world.coordinator.resume()
+    resume(one.world.coordinator)
     before = one.world.store.subtasks("p", 2)
     one.run(until=one.second + 12)
     assert one.regions[-1]._start.restored.keys() == before.keys()
@@ -151,7 +152,7 @@ def test_a_run_whose_stopped_pipeline_was_resumed_at_once_ends_all_the_same(live
 
     def resume_as_soon_as_it_has_stopped(checkpoint_id: int, complete: Callable[..., object]) -> object:
         delivered = complete(checkpoint_id)
-        one.world.coordinator.resume()
+        resume(one.world.coordinator)
         return delivered
 
     notify = one.world.coordinator.notify
@@ -249,7 +250,7 @@ def test_a_last_checkpoint_that_cannot_be_taken_is_not_asked_for_all_the_time(li
 def test_suspending_or_cancelling_ends_the_run(live: Callable[..., Live], move: str, status: PipelineStatus) -> None:
     one = live(interval="10 s")
     one.orders[2] = "silent"
-    one.at(25, lambda: getattr(one.world.coordinator, move)())
+    one.at(25, lambda: STOPS[move](one.world.coordinator))
     assert one.run().status is status
     assert one.second < 28
     assert [what for _, _, what in one.history()][-1].startswith("COORDINATOR_")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from live_pipelines import Live, shown
+from made_gestures import resume
 from worlds import MortalStore
 
 from tidegate.ports import CheckpointStore
@@ -124,7 +125,7 @@ def test_too_many_failures_end_the_run_as_failed(live: Callable[..., Live]) -> N
     assert "2 checkpoints" in (record.message or "")
     with pytest.raises(PipelineFailedError):
         one.run()
-    one.world.coordinator.resume()
+    resume(one.world.coordinator)
     one.judge.verdict = True
     one.run(until=one.second + 15)
     one.check()

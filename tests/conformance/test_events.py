@@ -1,14 +1,14 @@
 """Events: recorded with what they say, delivered at least once and never lost, whoever dies when."""
 
 import logging
-from dataclasses import dataclass, field
 from datetime import timedelta
 
 import pytest
+from ears import Ear, fail, told
+from made_gestures import resume, suspend
 from ways_to_fail import NAMES, WAYS_TO_FAIL, take
 from worlds import DEATHS, Crash, MortalStore
 
-from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.protocol.errors import CheckpointError, PipelineFailedError
 from tidegate.protocol.events import ALERTS, FORGOTTEN_ONCE_DELIVERED, KEPT_FOR, EventKind
 from tidegate.protocol.lifecycle import COMMITTED, Status
@@ -16,42 +16,6 @@ from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.trigger import Dropped
 
 EVERYTHING = frozenset(EventKind)
-
-
-@dataclass
-class Ear:
-    """A notifier. `answers` are what it does, in turn: True, False, or an error to raise; then it takes everything."""
-
-    name: str = "ear"
-    kinds: frozenset[EventKind] = ALERTS
-    answers: list[object] = field(default_factory=list)
-    heard: list = field(default_factory=list)
-
-    def notify(self, event):
-        self.heard.append(event)
-        answer = self.answers.pop(0) if self.answers else True
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
-
-    @property
-    def said(self):
-        return [(event.kind.name, event.checkpoint_id) for event in self.heard]
-
-
-def told(world, *ears, store=None):
-    """Another process of the pipeline, that tells these."""
-    world.coordinator = CheckpointCoordinator(
-        world.pipeline, store or world.store, world.storage, world.clock, notifiers=ears
-    )
-    return world.coordinator
-
-
-def fail(world, request="x"):
-    """One checkpoint, for a cause of its own."""
-    checkpoint_id = world.ask(request).checkpoint_id
-    world.coordinator.abort(checkpoint_id, FailureReason.TASK_FAILURE, f"the cause of {request}")
-    return checkpoint_id
 
 
 @pytest.mark.parametrize("failing", WAYS_TO_FAIL, ids=NAMES)
@@ -85,7 +49,7 @@ def test_what_is_rolled_back_is_not_told(desk, store):
     world.ask("a")
     mortal.plan = (0, "crash before commit")
     with pytest.raises(Crash):
-        world.coordinator.suspend()
+        suspend(world.coordinator)
     told(world, ear)
     world.coordinator.reporting.deliver()
     assert ear.heard == []
@@ -102,7 +66,7 @@ def test_a_failure_that_nobody_was_told_of_is_told_by_the_next_who_can(desk):
 def test_also_by_one_whose_request_leads_to_nothing(desk):
     world, ear = desk(), Ear()
     fail(world)
-    world.coordinator.suspend()
+    suspend(world.coordinator)
     told(world, ear)
     assert isinstance(world.ask("b", periodic=True, wait=False), Dropped)
     assert ear.said == [("CHECKPOINT_FAILED", 1)]
@@ -243,8 +207,8 @@ def test_a_crash_at_any_transaction_loses_no_event(desk, store, how):
             pass
         died, mortal.plan = mortal.plan is None, None
         number += 1
-        told(world, ear).suspend()  # whatever the dead one has left in progress
-        world.coordinator.resume()
+        suspend(told(world, ear))  # whatever the dead one has left in progress
+        resume(world.coordinator)
     world.clock.advance(3600)  # every lease is over
     told(world, ear).reporting.deliver()
     history = store.history("p", 1000)
@@ -285,112 +249,3 @@ def test_a_process_that_dies_while_it_tells_is_made_up_for(desk, when):
 
 def test_only_what_has_one_reader_is_forgotten_once_it_was_read():
     assert FORGOTTEN_ONCE_DELIVERED.isdisjoint(ALERTS)
-
-
-# -- stale
-
-
-def test_a_stale_pipeline_is_told_once_and_once_when_it_is_well_again(desk):
-    world, ear = desk(stale_after="30 min", timeout="5 h"), Ear()
-    told(world, ear)
-    take(world, "a")
-    health = world.coordinator.reporting.watch()
-    assert (health.well, health.stale_at) == (True, world.clock.now() + timedelta(minutes=30))
-    world.clock.advance(1800)
-    for _ in range(3):
-        health = world.coordinator.reporting.watch()
-    assert (health.well, health.stale) == (False, True)
-    assert "It is stale since" in health.summary()
-    assert ear.said == [("PIPELINE_STALE", None)]
-    take(world, "b")
-    for _ in range(3):
-        health = world.coordinator.reporting.watch()
-    assert health.well
-    assert ear.said == [("PIPELINE_STALE", None), ("PIPELINE_FRESH", None)]
-    world.clock.advance(1800)
-    world.coordinator.reporting.watch()
-    assert ear.said[2:] == [("PIPELINE_STALE", None)]
-    assert world.store.pipeline("p").stale_since == world.clock.now()
-
-
-@pytest.mark.parametrize("end", ["suspend", "cancel"])
-def test_a_pipeline_that_somebody_stopped_is_not_stale(desk, end):
-    world, ear = desk(stale_after="30 min", retention="RETAIN_ON_CANCELLATION"), Ear()
-    told(world, ear)
-    take(world, "a")
-    getattr(world.coordinator, end)()
-    world.clock.advance(10**6)
-    assert world.coordinator.reporting.watch().well
-    assert ear.heard == []
-
-
-def test_a_checkpoint_that_failed_by_itself_is_not_well_until_the_next_completes(desk):
-    world = desk()
-    take(world, "a")
-    world.ask("b")
-    world.coordinator.abort(2, FailureReason.COORDINATOR_SUSPEND, "asked for")
-    assert world.coordinator.reporting.watch().well
-    fail(world, "c")
-    health = world.coordinator.reporting.watch()
-    assert (health.well, health.failing.checkpoint_id) == (False, 3)
-    assert "Checkpoint 3 failed, TASK_FAILURE" in health.summary()
-    take(world, "d")
-    assert world.coordinator.reporting.watch().well
-
-
-# -- metrics
-
-
-class Gauge:
-    def __init__(self, raises=False):
-        self.known, self.raises, self.flushed = [], raises, 0
-
-    def record(self, pipeline_id, metrics):
-        self.known.append(metrics)
-        if self.raises:
-            raise OSError("secret")
-
-    def flush(self):
-        self.flushed += 1
-        if self.raises:
-            raise OSError("secret")
-
-
-def test_figures_are_recorded_by_whoever_begins_completes_or_fails_a_checkpoint(desk):
-    world, meter = desk(retained=1), Gauge()
-    world.coordinator = CheckpointCoordinator(world.pipeline, world.store, world.storage, world.clock, meters=[meter])
-    world.ask("a")
-    assert (meter.known[-1]["numberOfInProgressCheckpoints"], meter.known[-1]["lastCompletedCheckpointId"]) == (1, -1)
-    world.clock.advance(2)
-    world.complete(1)
-    known = meter.known[-1]
-    assert (known["numberOfInProgressCheckpoints"], known["numberOfCompletedCheckpoints"]) == (0, 1)
-    assert (known["lastCompletedCheckpointId"], known["lastCheckpointDuration"]) == (1, 2000)
-    assert known["lastCheckpointExternalPath"] == "p/chk-1/_metadata"
-    take(world, "b")
-    fail(world, "c")
-    known = meter.known[-1]
-    assert [known[name] for name in ("totalNumberOfCheckpoints", "numberOfCompletedCheckpoints")] == [3, 2]
-    assert (known["numberOfFailedCheckpoints"], known["lastCompletedCheckpointId"]) == (1, 2)
-
-
-def test_the_figures_are_those_of_the_statistics(desk):
-    world = desk(retained=2)
-    take(world, "a", "b", "c")
-    fail(world, "d")
-    world.coordinator.end_region(world.coordinator.start_region().attempt)  # which goes on from 3
-    figures, statistics = world.store.figures("p"), world.store.statistics("p")
-    assert figures.by_status == statistics.by_status
-    assert figures.latest == statistics.measurements[0]
-    assert figures.latest_completed == statistics.latest_completed
-    assert (figures.restores, figures.restored_at) == (statistics.restores, statistics.latest_restore.at)
-
-
-def test_a_meter_that_raises_harms_nobody(desk, caplog):
-    world, meter = desk(), Gauge(raises=True)
-    world.coordinator = CheckpointCoordinator(world.pipeline, world.store, world.storage, world.clock, meters=[meter])
-    take(world, "a")
-    world.coordinator.reporting.flush()
-    assert world.store.checkpoint("p", 1).status is Status.COMPLETED
-    assert "(OSError)" in caplog.text
-    assert "secret" not in caplog.text

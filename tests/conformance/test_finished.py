@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 from desks import Desk
+from made_gestures import resume, suspend
 from records import at
 from store_steps import FIRST, PIPELINE, SECOND, acknowledgement, handle, triggered
 from worlds import CapturingRegion, Crash, Judge, MemorySink, SplitSource
@@ -166,9 +167,9 @@ def test_a_finished_pipeline_drops_requests_and_says_why(desk: Callable[..., Des
     assert isinstance(world.stop("r3"), Dropped)
     assert world.ask("r1") == AlreadyCompleted(1)
     with pytest.raises(PipelineStatusError, match="FINISHED and cannot be resumed"):
-        world.coordinator.resume()
+        resume(world.coordinator)
     with pytest.raises(PipelineStatusError, match="cannot become SUSPENDED"):
-        world.coordinator.suspend()
+        suspend(world.coordinator)
     assert world.coordinator.cancel().status is PipelineStatus.CANCELLED
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from desks import Desk
+from made_gestures import suspend
 from worlds import CapturingRegion
 
 from tidegate.protocol.errors import ForeignPathError
@@ -35,7 +36,7 @@ def test_a_file_of_another_pipeline_is_neither_recorded_nor_deleted(desk: Callab
             with pytest.raises(Exception, match="only 0 of 6 subtasks"):
                 world.coordinator.snapshot(1, CapturingRegion())
         case "comes too late":
-            world.coordinator.suspend()
+            suspend(world.coordinator)
         case "comes after the deadline":
             world.clock.advance(601)
     good = naming("p/chk-1/op/0-1-a.parquet")

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from forks import SAVEPOINT, New
+from made_gestures import dispose
 from memory_store import MemoryCheckpointStore
 from savepoint_directories import AT, directory, past_of
 from sizes import sizes
@@ -63,7 +64,7 @@ def test_what_the_original_does_afterwards_changes_nothing(world, new):
     mine = new.files()
     world.restore(2)
     world.take("r5")
-    world.coordinator.dispose("kept")
+    dispose(world.coordinator, "kept")
     for number in range(3):
         world.take(f"more {number}")
     world.coordinator.cancel()
@@ -173,7 +174,7 @@ def test_a_directory_that_is_emptied_while_the_plan_is_made(world, new, monkeypa
 
 def test_a_savepoint_that_is_given_up_while_it_is_copied(world, new):
     planned = new.plan(SAVEPOINT)
-    world.coordinator.dispose("kept")
+    dispose(world.coordinator, "kept")
     with pytest.raises(ForkRefusedError, match="is there no more"):
         new.coordinator.fork(planned)
     assert (new.store.history("q", 9), new.files()) == ([], {})

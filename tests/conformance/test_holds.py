@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from desks import Desk
-from live_pipelines import Live
+from made_gestures import DECISIONS, STOPS, approve, reject
 from memory_store import MemoryCheckpointStore
 from records import at
 from worlds import DEATHS, Crash, Judge, MortalStore
@@ -19,15 +19,14 @@ from tidegate.protocol.errors import (
     CheckpointNotInProgressError,
     NotHeldError,
     RecordRefusedError,
-    StorageError,
     UnknownOutcomeError,
     ValidationFailedError,
 )
-from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
+from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.metadata import read_metadata
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointRecord, Decided, Decision
+from tidegate.protocol.records import Decided, Decision
 from tidegate.protocol.recovered import Recovered
 from tidegate.protocol.trigger import Dropped, Queued, Resumed, Triggered
 
@@ -48,14 +47,8 @@ def held(store: CheckpointStore) -> Desk:
     return desk
 
 
-def found(desk: Desk, checkpoint_id: int = 2) -> CheckpointRecord:
-    record = desk.store.checkpoint("p", checkpoint_id)
-    assert record is not None
-    return record
-
-
 def test_the_verdict_and_the_hold_are_recorded_and_nothing_is_visible(held: Desk) -> None:
-    record = found(held)
+    record = held.record(2)
     assert (record.status, record.phase, record.validated_at) == (Status.IN_PROGRESS, Phase.HELD, None)
     assert (record.held_at, record.held_until, record.decision) == (at(100), at(100 + HOLD), None)
     assert record.held_message is not None
@@ -82,7 +75,7 @@ def test_nothing_else_starts_and_the_request_resumes_the_held_one(held: Desk) ->
 
 def test_an_approved_checkpoint_completes_and_says_who_had_decided_so(held: Desk) -> None:
     held.clock.advance(5000)
-    record = held.coordinator.approve(2, "ada", "the airport was closed")
+    record = approve(held.coordinator, 2, "ada", "the airport was closed")
     assert (record.phase, record.validated_at, record.status) == (Phase.VALIDATED, at(5100), Status.IN_PROGRESS)
     assert record.decided == Decided(Decision.APPROVED, at(5100), "ada", "the airport was closed")
     held.coordinator.validate(2, judge := Judge(False))
@@ -90,7 +83,7 @@ def test_an_approved_checkpoint_completes_and_says_who_had_decided_so(held: Desk
     held.coordinator.notify(2)
     assert judge.asked == 0
     assert set(held.sink.visible) == {1, 2}
-    assert found(held).decided == record.decided
+    assert held.record(2).decided == record.decided
     written = held.storage.files["p/chk-2/_metadata"]
     assert b'"decided_by": "ada"' in written
     assert b'"decision": "APPROVED"' in written
@@ -98,19 +91,19 @@ def test_an_approved_checkpoint_completes_and_says_who_had_decided_so(held: Desk
 
 def test_an_approved_checkpoint_has_time_to_complete_before_it_is_given_up(held: Desk) -> None:
     held.clock.advance(HOLD - 1)
-    held.coordinator.approve(2, "ada")
+    approve(held.coordinator, 2, "ada")
     held.clock.advance(599)
     assert isinstance(held.ask("third"), Queued)
     assert held.ask("second") == Resumed(2)
     held.clock.advance(1)
     assert held.ask("third") == Triggered(3)
-    assert found(held).failure_reason is FailureReason.CHECKPOINT_EXPIRED
-    assert found(held).decision is Decision.APPROVED
+    assert held.record(2).failure_reason is FailureReason.CHECKPOINT_EXPIRED
+    assert held.record(2).decision is Decision.APPROVED
 
 
 def test_a_rejected_checkpoint_is_aborted_and_the_next_one_begins(held: Desk) -> None:
     assert isinstance(held.ask("third"), Queued)
-    record = held.coordinator.reject(2, "grace", "a typing error")
+    record = reject(held.coordinator, 2, "grace", "a typing error")
     assert (record.status, record.phase) == (Status.FAILED, Phase.HELD)
     assert record.failure_reason is FailureReason.VALIDATION_REJECTED
     assert record.failure_message is not None
@@ -136,12 +129,12 @@ def test_a_decision_needs_no_definition_of_the_pipeline(held: Desk) -> None:
 def test_the_first_decision_stands_and_its_repetition_gives_the_same_answer(held: Desk, first: str) -> None:
     coordinator = held.coordinator
     other = {"approve": "reject", "reject": "approve"}[first]
-    answer = getattr(coordinator, first)(2, "ada", "it is right")
+    answer = DECISIONS[first](coordinator, 2, "ada", "it is right")
     held.clock.advance(60)
-    assert getattr(coordinator, first)(2, "grace", "again") == answer
+    assert DECISIONS[first](coordinator, 2, "grace", "again") == answer
     with pytest.raises(NotHeldError, match=r"ed by ada at 2026-01-01 12:01:40 UTC \(it is right\)"):
-        getattr(coordinator, other)(2, "grace")
-    assert found(held) == answer
+        DECISIONS[other](coordinator, 2, "grace")
+    assert held.record(2) == answer
 
 
 @pytest.mark.parametrize("who", ["validate", "acknowledge", "ask"])
@@ -157,18 +150,18 @@ def test_at_the_end_of_its_hold_it_is_aborted_by_whoever_looks(held: Desk, who: 
             looks[who]()
     else:
         looks[who]()
-    assert found(held).phase is Phase.HELD, "long past the timeout, and not expired"
+    assert held.record(2).phase is Phase.HELD, "long past the timeout, and not expired"
     held.clock.advance(1)
     with pytest.raises(NotHeldError, match="that has passed"):
-        held.coordinator.approve(2, "ada")
+        approve(held.coordinator, 2, "ada")
     if who == "ask":
         assert looks[who]() == Triggered(3)
     else:
         with pytest.raises(CheckpointNotInProgressError, match=r"HOLD_EXPIRED.*nobody approved it by"):
             looks[who]()
-    assert (found(held).failure_reason, found(held).phase) == (FailureReason.HOLD_EXPIRED, Phase.HELD)
+    assert (held.record(2).failure_reason, held.record(2).phase) == (FailureReason.HOLD_EXPIRED, Phase.HELD)
     with pytest.raises(NotHeldError, match="HOLD_EXPIRED"):
-        held.coordinator.approve(2, "ada")
+        approve(held.coordinator, 2, "ada")
 
 
 @pytest.mark.parametrize("verdict", [False, None, "missing"])
@@ -178,7 +171,7 @@ def test_a_judgement_of_which_nobody_can_say_what_failed_aborts(store: Checkpoin
     desk.acknowledge(1)
     with pytest.raises(ValidationFailedError):
         desk.coordinator.validate(1, Judge(verdict))  # type: ignore[arg-type]
-    assert found(desk, 1).failure_reason is FailureReason.VALIDATION_FAILED
+    assert desk.record(1).failure_reason is FailureReason.VALIDATION_FAILED
 
 
 def test_a_rule_that_says_nothing_aborts(store: CheckpointStore) -> None:
@@ -187,13 +180,13 @@ def test_a_rule_that_says_nothing_aborts(store: CheckpointStore) -> None:
     desk.acknowledge(1)
     with pytest.raises(ValidationFailedError):
         desk.coordinator.validate(1, Judge("held"))
-    assert found(desk, 1).failure_reason is FailureReason.VALIDATION_FAILED
+    assert desk.record(1).failure_reason is FailureReason.VALIDATION_FAILED
 
 
 def test_a_held_checkpoint_cannot_be_finalized_and_stays_held(held: Desk) -> None:
     with pytest.raises(ValidationFailedError, match="held, and nobody has approved it"):
         held.coordinator.finalize(2)
-    assert found(held).phase is Phase.HELD
+    assert held.record(2).phase is Phase.HELD
 
 
 @pytest.mark.parametrize(
@@ -212,10 +205,10 @@ def test_what_ends_any_checkpoint_ends_a_held_one(held: Desk, end: str, reason: 
         case "stop":
             held.stop("stop")
         case _:
-            getattr(held.coordinator, end)()
-    assert (found(held).status, found(held).failure_reason) == (Status.FAILED, reason)
+            STOPS[end](held.coordinator)
+    assert (held.record(2).status, held.record(2).failure_reason) == (Status.FAILED, reason)
     with pytest.raises(NotHeldError, match=reason.name):
-        held.coordinator.approve(2, "ada")
+        approve(held.coordinator, 2, "ada")
 
 
 def test_a_savepoint_to_stop_with_may_be_held_and_its_rejection_lets_the_pipeline_run(store: CheckpointStore) -> None:
@@ -225,7 +218,7 @@ def test_a_savepoint_to_stop_with_may_be_held_and_its_rejection_lets_the_pipelin
         desk.acknowledge(number)
         with pytest.raises(CheckpointHeldError):
             desk.coordinator.validate(number, Judge("held"))
-        getattr(desk.coordinator, decision)(number, "ada")
+        DECISIONS[decision](desk.coordinator, number, "ada")
         if decision == "reject":
             assert store.pipeline("p").status is PipelineStatus.RUNNING  # type: ignore[union-attr]
     desk.coordinator.finalize(2)
@@ -241,7 +234,7 @@ def test_a_rejection_counts_as_no_failure_and_an_expired_hold_as_a_failed_valida
         with pytest.raises(CheckpointHeldError):
             desk.coordinator.validate(number, Judge("held"))
         if number == 1:
-            desk.coordinator.reject(1, "ada")
+            reject(desk.coordinator, 1, "ada")
             assert store.pipeline("p").status is PipelineStatus.RUNNING  # type: ignore[union-attr]
     desk.clock.advance(HOLD)
     with pytest.raises(CheckpointNotInProgressError):
@@ -257,8 +250,8 @@ def test_a_decision_cut_short_is_whole_or_was_not_made(held: Desk, decision: str
     with pytest.raises((Crash, UnknownOutcomeError)):
         getattr(Holds("p", mortal, held.clock), decision)(2, "ada")  # type: ignore[arg-type]
     was_made = "after" in how
-    assert (found(held).decision is not None) == was_made
-    assert getattr(held.coordinator, decision)(2, "grace").decided_by == ("ada" if was_made else "grace")
+    assert (held.record(2).decision is not None) == was_made
+    assert DECISIONS[decision](held.coordinator, 2, "grace").decided_by == ("ada" if was_made else "grace")
 
 
 @pytest.mark.parametrize("how", DEATHS)
@@ -271,7 +264,7 @@ def test_a_hold_cut_short_is_recorded_with_its_verdicts_or_not_at_all(store: Che
     mortal.plan = (1, how)
     with pytest.raises((Crash, UnknownOutcomeError)):
         desk.coordinator.validate(1, Judge("held"))
-    assert (found(desk, 1).phase is Phase.HELD) == ("after" in how) == bool(store.verdicts("p", 1))
+    assert (desk.record(1).phase is Phase.HELD) == ("after" in how) == bool(store.verdicts("p", 1))
     with pytest.raises(CheckpointHeldError):
         desk.coordinator.validate(1, Judge("held"))
 
@@ -307,104 +300,11 @@ def test_when_the_database_is_lost_it_is_known_again_who_had_approved_it(store: 
     with pytest.raises(CheckpointHeldError):
         desk.coordinator.validate(1, Judge("held"))
     desk.clock.advance(HOLD - 1)
-    desk.coordinator.approve(1, "ada", "it is right")
+    approve(desk.coordinator, 1, "ada", "it is right")
     desk.coordinator.finalize(1)
-    before = found(desk, 1)
+    before = desk.record(1)
     metadata = read_metadata("p", 1, desk.storage.files["p/chk-1/_metadata"])
     with store.transaction("p") as tx:
         History(tx, desk.clock.now()).record(Recovered(metadata, None, False))
     assert store.checkpoint("p", 1) == before
     assert store.verdicts("p", 1) == desk.store.verdicts("p", 1)
-
-
-# -- in a continuous run
-
-
-def held_live(live: Callable[..., Live], until: float = 60, **arranged: Callable[[Live], object]) -> Live:
-    """A checkpoint is asked for every ten seconds; the first one breaks its rule, no other does."""
-    pipeline = live(hold_for="2 h", interval="10 s", timeout="20 s")
-    pipeline.judge = Judge("held")
-    for second, what in arranged.items():
-        pipeline.at(float(second[1:]), lambda what=what: what(pipeline))  # type: ignore[misc]
-    pipeline.run(until)
-    return pipeline
-
-
-def approve(pipeline: Live) -> None:
-    pipeline.judge.verdict = True
-    pipeline.world.coordinator.approve(None, "ada")
-
-
-def test_a_continuous_run_reads_on_and_takes_no_checkpoint_until_somebody_decides(live: Callable[..., Live]) -> None:
-    pipeline = held_live(live)
-    assert [(id_, status) for id_, _, status in pipeline.history()] == [(1, "IN_PROGRESS")]
-    assert found(pipeline.world, 1).phase is Phase.HELD
-    assert pipeline.judge.asked == 1
-    assert pipeline.regions[0].read > 40
-
-
-def test_an_approved_checkpoint_of_a_continuous_run_completes_and_others_follow(live: Callable[..., Live]) -> None:
-    pipeline = held_live(live, s50=approve)
-    assert [id_ for id_, _, _ in pipeline.history()] == [1, 2]
-    assert all(found(pipeline.world, id_).status in COMMITTED for id_ in (1, 2))
-    assert found(pipeline.world, 1).decided_by == "ada"
-    pipeline.check()
-
-
-def test_a_rejected_checkpoint_of_a_continuous_run_is_aborted_and_its_rows_come_again(
-    live: Callable[..., Live],
-) -> None:
-    def reject(pipeline: Live) -> None:
-        pipeline.judge.verdict = True
-        pipeline.world.coordinator.reject(None, "ada")
-
-    pipeline = held_live(live, s30=reject)
-    statuses = [status for _, _, status in pipeline.history()]
-    assert statuses[0] == "VALIDATION_REJECTED"
-    assert statuses[-1] == "COMPLETED"
-    assert "aborted 1, latest -1" in pipeline.notified
-    pipeline.check()
-
-
-def test_a_continuous_run_ends_a_hold_in_time(live: Callable[..., Live]) -> None:
-    pipeline = held_live(live, HOLD + 60, s30=lambda pipeline: pipeline.world.clock.advance(HOLD))
-    assert pipeline.history()[0][2] == "HOLD_EXPIRED"
-    assert "aborted 1, latest -1" in pipeline.notified
-
-
-def test_no_region_starts_while_a_checkpoint_is_held_and_what_was_approved_completes_first(
-    live: Callable[..., Live],
-) -> None:
-    pipeline = held_live(live)
-    with pytest.raises(CheckpointHeldError, match="tidegate approve p 1"):
-        pipeline.run(70)
-    assert found(pipeline.world, 1).phase is Phase.HELD
-    approve(pipeline)
-    pipeline.run(100)
-    assert found(pipeline.world, 1).status in COMMITTED
-    assert len(pipeline.regions) == 2
-    pipeline.check()
-
-
-def test_a_hold_that_has_ended_keeps_no_region_from_starting(live: Callable[..., Live]) -> None:
-    pipeline = held_live(live)
-    pipeline.world.clock.advance(HOLD)
-    pipeline.judge.verdict = True
-    pipeline.run(pipeline.second + 30)
-    assert pipeline.history()[0][2] == "HOLD_EXPIRED"
-    pipeline.check()
-
-
-def test_an_approved_checkpoint_that_cannot_be_finalized_is_aborted_when_a_region_starts(
-    live: Callable[..., Live],
-) -> None:
-    pipeline = held_live(live)
-    approve(pipeline)
-    write, pipeline.world.storage.write = pipeline.world.storage.write, _refuse
-    pipeline.run(pipeline.second)
-    pipeline.world.storage.write = write
-    assert pipeline.history()[0][2] == "FINALIZE_CHECKPOINT_FAILURE"
-
-
-def _refuse(path: str, content: bytes) -> None:
-    raise StorageError("the disk is full")

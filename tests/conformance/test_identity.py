@@ -2,6 +2,7 @@
 until a person says it is meant."""
 
 import pytest
+from made_gestures import resume, suspend
 from worlds import Judge, ManualClock, MemorySink, MemoryStorage, SplitSource, small_pipeline
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
@@ -61,7 +62,7 @@ def test_a_second_pipeline_of_the_name_is_refused_and_nothing_changes(begun):
 
 
 def test_a_dropped_request_records_nothing(store):
-    opened(store, {"out": "/t/out"}, src="/in").suspend()
+    suspend(opened(store, {"out": "/t/out"}, src="/in"))
     opened(store, {"out": "/t/out"}, src="/in").trigger("r1")
     opened(store, {"out": "/t/out"}, src="/other").trigger("r2")
     with store.transaction("p") as tx:
@@ -69,8 +70,8 @@ def test_a_dropped_request_records_nothing(store):
 
 
 def test_what_is_added_passes_and_what_comes_back_is_still_checked(begun):
-    opened(begun, {"more": "/t/more"}, src="/in", added="/added").suspend()
-    opened(begun, {"more": "/t/more"}, src="/in").resume()
+    suspend(opened(begun, {"more": "/t/more"}, src="/in", added="/added"))
+    resume(opened(begun, {"more": "/t/more"}, src="/in"))
     assert isinstance(opened(begun, {"more": "/t/more"}, src="/in", added="/added").trigger("r2"), Triggered)
     with pytest.raises(PipelineIdentityError, match="sink 'out'"):
         opened(begun, {"out": "/t/back"}, src="/in").trigger("r3")
@@ -88,13 +89,13 @@ def test_moved_on_purpose_it_goes_on_and_the_old_place_is_the_stranger(begun):
     moved = opened(begun, {"out": "/t/moved"}, src="/in")
     with pytest.raises(PipelineStatusError, match=r"while checkpoint 1 is in progress.*tidegate suspend p"):
         moved.relocate()
-    moved.suspend()
+    suspend(moved)
     assert [str(each) for each in moved.moved()] == [
         "sink 'out' is PlacedSink at /t/out, and here it is PlacedSink at /t/moved"
     ]
     assert moved.relocate() != []
     assert moved.relocate() == []
-    moved.resume()
+    resume(moved)
     assert moved.trigger("r2") == Triggered(2)
     with pytest.raises(PipelineIdentityError, match="/t/moved"):
         opened(begun, {"out": "/t/out"}, src="/in").trigger("r3")

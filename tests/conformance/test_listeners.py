@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from desks import Desk
+from made_gestures import suspend
 from records import at
 from store_steps import PIPELINE, completed, triggered
 from ways_to_fail import NAMES, WAYS_TO_FAIL, take
@@ -130,7 +131,7 @@ def test_a_failure_before_anything_completed_has_no_latest(desk: MakeDesk) -> No
     world = desk()
     ears = listening(world)
     world.ask("a")
-    world.coordinator.suspend()
+    suspend(world.coordinator)
     assert ears.heard == [("aborted", 1, None)]
 
 
@@ -153,7 +154,7 @@ def test_a_failure_that_is_rolled_back_is_not_notified(desk: MakeDesk, store: Ch
     world.reopen(mortal)
     mortal.plan = (0, "crash before commit")
     with pytest.raises(Crash):
-        world.coordinator.suspend()
+        suspend(world.coordinator)
     assert ears.heard == []
 
 
@@ -186,7 +187,7 @@ def test_a_listener_may_leave_methods_out(desk: MakeDesk) -> None:
     world.pipeline.listen(listener)
     take(world, "a", "b")
     world.ask("c")
-    world.coordinator.suspend()
+    suspend(world.coordinator)
     assert listener.heard == (3, 2)
 
 
@@ -203,7 +204,7 @@ def test_all_steps_in_a_process_notify_a_listener_once(desk: MakeDesk, same_proc
     take(world, "a")
     world.ask("b")
     open_another(world, notified if same_process else NotifiedListeners())
-    world.coordinator.suspend()
+    suspend(world.coordinator)
     repeated = [] if same_process else [("complete", 1)]
     assert ears.heard == [("complete", 1), *repeated, ("aborted", 2, 1)]
 

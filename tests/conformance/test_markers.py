@@ -5,12 +5,13 @@ from hashlib import sha256
 
 import pytest
 from effects import Effects, Mortal, MortalTransactions
+from made_gestures import dispose
 from pasts import Past
 from sizes import later
 from worlds import Crash, Judge
 
 from tidegate.protocol.errors import StateIntegrityError, StorageError
-from tidegate.protocol.metadata import read_marker
+from tidegate.protocol.marker import read_marker
 from tidegate.protocol.paths import marker_path, metadata_path
 from tidegate.protocol.reasons import FailureReason
 
@@ -145,7 +146,7 @@ def test_a_restore_that_was_overtaken_by_another_one_calls_nothing_damage(store,
         if path == metadata_path("p", 1) and not meanwhile:
             meanwhile.append(path)
             past.restore(3)
-            past.coordinator.dispose("1")
+            dispose(past.coordinator, "1")
         return read(path)
 
     monkeypatch.setattr(past.storage, "read", slow)

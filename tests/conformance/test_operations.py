@@ -8,6 +8,7 @@ import pytest
 from desks import Desk
 from effects import Effects, MortalTransactions
 from live_pipelines import Live, shown
+from made_gestures import suspend
 from records import SOMEBODY
 from worlds import Crash, Judge
 
@@ -137,7 +138,7 @@ def test_what_is_refused_changes_nothing_and_is_on_record(world: Desk) -> None:
 
 
 def test_a_refusal_stands_for_its_id_and_not_for_another(world: Desk) -> None:
-    world.coordinator.suspend()
+    suspend(world.coordinator)
     world.coordinator.cancel()
     refused = operations(world).suspend("one", SOMEBODY)
     assert (refused.status, "CANCELLED" in refused.sentence) == (REFUSED, True)
@@ -281,7 +282,7 @@ def test_a_request_that_can_no_longer_be_taken_ends_nothing(live: Callable[..., 
 
 def test_nobody_takes_the_request_of_a_pipeline_that_is_not_running(live: Callable[..., Live]) -> None:
     one, answers = live(), []
-    one.at(3, one.world.coordinator.suspend)
+    one.at(3, lambda: suspend(one.world.coordinator))
     one.run(until=6)
     answers.append(handing(one, "id"))
     assert answers[0].status is REFUSED

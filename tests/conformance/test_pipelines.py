@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from desks import Desk
+from made_gestures import STOPS, resume, suspend
 from records import at
 from store_steps import PIPELINE, fail_checkpoint, triggered
 from worlds import Judge
@@ -68,7 +69,7 @@ def test_a_suspended_pipeline_aborts_what_it_has_and_takes_nothing(desk: Callabl
     world = desk()
     world.ask("first")
     world.ask("second")
-    assert world.coordinator.suspend().status is PipelineStatus.SUSPENDED
+    assert suspend(world.coordinator).status is PipelineStatus.SUSPENDED
     record = world.store.checkpoint("p", 1)
     assert record is not None
     assert (record.status, record.failure_reason) == (Status.FAILED, FailureReason.COORDINATOR_SUSPEND)
@@ -79,8 +80,8 @@ def test_a_suspended_pipeline_aborts_what_it_has_and_takes_nothing(desk: Callabl
     assert isinstance(manual, Dropped)
     assert periodic.reason is FailureReason.PERIODIC_SCHEDULER_SHUTDOWN
     assert manual.reason is FailureReason.NOT_ALL_REQUIRED_TASKS_RUNNING
-    assert world.coordinator.suspend().status is PipelineStatus.SUSPENDED
-    assert world.coordinator.resume().status is PipelineStatus.RUNNING
+    assert suspend(world.coordinator).status is PipelineStatus.SUSPENDED
+    assert resume(world.coordinator).status is PipelineStatus.RUNNING
     waited = world.ask("second")
     assert isinstance(waited, Dropped)
     assert waited.reason is FailureReason.COORDINATOR_SUSPEND
@@ -98,7 +99,7 @@ def test_a_request_that_waited_hears_what_ended_its_waiting(
     world = desk()
     world.ask("first")
     assert isinstance(world.ask("second", periodic=periodic), Queued)
-    getattr(world.coordinator, end)()
+    STOPS[end](world.coordinator)
     waited = world.ask("second", periodic=periodic)
     assert isinstance(waited, Dropped)
     assert waited.reason is reason
@@ -118,8 +119,8 @@ def test_a_suspended_pipeline_goes_on_from_its_latest_checkpoint(desk: Callable[
     world = desk()
     world.ask("first")
     world.complete(1)
-    world.coordinator.suspend()
-    world.coordinator.resume()
+    suspend(world.coordinator)
+    resume(world.coordinator)
     assert world.ask("second") == Triggered(2)
     latest = world.store.checkpoint("p", 1)
     assert latest is not None
@@ -152,7 +153,7 @@ def test_cancelling_commits_what_completed_and_keeps_or_deletes_the_rest(
     assert bool(world.storage.files) is (left is Status.COMPLETED)
     assert isinstance(world.ask("second"), Dropped)
     with pytest.raises(PipelineStatusError, match="That is final"):
-        world.coordinator.resume()
+        resume(world.coordinator)
 
 
 def decline(world: Desk, request: str, reason: FailureReason = FailureReason.CHECKPOINT_DECLINED) -> None:
@@ -171,7 +172,7 @@ def test_one_failure_too_many_fails_the_pipeline_until_it_is_resumed(desk: Calla
     assert status_of(world) is PipelineStatus.FAILED
     with pytest.raises(PipelineFailedError, match=r"Checkpoint 1: CHECKPOINT_DECLINED, it declined Checkpoint 3: "):
         world.ask("r4")
-    assert world.coordinator.resume().status is PipelineStatus.RUNNING
+    assert resume(world.coordinator).status is PipelineStatus.RUNNING
     decline(world, "r5")
     assert status_of(world) is PipelineStatus.RUNNING
     decline(world, "r6")
@@ -195,5 +196,5 @@ def test_a_deadline_that_a_new_request_finds_passed_can_be_the_one_too_many(desk
         with pytest.raises(PipelineFailedError, match="Checkpoint 1: CHECKPOINT_EXPIRED"):
             world.ask("r2")
     assert status_of(world) is PipelineStatus.FAILED
-    world.coordinator.resume()
+    resume(world.coordinator)
     assert isinstance(world.ask("r2"), Triggered | Queued)

@@ -1,5 +1,6 @@
 """Plans for changed code, on every store: they read, and change nothing."""
 
+from made_gestures import suspend
 from pasts import OP, Past
 
 from tidegate.coordination.restore import ToCheckpoint
@@ -32,7 +33,7 @@ def test_the_code_that_ran_last_can_go_on_and_the_plan_changes_nothing(store):
 def test_a_pipeline_that_takes_no_checkpoints_says_what_leads_to_the_next_one(store):
     world = Past(store, retention="RETAIN_ON_CANCELLATION")
     world.take("r1")
-    world.coordinator.suspend()
+    suspend(world.coordinator)
     assert "can go on from checkpoint 1. It is SUSPENDED: `tidegate resume p` lets it." in (
         world.coordinator.planning.plan().summary()
     )

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from lost_databases import Lost, check_nothing_is_recorded
+from made_gestures import resume, suspend
 from memory_store import MemoryCheckpointStore
 from worlds import DEATHS, CapturingRegion, Crash, Judge, MortalStore
 
@@ -237,7 +238,7 @@ def test_no_number_that_anything_carries_is_given_out_again(lost):
         assert tx.region().attempt == 3 + WITHOUT_TRACE
         assert tx.committer().attempt >= newest + WITHOUT_TRACE
     assert world.ask("r5") == Triggered(8)
-    world.coordinator.suspend()
+    suspend(world.coordinator)
     world.clock.advance(7200)
     world.coordinator.clean()
     assert {"p/chk-7/op/0-1-y.parquet", "p/shared/3/op/0-3-z.parquet"} <= world.storage.files.keys()
@@ -246,10 +247,10 @@ def test_no_number_that_anything_carries_is_given_out_again(lost):
 def test_a_pipeline_that_was_suspended_meanwhile_stays_so(lost):
     world, lose = lost
     lose()
-    world.coordinator.suspend()
+    suspend(world.coordinator)
     world.recover()
     assert world.store.pipeline("p").status is PipelineStatus.SUSPENDED
-    world.coordinator.resume()
+    resume(world.coordinator)
     assert world.take("r5") == 5
 
 

@@ -4,37 +4,28 @@ from collections.abc import Callable
 
 import pytest
 from desks import Desk
+from made_gestures import STOPS
 from records import at
 from store_steps import PIPELINE, completed
-from worlds import CapturingRegion, Judge, small_pipeline
+from worlds import Judge, small_pipeline
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import (
-    CheckpointDeclinedError,
     CheckpointError,
-    CheckpointExpiredError,
-    CheckpointNotInProgressError,
     PipelineDefinitionError,
     PipelineFailedError,
     PipelineStatusError,
     SupersededAttemptError,
 )
-from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
-    AcknowledgeResult,
-    CheckpointRecord,
-    Deletion,
-    HandleKind,
     Snapshot,
-    StateHandle,
-    SubtaskId,
 )
 from tidegate.protocol.regions import RegionRecord, RegionStart
-from tidegate.protocol.snapshot import SnapshotTask
 
 # -- what the store keeps
 
@@ -94,28 +85,6 @@ def test_restores_are_counted_and_the_latest_is_kept(store: CheckpointStore) -> 
 # -- how a region starts and is fenced
 
 
-def answer(world: Desk, task: SnapshotTask) -> None:
-    """Every subtask acknowledges, with nothing."""
-    acks = [Acknowledgement(key, attempt, Snapshot()) for key, attempt in task.attempts.items()]
-    world.coordinator.record_acknowledgements(task.checkpoint_id, acks)
-
-
-def found(world: Desk, checkpoint_id: int) -> CheckpointRecord:
-    record = world.store.checkpoint("p", checkpoint_id)
-    assert record is not None
-    return record
-
-
-def taken_by(world: Desk, attempt: int, checkpoint_id: int) -> None:
-    """The region takes a checkpoint, and it completes."""
-    task = world.coordinator.begin_snapshot(attempt, checkpoint_id)
-    assert task is not None
-    answer(world, task)
-    world.coordinator.validate(checkpoint_id, Judge(True))
-    world.coordinator.finalize(checkpoint_id)
-    world.coordinator.notify(checkpoint_id)
-
-
 def test_the_first_region_of_a_new_pipeline_makes_it_run(desk: Callable[..., Desk]) -> None:
     world = desk()
     assert world.coordinator.start_region() == RegionStart(1, None, {})
@@ -127,7 +96,7 @@ def test_a_region_takes_checkpoints_and_the_next_one_starts_from_them(desk: Call
     world = desk()
     world.coordinator.start_region()
     world.ask("first")
-    taken_by(world, 1, 1)
+    world.complete_by(1, 1)
     assert world.coordinator.begin_snapshot(1, 1) is None
     assert world.coordinator.begin_snapshot(1, 7) is None
     start = world.coordinator.start_region()
@@ -158,10 +127,10 @@ def test_a_new_region_overtakes_one_that_lives_and_aborts_what_is_in_progress(de
     world.ask("first", savepoint=True)
     task = world.coordinator.begin_snapshot(1, 1)
     assert task is not None
-    answer(world, task)
+    world.answer(task)
     world.coordinator.validate(1, Judge(True))
     assert world.coordinator.start_region().attempt == 2
-    assert (found(world, 1).status, found(world, 1).failure_reason) == (
+    assert (world.record(1).status, world.record(1).failure_reason) == (
         Status.FAILED,
         FailureReason.JOB_FAILOVER_REGION,
     )
@@ -174,7 +143,7 @@ def test_a_new_region_overtakes_one_that_lives_and_aborts_what_is_in_progress(de
             refused()
     world.coordinator.end_region(1)
     assert world.coordinator.has_live_region()
-    taken_by(world, 2, 2)
+    world.complete_by(2, 2)
 
 
 def test_what_completed_is_made_visible_before_a_region_starts(desk: Callable[..., Desk]) -> None:
@@ -185,13 +154,13 @@ def test_what_completed_is_made_visible_before_a_region_starts(desk: Callable[..
     world.coordinator.finalize(1)  # and nobody notifies
     assert world.coordinator.start_region().checkpoint_id == 1
     assert 1 in world.sink.visible
-    assert found(world, 1).notified_at is not None
+    assert world.record(1).notified_at is not None
 
 
 @pytest.mark.parametrize("move", ["suspend", "cancel"])
 def test_a_pipeline_that_does_not_run_gets_no_region(desk: Callable[..., Desk], move: str) -> None:
     world = desk()
-    getattr(world.coordinator, move)()
+    STOPS[move](world.coordinator)
     with pytest.raises(PipelineStatusError, match=r"so no region of it was started\. Nothing was"):
         world.coordinator.start_region()
     assert world.store.region("p") == RegionRecord()
@@ -250,7 +219,7 @@ def test_a_region_hears_that_its_pipeline_was_stopped(
 ) -> None:
     world = desk()
     world.coordinator.start_region()
-    getattr(world.coordinator, move)()
+    STOPS[move](world.coordinator)
     assert world.coordinator.keep_region(1).status is status
     world.coordinator.end_region(1)
     assert not world.coordinator.has_live_region()
@@ -262,8 +231,8 @@ def test_a_region_that_ends_aborts_what_waits_for_its_snapshots(desk: Callable[.
     world.ask("first")
     for _ in range(2):
         world.coordinator.end_region(1)
-    assert found(world, 1).failure_reason is FailureReason.JOB_FAILOVER_REGION
-    assert "The continuous region ended while checkpoint 1 was in progress" in (found(world, 1).failure_message or "")
+    assert world.record(1).failure_reason is FailureReason.JOB_FAILOVER_REGION
+    assert "The continuous region ended while checkpoint 1 was in progress" in (world.record(1).failure_message or "")
     with pytest.raises(SupersededAttemptError):
         world.coordinator.keep_region(1)
 
@@ -274,115 +243,7 @@ def test_what_has_all_its_snapshots_goes_on_without_the_region(desk: Callable[..
     world.ask("first")
     task = world.coordinator.begin_snapshot(1, 1)
     assert task is not None
-    answer(world, task)
+    world.answer(task)
     world.coordinator.end_region(1)
     world.coordinator.validate(1, Judge(True))
     assert world.coordinator.finalize(1).status is Status.COMPLETED
-
-
-# -- the scheduled way beside a region
-
-
-def test_while_a_region_lives_a_scheduled_snapshot_begins_nothing(desk: Callable[..., Desk]) -> None:
-    world = desk()
-    world.coordinator.start_region()
-    world.ask("first")
-    region = CapturingRegion()
-    assert world.coordinator.snapshot(1, region) == found(world, 1)
-    assert region.task is None
-    assert found(world, 1).phase is Phase.TRIGGERED
-    taken_by(world, 1, 1)
-
-
-def test_a_scheduled_snapshot_takes_over_from_a_dead_region_and_fences_it(desk: Callable[..., Desk]) -> None:
-    world = desk()
-    world.coordinator.start_region()
-    world.ask("first")
-    world.clock.advance(61)
-    world.complete(1)
-    assert found(world, 1).status is Status.COMPLETED
-    world.ask("second")
-    with pytest.raises(SupersededAttemptError):
-        world.coordinator.begin_snapshot(1, 2)
-    with pytest.raises(SupersededAttemptError):
-        world.coordinator.keep_region(1)
-
-
-def test_what_a_dead_region_has_begun_is_aborted(desk: Callable[..., Desk]) -> None:
-    world = desk()
-    world.coordinator.start_region()
-    world.ask("first")
-    task = world.coordinator.begin_snapshot(1, 1)
-    assert task is not None
-    world.clock.advance(61)
-    with pytest.raises(CheckpointNotInProgressError, match="JOB_FAILOVER_REGION"):
-        world.acknowledge(1)
-    assert world.store.region("p").seen_at is None
-    world.ask("second")
-    world.complete(2)
-    assert found(world, 2).status is Status.COMPLETED
-
-
-def begin_and_die(world: Desk, checkpoint_id: int) -> None:
-    with pytest.raises(CheckpointDeclinedError):
-        world.coordinator.snapshot(checkpoint_id, CapturingRegion())
-
-
-def test_a_second_scheduled_attempt_is_a_restore(desk: Callable[..., Desk]) -> None:
-    world = desk()
-    world.ask("first")
-    for _ in range(2):
-        begin_and_die(world, 1)
-    assert world.store.statistics("p").restores == 0, "there was nothing to restore"
-    world.complete(1)
-    world.ask("second")
-    begin_and_die(world, 2)
-    assert world.store.statistics("p").restores == 0, "a first attempt is no restart"
-    world.complete(2)
-    latest = world.store.statistics("p").latest_restore
-    assert latest is not None
-    assert (world.store.statistics("p").restores, latest.checkpoint.checkpoint_id) == (1, 1)
-
-
-def test_a_region_begins_no_snapshot_whose_deadline_has_passed(desk: Callable[..., Desk]) -> None:
-    world = desk(timeout="10 min")
-    world.coordinator.start_region()
-    world.ask("first")
-    world.clock.advance(600)
-    assert world.coordinator.begin_snapshot(1, 1) is None
-    assert found(world, 1).failure_reason is FailureReason.CHECKPOINT_EXPIRED
-    assert {known.attempt for known in world.store.subtasks("p", 1).values()} == {0}
-
-
-def test_a_scheduled_attempt_begins_no_snapshot_whose_deadline_has_passed(desk: Callable[..., Desk]) -> None:
-    world = desk(timeout="10 min")
-    world.ask("first")
-    world.clock.advance(600)
-    region = CapturingRegion()
-    with pytest.raises(CheckpointExpiredError):
-        world.coordinator.snapshot(1, region)
-    assert region.task is None
-    assert {known.attempt for known in world.store.subtasks("p", 1).values()} == {0}
-
-
-@pytest.mark.parametrize("late", [599, 600, 3600])
-def test_a_report_after_a_deadline_that_nobody_noticed_is_discarded(desk: Callable[..., Desk], late: int) -> None:
-    """Also where it would have been the last one: the checkpoint has failed, and its files are garbage."""
-    world = desk(timeout="10 min")
-    world.ask("first")
-    region = CapturingRegion()
-    with pytest.raises(CheckpointDeclinedError):
-        world.coordinator.snapshot(1, region)
-    assert region.task is not None
-    run = StateHandle("p/chk-1/op/0-1-run", HandleKind.RUN, 1, 1, "0" * 64, 1)
-    acks = [
-        Acknowledgement(key, attempt, Snapshot((run,) if key == SubtaskId("op", 0) else ()))
-        for key, attempt in region.task.attempts.items()
-    ]
-    world.clock.advance(late)
-    results = world.coordinator.record_acknowledgements(1, acks)
-    in_time = late < 600
-    assert set(results.values()) == {AcknowledgeResult.SUCCESS if in_time else AcknowledgeResult.DISCARDED}
-    assert found(world, 1).failure_reason is (None if in_time else FailureReason.CHECKPOINT_EXPIRED)
-    with world.store.transaction("p") as tx:
-        assert tx.pending_deletions(10) == ([] if in_time else [Deletion("storage", run.path)])

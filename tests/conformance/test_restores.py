@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from made_gestures import resume, suspend
 from pasts import OP, Past
 from worlds import DEATHS, Crash, Judge, MortalStore, small_pipeline
 
@@ -140,7 +141,7 @@ def test_rows_of_a_completed_checkpoint_that_were_not_shown_yet_stay_staged_and_
 
 STANDING = {
     PipelineStatus.RUNNING: lambda world: None,
-    PipelineStatus.SUSPENDED: lambda world: world.coordinator.suspend(),
+    PipelineStatus.SUSPENDED: lambda world: suspend(world.coordinator),
     PipelineStatus.FAILED: lambda world: (
         world.ask("fails"),
         world.coordinator.abort(6, FailureReason.CHECKPOINT_DECLINED, "it declined"),
@@ -162,7 +163,7 @@ def test_a_pipeline_of_any_status_runs_again_unless_it_is_suspended(past, status
     expected = PipelineStatus.SUSPENDED if status is PipelineStatus.SUSPENDED else PipelineStatus.RUNNING
     assert world.store.pipeline("p").status is expected
     if expected is PipelineStatus.SUSPENDED:
-        world.coordinator.resume()
+        resume(world.coordinator)
     assert world.take("next") in (6, 7)
     assert world.runs_restored() == [1, 2, 3, 4, 5]
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from desks import Desk
+from made_gestures import resume, suspend
 from worlds import CapturingRegion
 
 from tidegate.pipeline.config import CheckpointRetention
@@ -38,7 +39,7 @@ ENDS: dict[PipelineStatus, Callable[[Desk], object]] = {
     PipelineStatus.FINISHED: finish,
     PipelineStatus.CANCELLED: lambda world: world.coordinator.cancel(),
     PipelineStatus.FAILED: fail,
-    PipelineStatus.SUSPENDED: lambda world: world.coordinator.suspend(),
+    PipelineStatus.SUSPENDED: lambda world: suspend(world.coordinator),
 }
 
 
@@ -157,7 +158,7 @@ def test_a_failed_pipeline_goes_on_from_what_it_kept(desk: Callable[..., Desk]) 
     fail(world)
     with pytest.raises(PipelineFailedError):
         world.ask("next")
-    world.coordinator.resume()
+    resume(world.coordinator)
     world.ask("again")
     world.complete(3)
     assert world.store.checkpoint("p", 3).status is Status.COMPLETED

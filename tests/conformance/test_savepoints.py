@@ -1,6 +1,7 @@
 """A savepoint has a name and a note, and stays until its owner disposes of it: on every store."""
 
 import pytest
+from made_gestures import dispose
 from worlds import Judge
 
 from tidegate.coordination.restore import ToCheckpoint, Undo
@@ -56,7 +57,7 @@ def test_a_name_belongs_to_one_savepoint_from_its_trigger_on_and_is_free_when_th
         ask(world, "s3", "weekly")
     world.ask("r3")
     world.complete(3)
-    world.coordinator.dispose("weekly")
+    dispose(world.coordinator, "weekly")
     assert take(world, "s4", "weekly") == 4
 
 
@@ -109,13 +110,13 @@ def test_disposing_of_it_deletes_what_nothing_else_refers_to(world):
     take(world, "s1", "old")
     world.ask("r2")
     with pytest.raises(SavepointInUseError, match="the pipeline goes on from it"):
-        world.coordinator.dispose("old")
+        dispose(world.coordinator, "old")
     world.complete(2)
-    world.coordinator.dispose("old")
+    dispose(world.coordinator, "old")
     assert world.store.checkpoint("p", 1).status is Status.DISCARDED
     assert not any(path.startswith("p/chk-1/") for path in world.storage.files)
     with pytest.raises(CheckpointNotFoundError, match="It has none"):
-        world.coordinator.dispose("old")
+        dispose(world.coordinator, "old")
 
 
 def test_it_is_not_disposed_of_while_its_sinks_or_a_restore_to_it_need_it(world):
@@ -124,7 +125,7 @@ def test_it_is_not_disposed_of_while_its_sinks_or_a_restore_to_it_need_it(world)
     world.coordinator.validate(1, Judge(True))
     world.coordinator.finalize(1)
     with pytest.raises(SavepointInUseError):
-        world.coordinator.dispose("mine")
+        dispose(world.coordinator, "mine")
     world.coordinator.notify(1)
     for number in (2, 3):
         world.ask(f"r{number}")
@@ -137,10 +138,10 @@ def test_it_is_not_disposed_of_while_its_sinks_or_a_restore_to_it_need_it(world)
     with pytest.raises(OSError, match="no space left"):
         world.coordinator.restore(ToCheckpoint(1))
     with pytest.raises(SavepointInUseError):
-        world.coordinator.dispose("mine")
+        dispose(world.coordinator, "mine")
     world.sink.before_rewind = lambda checkpoint_id: None
     world.coordinator.restore(Undo())
-    world.coordinator.dispose("mine")
+    dispose(world.coordinator, "mine")
 
 
 def test_one_that_a_restore_left_behind_keeps_its_name_and_can_be_disposed_of(world):
@@ -150,6 +151,6 @@ def test_one_that_a_restore_left_behind_keeps_its_name_and_can_be_disposed_of(wo
     assert [record.abandoned_by for record in world.coordinator.savepoints.list()] == [None, 1]
     with pytest.raises(IllegalRequestError, match="already called"):
         ask(world, "s3", "two")
-    world.coordinator.dispose("two")
+    dispose(world.coordinator, "two")
     assert names(world) == [(1, "one", None)]
     assert world.sink.withdrawn() == []

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from desks import Desk
+from made_gestures import resume
 from store_steps import FIRST, PIPELINE, SECOND, SUBTASKS, acknowledgement, at, completed, triggered
 
 from tidegate.ports import CheckpointStore
@@ -64,7 +65,7 @@ def test_the_latest_savepoint_is_kept_apart(desk: Callable[..., Desk]) -> None:
     world.complete(4)
     found = world.store.statistics("p")
     assert found.latest_savepoint == found.latest_completed == world.store.checkpoint("p", 4)
-    world.coordinator.resume()
+    resume(world.coordinator)
     world.ask("r5")
     world.complete(5)
     found = world.store.statistics("p")

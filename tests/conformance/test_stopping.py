@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from desks import Desk
+from made_gestures import STOPS, resume, suspend
 from records import at
 from store_steps import PIPELINE, record
 from worlds import DEATHS, CapturingRegion, Crash, Judge, MortalStore
@@ -125,7 +126,7 @@ def test_a_pipeline_that_was_never_asked_for_anything_can_stop(desk: Callable[..
 @pytest.mark.parametrize("end", ["suspend", "cancel"])
 def test_a_pipeline_that_does_not_run_cannot_stop(desk: Callable[..., Desk], end: str) -> None:
     world = desk()
-    getattr(world.coordinator, end)()
+    STOPS[end](world.coordinator)
     assert isinstance(world.stop("stop"), Dropped)
 
 
@@ -181,7 +182,7 @@ def test_the_savepoint_is_kept_and_the_pipeline_has_finished_once_its_sinks_were
 def test_a_stopped_pipeline_goes_on_from_its_savepoint_which_nothing_pushes_out(desk: Callable[..., Desk]) -> None:
     world = desk(retained=1)
     stopped(world)
-    assert world.coordinator.resume().status is PipelineStatus.RUNNING
+    assert resume(world.coordinator).status is PipelineStatus.RUNNING
     for number in range(3, 6):
         assert world.ask(f"r{number}") == Triggered(number)
         world.complete(number)
@@ -199,7 +200,7 @@ def test_a_drained_pipeline_cannot_be_resumed(desk: Callable[..., Desk]) -> None
     stopped(world, drain=True)
     assert pipeline(world).status is PipelineStatus.FINISHED
     with pytest.raises(PipelineStatusError, match=r"It was drained by savepoint 2 \(p/chk-2/_metadata\)"):
-        world.coordinator.resume()
+        resume(world.coordinator)
     assert pipeline(world).status is PipelineStatus.FINISHED
 
 
@@ -231,7 +232,7 @@ def test_a_subtask_that_cannot_take_it_fails_the_pipeline_at_once(desk: Callable
     assert pipeline(world).status is PipelineStatus.FAILED
     with pytest.raises(PipelineFailedError, match=r"could not take savepoint 1.*the file is gone.*resume p"):
         world.ask("r2")
-    world.coordinator.resume()
+    resume(world.coordinator)
     assert world.stop("stop") == Triggered(2)
 
 
@@ -239,10 +240,10 @@ def test_suspending_or_cancelling_gives_the_savepoint_up(desk: Callable[..., Des
     world = desk()
     world.stop("stop")
     with pytest.raises(PipelineStatusError, match="STOPPING and cannot be resumed"):
-        world.coordinator.resume()
-    assert world.coordinator.suspend().status is PipelineStatus.SUSPENDED
+        resume(world.coordinator)
+    assert suspend(world.coordinator).status is PipelineStatus.SUSPENDED
     assert found(world, 1).failure_reason is FailureReason.COORDINATOR_SUSPEND
-    world.coordinator.resume()
+    resume(world.coordinator)
     assert world.stop("stop") == Triggered(2)
     assert world.coordinator.cancel().status is PipelineStatus.CANCELLED
     assert found(world, 2).failure_reason is FailureReason.COORDINATOR_SHUTDOWN

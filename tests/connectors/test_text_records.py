@@ -13,30 +13,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from text_files import Row, read, records
 
 from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.sources import decoding, json_texts, reading
+from tidegate.sources import decoding, reading
 from tidegate.sources.dialect import text_format
 from tidegate.sources.files import FileSource
 from tidegate.sources.listing import FileVersion
-from tidegate.sources.reading import Part, ReadPlan, packed
+from tidegate.sources.reading import Part, packed
 from tidegate.sources.text_records import UNCLOSED, UNDOUBLED
-
-Row = tuple[int, str, str | None]
-
-
-def read(path: Path, parts: list[Part] | None = None, columns: int = 2, **arguments: Any) -> list[Row]:
-    """Line, record and problem of every row of a file, as a Spark task would give them."""
-    arguments.setdefault("options", {}).setdefault("header", "false")
-    source = FileSource(str(path.parent), schema="a STRING", **arguments)
-    form = text_format(source, tuple(f"c{n}" for n in range(columns)))
-    plan = ReadPlan(str(path.parent), [tuple(parts or [Part(path.name)])], form)
-    ids = pa.RecordBatch.from_pydict({"id": [0]})
-    return [(row["line"], row["record"], row["problem"]) for batch in plan.run([ids]) for row in batch.to_pylist()]
-
-
-def records(path: Path, **arguments: Any) -> list[str]:
-    return [record for _, record, _ in read(path, **arguments)]
 
 
 @pytest.fixture
@@ -302,61 +287,6 @@ def test_files_are_packed_into_tasks_by_their_size() -> None:
     assert [part.end for part in cut] == [*(part.start for part in cut[1:]), None]
     assert packed(big, quoted, 2) == [(Part("big.json"),)]
     assert packed([FileVersion("big.json.gz", 1 << 30, 0)], lines, 2) == [(Part("big.json.gz"),)]
-
-
-JSON: list[tuple[str, list[str]]] = [
-    ('{"a":1}\n\n  \n{"a":2}', ['{"a":1}', '{"a":2}']),
-    ('[{"a":1}, {"a":[2]}]', ['{"a":1}', '{"a":[2]}']),
-    ('{"a":1} {"a":2}', ['{"a":1}', '{"a":2}']),
-    ('{"a":1} tail', ['{"a":1}', "tail"]),
-    ('{"a":"}{,]["} \t', ['{"a":"}{,]["}']),
-    ("{'a':'}\"{'}{}", ["{'a':'}\"{'}", "{}"]),
-    ('{"a":1', ['{"a":1']),
-    ("[]", []),
-    ('[{"a":1}', ['{"a":1}', '[{"a":1}']),
-    ('{"a":"\\\\"}', ['{"a":"\\\\"}']),
-    ('"x', ['"', "x"]),
-]
-
-
-@pytest.mark.parametrize(("text", "expected"), JSON)
-def test_every_json_value_of_a_line_is_a_record(text: str, expected: list[str], landing: Path) -> None:
-    path = landing / "a.json"
-    path.write_text(text)
-    assert list(records(path, format="json")) == expected
-
-
-def test_a_json_file_may_be_one_value_over_many_lines(landing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "PIECE", 3)
-    path = landing / "a.json"
-    path.write_text('[\n {"a":\n 1},\n {"a":2}\n]\n')
-    assert read(path, format="json", options={"multiLine": "true"}) == [
-        (2, '{"a":\n 1}', None),
-        (4, '{"a":2}', None),
-    ]
-    path.write_text('[\n {"a":1},\n')
-    assert read(path, format="json", options={"multiLine": "true"})[-1][2] == json_texts.UNCLOSED
-
-
-@pytest.mark.parametrize(
-    ("text", "half"),
-    [
-        (r"\ud800", r"\ud800"),
-        (r"\uD83D\uDE00", None),
-        (r"\uDE00\uD83D", r"\uDE00"),
-        (r"\\ud800", None),
-        (r"\\\udc00", r"\udc00"),
-        (r"\ud83dx\ude00", r"\ud83d"),
-        (r"\ud83d\ud83d\ude00", r"\ud83d"),
-        (r"\u00e9\n", None),
-    ],
-)
-def test_half_a_character_is_a_problem(text: str, half: str | None, landing: Path) -> None:
-    path = landing / "a.json"
-    path.write_text('{"a":"' + text + '"}\n{"a":1}\n')
-    ((_, _, problem), (_, _, fine)) = read(path, format="json")
-    assert problem == (half and f"{half} is half of a character")
-    assert fine is None
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [

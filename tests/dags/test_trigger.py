@@ -8,6 +8,7 @@ import psycopg2
 import pytest
 from airflow.sdk.module_loading import import_string
 from firing import POLL, fire
+from made_gestures import suspend
 from records import SubtaskId
 
 from tidegate.airflow.triggers import RENEWAL, AcknowledgeTrigger, RequestTrigger
@@ -147,7 +148,7 @@ def test_those_that_wait_in_line_rest_while_the_checkpoint_in_front_of_them_goes
 
 def test_a_request_that_was_dropped_is_reported(coordinator, wait_in_line):
     triggers = [wait_in_line("r2"), wait_in_line("r3")]
-    assert asyncio.run(fired_first(triggers, coordinator.suspend)) == ["r2", "r3"]
+    assert asyncio.run(fired_first(triggers, lambda: suspend(coordinator))) == ["r2", "r3"]
 
 
 def test_who_waits_in_line_is_woken_at_the_deadline_of_what_is_in_front(database, pipeline):

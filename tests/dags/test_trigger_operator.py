@@ -7,6 +7,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 from dag_steps import complete
+from made_gestures import resume, suspend
 
 from tidegate.airflow import TriggerCheckpointOperator, checkpoint_dag
 from tidegate.assembly import open_coordinator, open_readings, open_store
@@ -124,9 +125,9 @@ def test_a_suspended_pipeline_skips_its_runs_and_a_failed_one_fails_them_at_once
     pipeline.checkpoints = CheckpointConfig(tolerable_failed_checkpoints=0)
     dag = checkpoint_dag(pipeline)
     coordinator = open_coordinator(pipeline)
-    coordinator.suspend()
+    suspend(coordinator)
     assert run(dag.get_task("trigger"), "r1", run_type="scheduled").state == "skipped"
-    coordinator.resume()
+    resume(coordinator)
     assert run(dag.get_task("trigger"), "r2").state == "success"
     coordinator.abort(1, FailureReason.CHECKPOINT_DECLINED, "it broke")
     ran = run(dag.get_task("trigger"), "r3")

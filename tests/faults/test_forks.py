@@ -4,6 +4,7 @@ the original is nothing to the other."""
 import dataclasses
 
 import pytest
+from made_gestures import dispose
 from orders import Shop, check_tables, check_tables_of, orders_pipeline
 from worlds import Judge, ShiftedClock
 
@@ -94,7 +95,7 @@ def test_both_go_on_and_what_becomes_of_the_original_is_nothing_to_the_other(tmp
     original.coordinator.restore(ToCheckpoint(1))
     check_tables_of(shop, then)
     original.take("r3")
-    original.coordinator.dispose("kept")
+    dispose(original.coordinator, "kept")
     check_tables(shop)
     original.coordinator.cancel()
     original.clock.sleep(3600)

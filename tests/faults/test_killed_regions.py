@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from made_gestures import resume, suspend
 from orders import Shop, check_storage, check_tables, orders_pipeline
 from region_driver import RegionDriver
 from sizes import later, sizes
@@ -73,10 +74,10 @@ def test_sigkill_of_a_region_at_random_moments_costs_nothing(
     with contextlib.closing(last):
         last.wait_ready()
         wait_until(last, store, completed(store) + 3)
-        coordinator_of(tmp_path, store).suspend()
+        suspend(coordinator_of(tmp_path, store))
         assert last.wait() == 0, last.log()
     print(f"killed regions left: {dict(left)}")
-    coordinator_of(tmp_path, store).resume()
+    resume(coordinator_of(tmp_path, store))
     check_tables(shop)
     coordinator_of(tmp_path, store).clean()
     check_storage(store, "orders", tmp_path / "checkpoints", tmp_path)

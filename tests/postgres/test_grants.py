@@ -3,6 +3,7 @@
 import psycopg2
 import pytest
 from desks import Desk
+from made_gestures import resume, suspend
 from psycopg2 import errors
 from sqlalchemy import create_engine, make_url, text
 
@@ -42,8 +43,8 @@ def test_it_runs_a_pipeline_from_its_first_checkpoint_to_the_last(store):
     desk = Desk(store, retained=1)
     for number in range(3):
         desk.complete(desk.ask(f"r{number}").checkpoint_id)
-    desk.coordinator.suspend()
-    desk.coordinator.resume()
+    suspend(desk.coordinator)
+    resume(desk.coordinator)
     desk.coordinator.cancel()
     assert [record.status for record in store.history("p", 9)] != []
 

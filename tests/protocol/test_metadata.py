@@ -12,14 +12,8 @@ from tidegate.protocol.errors import MetadataError
 from tidegate.protocol.identity import Endpoint, Role
 from tidegate.protocol.keygroups import KeyGroupRange
 from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.metadata import (
-    Metadata,
-    marker_document,
-    marker_of,
-    metadata_document,
-    read_marker,
-    read_metadata,
-)
+from tidegate.protocol.marker import marker_document, marker_of, read_marker
+from tidegate.protocol.metadata import Metadata, metadata_document, read_metadata
 from tidegate.protocol.names import Target
 from tidegate.protocol.records import (
     CheckpointKind,

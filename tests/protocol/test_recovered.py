@@ -10,7 +10,8 @@ from tidegate.protocol.branches import Restore, find_unfinished
 from tidegate.protocol.errors import MetadataError, PipelineIdentityError, RecoveryRefusedError
 from tidegate.protocol.identity import Endpoint, Moved, Role
 from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.metadata import Marker, Metadata, marker_of
+from tidegate.protocol.marker import Marker, marker_of
+from tidegate.protocol.metadata import Metadata
 from tidegate.protocol.records import Snapshot, SubtaskId, SubtaskRecord
 from tidegate.protocol.recovered import (
     AcceptedLosses,

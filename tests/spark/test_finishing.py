@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from made_gestures import resume
 from memory_store import MemoryCheckpointStore
 from pyspark.sql import SparkSession
 from spark_checkpoints import Landing
@@ -196,7 +197,7 @@ def test_a_stopped_pipeline_goes_on_from_its_savepoint(runs: Runs, landing: Land
     assert shown(tmp_path / "counts") == [(1, 2, 11), (2, 1, 2)]
     rows.put(k=[2], v=[5])
     assert isinstance(runs.take(), Dropped)
-    runs.coordinator.resume()
+    resume(runs.coordinator)
     assert runs.take() == 3
     assert shown(tmp_path / "counts") == [(1, 2, 11), (2, 2, 7)]
     assert shown(tmp_path / "log") == [(1, 1, 10), (1, 2, 11), (2, 1, 2), (2, 2, 7)]
@@ -214,7 +215,7 @@ def test_a_drained_pipeline_is_at_its_end_whatever_lies_behind(runs: Runs, landi
     assert shown(tmp_path / "counts") == [(1, 1, 10)]
     rows.put(k=[1], v=[10])
     with pytest.raises(PipelineStatusError, match="It was drained by savepoint 1"):
-        runs.coordinator.resume()
+        resume(runs.coordinator)
     assert isinstance(runs.take(), Dropped)
     assert shown(tmp_path / "counts") == [(1, 1, 10)]
 

@@ -12,6 +12,7 @@ from typing import Any
 from checkpoint_invariants import CheckpointInvariants
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
+from made_gestures import approve, reject, resume, suspend
 from worlds import (
     DEATHS,
     CapturingRegion,
@@ -162,7 +163,7 @@ class CheckpointMachine(CheckpointInvariants):
 
     @rule(who=WHO, running=st.booleans())
     def suspend_or_resume(self, who: int, running: bool) -> None:
-        self.do(who, lambda c: c.resume() if running else c.suspend(), PipelineStatusError)
+        self.do(who, resume if running else suspend, PipelineStatusError)
 
     @rule(who=WHO, pick=PICK, attempts=st.integers(1, 3))
     def begin_attempts(self, who: int, pick: int, attempts: int) -> None:
@@ -227,7 +228,7 @@ class CheckpointMachine(CheckpointInvariants):
         if record is None:
             return
         id_, was_held = record.checkpoint_id, record.phase is Phase.HELD and record.status is Status.IN_PROGRESS
-        step = lambda c: (c.approve if approved else c.reject)(id_, "ada", "so it is")  # noqa: E731
+        step = lambda c: (approve if approved else reject)(c, id_, "ada", "so it is")  # noqa: E731
         done, after = self.do(who, step, NotHeldError)
         if done:
             assert was_held or record.decision is not None

@@ -5,7 +5,7 @@ from worlds import CapturingRegion, Judge, ManualClock, MemorySink, MemoryStorag
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.records import Acknowledgement, CheckpointKind, Snapshot
+from tidegate.protocol.records import Acknowledgement, CheckpointKind, CheckpointRecord, Snapshot
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.protocol.trigger import TriggerOutcome
 
@@ -49,6 +49,25 @@ class Desk:
 
     def complete(self, checkpoint_id: int, finished: str = "") -> None:
         self.acknowledge(checkpoint_id, finished)
+        self.coordinator.validate(checkpoint_id, Judge(True))
+        self.coordinator.finalize(checkpoint_id)
+        self.coordinator.notify(checkpoint_id)
+
+    def record(self, checkpoint_id: int) -> CheckpointRecord:
+        found = self.store.checkpoint("p", checkpoint_id)
+        assert found is not None
+        return found
+
+    def answer(self, task: SnapshotTask) -> None:
+        """Every subtask acknowledges, with nothing."""
+        acks = [Acknowledgement(key, attempt, Snapshot()) for key, attempt in task.attempts.items()]
+        self.coordinator.record_acknowledgements(task.checkpoint_id, acks)
+
+    def complete_by(self, attempt: int, checkpoint_id: int) -> None:
+        """A region takes a checkpoint, and it completes."""
+        task = self.coordinator.begin_snapshot(attempt, checkpoint_id)
+        assert task is not None
+        self.answer(task)
         self.coordinator.validate(checkpoint_id, Judge(True))
         self.coordinator.finalize(checkpoint_id)
         self.coordinator.notify(checkpoint_id)

@@ -12,6 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from made_gestures import dispose
 from memory_store import MemoryCheckpointStore
 from pasts import Past
 from worlds import DEATHS, Crash, Judge, MortalStore
@@ -130,7 +131,7 @@ class RetentionMachine(RuleBasedStateMachine):
     def dispose(self, pick: int) -> None:
         mine = [point for point in self.there.values() if point.savepoint]
         with contextlib.suppress(SavepointInUseError):
-            disposed = self.world.coordinator.dispose(str(mine[pick % len(mine)].id)).checkpoint_id
+            disposed = dispose(self.world.coordinator, str(mine[pick % len(mine)].id)).checkpoint_id
             assert disposed != self.latest.id
             del self.there[disposed]
             self.let_go()

@@ -246,3 +246,13 @@ class MemoryEditor:
         rows, path = b"rows of " + state, f"_staging/chk-{record.checkpoint_id}/0-1-x.parquet"
         there.write(f"staged/out-sink/{path}", rows)
         return {OUT: (_handle(path, HandleKind.STAGED, rows, record.checkpoint_id),)}
+
+
+def check_restored(world, restored=None):
+    """It is where savepoint 2 was, under a new number, and goes on from there."""
+    state, positions, table = world.latest()
+    assert (state, positions, table[1]) == (world.saved[0], world.saved[1], world.saved[2][1])
+    assert table[0] == (restored or world.store.history("p", 1)[0].checkpoint_id)
+    number = world.take("on from there")
+    assert [handle.created_by for handle in world.restored] == [table[0]]
+    assert world.latest()[0] == world.saved[0] + f"r{number:02}".encode()

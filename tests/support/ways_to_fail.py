@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from desks import Desk
+from made_gestures import suspend
 from worlds import Judge
 
 from tidegate.protocol.errors import CheckpointExpiredError, ValidationFailedError
@@ -49,7 +50,7 @@ WAYS_TO_FAIL: list[Callable[[Desk], object]] = [
     expire_while_reporting,
     expire_for_the_next,
     fail_validation,
-    lambda world: world.coordinator.suspend(),
+    lambda world: suspend(world.coordinator),
     lambda world: world.coordinator.cancel(),
 ]
 NAMES = ["abort", "expired", "expired at a report", "expired at a request", "validation", "suspend", "cancel"]

@@ -41,7 +41,6 @@ from tidegate.ports import (
     Notifier,
     Region,
     StateSchemas,
-    StoreTransaction,
     Validator,
 )
 from tidegate.protocol.errors import CheckpointError
@@ -99,7 +98,6 @@ class CheckpointCoordinator:
         #: What people do with the pipeline by hand.
         self.operations = PipelineOperations(self.pipeline_id, store, storage, clock)
         self.auditing, self.savepoints = self.operations.auditing, self.operations.savepoints
-        self._control = self.operations.control
         self._failures = CheckpointFailureManager(self.pipeline_id, self.config, store, clock)
         self._validation = Validation(self.graph, store, self._failures, clock)
         self._commit_point = CommitPoint(self.graph, self.config, store, storage, clock, self.reporting.announces)
@@ -188,22 +186,12 @@ class CheckpointCoordinator:
         """See `Validation.validate`."""
         return self._validation.validate(checkpoint_id, validator)
 
-    def approve(self, checkpoint_id: int | None, by: str, comment: str | None = None) -> CheckpointRecord:
-        """See `Holds.approve`: a held checkpoint may complete although a verdict failed."""
-        return self.operations.holds.approve(checkpoint_id, by, comment)
-
-    def reject(self, checkpoint_id: int | None, by: str, comment: str | None = None) -> CheckpointRecord:
-        """See `Holds.reject`: a held checkpoint is aborted; its files are deleted."""
-        record = self.operations.holds.reject(checkpoint_id, by, comment)
-        self.clean()
-        return record
-
     # -- finalize
 
     def finalize(self, checkpoint_id: int) -> CheckpointRecord:
         """Complete a validated checkpoint. Raises as `permit` does if it is not validated."""
         with self._store.transaction(self.pipeline_id) as tx:
-            validated = permit(self._found(tx, checkpoint_id))
+            validated = permit(find_checkpoint(tx, self.pipeline_id, checkpoint_id))
         return self.finalize_validated(validated)
 
     def finalize_validated(self, validated: ValidatedCheckpoint) -> CheckpointRecord:
@@ -303,23 +291,7 @@ class CheckpointCoordinator:
         finally:
             self.clean()
 
-    # -- savepoints
-
-    def dispose(self, savepoint: str) -> CheckpointRecord:
-        """See `Savepoints.dispose`; what nothing refers to is deleted."""
-        record = self.savepoints.dispose(savepoint)
-        self.clean()
-        return record
-
     # -- the pipeline as a whole
-
-    def suspend(self) -> PipelineRecord:
-        """See `PipelineControl`; files of aborted checkpoints are deleted."""
-        return self._after_cleaning(self._control.suspend())
-
-    def resume(self) -> PipelineRecord:
-        """See `PipelineControl`."""
-        return self._control.resume()
 
     def cancel(self, gesture: Gesture | None = None) -> PipelineRecord:
         """See `PipelineControl`. The sinks commit what has completed first, and what is not retained is deleted. Raises
@@ -327,7 +299,9 @@ class CheckpointCoordinator:
         with self.auditing.attempt(gesture) as deed:
             self._identification.check()
             self._delivery.deliver_pending()
-            return self._after_cleaning(self._control.cancel(self.config.retention, deed))
+            record = self.operations.control.cancel(self.config.retention, deed)
+            self.clean()
+            return record
 
     def check(self) -> None:
         """Whether this is the pipeline that the database knows, with the checkpoint storage that it was with. Raises
@@ -342,10 +316,6 @@ class CheckpointCoordinator:
         """See `Identification`: what has moved is recorded as intended."""
         with self.auditing.attempt(gesture) as deed:
             return self._identification.relocate(deed)
-
-    def _after_cleaning(self, record: PipelineRecord) -> PipelineRecord:
-        self.clean()
-        return record
 
     # -- abort and housekeeping
 
@@ -371,6 +341,3 @@ class CheckpointCoordinator:
             self._rewinding.delete_withdrawn()
         except CheckpointError as error:
             log.warning("Cleaning up after pipeline %s is left to the next run: %s", self.pipeline_id, error)
-
-    def _found(self, tx: StoreTransaction, checkpoint_id: int) -> CheckpointRecord:
-        return find_checkpoint(tx, self.pipeline_id, checkpoint_id)

@@ -13,7 +13,8 @@ from tidegate.ports import CheckpointStorage, CheckpointStore
 from tidegate.protocol.errors import MetadataError, StateIntegrityError
 from tidegate.protocol.finalize import choose_sample, referred_files
 from tidegate.protocol.kept import Cost, Damage
-from tidegate.protocol.metadata import read_marker, read_metadata
+from tidegate.protocol.marker import read_marker
+from tidegate.protocol.metadata import read_metadata
 from tidegate.protocol.names import STORAGE, staged_by
 from tidegate.protocol.notify import committables
 from tidegate.protocol.paths import marker_path, metadata_path

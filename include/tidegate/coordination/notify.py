@@ -28,7 +28,7 @@ from tidegate.protocol.errors import (
 )
 from tidegate.protocol.finished import choose_notified
 from tidegate.protocol.lifecycle import COMMITTED, Status
-from tidegate.protocol.metadata import marker_document, marker_of
+from tidegate.protocol.marker import marker_document, marker_of
 from tidegate.protocol.names import sink_of_operator
 from tidegate.protocol.notify import choose_unnotified, committables
 from tidegate.protocol.paths import marker_path

@@ -16,7 +16,8 @@ from tidegate.protocol.errors import MetadataError, StateIntegrityError
 from tidegate.protocol.finalize import referred_files
 from tidegate.protocol.gestures import Gesture
 from tidegate.protocol.identity import find_moved
-from tidegate.protocol.metadata import Marker, Metadata, read_marker, read_metadata
+from tidegate.protocol.marker import Marker, read_marker
+from tidegate.protocol.metadata import Metadata, read_metadata
 from tidegate.protocol.paths import ByCheckpoint, marker_path, metadata_path, writer_of
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.recovered import (

@@ -18,10 +18,11 @@ from typing import Any
 
 from tidegate.protocol.errors import MetadataError
 from tidegate.protocol.keygroups import KeyGroupRange, key_groups_of
-from tidegate.protocol.metadata import Metadata, explained, metadata_document, metadata_of, read_document
+from tidegate.protocol.metadata import Metadata, metadata_document, metadata_of
 from tidegate.protocol.names import STORAGE, staged_by
 from tidegate.protocol.paths import checkpoint_name
 from tidegate.protocol.records import HandleKind, OperatorPlan, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.stored_documents import explained, read_document
 
 SAVEPOINT_FORMAT, SAVEPOINT_VERSION = "tidegate-savepoint", 1
 COMPLETE_FORMAT, COMPLETE_VERSION = "tidegate-savepoint-complete", 1

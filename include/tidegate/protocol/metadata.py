@@ -1,24 +1,20 @@
-"""What `_metadata` and the marker `_committed` say of a checkpoint: written as JSON and read back here, and nowhere
-else.
+"""What `_metadata` says of a checkpoint: written as JSON and read back here, and nowhere else.
 
-`_metadata` is written before the commit, the marker after it. Together they are enough to record the checkpoint again
-when the database is lost (`recovered`), and anybody can read them (docs/state.md).
+It is written before the commit, the marker (`marker.py`) after it. Together they are enough to record the checkpoint
+again when the database is lost (`recovered`), and anybody can read them (docs/state.md).
 """
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from hashlib import sha256
-from typing import Any, TypeVar
+from typing import Any
 
 from tidegate.protocol.branches import Restore
-from tidegate.protocol.errors import MetadataError
 from tidegate.protocol.handles import handle_for_readers, handle_from_readers
 from tidegate.protocol.identity import Endpoint, Role
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.names import Target
-from tidegate.protocol.paths import marker_path, metadata_path
+from tidegate.protocol.paths import metadata_path
 from tidegate.protocol.records import (
     OF_HOLD,
     CheckpointKind,
@@ -31,15 +27,19 @@ from tidegate.protocol.records import (
     SubtaskRecord,
     Verdict,
 )
+from tidegate.protocol.stored_documents import (
+    explained,
+    read_document_of,
+    read_restore,
+    written_restores,
+    written_time,
+)
 
 METADATA_FORMAT, METADATA_VERSION = "tidegate-checkpoint", 2
-MARKER_FORMAT, MARKER_VERSION = "tidegate-committed", 1
 
 _TIMES = ("triggered_at", "deadline", "acknowledged_at", "validated_at")
 _OF_REQUEST = ("request_id", "periodic", "kind", "drain", "name", "note")
 _OF_VERDICT = ("suite", "success", "evaluated", "failed", "error", "docs_path")
-
-Read = TypeVar("Read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,29 +78,6 @@ class Metadata:
     edited: Edited | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
-    """A checkpoint has completed. `sha256` is that of its `_metadata`, in hex. `restores` are the pipeline's when the
-    marker was last written, which a restore to this checkpoint does too. `commit_attempt` is the newest attempt at
-    committing sinks that was given out then."""
-
-    pipeline_id: str
-    checkpoint_id: int
-    sha256: str
-    completed_at: datetime
-    restores: Sequence[Restore]
-    commit_attempt: int
-
-
-def marker_of(record: CheckpointRecord, content: bytes, restores: Sequence[Restore], commit_attempt: int) -> Marker:
-    """The marker of a completed checkpoint; `content` is its `_metadata`. Performs no I/O."""
-    assert record.completed_at is not None
-    checksum = sha256(content).hexdigest()
-    return Marker(
-        record.pipeline_id, record.checkpoint_id, checksum, record.completed_at, tuple(restores), commit_attempt
-    )
-
-
 # -- written
 
 
@@ -116,7 +93,7 @@ def metadata_document(
         "pipeline": record.pipeline_id,
         "checkpoint_id": record.checkpoint_id,
         **{name: getattr(record, name) for name in _OF_REQUEST},
-        **{name: _written(getattr(record, name)) for name in _TIMES},
+        **{name: written_time(getattr(record, name)) for name in _TIMES},
         "options": dict(options),
         "operators": [_operator(metadata, plan, vertices.get(plan.operator_id, {})) for plan in record.operators],
         "verdicts": [
@@ -127,7 +104,7 @@ def metadata_document(
         ],
         **({} if record.held_at is None else {"hold": _hold(record)}),
         "endpoints": [asdict(endpoint) for endpoint in sorted(metadata.endpoints, key=lambda each: each.key)],
-        "restores": _restores(metadata.restores),
+        "restores": written_restores(metadata.restores),
         "region_attempt": metadata.region_attempt,
         **({} if metadata.edited is None else {"edited": edited_document(metadata.edited)}),
     }
@@ -136,7 +113,7 @@ def metadata_document(
 def _hold(record: CheckpointRecord) -> dict[str, Any]:
     """That it completed against a failed verdict, and who had decided so."""
     known = {name: getattr(record, name) for name in OF_HOLD}
-    return {name: _written(value) if isinstance(value, datetime) else value for name, value in known.items()}
+    return {name: written_time(value) if isinstance(value, datetime) else value for name, value in known.items()}
 
 
 def edited_document(edited: Edited) -> dict[str, Any]:
@@ -153,35 +130,12 @@ def _subtask(known: SubtaskRecord) -> dict[str, Any]:
     snapshot = known.snapshot
     return {
         "attempt": known.attempt,
-        "acknowledged_at": _written(known.acknowledged_at),
+        "acknowledged_at": written_time(known.acknowledged_at),
         "finished": snapshot.finished,
         "position": None if snapshot.position is None else dict(snapshot.position),
         "handles": [handle_for_readers(handle) for handle in snapshot.handles],
         "metrics": asdict(known.metrics),
     }
-
-
-def marker_document(marker: Marker) -> dict[str, Any]:
-    """The marker as JSON. Performs no I/O."""
-    return {
-        "format": MARKER_FORMAT,
-        "version": MARKER_VERSION,
-        "pipeline": marker.pipeline_id,
-        "checkpoint_id": marker.checkpoint_id,
-        "sha256": marker.sha256,
-        "completed_at": _written(marker.completed_at),
-        "restores": _restores(marker.restores),
-        "commit_attempt": marker.commit_attempt,
-    }
-
-
-def _restores(restores: Sequence[Restore]) -> list[dict[str, Any]]:
-    times = ("restored_at", "rewound_at")
-    return [asdict(restore) | {name: _written(getattr(restore, name)) for name in times} for restore in restores]
-
-
-def _written(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()
 
 
 # -- read back
@@ -191,65 +145,8 @@ def read_metadata(pipeline_id: str, checkpoint_id: int, content: bytes) -> Metad
     """What a file says that lies where the `_metadata` of this checkpoint should. Raises `MetadataError`. Performs no
     I/O."""
     path = metadata_path(pipeline_id, checkpoint_id)
-    document = _document(path, content, pipeline_id, checkpoint_id, METADATA_FORMAT, METADATA_VERSION)
+    document = read_document_of(path, content, pipeline_id, checkpoint_id, METADATA_FORMAT, METADATA_VERSION)
     return explained(path, lambda: _first_version(document) if document["version"] == 1 else metadata_of(document))
-
-
-def read_marker(pipeline_id: str, checkpoint_id: int, content: bytes) -> Marker:
-    """The same for a marker."""
-    path = marker_path(pipeline_id, checkpoint_id)
-    document = _document(path, content, pipeline_id, checkpoint_id, MARKER_FORMAT, MARKER_VERSION)
-    return explained(
-        path,
-        lambda: Marker(
-            pipeline_id,
-            checkpoint_id,
-            document["sha256"],
-            datetime.fromisoformat(document["completed_at"]),
-            tuple(_restore(restore) for restore in document["restores"]),
-            int(document["commit_attempt"]),
-        ),
-    )
-
-
-def _document(
-    path: str, content: bytes, pipeline_id: str, checkpoint_id: int, format_: str, newest: int
-) -> dict[str, Any]:
-    document = read_document(path, content, format_, newest)
-    found = document.get("pipeline"), document.get("checkpoint_id")
-    if found != (pipeline_id, checkpoint_id):
-        raise MetadataError(f"{path} is of checkpoint {found[1]} of pipeline {found[0]}: it was copied to here.")
-    return document
-
-
-def read_document(path: str, content: bytes, format_: str, newest: int) -> dict[str, Any]:
-    """The JSON object in a file of this format, of a version up to `newest`. Raises `MetadataError`. Performs no
-    I/O."""
-    try:
-        document: Any = json.loads(content)
-    except ValueError as error:
-        raise MetadataError(f"{path} is not JSON, so it was cut off or overwritten: {error}.") from error
-    if not isinstance(document, dict) or document.get("format") != format_:
-        raise MetadataError(f"{path} is not of the format {format_!r}, so it is not Tidegate's.")
-    version = document.get("version")
-    if not isinstance(version, int) or version < 1:
-        raise MetadataError(f"{path} is damaged: its version is {version!r}.")
-    if version > newest:
-        raise MetadataError(
-            f"{path} has version {version} of its format, and this release reads versions up to {newest}: a newer "
-            "release of Tidegate wrote it. Use that one."
-        )
-    return document
-
-
-def explained(path: str, read: Callable[[], Read]) -> Read:
-    """What is read of a document. Raises `MetadataError` if a part of it is missing or of another kind."""
-    try:
-        return read()
-    except KeyError as error:
-        raise MetadataError(f"{path} is damaged: {error} is missing.") from error
-    except (TypeError, ValueError, AttributeError) as error:
-        raise MetadataError(f"{path} is damaged: {error}.") from error
 
 
 def metadata_of(document: Mapping[str, Any]) -> Metadata:
@@ -279,7 +176,7 @@ def metadata_of(document: Mapping[str, Any]) -> Metadata:
             for verdict in document["verdicts"]
         ],
         [Endpoint(**endpoint | {"role": Role(endpoint["role"])}) for endpoint in document["endpoints"]],
-        [_restore(restore) for restore in document["restores"]],
+        [read_restore(restore) for restore in document["restores"]],
         int(document["region_attempt"]),
         edited=_edited(document["edited"]) if "edited" in document else None,
     )
@@ -347,11 +244,3 @@ def _record(document: Mapping[str, Any], subtasks: Mapping[SubtaskId, SubtaskRec
 def _snapshot(known: Mapping[str, Any]) -> Snapshot:
     handles = tuple(handle_from_readers(handle) for handle in known["handles"])
     return Snapshot(handles, known["position"], bool(known["finished"]))
-
-
-def _restore(restore: Mapping[str, Any]) -> Restore:
-    times = {
-        name: None if restore[name] is None else datetime.fromisoformat(restore[name])
-        for name in ("restored_at", "rewound_at")
-    }
-    return Restore(**{**restore, **times})

@@ -13,7 +13,8 @@ from hashlib import sha256
 from tidegate.protocol.branches import Restore, branch_of, find_unfinished
 from tidegate.protocol.errors import MetadataError, PipelineIdentityError, RecoveryRefusedError
 from tidegate.protocol.identity import Endpoint, Moved
-from tidegate.protocol.metadata import Marker, Metadata
+from tidegate.protocol.marker import Marker
+from tidegate.protocol.metadata import Metadata
 from tidegate.protocol.paths import ByCheckpoint, ByRegion, metadata_path, writer_of
 from tidegate.protocol.records import CheckpointRecord, HandleKind
 

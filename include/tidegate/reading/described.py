@@ -13,8 +13,9 @@ from typing import Any
 
 from tidegate.ports import ReadableStorage
 from tidegate.protocol.errors import MetadataError, StateIntegrityError, StorageError
-from tidegate.protocol.metadata import METADATA_FORMAT, METADATA_VERSION, read_document
+from tidegate.protocol.metadata import METADATA_FORMAT, METADATA_VERSION
 from tidegate.protocol.paths import metadata_path
+from tidegate.protocol.stored_documents import read_document
 
 _KEPT = 512
 

@@ -1,6 +1,7 @@
 """Find anew which seed notices each planted mistake, once the simulator draws differently: `make noticed`.
 
-A test tries that seed first and others only if it notices nothing, so an old list costs time and hides nothing.
+A test tries that seed first, and a few others if it notices nothing. If they do not either, the test fails: an old list
+costs time, and hides nothing.
 """
 
 import json

@@ -1,15 +1,26 @@
 """By which seed each planted mistake was noticed last."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from simulator.__main__ import run_seed
 
 LIST = Path(__file__).with_name("noticed.json")
 
+#: How many seeds a test tries where the one of before notices nothing: more would take minutes for each of the rarest.
+TRIED = 25
 
-def seed_that_notices(sentence: str, most: int = 700) -> int | None:
+
+def seed_of(sentence: str) -> int | None:
+    """The one of before, None of a new mistake."""
+    known: dict[str, int] = json.loads(LIST.read_text())
+    return known.get(sentence)
+
+
+def seed_that_notices(sentence: str, most: int = TRIED) -> int | None:
     """With the mistake planted: the seed of before if it still notices, else the first of so many that does,
     else None."""
-    known = json.loads(LIST.read_text()).get(sentence, 0)
-    return next((seed for seed in (known, *range(most)) if run_seed(seed)), None)
+    before = seed_of(sentence)
+    seeds: Iterable[int] = range(most) if before is None else (before, *range(most))
+    return next((seed for seed in seeds if run_seed(seed)), None)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from made_gestures import resume, suspend
+
 from simulator.holding import held_in
 from simulator.live_files import lost_a_write
 from simulator.region import SimulatedRegion
@@ -141,9 +143,9 @@ def _take_step(world: "World", coordinator: CheckpointCoordinator, step: str, ch
             reason = world.random.choice([FailureReason.TASK_FAILURE, FailureReason.COORDINATOR_SUSPEND])
             coordinator.abort(checkpoint_id, reason, "somebody aborted it")
         case "suspend":
-            coordinator.suspend()
+            suspend(coordinator)
         case "resume":
-            coordinator.resume()
+            resume(coordinator)
         case "acknowledge":
             coordinator.acknowledge(checkpoint_id)
         case _:

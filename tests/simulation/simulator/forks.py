@@ -13,7 +13,7 @@ from simulator.forked import Forked
 from simulator.graphs import rebuilt
 from simulator.requests import Request
 from simulator.restores import draw_target, restore
-from simulator.savepoints import dispose
+from simulator.savepoints import dispose_of
 from simulator.scheduler import Violation, require
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.restore import ToCheckpoint
@@ -76,7 +76,7 @@ def _fork_amid_others(world: "World", forked: Forked) -> None:
     if state.checkpoints[id_].kind is CheckpointKind.CHECKPOINT or random.random() < 0.5:
         world.spawn(f"somebody:restore to {id_}", lambda: restore(world, ToCheckpoint(id_)))
     else:
-        world.spawn(f"somebody:dispose of {id_}", lambda: dispose(world, id_))
+        world.spawn(f"somebody:dispose of {id_}", lambda: dispose_of(world, id_))
 
 
 def draw_origin(world: "World", kept_only: bool = False) -> ForkedFrom:

@@ -5,9 +5,13 @@ recorded is what they wanted. Drawn apart, and in few seeds, so that a seed with
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from made_gestures import DECISIONS
 
 from simulator.scheduler import Violation, require
+from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.coordination.hold import Holds
 from tidegate.pipeline.expectations import Expectation, ExpectationSuite, expect, suite
 from tidegate.protocol.errors import NotHeldError, RecordRefusedError
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
@@ -77,12 +81,15 @@ class Holding:
         self.wanted |= set(deeds)
         return deeds
 
-    def carry_out(self, who: Any, deed: Deed) -> CheckpointRecord:
+    def carry_out(self, who: CheckpointCoordinator | Holds, deed: Deed) -> CheckpointRecord:
         """`who` is a coordinator, or what a process without the pipeline's code has instead."""
         id_, decision, by = deed
-        step = who.approve if decision is Decision.APPROVED else who.reject
+        verb = "approve" if decision is Decision.APPROVED else "reject"
         try:
-            record: CheckpointRecord = step(id_, by)
+            if isinstance(who, Holds):
+                record = who.approve(id_, by) if verb == "approve" else who.reject(id_, by)
+            else:
+                record = DECISIONS[verb](who, id_, by)
         except RecordRefusedError as error:
             raise Violation(f"{by} decides {decision} about {id_}, and the store refuses it: {error}") from error
         right = record.decision is decision and id_ in (None, record.checkpoint_id)
@@ -151,7 +158,7 @@ class Holding:
         return record.decision is Decision.APPROVED and record.checkpoint_id in self.may_be_held
 
 
-def decide(world: "World", who: Any, deed: Deed) -> None:
+def decide(world: "World", who: CheckpointCoordinator | Holds, deed: Deed) -> None:
     """`tidegate approve` or `reject`, perhaps twice. Who is refused was too late, or not the first."""
     id_, decision, by = deed
     try:
@@ -168,7 +175,7 @@ def decide(world: "World", who: Any, deed: Deed) -> None:
         raise
 
 
-def let_people_decide(world: "World", without_code: Callable[[], Any]) -> None:
+def let_people_decide(world: "World", without_code: Callable[[], Holds]) -> None:
     """Each in a process of their own, which may have none of the pipeline's code."""
     holding = world.holding
     for deed in holding.draw(world.store.state, world.clock.time):

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from made_gestures import resume
+
 from simulator.drivers import STEPS, take_step
 from simulator.requests import Request, trigger
 from simulator.savepoints import export
@@ -42,7 +44,7 @@ def take_checkpoint(world: "World", request: Request) -> None:
         try:
             outcome = trigger(world, coordinator, request)
         except PipelineFailedError:  # what was left lying expired, and that was one failure too many
-            coordinator.resume()
+            resume(coordinator)
             continue
         if not isinstance(outcome, Dropped | Queued):
             for step in STEPS:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from made_gestures import resume, suspend
 from worlds import Crash, ManualClock
 
 from simulator.directories import require_closed
@@ -191,8 +192,8 @@ class Running:
             deeds += [
                 ("aborts", lambda: coordinator.abort(newest, FailureReason.TASK_FAILURE, "somebody aborted it")),
                 ("takes it as a scheduled run would", lambda: coordinator.snapshot(newest, Absent())),
-                ("suspends", coordinator.suspend),
-                ("resumes", coordinator.resume),
+                ("suspends", lambda: suspend(coordinator)),
+                ("resumes", lambda: resume(coordinator)),
             ]
         what, deed = random.choice(deeds)
         if ids or what in ("asks", "cleans"):
@@ -250,7 +251,7 @@ class Running:
             status in (PipelineStatus.SUSPENDED, PipelineStatus.FINISHED, PipelineStatus.FAILED)
             and random.random() < 0.3
         ):
-            self.attempt(self.coordinator().resume)
+            self.attempt(lambda: resume(self.coordinator()))
 
     def run(self) -> "Running":
         """Raises `Violation`, or whatever else should not have happened."""

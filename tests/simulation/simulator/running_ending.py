@@ -4,6 +4,8 @@ and everything is compared with a plain execution."""
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from made_gestures import resume, suspend
+
 from simulator.holding import held_in
 from simulator.running_parts import TICKETS, Rows, plain_execution
 from simulator.running_restores import draw_target, restore
@@ -40,8 +42,8 @@ class Ending:
             self.world.store.state.pipeline is not None
             and self.world.store.state.pipeline.status is PipelineStatus.STOPPING
         ):
-            coordinator.suspend()
-        self.world.attempt(coordinator.resume)
+            suspend(coordinator)
+        self.world.attempt(lambda: resume(coordinator))
         self._decide()
         for source in self.world.sources:
             source.arrived = list(source.lengths)
@@ -63,7 +65,7 @@ class Ending:
     def _come_back(self, target: Target) -> None:
         """What was read since is read once more, and what was in flight then is there again."""
         restore(self.world, ToCheckpoint(None) if isinstance(target, Undo) else target)
-        self.world.attempt(self.world.coordinator().resume)
+        self.world.attempt(lambda: resume(self.world.coordinator()))
         if not self._is_over():
             self._run_to_the_end()
         self._settle()

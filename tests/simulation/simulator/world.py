@@ -11,6 +11,7 @@ from itertools import count
 from random import Random
 from typing import Any, cast
 
+from made_gestures import resume
 from records import T0
 from worlds import Crash
 
@@ -242,7 +243,7 @@ class World:
             if self.strikes("restore") and (target := draw_target(self)) is not None:
                 self.spawn(f"somebody:{target}", lambda: restore(self, target))
             if has_finished(self.store.state) and self.random.random() < 0.3:
-                self.spawn("somebody:resume", lambda: self.open_coordinator().resume())
+                self.spawn("somebody:resume", lambda: resume(self.open_coordinator()))
             if self.strikes("saving"):
                 use_savepoints(self)
             if self.strikes("cleaning"):
