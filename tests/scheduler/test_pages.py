@@ -9,6 +9,7 @@ import pytest
 from browsers import Watched, chromium
 from live_airflow import PATIENCE
 
+from tidegate.protocol.lifecycle import Status
 from tidegate.ui.same_site import HEADER, token_of
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.browser, pytest.mark.timeout(900)]
@@ -60,6 +61,15 @@ def test_from_the_menu_to_a_checkpoint_to_its_dag_run_and_back_by_the_tabs(world
     assert "has asked for no checkpoint" in frame.locator(".sentence").inner_text()
 
 
+def latest_of(world):
+    """The latest completed checkpoint of `small`, taken now if there is none."""
+    if not world.checkpoints():
+        world.lay("begun", ("begun", 1))
+        assert world.run()[1] == "success"
+    completed = (each for each in world.checkpoints() if each.status is Status.COMPLETED and not each.abandoned_by)
+    return next(each.checkpoint_id for each in completed)
+
+
 def restored(page, confirm):
     """The plan that is shown there is confirmed, and carried out; what the page says then."""
     page.get_by_role("button", name="Show the plan").click()
@@ -70,13 +80,10 @@ def restored(page, confirm):
 
 
 def test_a_restore_is_planned_shown_confirmed_and_carried_out_by_dag_runs_that_the_page_starts(world, airflow_page):
-    if not world.checkpoints():
-        world.lay("begun", ("begun", 1))
-        assert world.run()[1] == "success"
-    latest = next(each.checkpoint_id for each in world.checkpoints() if each.completed_at is not None)
+    latest = latest_of(world)
     page = airflow_page
     page.goto(f"{world.stack.url}/tidegate/pipelines/small/checkpoints/{latest}")
-    page.get_by_text("Restore to this checkpoint …").click()
+    page.get_by_text("Restore to this").click()  # checkpoint, or savepoint
     said = restored(page, f"Restore to checkpoint {latest}")
     assert "confirmed by admin" in said
     (known,) = world.store.audit("small", 1)
@@ -90,26 +97,24 @@ def test_a_restore_is_planned_shown_confirmed_and_carried_out_by_dag_runs_that_t
 
 @pytest.mark.long
 def test_a_savepoint_is_taken_restored_and_the_restore_undone_from_the_browser(world, airflow_page):
-    world.lay("kept", ("kept", 1))
-    assert world.run()[1] == "success"
-    page, pipeline = airflow_page, f"{world.stack.url}/tidegate/pipelines/small"
+    world.lay("kept", ("kept", 1), pipeline="walked")
+    assert world.run("walked")[1] == "success"
+    page, pipeline = airflow_page, f"{world.stack.url}/tidegate/pipelines/walked"
 
     page.goto(pipeline)
     page.get_by_text("Savepoint or stop …").click()
     form = page.locator("#form-savepoint")
     form.get_by_label("Name").fill("before the change")
-    if form.get_by_label("DAG").count():
-        form.get_by_label("DAG").select_option("small")
     form.get_by_role("button", name="Take a savepoint").click()
-    page.locator("#answer.good", has_text="of DAG small is started").wait_for()
+    page.locator("#answer.good", has_text="of DAG walked is started").wait_for()
     followed = unquote(page.locator("#answer a").get_attribute("href"))
-    assert world.api.wait("small", followed.rpartition("/")[2], PATIENCE) == "success"
-    savepoint = world.checkpoints()[0]
+    assert world.api.wait("walked", followed.rpartition("/")[2], PATIENCE) == "success"
+    savepoint = world.checkpoints("walked")[0]
     assert (savepoint.name, savepoint.kind) == ("before the change", "SAVEPOINT")
-    world.lay("wrong", ("wrong", 8))
-    assert world.run()[1] == "success"
-    wrong = world.checkpoints()[0].checkpoint_id
-    assert "wrong" in world.totals()
+    world.lay("wrong", ("wrong", 8), pipeline="walked")
+    assert world.run("walked")[1] == "success"
+    wrong = world.checkpoints("walked")[0].checkpoint_id
+    assert "wrong" in world.totals("walked")
 
     page.goto(f"{pipeline}/checkpoints/{savepoint.checkpoint_id}")
     page.get_by_text("Restore to this savepoint …").click()
@@ -118,15 +123,15 @@ def test_a_savepoint_is_taken_restored_and_the_restore_undone_from_the_browser(w
     confirm.wait_for()
     shown = page.locator("#plan").inner_text()
     assert all(word in shown for word in ("Left behind", str(wrong), "numbers", "totals", "before the change"))
-    assert "wrong" in world.totals()
+    assert "wrong" in world.totals("walked")
     confirm.click()
     page.locator("#result", has_text=f"was restored to checkpoint {savepoint.checkpoint_id}").wait_for()
-    assert ("wrong" in world.totals(), "kept" in world.totals()) == (False, True)
+    assert ("wrong" in world.totals("walked"), "kept" in world.totals("walked")) == (False, True)
 
     page.goto(pipeline)
     page.get_by_text("Undo the restore …").click()
     restored(page, "Undo the restore")
-    assert "wrong" in world.totals()
+    assert "wrong" in world.totals("walked")
     page.get_by_role("link", name="audit", exact=True).click()
     rows = page.locator("tbody tr")
     rows.first.wait_for()
@@ -137,12 +142,9 @@ def test_a_savepoint_is_taken_restored_and_the_restore_undone_from_the_browser(w
 
 
 @pytest.mark.long
-def test_a_restore_whose_task_is_killed_is_answered_when_that_is_cleared(world):
-    """And a plan is made once, however often its run is cleared."""
-    if not world.checkpoints():
-        world.lay("begun", ("begun", 1))
-        assert world.run()[1] == "success"
-    latest = next(each.checkpoint_id for each in world.checkpoints() if each.completed_at is not None)
+def test_what_was_planned_and_restored_is_answered_the_same_when_its_runs_are_cleared(world):
+    """Planned once, and restored once."""
+    latest = latest_of(world)
     hands = Asking(world)
     plan = hands.ask("plan-restore", to=str(latest))
     run = f"tidegate__{plan}"
