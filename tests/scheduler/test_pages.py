@@ -1,6 +1,5 @@
 """The pages where Airflow shows them: in its menu, as a tab of a DAG and of a DAG run, and behind a task's button."""
 
-import json
 from urllib.parse import unquote
 from uuid import uuid4
 
@@ -15,18 +14,13 @@ from tidegate.ui.same_site import HEADER, token_of
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.browser, pytest.mark.timeout(900)]
 
 
-def login_of(world):
-    return {"username": "admin", "password": json.loads(world.stack.password_file.read_text())["admin"]}
-
-
 @pytest.fixture
 def airflow_page(world):
     """A page of a browser that is logged in to the running Airflow."""
-    token = httpx.post(f"{world.stack.url}/auth/token", json=login_of(world), timeout=60).json()["access_token"]
     with chromium() as browser:
         context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme="dark")
         context.set_default_timeout(90_000)
-        context.add_cookies([{"name": "_token", "value": token, "url": world.stack.url}])
+        context.add_cookies([{"name": "_token", "value": world.token(), "url": world.stack.url}])
         yield Watched(context).page
 
 
@@ -168,7 +162,7 @@ class Asking:
     """A program with admin's token."""
 
     def __init__(self, world):
-        token = httpx.post(f"{world.stack.url}/auth/token", json=login_of(world), timeout=60).json()["access_token"]
+        token = world.token()
         self.client = httpx.Client(
             base_url=f"{world.stack.url}/tidegate/api/v1/pipelines/small/", timeout=60,
             headers={"Authorization": f"Bearer {token}", HEADER: token_of(token)},

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from tidegate.documents.audit import answer_document
+from tidegate.documents.pipeline_models import Answer
 from tidegate.protocol.gestures import AnswerStatus, GestureAnswer
 from tidegate.protocol.hold import LONGEST_COMMENT
 from tidegate.protocol.planned_restore import run_id_of
@@ -19,14 +20,15 @@ from tidegate.protocol.restore_plan import Accepted
 from tidegate.protocol.savepoints import Label
 from tidegate.protocol.storable import LONGEST_TEXT
 from tidegate.ui import by_dag_run
-from tidegate.ui.api import PREFIX, Checkpoint, Document, Pipeline, Plan
+from tidegate.ui.api import PREFIX, REFUSALS, Checkpoint, Pipeline, Plan
 from tidegate.ui.asking import OperationsDep, ReadingsDep
 from tidegate.ui.auth import ActorDep, User
 from tidegate.ui.by_dag_run import Desk
 from tidegate.ui.dag_runs import DagRunsDep
 from tidegate.ui.shell import links_of
 
-gesture_routes = APIRouter(prefix=f"{PREFIX}/pipelines/{{pipeline}}")
+_REFUSED = {"model": Answer, "description": "It was refused, and nothing was changed."}
+gesture_routes = APIRouter(prefix=f"{PREFIX}/pipelines/{{pipeline}}", responses={**REFUSALS, 409: _REFUSED})
 
 Text = Annotated[str | None, Field(max_length=LONGEST_TEXT)]
 
@@ -53,17 +55,20 @@ class Labelled(Asked):
     note: Text = None
 
 
-class Requested(Labelled):
-    """`STOP` and `DRAIN` take a savepoint, and end the pipeline with it. `dag_id` chooses among several DAGs."""
-
-    kind: Literal["CHECKPOINT", "SAVEPOINT", "STOP", "DRAIN"]
+class Drained(Labelled):
+    """`dag_id` chooses among several DAGs."""
 
     dag_id: Text = None
 
+
+class Requested(Drained):
+    """`STOP` takes a savepoint, and the pipeline ends with it until it is resumed."""
+
+    kind: Literal["CHECKPOINT", "SAVEPOINT", "STOP"]
+
     @property
     def checkpoint_kind(self) -> CheckpointKind:
-        ends = self.kind in ("STOP", "DRAIN")
-        return CheckpointKind.SYNC_SAVEPOINT if ends else CheckpointKind(self.kind)
+        return CheckpointKind.SYNC_SAVEPOINT if self.kind == "STOP" else CheckpointKind(self.kind)
 
 
 class PlanAsked(Asked):
@@ -87,34 +92,28 @@ def _desk(operations: OperationsDep, runs: DagRunsDep, user: User, actor: ActorD
 DeskDep = Annotated[Desk, Depends(_desk)]
 
 
-def _say(response: Response, asked: Asked, answer: GestureAnswer, page: str | None = None) -> Document:
+def _say(response: Response, asked: Asked, answer: GestureAnswer, page: str | None = None) -> Answer:
     """`page` is where to see what becomes of it."""
     response.status_code = 200 if answer.status is AnswerStatus.DONE else 409
     response.headers["Cache-Control"] = "no-store"
     response.headers["X-Content-Type-Options"] = "nosniff"
-    return answer_document(asked.id, answer) | ({} if page is None else {"page": page})
+    return Answer.model_validate({**answer_document(asked.id, answer), "page": page})
 
 
 @gesture_routes.post("/suspend")
-def suspend(
-    response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Asked
-) -> Document:
+def suspend(response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Asked) -> Answer:
     """No checkpoints until it is resumed; what is in progress is aborted."""
     return _say(response, asked, operations.suspend(asked.id, actor))
 
 
 @gesture_routes.post("/resume")
-def resume(
-    response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Asked
-) -> Document:
+def resume(response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Asked) -> Answer:
     """Checkpoints again, from the latest completed one."""
     return _say(response, asked, operations.resume(asked.id, actor))
 
 
 @gesture_routes.post("/cancel")
-def cancel(
-    response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Asked
-) -> Document:
+def cancel(response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Asked) -> Answer:
     """End the pipeline for ever. Takes the right to delete one of its DAGs."""
     return _say(response, asked, operations.cancel(asked.id, actor))
 
@@ -122,13 +121,28 @@ def cancel(
 @gesture_routes.post("/requests")
 def request_checkpoint(
     request: Request, response: Response, desk: DeskDep, readings: ReadingsDep, pipeline: Pipeline, asked: Requested
-) -> Document:
+) -> Answer:
     """Ask for a checkpoint or savepoint, or to stop with one: the continuous region if one runs, else a run of the
     pipeline's DAG."""
-    label, drain, kind = Label(asked.name, asked.note), asked.kind == "DRAIN", asked.checkpoint_kind
-    dag = None
+    return _take(request, response, desk, readings, asked, asked.checkpoint_kind)
+
+
+@gesture_routes.post("/drain")
+def drain(
+    request: Request, response: Response, desk: DeskDep, readings: ReadingsDep, pipeline: Pipeline, asked: Drained
+) -> Answer:
+    """Ask either to stop with a savepoint, and count the inputs as ended, for good. Takes the right to delete one of
+    the pipeline's DAGs."""
+    return _take(request, response, desk, readings, asked, CheckpointKind.SYNC_SAVEPOINT, drain=True)
+
+
+def _take(
+    request: Request, response: Response, desk: Desk, readings: ReadingsDep, asked: Drained, kind: CheckpointKind,
+    drain: bool = False,
+) -> Answer:  # fmt: skip
+    label, dag = Label(asked.name, asked.note), None
     if not desk.operations.has_live_region():
-        dag = by_dag_run.choose_dag(desk, readings.dags(pipeline), asked.dag_id)
+        dag = by_dag_run.choose_dag(desk, readings.dags(desk.pipeline), asked.dag_id)
     if dag is None:
         answer = desk.operations.request(asked.id, desk.actor, kind, label, drain, asked.dag_id)
         return _say(response, asked, answer)
@@ -138,7 +152,7 @@ def request_checkpoint(
 
 
 @gesture_routes.post("/plan-restore")
-def plan_restore(request: Request, response: Response, desk: DeskDep, pipeline: Pipeline, asked: PlanAsked) -> Document:
+def plan_restore(request: Request, response: Response, desk: DeskDep, pipeline: Pipeline, asked: PlanAsked) -> Answer:
     """Have a DAG run plan a restore, which changes nothing. Takes the right to delete one of the pipeline's DAGs, and
     to trigger the DAG that restores it."""
     answer = by_dag_run.plan(desk, asked.id, asked.to)
@@ -147,7 +161,7 @@ def plan_restore(request: Request, response: Response, desk: DeskDep, pipeline: 
 
 
 @gesture_routes.post("/restore-plans/{plan}/restore")
-def restore(response: Response, desk: DeskDep, pipeline: Pipeline, plan: Plan, asked: Confirmed) -> Document:
+def restore(response: Response, desk: DeskDep, pipeline: Pipeline, plan: Plan, asked: Confirmed) -> Answer:
     """Have a DAG run carry out a plan as it was shown. The same rights. What became of it is in the audit, by the id
     of this request."""
     accepted = Accepted(asked.skip_missing_files, tuple(sorted(set(asked.leave))), asked.allow_non_restored_state)
@@ -158,7 +172,7 @@ def restore(response: Response, desk: DeskDep, pipeline: Pipeline, plan: Plan, a
 def abort(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
     asked: Asked,
-) -> Document:  # fmt: skip
+) -> Answer:  # fmt: skip
     """Abort a checkpoint in progress. The pipeline keeps running."""
     return _say(response, asked, operations.abort(asked.id, actor, checkpoint))
 
@@ -167,7 +181,7 @@ def abort(
 def approve(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
     asked: Decided,
-) -> Document:  # fmt: skip
+) -> Answer:  # fmt: skip
     """Let a held checkpoint complete although a verdict failed."""
     return _say(response, asked, operations.approve(asked.id, actor, checkpoint, asked.comment))
 
@@ -176,7 +190,7 @@ def approve(
 def reject(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
     asked: Decided,
-) -> Document:  # fmt: skip
+) -> Answer:  # fmt: skip
     """Abort a held checkpoint."""
     return _say(response, asked, operations.reject(asked.id, actor, checkpoint, asked.comment))
 
@@ -185,7 +199,7 @@ def reject(
 def rename(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
     asked: Labelled,
-) -> Document:  # fmt: skip
+) -> Answer:  # fmt: skip
     """Give a savepoint another name, another note, or both."""
     return _say(response, asked, operations.rename(asked.id, actor, str(checkpoint), Label(asked.name, asked.note)))
 
@@ -194,6 +208,6 @@ def rename(
 def dispose(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
     asked: Asked,
-) -> Document:  # fmt: skip
+) -> Answer:  # fmt: skip
     """Give a savepoint up. Takes the right to delete one of the pipeline's DAGs."""
     return _say(response, asked, operations.dispose(asked.id, actor, str(checkpoint)))

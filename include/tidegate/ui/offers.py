@@ -78,18 +78,17 @@ def _of_savepoint(record: CheckpointRecord, below: str) -> list[Offer]:
 
 
 _CHECKPOINT = (Button("Take a checkpoint", "requests", "CHECKPOINT"),)
-_SAVEPOINT = (
-    Button("Take a savepoint", "requests", "SAVEPOINT"),
-    Button("Stop with it", "requests", "STOP"),
-    Button("Drain and stop", "requests", "DRAIN"),
-)
-_STOPPED = "Stopped, the pipeline ends with it, and can be resumed. Drained, its inputs count as ended, for good."
+_SAVEPOINT = (Button("Take a savepoint", "requests", "SAVEPOINT"), Button("Stop with it", "requests", "STOP"))
+_STOPPED = "Stopped, the pipeline ends with the savepoint, and can be resumed."
+_DRAIN = (Button("Drain and stop", "drain"),)
+_DRAINED = "The pipeline ends with a savepoint, and its inputs count as ended, for good."
 
 
 def _requests() -> list[Offer]:
     return [
         Offer("checkpoint", _CHECKPOINT),
         Offer("savepoint", _SAVEPOINT, "Savepoint or stop …", _STOPPED, _label()),
+        Offer("drain", _DRAIN, "Drain …", _DRAINED, _label(), final=True),
     ]
 
 
@@ -105,10 +104,11 @@ def _runs(pipeline_id: str, startable: Startable) -> list[Offer]:
     denied = None if allowed else startable.takes[0]
     choice = (Field("dag_id", "DAG", 0, choices=allowed),) if len(allowed) > 1 else ()
     dag = f"A run of DAG {allowed[0]} takes it." if len(allowed) == 1 else "A run of the DAG takes it."
-    summary = "Take a checkpoint …" if choice else ""
+    summary, labels = "Take a checkpoint …" if choice else "", (*_label(), *choice)
     return [
         Offer("checkpoint", _CHECKPOINT, summary, dag if choice else "", choice, denied=denied),
-        Offer("savepoint", _SAVEPOINT, "Savepoint or stop …", f"{dag} {_STOPPED}", (*_label(), *choice), denied=denied),
+        Offer("savepoint", _SAVEPOINT, "Savepoint or stop …", f"{dag} {_STOPPED}", labels, denied=denied),
+        Offer("drain", _DRAIN, "Drain …", f"{dag} {_DRAINED}", labels, final=True, denied=denied),
     ]
 
 
