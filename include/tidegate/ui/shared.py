@@ -66,7 +66,7 @@ class PageRoutes(APIRouter):
 
 def _shared(endpoint: Page) -> Page:
     """Who may see the page is decided before, for each request. What the page is made of besides its address are the
-    user's rights, or the DAGs that they may read."""
+    user's rights, and the DAGs that they may read or start."""
 
     @wraps(endpoint)
     def answer(**given: Any) -> Response:
@@ -75,7 +75,7 @@ def _shared(endpoint: Page) -> Page:
         if moment is None or HEADER not in request.headers:
             return endpoint(**given)
         where = request.scope.get("root_path", ""), request.url.path, request.url.query
-        key = (*where, given.get("rights"), given.get("readable"))
+        key = (*where, given.get("rights"), given.get("readable"), given.get("startable"))
         shared: SharedAnswers = request.app.state.shared
         return shared.get(key, moment, lambda: endpoint(**given))
 
