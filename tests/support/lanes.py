@@ -23,7 +23,7 @@ ON_SPARK = (
     "tests/spark/",
     "tests/state/test_hashing.py",
 )
-LANES_ON_SPARK = 2
+LANES_ON_SPARK = 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
