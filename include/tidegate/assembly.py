@@ -48,7 +48,6 @@ if TYPE_CHECKING:  # heavy: imported where they are used, so that DAG files can 
     from tidegate.spark.region import SparkRegion
     from tidegate.spark.session.sessions import SparkSettings
     from tidegate.state.reading import StateFiles
-    from tidegate.state.storage import ArrowCheckpointStorage
 
 #: Of this process: a process that takes several steps notifies a listener once.
 _NOTIFIED = NotifiedListeners()
@@ -73,16 +72,13 @@ def open_readings(database_url: str | None = None, settings: Settings | None = N
     from tidegate.postgres.engine import connect
     from tidegate.postgres.migrate import check
     from tidegate.reading.readings import Readings
+    from tidegate.state.stored import StoredState
 
-    def open_storage() -> "ArrowCheckpointStorage":
-        from tidegate.state.storage import open_storage
-
-        return open_storage(storage)
-
-    storage = (settings or Settings.from_environment()).storage
+    settings = settings or Settings.from_environment()
+    stored = StoredState(settings.storage, settings.cache)
     engine = connect(locate(database_url))
     check(engine)
-    return Readings(engine, SystemClock().now, open_storage)
+    return Readings(engine, SystemClock().now, stored.open, stored)
 
 
 def open_coordinator(

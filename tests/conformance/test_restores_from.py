@@ -5,11 +5,12 @@ import json
 import pytest
 from made_gestures import dispose
 from memory_store import MemoryCheckpointStore
-from savepoint_directories import AT, check_restored, copy_of, directory, past_of
+from savepoint_directories import AT, Exported, check_restored, copy_of, directory, past_of
 from worlds import MemorySink
 
 from tidegate.coordination.recover import Recovering
-from tidegate.coordination.restore import Undo
+from tidegate.coordination.restore import ToCheckpoint, Undo
+from tidegate.ports import SinkInput
 from tidegate.protocol.canonical import MARKER, METADATA
 from tidegate.protocol.errors import (
     CheckpointError,
@@ -188,6 +189,24 @@ def test_anything_else_is_refused_with_the_reason_and_nothing_is_changed(reason)
     assert str(e.value).endswith("Nothing was changed.")
     assert world.everything() == before
     world.take("r5")
+
+
+def test_a_copy_does_not_bring_back_a_branch_whose_appended_rows_are_deleted(store):
+    """The savepoint was given up after a restore had left it behind, but somebody has copied its directory."""
+    world = Exported(store, retained=9)
+    world.take("r1")
+    world.savepoint("kept", AT)
+    copied = copy_of(world)
+    world.coordinator.restore(ToCheckpoint(1))
+    world.take("on")
+    world.sink.input = SinkInput.CHANGES
+    world.reopen(store)
+    assert world.coordinator.plan_restore_from(copied)  # what it had appended is withdrawn, but kept
+    dispose(world.coordinator, "kept")
+    before = world.everything()
+    with pytest.raises(RestoreRefusedError, match="appended to out are deleted for good"):
+        world.coordinator.plan_restore_from(copied)
+    assert world.everything() == before
 
 
 def test_a_database_that_learns_of_the_pipeline_meanwhile_is_not_overwritten(lost):

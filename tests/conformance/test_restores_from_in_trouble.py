@@ -8,6 +8,7 @@ from sizes import sizes
 from worlds import Crash
 
 from tidegate.coordination.recover import Recovering
+from tidegate.coordination.restore import ToCheckpoint
 from tidegate.coordination.restore_planning import RestorePlanner
 from tidegate.protocol.errors import (
     RestoreRefusedError,
@@ -97,6 +98,23 @@ def test_one_that_completes_while_files_are_copied_is_not_lost_either(world, mon
         world.coordinator.restore_from(AT, planned=plan)
     assert world.ids()[0][-1] == 6
     assert not [path for path in world.storage.files if path.startswith("p/chk-5/")]
+
+
+def test_nor_is_one_that_completes_meanwhile_and_is_left_behind_again(world, monkeypatch):
+    """The latest checkpoint is that of the plan again, but a newer number than the copied one's was given out."""
+    plan, copy, taken = world.coordinator.plan_restore_from(AT), type(world.storage).copy, []
+
+    def slow(self, *arguments):
+        if not taken:
+            taken.append(world.take("meanwhile"))
+            world.coordinator.restore(ToCheckpoint(4))
+        copy(self, *arguments)
+
+    monkeypatch.setattr(type(world.storage), "copy", slow)
+    with pytest.raises(RestoreRefusedError, match="restored by somebody else since"):
+        world.coordinator.restore_from(AT, planned=plan)
+    with world.store.transaction("p") as tx:
+        assert [restore.checkpoint_id for restore in tx.restores()] == [4]
 
 
 def test_a_restore_that_came_to_nothing_does_not_keep_the_database_from_being_recovered(store, monkeypatch):

@@ -11,11 +11,11 @@ from landed_files import put
 from records import completed
 
 from tidegate.pipeline.definition import SourceVertex
-from tidegate.ports import Segment, SourceContext
+from tidegate.ports import LaggingSource, Segment, SourceContext
 from tidegate.protocol.errors import (
     PipelineDefinitionError,
 )
-from tidegate.protocol.records import HandleKind, OperatorPlan, Snapshot, SubtaskId
+from tidegate.protocol.records import HandleKind, OperatorPlan, Pending, Snapshot, SubtaskId
 from tidegate.protocol.restore import restore_snapshots
 from tidegate.sinks.parquet import ParquetSink
 from tidegate.sources import manifests
@@ -49,6 +49,19 @@ def test_a_file_that_arrives_late_with_an_old_time_is_read(landing: Path, contex
     _, first = source.poll(0, None, context(1))
     put(landing, "old.csv", mtime=5)
     assert paths(source.poll(0, first, context(2))[0]) == ["old.csv"]
+
+
+def test_what_a_poll_has_left_is_known_by_split(landing: Path, context: Any) -> None:
+    source = FileSource("landing", schema=SCHEMA, splits=2, max_files_per_checkpoint=2)
+    assert source.pending(0) is None
+    for number in range(9):
+        put(landing, f"{number}.csv")
+    sizes = [sum(split_of(f"{number}.csv", 2) == split for number in range(9)) for split in (0, 1)]
+    for split in (0, 1):
+        source.poll(split, None, context(1, split))
+        left = sizes[split] - 1
+        assert source.pending(split) == Pending(left, "files", left * len("k,v\na,1\n"))
+    assert isinstance(source, LaggingSource)
 
 
 def test_nothing_new_writes_nothing(landing: Path, context: Any, storage: ArrowCheckpointStorage) -> None:

@@ -2,7 +2,7 @@
 for as long as the pipeline is stopped (sections 13 and 18)."""
 
 import pytest
-from gates import AT_LEAST_ONCE, EXACTLY_ONCE, MAY_BE_UNALIGNED, SettableClock, open_gate, segment
+from gates import AT_LEAST_ONCE, EXACTLY_ONCE, MAY_BE_UNALIGNED, SettableClock, captured, open_gate, segment
 from worlds import MemorySink, small_pipeline
 
 from tidegate.dataflow.elements import Aborted, Aligned, Output, Released, SnapshotDue
@@ -64,6 +64,25 @@ def test_an_end_that_an_unaligned_barrier_overtakes_belongs_to_the_next_checkpoi
     gate.signal(EndOfData(0, DRAIN))
     gate.signal(Barrier(1, 0, UNALIGNED))
     assert aligned(gate.drain()) == [(1, None)]
+
+
+def test_nor_does_an_input_end_with_a_checkpoint_that_holds_some_of_it_in_flight() -> None:
+    """The snapshot was taken before these rows. If the operator counted as finished with it, it would never be asked
+    for another one, and its state would lack them for ever."""
+    gate = open_gate(2, MAY_BE_UNALIGNED)
+    gate.signal(EndOfData(0, DRAIN))
+    gate.signal(Barrier(1, 0, UNALIGNED))
+    outputs = gate.drain()
+    gate.offer(1, segment("late"))
+    gate.signal(EndOfData(1, DRAIN))
+    outputs += gate.drain()
+    gate.signal(Barrier(1, 1, UNALIGNED))
+    outputs += gate.drain()
+    assert aligned(outputs) == [(1, None)]
+    assert [captured(output) for output in outputs if isinstance(output, Aligned)] == [[(1, "late")]]
+    gate.signal(Barrier(2, 0, UNALIGNED))
+    gate.signal(Barrier(2, 1, UNALIGNED))
+    assert aligned(gate.drain()) == [(2, DRAIN)]
 
 
 def test_a_channel_that_ended_before_the_checkpoint_is_not_in_its_target() -> None:

@@ -108,13 +108,32 @@ def test_a_repeat_replaces_the_page_and_leaves_nothing_else(docs: Path, checkpoi
     assert "second" in (docs / "flight_delays/chk-7/index.html").read_text()
 
 
+def test_a_page_says_that_a_person_decides_if_all_that_failed_are_rules_that_hold(
+    judge: Judge, docs: Path, spark: SparkSession
+) -> None:
+    rows = spark.sql("select 'AA' as carrier, 7 as flights")
+    few = {"column": "flights", "max_value": 5}
+    holds = expect("column_values_to_be_between", **few, on_failure="hold", hold_for="90 min")
+    for rules, said in (
+        ([holds], "A person decides. Every rule that is not met is one that holds: the checkpoint is not aborted, but"
+         " waits for 1.5 h at most to be approved or rejected"),
+        ([holds, expect("column_values_to_be_in_set", column="carrier", value_set=["UA"])], None),
+        ([expect("column_values_to_be_between", column="flights", max_value=9, on_failure="hold", hold_for="1 h")],
+         None),
+    ):  # fmt: skip
+        path = judge(rows, suite("few", *rules)).docs_path
+        text = " ".join(Outline((docs / str(path)).read_text()).text.split())
+        assert ("A person decides" in text) is (said is not None)
+        assert said is None or said in text
+
+
 def test_a_page_that_cannot_be_written_leaves_the_old_one_whole(
     docs: Path, checkpoint: CheckpointRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = [Section(Verdict(Target.parse("sink:a"), "rules", None, 0, 0, error="the old one"))]
     path = docs / build_docs(docs, checkpoint, old)
     before = path.read_text()
-    monkeypatch.setattr(docs_module, "render", lambda checkpoint, sections: "\ud800")  # cannot be encoded
+    monkeypatch.setattr(docs_module, "render", lambda checkpoint, sections, hold_for: "\ud800")  # cannot be encoded
     with pytest.raises(UnicodeEncodeError):
         build_docs(docs, checkpoint, old)
     assert path.read_text() == before

@@ -27,9 +27,11 @@ from tidegate.protocol.errors import (
     StateIntegrityError,
     ValidationFailedError,
 )
+from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import HandleKind
 from tidegate.reading.advice import ADVICE
+from tidegate.reading.pipeline_answers import Lag
 
 
 def test_every_reason_says_what_to_do():
@@ -166,3 +168,7 @@ def test_a_source_is_where_its_splits_are(pages, store):
     assert (source.name, source.lag) == ("source", None)
     assert [split.position for split in source.splits] == [{"files": ["a.csv"]}]
     assert [each.path for each in source.splits[0].files] == ["flights/chk-1/m"]
+    with store.transaction(PIPELINE) as tx:
+        tx.record_lag([SourceLag("source", 3, "files", 30, at(5))])
+    (source,) = readings.sources(PIPELINE)
+    assert source.lag == Lag(3, "files", 30, at(5))

@@ -7,8 +7,9 @@ from readings import HOSTILE
 from store_steps import PIPELINE, at, completed, fail_checkpoint, triggered
 
 from tidegate.protocol.errors import IllegalRequestError
+from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.pipelines import PipelineStatus
-from tidegate.reading.pipeline_answers import Need
+from tidegate.reading.pipeline_answers import Lag, Need
 
 
 def move(store, pipeline_id, *statuses):
@@ -44,6 +45,23 @@ def test_what_needs_somebody_comes_first(pages, store):
     assert (found.total, found.next_key) == (5, None)
     failing = found.lines[1]
     assert (failing.failures_in_a_row, failing.last_failure, failing.latest_completed) == (1, "TASK_FAILURE", None)
+
+
+def test_the_lag_is_that_of_all_sources_by_what_they_count_in(pages, store):
+    readings = pages().readings
+    completed(store)
+    assert readings.pipelines().lines[0].lag == ()
+    with store.transaction(PIPELINE) as tx:
+        tx.record_lag(
+            [
+                SourceLag("a", 3, "files", 30, at(5)),
+                SourceLag("b", 4, "files", 40, at(2)),
+                SourceLag("source", 10**12, "offsets", -1, at(9)),
+            ]
+        )
+    (line,) = readings.pipelines().lines
+    assert line.lag == (Lag(7, "files", 70, at(2)), Lag(10**12, "offsets", -1, at(9)))
+    assert readings.overview(PIPELINE).line.lag == line.lag
 
 
 def test_one_that_is_overdue_or_not_delivered_needs_a_look(pages, store):

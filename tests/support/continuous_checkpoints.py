@@ -2,7 +2,7 @@
 and can kill and restart it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph, compile_graph
 from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.finished import plan_checkpoint
+from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.names import Target
 from tidegate.protocol.notify import committables
 from tidegate.protocol.records import Acknowledgement, CheckpointKind, HandleKind, Snapshot, SubtaskId, SubtaskRecord
@@ -43,6 +44,7 @@ class Running:
     checkpoint_id: int = 0
     attempt: int = 0
     ended: bool = False
+    lag: Sequence[SourceLag] = ()
 
     def __post_init__(self) -> None:
         self.graph = compile_graph(self.pipeline)
@@ -66,7 +68,7 @@ class Running:
             assert acknowledgement.subtask not in self.acknowledged, f"{acknowledgement.subtask} answers twice"
             self.acknowledged[acknowledgement.subtask] = acknowledgement
         self.declined += result.declined
-        self.ended = result.ended
+        self.ended, self.lag = result.ended, result.lag
         return not result.idle
 
     def poll(self) -> None:

@@ -9,6 +9,7 @@ from tidegate.protocol.branches import Restore
 from tidegate.protocol.committing import CommitterRecord
 from tidegate.protocol.gestures import AuditRecord
 from tidegate.protocol.identity import Endpoint
+from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import (
@@ -47,6 +48,9 @@ class MemoryFacts:
 
     def abandoned(self) -> list[CheckpointRecord]:
         return [c for c in self._in_order() if c.status is Status.COMPLETED and c.abandoned_by is not None]
+
+    def lag(self) -> list[SourceLag]:
+        return list(self.state.lag)
 
     def restores(self) -> list[Restore]:
         return list(self.state.restores)

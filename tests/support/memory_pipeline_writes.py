@@ -14,6 +14,7 @@ from tidegate.protocol.committing import is_committing
 from tidegate.protocol.errors import CheckpointNotFoundError, RecordRefusedError
 from tidegate.protocol.gestures import AuditRecord, Gesture, GestureAnswer, recordable, recordable_answer
 from tidegate.protocol.identity import Endpoint
+from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.pipelines import PipelineStatus, moved, require_move, restored
 from tidegate.protocol.records import (
@@ -51,6 +52,10 @@ class MemoryPipelineWrites(MemoryEvents):
 
     def record_dag(self, dag_id: str, at: datetime) -> None:
         self._require(bool(dag_id), "the DAG has no id")
+
+    def record_lag(self, lags: Sequence[SourceLag]) -> None:
+        self._require(all(lag.pending >= 0 and lag.bytes >= -1 and lag.unit for lag in lags), "the lag is none")
+        self.state.lag = tuple(sorted(lags, key=lambda lag: lag.source))
 
     def put_request(self, request: CheckpointRequest) -> None:
         self._require(bool(request.request_id), "the request has no id")

@@ -11,6 +11,7 @@ from tidegate.protocol.committing import CommitterRecord
 from tidegate.protocol.events import Event, Undelivered
 from tidegate.protocol.gestures import AuditRecord
 from tidegate.protocol.identity import Endpoint, Role
+from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import (
@@ -50,6 +51,7 @@ class PipelineState:
     events: dict[int, Event] = field(default_factory=dict)
     last_event: int = 0
     deliveries: dict[tuple[int, str], Undelivered | None] = field(default_factory=dict)  # None: it was taken
+    lag: tuple[SourceLag, ...] = ()
 
     def copy(self) -> "PipelineState":
         return PipelineState(
@@ -72,6 +74,7 @@ class PipelineState:
             dict(self.events),
             self.last_event,
             dict(self.deliveries),
+            self.lag,
         )
 
     def handles(self, checkpoint_id: int) -> Iterator[tuple[Deletion, StateHandle]]:

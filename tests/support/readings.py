@@ -7,18 +7,19 @@ from typing import Any
 from desks import Desk
 from sqlalchemy.engine import make_url
 
-from tidegate.ports import ReadableStorage
+from tidegate.ports import KeyReader, ReadableStorage
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.reading.readings import Readings
+from tidegate.state.stored import StoredState
 
 #: Names that a page, a statement or a header could take for something else.
 HOSTILE = "<script>alert(1)</script>' OR 1=1 --\"; %s {{7*7}} \u202e ../../etc/passwd %_\\"
 
 
 @contextmanager
-def reading(url: str, storage: ReadableStorage, now: Any) -> Iterator[Readings]:
-    readings = Readings(connect(make_url(url)), now, lambda: storage)
+def reading(url: str, storage: ReadableStorage, now: Any, keys: KeyReader | None = None) -> Iterator[Readings]:
+    readings = Readings(connect(make_url(url)), now, lambda: storage, keys or StoredState("nowhere", None))
     try:
         yield readings
     finally:
@@ -30,7 +31,8 @@ class Pages(Desk):
 
     def __init__(self, url: str, store: PostgresCheckpointStore, **config: object) -> None:
         super().__init__(store, **config)
-        self.readings = Readings(connect(make_url(url)), self.clock.now, lambda: self.storage)
+        keys = StoredState("nowhere", None)
+        self.readings = Readings(connect(make_url(url)), self.clock.now, lambda: self.storage, keys)
 
     def take(self, request_id: str, **how: Any) -> int:
         """A completed checkpoint, a minute after the one before."""

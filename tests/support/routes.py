@@ -12,6 +12,7 @@ EXAMPLES = {
     "pipeline": "flight_delays",
     "checkpoint": "7",
     "operator": "carriers",
+    "split": "0",
     "name": "index.html",
     "dag_id": "their-dag",
     "run_id": "scheduled__2026-01-01T00:00:00+00:00",

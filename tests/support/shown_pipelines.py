@@ -2,7 +2,7 @@
 reports figures as they are in practice, without Spark. All that comes from data can be hostile.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -18,14 +18,21 @@ from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.expectations import expect, suite
 from tidegate.ports import CheckpointStore
-from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError, CheckpointHeldError
+from tidegate.protocol.errors import (
+    CheckpointDeclinedError,
+    CheckpointError,
+    CheckpointHeldError,
+    IllegalRequestError,
+)
 from tidegate.protocol.keygroups import key_groups_of
 from tidegate.protocol.names import Target
+from tidegate.protocol.operator_state import OperatorState
 from tidegate.protocol.paths import checkpoint_name, directory, write_prefix
 from tidegate.protocol.records import (
     Acknowledgement,
     CheckpointKind,
     HandleKind,
+    Pending,
     Snapshot,
     StateHandle,
     SubtaskId,
@@ -111,6 +118,28 @@ class _Judge:
         }  # fmt: skip
         failed = int(bool(self._unexpected))
         return [Verdict(Target.parse("sink:late_flights"), "late flights", not failed, 2, failed, (between, mean))]
+
+
+class ShownKeys:
+    """`ports.KeyReader` of these pipelines, whose runs are empty files: every carrier has a row, which says in words
+    and figures what the checkpoint is."""
+
+    def key_columns(self, state: OperatorState) -> Sequence[tuple[str, str]]:
+        return [("carrier" + _text_of(state), "string"), ("n", "bigint")]
+
+    def row_of(self, state: OperatorState, key: Sequence[str | None]) -> Mapping[str, Any] | None:
+        if len(key) != 2 or not (key[1] or "").isdigit():
+            raise IllegalRequestError(f"This is not a key of the operator: {key!r}")
+        flights = len(state.runs) // 8 * 100
+        return {"carrier": key[0], "n": int(key[1] or 0), "flights": flights, "note": _text_of(state)}
+
+    def files_of(self, position: StateHandle, checkpoint_id: int) -> Sequence[tuple[str, int]]:
+        text = HOSTILE if position.path.startswith("returns/") else ""
+        return [(f"day-{checkpoint_id:03d}/{number}{text}.csv", 1_300_000 * number) for number in range(1, 4)]
+
+
+def _text_of(state: OperatorState) -> str:
+    return HOSTILE if state.pipeline_id == "returns" else ""
 
 
 class ShownPipeline:
@@ -228,7 +257,8 @@ class ShownPipeline:
             position = {"read": read, "until": name}
             handle = self._file(task, key, HandleKind.POSITION, 1, attempt)
             metrics = replace(metrics, rows_in=-1, rows_out=rows, alignment_duration=0)
-            return Acknowledgement(key, attempt, Snapshot((*carried, handle)[-3:], position), metrics)
+            left = Pending(key.subtask_index, "files", key.subtask_index * 1_700_000)
+            return Acknowledgement(key, attempt, Snapshot((*carried, handle)[-3:], position), metrics, left)
         if key.operator_id.endswith("-sink"):
             return Acknowledgement(key, attempt, Snapshot((self._staged(task, key, attempt, rows // 3),)), metrics)
         handle = self._file(task, key, HandleKind.RUN, rows, attempt)

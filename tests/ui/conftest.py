@@ -4,6 +4,7 @@ import asyncio
 import importlib.util
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,12 +13,14 @@ from typing import Any
 
 import airflow_home  # noqa: F401 - before anything imports Airflow
 import httpx
+import psycopg2
 import pytest
+from airflow_dags import schedule
 from browsers import Watched, chromium
 from databases import Databases
 from fastapi import FastAPI
 from page_server import PageServer
-from shown_pipelines import HOSTILE, ShownPipeline
+from shown_pipelines import HOSTILE, ShownKeys, ShownPipeline
 from sqlalchemy.engine import make_url
 from worlds import MemoryStorage
 
@@ -127,6 +130,12 @@ def token(airflow: None) -> Callable[[str | None], str]:
     return lambda role: _sign(role, 60)
 
 
+@pytest.fixture
+def signed(airflow: None) -> Callable[[str], str]:
+    """The same for a cookie that lasts as long as a browser is looked at."""
+    return lambda role: _sign(role, 3600)
+
+
 def _sign(role: str | None, seconds: int) -> str:
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
@@ -145,6 +154,9 @@ class Site:
     storage: MemoryStorage
     shown: dict[str, ShownPipeline]
     cookie: str
+    database: str
+    postgres: EmbeddedPostgres
+    readings: Readings
 
     def pages(self) -> dict[str, str]:
         """One address of every kind of page."""
@@ -155,6 +167,10 @@ class Site:
             "overview": flights,
             **{tab: f"{flights}/{tab}" for tab in tabs},
             "state of an operator": f"{flights}/state?operator=carriers",
+            "files that were read": f"{flights}/sources?source=flights&split=1",
+            "hostile files": "pipelines/returns/sources?source=flights",
+            "key": f"{flights}/state?operator=carriers&key=AA&key=1",
+            "hostile key": "pipelines/returns/state?operator=carriers&key=%3Cimg%20src%3Dx%3E&key=x",
             "filtered history": f"{flights}/history?status=FAILED&kind=CHECKPOINT",
             "running checkpoint": f"{flights}/checkpoints/{latest}",
             "failed checkpoint": f"{flights}/checkpoints/{latest - 1}",
@@ -174,6 +190,20 @@ class Site:
     def url(self, path: str = "") -> str:
         return f"{self.server.url}/{path}"
 
+    @contextmanager
+    def without_database(self) -> Iterator[None]:
+        """Postgres has cut every connection to the database, and refuses new ones."""
+        with closing(psycopg2.connect(self.postgres.url("postgres").replace("+psycopg2", ""))) as connection:
+            connection.autocommit = True
+            cursor = connection.cursor()
+            cursor.execute(f"ALTER DATABASE {self.database} ALLOW_CONNECTIONS false")
+            try:
+                cut = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
+                cursor.execute(cut, [self.database])
+                yield
+            finally:
+                cursor.execute(f"ALTER DATABASE {self.database} ALLOW_CONNECTIONS true")
+
 
 @pytest.fixture(scope="module")
 def site(
@@ -185,12 +215,14 @@ def site(
     store = PostgresCheckpointStore(connect(make_url(postgres_server.running_url(name))))
     storage = MemoryStorage()
     engine = connect(make_url(postgres_server.running_url(name)))
-    readings = Readings(engine, lambda: datetime.now(UTC), lambda: storage)
+    readings = Readings(engine, lambda: datetime.now(UTC), lambda: storage, ShownKeys())
+    schedule("every hour", datetime.now(UTC) + timedelta(minutes=40, seconds=30))
+    schedule("paused", datetime.now(UTC), is_paused=True)
     operations = AllOperations(store, storage, SystemClock(), lambda: None)
     app = create_app(tmp_path_factory.mktemp("docs"), lambda: readings, open_operations=lambda: operations)
     server = PageServer(app)
     server.start()
-    yield Site(server, store, storage, _fill(store, storage), _sign("admin", 3600))
+    yield Site(server, store, storage, _fill(store, storage), _sign("admin", 3600), name, postgres_server, readings)
     readings.close()
     server.stop()
     store.close()
@@ -206,6 +238,8 @@ def _fill(store: PostgresCheckpointStore, storage: MemoryStorage) -> dict[str, S
     flights.snapshot(flights.trigger(), without=[SubtaskId("carriers", 2)])
     with store.transaction(flights.name) as tx:
         tx.record_dag("every hour", flights.clock.now())
+        tx.record_dag("by hand", flights.clock.now())
+        tx.record_dag("paused", flights.clock.now())
     orders = ShownPipeline(store, storage, "orders", ago=timedelta(minutes=30))
     orders.take(2, 60)
     hostile = ShownPipeline(store, storage, "returns", ago=timedelta(hours=1), text=HOSTILE)

@@ -7,11 +7,15 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from airflow_dags import schedule
+from described import Description, path_of
 from readings import HOSTILE
+from shown_pipelines import ShownPipeline
 from store_steps import FIRST, PIPELINE, SINK, acknowledged, completed, fail_checkpoint, handle, triggered
+from worlds import MemoryStorage
 
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.records import HandleKind
+from tidegate.protocol.records import CheckpointKind, HandleKind
 
 Ask = Callable[..., httpx.Response]
 API = "/tidegate/api/v1"
@@ -19,8 +23,19 @@ API = "/tidegate/api/v1"
 
 @pytest.fixture
 def ask(get: Callable[..., httpx.Response], token: Callable[[str], str]) -> Ask:
+    """Every answer is held against what the API says of itself."""
     viewer = token("viewer")
-    return lambda path: get(f"{API}{path}", token=viewer)
+    described = Description(get(f"{API}/openapi.json", token=viewer).json())
+
+    def ask_(path: str) -> httpx.Response:
+        response = get(f"{API}{path}", token=viewer)
+        if response.status_code not in (200, 422):
+            assert list(response.json()) == ["errors"]
+        elif response.status_code == 200 and not path.partition("?")[0].endswith(("_metadata", ".json")):
+            assert described.wrong(path_of(f"{API}{path}"), response.json()) == []
+        return response
+
+    return ask_
 
 
 @pytest.fixture
@@ -141,6 +156,51 @@ def test_the_description_names_every_route(ask) -> None:
     paths = {route.path for route in [*api_routes.routes, *event_routes.routes, *gesture_routes.routes]}
     assert set(described["paths"]) == paths - {"/api/v1/openapi.json"}
     assert described["servers"] == [{"url": "/tidegate"}]
+
+
+def test_every_answer_of_a_pipeline_that_has_everything_is_as_described(ask, store, tmp_path) -> None:
+    storage = MemoryStorage()
+    flights = ShownPipeline(store, storage, hold_for="2 h", text=HOSTILE.replace("/", ""))
+    flights.take(2)
+    flights.complete(request="by-hand", kind=CheckpointKind.SAVEPOINT, name="before", note="for the auditors")
+    flights.coordinator.operations.holds.approve(flights.hold(), "eve")
+    with store.transaction(flights.name) as tx:
+        tx.record_dag("hourly", flights.clock.now())
+        tx.record_restore(1, flights.clock.now())
+    schedule("hourly", flights.clock.now())
+    for path, content in storage.files.items():
+        if path.endswith("_metadata"):
+            (tmp_path / "checkpoints" / path).parent.mkdir(parents=True)
+            (tmp_path / "checkpoints" / path).write_bytes(content)
+    paths = [f"/pipelines/flight_delays{path}" for path in OF_PIPELINE]
+    more = ("/checkpoints/3", "/checkpoints/4", "/quality?target=sink:late_flights&suite=late flights", "/audit")
+    for path in (*paths, *(f"/pipelines/flight_delays{each}" for each in more), "/pipelines", "/token"):
+        assert ask(path).status_code == 200, path
+
+
+def test_what_is_not_as_described_is_noticed(get, token, past) -> None:
+    described = Description(get(f"{API}/openapi.json", token=token("viewer")).json())
+    path = f"{API}/pipelines/{PIPELINE}/checkpoints/1"
+    answer = get(path, token=token("viewer")).json()
+    assert described.wrong(path_of(path), answer) == []
+    tasks = answer["tasks"]
+    for wrong in ({"more": 1}, {"id": "1"}, {"status": "DONE"}, {"tasks": {"a": {}}}, {"phases": [{"phase": "x"}]},
+                  {"tasks": {**tasks, "source": {**tasks["source"], "summary": {}}}}, {"dag_run": {}}):  # fmt: skip
+        assert described.wrong(path_of(path), answer | wrong), wrong
+    for missing in answer:
+        assert described.wrong(path_of(path), {name: answer[name] for name in answer if name != missing}), missing
+
+
+def test_each_route_says_which_fields_its_answer_has(get, token) -> None:
+    document = get(f"{API}/openapi.json", token=token("viewer")).json()
+    untyped = set()
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            for content in operation["responses"]["200"].get("content", {"": {}}).values():
+                if not {"$ref", "anyOf", "items"} & content.get("schema", {}).keys():
+                    untyped.add(path.removeprefix("/api/v1"))
+    one = "/pipelines/{pipeline}"
+    assert untyped == {"/events", f"{one}/events", f"{one}/checkpoints/{{checkpoint}}/_metadata"}
 
 
 def test_a_database_that_is_away_is_said(ask, past, postgres_server, monkeypatch, plugin) -> None:

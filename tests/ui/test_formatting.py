@@ -46,6 +46,10 @@ def test_numbers_percentages_and_ratios():
     assert [formatting.ratio(one) for one in (-1, 1, 3.27)] == ["–", "1.0×", "3.3×"]
 
 
+def test_what_is_counted_is_named():
+    assert [formatting.counted(count, "files") for count in (0, 1, 1200)] == ["0 files", "1 file", "1,200 files"]
+
+
 def test_moments_are_in_utc_whatever_they_were_given_in():
     at = datetime(2026, 1, 2, 3, 4, 5, 678_900, tzinfo=timezone(timedelta(hours=2)))
     assert (formatting.moment(at), formatting.clock(at)) == ("2026-01-02 01:04:05", "01:04:05.678")

@@ -3,12 +3,15 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
 import pytest
 from fastapi.routing import APIRoute
 from routes import asked_of, example_of
+from shown_pipelines import HOSTILE, ShownPipeline
+from worlds import MemoryStorage
 
 from tidegate.ui.urls import docs_url
 
@@ -123,3 +126,31 @@ def test_loading_the_plugin_imports_no_web_app_and_nothing_heavy(tmp_path: Path)
     )
     environment = {"AIRFLOW_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120, env=environment)
+
+
+def test_a_report_says_what_a_person_has_decided(get: Get, token: Token, docs: Path, store) -> None:
+    flights = ShownPipeline(store, MemoryStorage(), hold_for="2 h", ago=timedelta(minutes=30))
+    held = flights.hold()
+    report = f"/tidegate/docs/flight_delays/chk-{held}/index.html"
+    page = docs / "flight_delays" / f"chk-{held}" / "index.html"
+    page.parent.mkdir()
+    page.write_text("<!DOCTYPE html><h1>flight_delays</h1><h1>again</h1>")
+    (page.parent / "other.html").write_text("<h1>other</h1>")
+
+    def shown(name: str = report) -> str:
+        return get(name, token=token("viewer")).text
+
+    assert "UTC. Nobody has decided yet.</strong></p><h1>again" in shown()
+    flights.coordinator.operations.holds.approve(held, "eve <b>", HOSTILE)
+    text = shown()
+    assert "Approved by eve &lt;b&gt; at " in text
+    assert text.count("<h1>") == 2
+    assert "<script>" not in text
+    assert shown(report.replace("index", "other")) == "<h1>other</h1>"
+    quality = get("/tidegate/api/v1/pipelines/flight_delays/quality?target=sink:late_flights&suite=late flights",
+                  token=token("viewer")).json()["verdicts"][0]["hold"]  # fmt: skip
+    assert (quality["decision"], quality["decided_by"], quality["waits"]) == ("APPROVED", "eve <b>", False)
+    for path in ("quality", f"checkpoints/{held}"):
+        assert (
+            "Approved by eve &lt;b&gt;" in get(f"/tidegate/pipelines/flight_delays/{path}", token=token("viewer")).text
+        )

@@ -27,6 +27,7 @@ from tidegate.protocol.errors import (
     SupersededAttemptError,
     UnknownOutcomeError,
 )
+from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
 from tidegate.protocol.pipelines import ACTIVE, WITH_REGION, PipelineRecord
 from tidegate.protocol.reasons import FailureReason
@@ -84,6 +85,7 @@ class ContinuousRun:
         self._pending: int | None = None  # the checkpoint that the region takes part in
         self._latest = -1
         self._ended = False  # every source has been read, and no checkpoint says so yet
+        self._lag: Sequence[SourceLag] = ()
         self._last_at = clock.now()  # when the last checkpoint may be asked for
         self._completing: Future[None] | None = None
 
@@ -150,7 +152,7 @@ class ContinuousRun:
 
     def _look(self) -> bool:
         try:
-            look = self._coordinator.look(self._attempt)
+            look = self._coordinator.look(self._attempt, self._lag)
         except SupersededAttemptError:
             if self._has_stopped():
                 return True  # and the pipeline was resumed before this process looked
@@ -267,7 +269,7 @@ class ContinuousRun:
         for declined in done.declined:
             self._coordinator.abort(declined.checkpoint_id, declined.reason, declined.message)
         self._schedule.backlog(done.behind, self._clock.now())
-        self._ended = done.ended
+        self._ended, self._lag = done.ended, done.lag
 
     def _raise_if_failed(self) -> None:
         """Waits for the checkpoint that is being completed, and raises the error that stopped that."""

@@ -47,6 +47,7 @@ from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.gestures import Gesture
 from tidegate.protocol.identity import Moved
 from tidegate.protocol.imports import ClaimMode
+from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
@@ -226,9 +227,9 @@ class CheckpointCoordinator:
         """See `RegionControl.begin_snapshot`. `restored` is empty: a region has its own state."""
         return self._regions.begin_snapshot(attempt, checkpoint_id)
 
-    def look(self, attempt: int) -> RegionLook:
+    def look(self, attempt: int, lag: Sequence[SourceLag] = ()) -> RegionLook:
         """See `RegionControl.look`. To be called well within `regions.REGION_LEASE`."""
-        return self._regions.look(attempt)
+        return self._regions.look(attempt, lag)
 
     def keep_region(self, attempt: int) -> PipelineRecord:
         """A look at the pipeline alone."""

@@ -43,6 +43,7 @@ from tidegate.protocol.imports import (
     overtaken,
     recorded,
     require_own,
+    require_rows_kept,
 )
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.metadata import Metadata
@@ -55,11 +56,12 @@ from tidegate.protocol.restore_plan import Accepted, RestorePlan, require_accept
 
 @dataclass(frozen=True, slots=True)
 class ImportPlan:
-    """What a restore from `url` would do. `numbers` are those not to be given out again, if the database knows no
-    checkpoint of the pipeline; else None."""
+    """What a restore from `url` would do, as the pipeline's restore `number`. `numbers` are those not to be given out
+    again, if the database knows no checkpoint of the pipeline; else None."""
 
     url: str
     savepoint: Savepoint
+    number: int
     numbers: Numbers | None
     restore: RestorePlan
 
@@ -117,7 +119,7 @@ class Importing:
             edited=savepoint.metadata.edited,
             moved=() if numbers is None else tuple(find_moved(savepoint.metadata.endpoints, self._graph.endpoints)),
         )
-        return ImportPlan(url, savepoint, numbers, plan)
+        return ImportPlan(url, savepoint, facts.restore.number, numbers, plan)
 
     def _is_latest(self, record: CheckpointRecord | None) -> bool:
         with self._store.transaction(self._pipeline_id) as tx:
@@ -163,6 +165,10 @@ class Importing:
         restores = tx.restores() if is_known else list(savepoint.metadata.restores)
         known = tx.checkpoint(taken.checkpoint_id)
         require_own(self._pipeline_id, url, savepoint, known, last if is_known else 0, restores)
+        retained, abandoned = tx.retained(), tx.abandoned()
+        if is_known:
+            kept = [*retained, *abandoned]
+            require_rows_kept(self._pipeline_id, url, taken.checkpoint_id, self._appended(), kept, restores)
         previous = tx.latest_completed()
         restore = Restore(
             len(restores) + 1,
@@ -173,7 +179,12 @@ class Importing:
             imported=last + 1,
         )
         record = taken.moved(status=Status.COMPLETED, completed_at=savepoint.marker.completed_at)
-        return RestoreFacts(record, previous, restore, restores, tx.retained(), tx.abandoned(), tx.in_progress())
+        return RestoreFacts(record, previous, restore, restores, retained, abandoned, tx.in_progress())
+
+    def _appended(self) -> list[str]:
+        """Sinks whose rows of a checkpoint left behind are kept for a while, and then deleted."""
+        sinks = [vertex for vertex in self._graph.sinks if isinstance(vertex.sink, RewindableSink)]
+        return [vertex.name for vertex in sinks if vertex.operator_id not in self._graph.restaged]
 
     # -- the restore itself
 
@@ -234,6 +245,10 @@ class Importing:
                 f"{facts.restore.previous_checkpoint_id}. Look at the plan again, and stop what runs with `tidegate "
                 f"suspend {self._pipeline_id}` first if checkpoints follow each other quickly",
             )
+        if facts.restore.number != plan.number:  # perhaps back to the same checkpoint, with others left behind
+            raise not_restored(
+                self._pipeline_id, plan.url, "it was restored by somebody else since. Look at the plan again"
+            )
 
     def _prepare(self, plan: ImportPlan, lease: ImportLease, accepted: Accepted) -> Metadata:
         """Copy the files, and write the metadata of the checkpoint that will have them."""
@@ -268,8 +283,6 @@ class Importing:
         with self._store.transaction(self._pipeline_id) as tx:
             facts = self._facts(tx, plan.url, plan.savepoint, plan.numbers, checkpoint_id)
             self._require_as_planned(plan, facts)
-            if len(metadata.restores) != len(facts.restores) + 1:
-                raise not_restored(self._pipeline_id, plan.url, "it was restored by somebody else since. Begin anew")
             now = restore.restored_at
             lease.end(tx, now)
             why = f"The pipeline was restored to checkpoint {restore.checkpoint_id}, from {plan.url}."

@@ -5,6 +5,8 @@ the process that ends it knows what to abort: the region itself, its successor, 
 dead.
 """
 
+from collections.abc import Sequence
+
 from tidegate.coordination.checkpoint_failures import CheckpointFailureManager
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.lookup import restore_latest
@@ -15,6 +17,7 @@ from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.admission import choose_overdue
 from tidegate.protocol.hold import held_error, is_approved, is_held
+from tidegate.protocol.lag import SourceLag, needs_recording
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.pipelines import WITH_REGION, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
@@ -118,9 +121,9 @@ class RegionControl:
             tx.begin_attempt(checkpoint_id)
             return plan_attempt(record, tx.subtasks(checkpoint_id), {})
 
-    def look(self, attempt: int) -> RegionLook:
-        """Record that the region is alive, and see what is asked of it. If its pipeline is no longer running, it must
-        stop.
+    def look(self, attempt: int, lag: Sequence[SourceLag] = ()) -> RegionLook:
+        """Record that the region is alive and how far behind it is, and see what is asked of it. If its pipeline is no
+        longer running, it must stop.
 
         Raises `SupersededAttemptError`.
         """
@@ -132,6 +135,8 @@ class RegionControl:
                 raise superseded_error(self._pipeline_id, region, attempt)
             if needs_sign(region, now):
                 tx.touch_region(attempt, now)
+            if lag and needs_recording(tx.lag(), lag):
+                tx.record_lag(lag)
             return RegionLook(pipeline, tx.requests())
 
     def end(self, attempt: int) -> None:

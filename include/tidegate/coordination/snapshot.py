@@ -17,6 +17,7 @@ from tidegate.ports import CheckpointStore, Clock, Region, StoreTransaction
 from tidegate.protocol.acknowledge import decide_acknowledgements, garbage_of
 from tidegate.protocol.admission import choose_overdue
 from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError
+from tidegate.protocol.lag import lag_of
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.own_files import require_own_files, require_own_runs
 from tidegate.protocol.records import (
@@ -183,6 +184,8 @@ class Snapshotting:
             ]
             if successes and tx.record_acknowledgements(checkpoint_id, successes, now) == 0:
                 tx.advance(checkpoint_id, Phase.TRIGGERED, Phase.ACKNOWLEDGED, now)
+            if lag := lag_of({each.subtask: (each.pending, now) for each in successes if each.pending is not None}):
+                tx.record_lag(lag)
             if garbage := garbage_of(checkpoint_id, acknowledgements, results):
                 tx.enqueue_deletions(garbage, checkpoint_id)
         return {

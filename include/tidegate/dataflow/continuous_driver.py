@@ -129,7 +129,8 @@ class ContinuousDriver:
             idle = not self._drain(running) and idle
         acknowledgements, self._steps.acknowledgements = self._steps.acknowledgements, []
         declined, self._steps.declined = self._steps.declined, []
-        return Round(acknowledgements, declined, idle and not acknowledgements, behind, self._has_ended())
+        idle = idle and not acknowledgements
+        return Round(acknowledgements, declined, idle, behind, self._has_ended(), self._polled.lag())
 
     def _has_ended(self) -> bool:
         to_finish = {plan.operator_id for plan in self._graph.plan}

@@ -58,7 +58,8 @@ class Aligned:
 
     `first_barrier` is on the gate's clock, in seconds. `alignment` is the time from the first to the last barrier, in
     milliseconds. `processed_bytes` were released between the two (0 with a single channel; protocol.md section 19).
-    `ended` is set if the data of every channel ended before its barrier. It is the end for good only if all say so.
+    `ended` is set if the data of every channel ended before its barrier, and the state includes it all. It is the end
+    for good only if all say so.
     """
 
     checkpoint_id: int

@@ -205,11 +205,14 @@ class InputGate:
         since, released = self._started.pop(checkpoint_id)
         alignment = round((now - since) * 1000)
         processed = self._released_bytes - released
-        return Aligned(checkpoint_id, since, alignment, processed, self._captured(), self._ended(checkpoint_id))
+        captured = self._captured()
+        return Aligned(checkpoint_id, since, alignment, processed, captured, self._ended(checkpoint_id, captured))
 
-    def _ended(self, checkpoint_id: int) -> StopMode | None:
+    def _ended(self, checkpoint_id: int, captured: tuple[InFlight, ...]) -> StopMode | None:
         modes = {channel.ended for channel in self._channels}
         if self._unended.pop(checkpoint_id, None) or None in modes:
+            return None
+        if captured:  # the state does not include it: the operator ends with the next checkpoint, which does
             return None
         return StopMode.SUSPEND if StopMode.SUSPEND in modes else StopMode.DRAIN
 

@@ -12,8 +12,9 @@ from tidegate.dataflow.running import RunningSource
 from tidegate.dataflow.source_snapshots import milliseconds_between
 from tidegate.ports import Segment, SourceContext
 from tidegate.protocol.barriers.messages import EndOfData, StopMode
+from tidegate.protocol.lag import SourceLag, lag_of
 from tidegate.protocol.paths import write_prefix
-from tidegate.protocol.records import Acknowledgement, Snapshot, SubtaskId, SubtaskMetrics
+from tidegate.protocol.records import Acknowledgement, Pending, Snapshot, SubtaskId, SubtaskMetrics
 from tidegate.protocol.snapshot import SnapshotTask
 
 
@@ -36,6 +37,7 @@ class PolledSources:
         self._attempt = attempt
         self._limit = limit
         self._stopped = False
+        self._polls: dict[SubtaskId, tuple[Pending, datetime]] = {}
 
     def poll(self, checkpoint_id: int) -> tuple[bool, bool]:
         """Take in what has arrived, for the checkpoint with this id. Returns whether anything has, and whether a split
@@ -59,11 +61,17 @@ class PolledSources:
         context = SourceContext(self._parts.storage, checkpoint_id, prefix)
         segment, snapshot = source.vertex.source.poll(split, self._state.snapshots.get(subtask), context)
         self._state.moved(subtask, snapshot)
+        if (pending := source.vertex.pending(split)) is not None:
+            self._polls[subtask] = pending, self._parts.clock.now()
         if segment is not None:
             self._channels.feed(channel, segment)
         if snapshot.finished:
             self._channels.signal(channel, lambda index: EndOfData(index, StopMode.DRAIN))
         return segment
+
+    def lag(self) -> tuple[SourceLag, ...]:
+        """What the last polls have left."""
+        return lag_of(self._polls)
 
     def has_ended(self) -> bool:
         """Whether every split has been read to its end."""

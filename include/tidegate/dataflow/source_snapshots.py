@@ -93,7 +93,7 @@ def _poll(
         processed_bytes=0 if segment is None else segment.bytes,
         persisted_bytes=0,
     )
-    return segment, Acknowledgement(subtask, attempt, snapshot, metrics)
+    return segment, Acknowledgement(subtask, attempt, snapshot, metrics, vertex.pending(subtask.subtask_index))
 
 
 def milliseconds_between(before: datetime, after: datetime) -> int:

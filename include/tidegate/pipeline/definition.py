@@ -15,6 +15,7 @@ from tidegate.ports import (
     BacklogSource,
     CheckpointListener,
     DeliveryGuarantee,
+    LaggingSource,
     QuarantiningSource,
     Segment,
     Sink,
@@ -23,6 +24,7 @@ from tidegate.ports import (
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.keygroups import MAX_PARALLELISM_LIMIT, default_max_parallelism
 from tidegate.protocol.names import operator_of_sink
+from tidegate.protocol.records import Pending
 
 Transform = Callable[[Any], Any]
 
@@ -134,6 +136,10 @@ class SourceVertex:
     def is_behind(self, split: int, polled: Segment | None) -> bool:
         """Whether more has arrived than a poll took. A source that cannot say is never behind."""
         return isinstance(self.source, BacklogSource) and self.source.is_behind(split, polled)
+
+    def pending(self, split: int) -> Pending | None:
+        """What the last poll has left. None of a source that cannot say."""
+        return self.source.pending(split) if isinstance(self.source, LaggingSource) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,6 +8,7 @@ from tidegate.ports.connectors import (
     BacklogSource,
     CommitAttempt,
     DeliveryGuarantee,
+    LaggingSource,
     ListingSource,
     NumberedSink,
     PortableSink,
@@ -39,7 +40,7 @@ from tidegate.ports.regions import (
     Round,
     Validator,
 )
-from tidegate.ports.schemas import StateSchemas
+from tidegate.ports.schemas import KeyReader, StateSchemas
 from tidegate.ports.storage import CheckpointStorage, ReadableStorage
 from tidegate.ports.store import CheckpointStore, Clock
 from tidegate.ports.transaction import StoreTransaction
@@ -58,6 +59,8 @@ __all__ = [
     "Editor",
     "EventQueue",
     "Exporter",
+    "KeyReader",
+    "LaggingSource",
     "ListingSource",
     "Meter",
     "Notifier",

@@ -9,6 +9,7 @@ from tidegate.ports.storage import CheckpointStorage, ReadableStorage
 from tidegate.protocol.branches import Branch
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.records import (
+    Pending,
     Snapshot,
     StateHandle,
 )
@@ -38,7 +39,7 @@ class SourceContext:
 class Source(Protocol):
     """A replayable input. It keeps nothing in memory between calls: its position is in the snapshots.
 
-    It may also be a `BacklogSource` and a `QuarantiningSource`.
+    It may also be a `BacklogSource`, a `LaggingSource` and a `QuarantiningSource`.
     """
 
     schema: str  # Spark DDL of the rows
@@ -83,6 +84,16 @@ class BacklogSource(Protocol):
 
     def is_behind(self, split: int, polled: Segment | None) -> bool:
         """Whether more has arrived than the poll that gave this segment took."""
+        ...
+
+
+@runtime_checkable
+class LaggingSource(Protocol):
+    """A source that can say how far behind it is."""
+
+    def pending(self, split: int) -> Pending | None:
+        """What the last poll of this split has found and left; None before the first one. It is asked right after a
+        poll, of the same object, so it costs no further look at the input."""
         ...
 
 

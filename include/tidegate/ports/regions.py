@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tidegate.protocol.canonical import FileCopy, Rewrite
+from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.names import Target
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
@@ -93,13 +94,14 @@ class Declined:
 class Round:
     """The result of one round of a continuous region. `idle`: nothing had arrived and nothing was left to do. `behind`:
     more has arrived than was taken in. `ended`: every source has been read to its end, and no checkpoint says yet that
-    all has finished."""
+    all has finished. `lag`: what the last polls have left, of sources that can say."""
 
     acknowledgements: Sequence[Acknowledgement]
     declined: Sequence[Declined]
     idle: bool
     behind: bool
     ended: bool
+    lag: Sequence[SourceLag] = ()
 
 
 class ContinuousRegion(Protocol):

@@ -9,6 +9,7 @@ from tidegate.protocol.branches import Branch, Restore
 from tidegate.protocol.committing import CommitterRecord
 from tidegate.protocol.gestures import AuditRecord, Gesture, GestureAnswer
 from tidegate.protocol.identity import Endpoint
+from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.lifecycle import Phase
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
@@ -90,6 +91,10 @@ class StoreTransaction(EventQueue, Protocol):
         """Sources and sinks as last recorded, including those that the definition no longer has."""
         ...
 
+    def lag(self) -> list[SourceLag]:
+        """How far behind its sources the pipeline was when that was last recorded, by source."""
+        ...
+
     def cleaning(self) -> int:
         """How many checkpoints are SUBSUMED, and so wait for their files to be deleted."""
         ...
@@ -123,6 +128,10 @@ class StoreTransaction(EventQueue, Protocol):
     def record_dag(self, dag_id: str, at: datetime) -> None:
         """Record that this DAG asks for checkpoints of the pipeline, for those who look. As `touch_request`, it wakes
         nobody."""
+        ...
+
+    def record_lag(self, lags: Sequence[SourceLag]) -> None:
+        """Replace what is recorded of the pipeline's sources. As `touch_request`, it wakes nobody."""
         ...
 
     def put_request(self, request: CheckpointRequest) -> None:

@@ -5,12 +5,13 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from tidegate.postgres import audit, reads
+from tidegate.postgres import audit, lag, reads
 from tidegate.postgres import imports as importing
 from tidegate.protocol.branches import Restore
 from tidegate.protocol.committing import CommitterRecord
 from tidegate.protocol.gestures import AuditRecord
 from tidegate.protocol.identity import Endpoint
+from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import (
@@ -56,6 +57,9 @@ class Facts:
 
     def abandoned(self) -> list[CheckpointRecord]:
         return reads.completed(self._connection, self._pipeline_id, abandoned=True)
+
+    def lag(self) -> list[SourceLag]:
+        return lag.lag_of(self._connection, self._pipeline_id)
 
     def restores(self) -> list[Restore]:
         return reads.restores_of(self._connection, self._pipeline_id)

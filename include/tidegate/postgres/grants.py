@@ -25,6 +25,7 @@ RIGHTS = {
     "verdicts": "SELECT, INSERT, DELETE",
     "figures": "SELECT, INSERT",
     "pipeline_dags": _HISTORY,
+    "source_lag": _COMES_AND_GOES,
     "compactions": "SELECT, INSERT, DELETE",
     "deletion_queue": _COMES_AND_GOES,
     "audit": "SELECT, INSERT",

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, delete, select, text, update
 from sqlalchemy.dialects import postgresql
 
-from tidegate.postgres import audit
+from tidegate.postgres import audit, lag
 from tidegate.postgres import imports as importing
 from tidegate.postgres import restores as restoring
 from tidegate.postgres.events import Events
@@ -25,6 +25,7 @@ from tidegate.protocol.branches import Branch, Restore
 from tidegate.protocol.committing import is_committing
 from tidegate.protocol.gestures import AuditRecord, Gesture, GestureAnswer
 from tidegate.protocol.identity import Endpoint
+from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineStatus, moved, require_move, restored
 from tidegate.protocol.records import (
@@ -69,6 +70,10 @@ class PipelineWrites(Events):
         self.touched = True
         known = {"pipeline_id": self._pipeline_id, "dag_id": dag_id, "at": at}
         self._connection.execute(_RECORD_DAG, known)
+
+    def record_lag(self, lags: Sequence[SourceLag]) -> None:
+        self.touched = True
+        lag.record(self._connection, self._pipeline_id, lags)
 
     def put_request(self, request: CheckpointRequest) -> None:
         self.wrote = True

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from tidegate.protocol.branches import Restore
+from tidegate.protocol.branches import Restore, choose_withdrawn_for_good
 from tidegate.protocol.canonical import MARKER, METADATA, STAGED_AS, FileCopy, Savepoint
 from tidegate.protocol.errors import RestoreRefusedError
 from tidegate.protocol.lifecycle import Phase, Status
@@ -149,6 +149,30 @@ def require_own(
             f"its checkpoint {taken.checkpoint_id} is of another history than the one in this database, from another "
             "project or another database. Restore it into an empty database (TIDEGATE_DATABASE_URL, `tidegate db "
             "upgrade`)",
+        )
+
+
+def require_rows_kept(
+    pipeline_id: str,
+    where: str,
+    checkpoint_id: int,
+    appended: Sequence[str],
+    kept: Sequence[CheckpointRecord],
+    restores: Sequence[Restore],
+) -> None:
+    """A savepoint's directory has no rows of appended tables. Those of a branch that nothing kept follows are deleted,
+    so whoever goes back there with a copy of the directory would never see them again.
+
+    `checkpoint_id` is the savepoint's, `appended` names the sinks that append rows and can be rewound, `kept` are the
+    checkpoints that can be restored. Raises `RestoreRefusedError`. Performs no I/O.
+    """
+    if appended and choose_withdrawn_for_good([checkpoint_id], kept, restores):
+        raise not_restored(
+            pipeline_id,
+            where,
+            f"a restore has left its checkpoint {checkpoint_id} behind, and the rows that it had appended to "
+            f"{', '.join(appended)} are deleted for good. Begin a pipeline with tables of its own with `tidegate fork "
+            f"{pipeline_id} NEW --from {where}`",
         )
 
 

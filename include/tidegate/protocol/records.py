@@ -96,6 +96,16 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Pending:
+    """What a poll of one split has found and left for later. `unit` is what the source counts in, such as `files`.
+    `bytes` is -1 if the source does not know."""
+
+    pieces: int
+    unit: str
+    bytes: int = -1
+
+
+@dataclass(frozen=True, slots=True)
 class Acknowledgement:
     """A subtask's report that its snapshot is safe on storage. Counts only if `attempt` is the current one."""
 
@@ -103,6 +113,7 @@ class Acknowledgement:
     attempt: int
     snapshot: Snapshot
     metrics: SubtaskMetrics = SubtaskMetrics()
+    pending: Pending | None = None  # what the poll of a source's split has left; no part of the checkpoint
 
 
 class AcknowledgeResult(StrEnum):

@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 from tidegate.protocol.paths import checkpoint_id_of, checkpoint_name
@@ -18,13 +19,15 @@ PAGE = "index.html"
 KEPT = 200
 
 
-def build_docs(docs: Path, checkpoint: CheckpointRecord, sections: Sequence[Section]) -> str:
-    """Write the checkpoint's page, replacing an earlier one, and return its path relative to `docs`.
+def build_docs(
+    docs: Path, checkpoint: CheckpointRecord, sections: Sequence[Section], hold_for: timedelta | None = None
+) -> str:
+    """Write the checkpoint's page, replacing an earlier one, and return its path relative to `docs`; see `render`.
 
     Also removes the pipeline's reports beyond the `KEPT` newest. Raises `OSError`.
     """
     path = Path(checkpoint.pipeline_id) / checkpoint_name(checkpoint.checkpoint_id) / PAGE
-    _replace(docs / path, render(checkpoint, sections))
+    _replace(docs / path, render(checkpoint, sections, hold_for))
     remove_old_docs(docs, checkpoint.pipeline_id, KEPT)
     return path.as_posix()
 

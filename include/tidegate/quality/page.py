@@ -8,6 +8,7 @@ everything that comes from the data.
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,11 @@ class Section:
     findings: tuple[Finding, ...] = ()
 
 
-def render(checkpoint: CheckpointRecord, sections: Sequence[Section]) -> str:
-    """The whole page. It is the same for the same checkpoint and sections, except for the ids of its elements."""
+def render(checkpoint: CheckpointRecord, sections: Sequence[Section], hold_for: timedelta | None = None) -> str:
+    """The whole page. It is the same for the same checkpoint and sections, except for the ids of its elements.
+
+    `hold_for`: how long the checkpoint waits for a person because of these verdicts.
+    """
     load_great_expectations()
     targets = [
         {
@@ -38,8 +42,17 @@ def render(checkpoint: CheckpointRecord, sections: Sequence[Section]) -> str:
         }
         for section in sections
     ]
-    page: str = _view().env.get_template("checkpoint.html").render(checkpoint=checkpoint, targets=targets)
+    page: str = (
+        _view()
+        .env.get_template("checkpoint.html")
+        .render(checkpoint=checkpoint, targets=targets, hold_for=None if hold_for is None else _shown(hold_for))
+    )
     return page
+
+
+def _shown(wait: timedelta) -> str:
+    hours = wait / timedelta(hours=1)
+    return f"{hours:g} h" if hours >= 1 else f"{wait / timedelta(minutes=1):g} min"
 
 
 def _table(section: Section) -> dict[str, Any] | None:

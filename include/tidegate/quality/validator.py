@@ -17,6 +17,7 @@ from typing import Any
 
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.graph import Graph
+from tidegate.protocol.hold import decide_hold
 from tidegate.protocol.names import Target, TargetKind
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.quality.docs import build_docs
@@ -54,7 +55,9 @@ class GreatExpectationsValidator:
 
     def _build_docs(self, checkpoint: CheckpointRecord, sections: Sequence[Section]) -> str | None:
         try:
-            return build_docs(self._docs, checkpoint, sections)
+            verdicts = [section.verdict for section in sections]
+            hold_for = decide_hold(self._graph.targets, verdicts, self._graph.holds)
+            return build_docs(self._docs, checkpoint, sections, hold_for)
         except Exception:
             # That a report cannot be written says nothing about the data.
             log.warning("The report of checkpoint %d could not be written.", checkpoint.checkpoint_id, exc_info=True)

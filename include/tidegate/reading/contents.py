@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, text
 
 from tidegate.postgres import reads
+from tidegate.postgres.lag import lag_of
 from tidegate.protocol.identity import Endpoint, Role
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.names import operator_of_sink, sink_of_operator
@@ -13,7 +14,7 @@ from tidegate.protocol.records import CheckpointRecord
 from tidegate.reading.described import MetadataFiles
 from tidegate.reading.need import utc
 from tidegate.reading.parts import subtask_page
-from tidegate.reading.pipeline_answers import SourceAt, Split, StateAt, StateSlice, TableAt
+from tidegate.reading.pipeline_answers import Lag, SourceAt, Split, StateAt, StateSlice, TableAt
 
 _MOST_SUBTASKS = 1000
 
@@ -54,10 +55,16 @@ def sources_at(connection: Connection, record: CheckpointRecord) -> tuple[Source
     recorded = {e.name: e for e in reads.endpoints_of(connection, record.pipeline_id) if e.role is Role.SOURCE}
     positioned = set(connection.execute(_POSITIONED, asked).scalars())
     names = [plan.operator_id for plan in record.operators if plan.operator_id in positioned | recorded.keys()]
-    return tuple(_source(connection, record, name, recorded.get(name)) for name in names)
+    behind = {
+        each.source: Lag(each.pending, each.unit, each.bytes, each.polled_at)
+        for each in lag_of(connection, record.pipeline_id)
+    }
+    return tuple(_source(connection, record, name, recorded.get(name), behind.get(name)) for name in names)
 
 
-def _source(connection: Connection, record: CheckpointRecord, name: str, endpoint: Endpoint | None) -> SourceAt:
+def _source(
+    connection: Connection, record: CheckpointRecord, name: str, endpoint: Endpoint | None, lag: Lag | None
+) -> SourceAt:
     page = subtask_page(connection, record.pipeline_id, record.checkpoint_id, name, -1, _MOST_SUBTASKS)
     splits = tuple(
         Split(
@@ -70,8 +77,8 @@ def _source(connection: Connection, record: CheckpointRecord, name: str, endpoin
         for each in page.subtasks
     )
     if endpoint is None:
-        return SourceAt(name, name, None, None, splits)
-    return SourceAt(name, name, endpoint.type, endpoint.place, splits)
+        return SourceAt(name, name, None, None, splits, lag)
+    return SourceAt(name, name, endpoint.type, endpoint.place, splits, lag)
 
 
 def state_at(connection: Connection, record: CheckpointRecord) -> tuple[StateAt, ...]:

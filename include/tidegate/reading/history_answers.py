@@ -146,8 +146,22 @@ class ExpectationSeries:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldAt:
+    """How a checkpoint waited for a person, or still `waits`, and what was decided; None if nobody did."""
+
+    held_at: datetime
+    until_at: datetime
+    message: str
+    decision: str | None
+    decision_at: datetime | None
+    decided_by: str | None
+    comment: str | None
+    waits: bool
+
+
+@dataclass(frozen=True, slots=True)
 class VerdictLine:
-    """One verdict, without its findings."""
+    """One verdict, without its findings. `hold` is that of its checkpoint."""
 
     checkpoint_id: int
     at: datetime
@@ -158,6 +172,7 @@ class VerdictLine:
     failed: int
     error: str | None
     docs_path: str | None
+    hold: HoldAt | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, RowMapping, text
 
 from tidegate.protocol.committing import COMMIT_LEASE
 from tidegate.protocol.errors import IllegalRequestError
-from tidegate.reading.pipeline_answers import Need, PipelineLine, PipelineList
+from tidegate.reading.pipeline_answers import Lag, Need, PipelineLine, PipelineList
 
 #: How long a delivery may take before somebody should look.
 _GRACE = timedelta(minutes=1)
@@ -63,9 +63,17 @@ WITH seen AS (
         AND (CAST(:readable AS text[]) IS NULL OR seen.dags IS NULL OR seen.dags && CAST(:readable AS text[]))
         AND (:text = '' OR strpos(lower(p.pipeline_id), lower(:text)) > 0)
 )
-SELECT *, (SELECT count(*) FROM facts) AS total FROM facts
-WHERE :after_need < 0 OR (need, pipeline_id) > (:after_need, :after)
-ORDER BY need, pipeline_id LIMIT :limit
+SELECT shown.*, (SELECT count(*) FROM facts) AS total, behind.lag
+FROM (
+    SELECT * FROM facts
+    WHERE :after_need < 0 OR (need, pipeline_id) > (:after_need, :after)
+    ORDER BY need, pipeline_id LIMIT :limit) shown
+LEFT JOIN LATERAL (
+    SELECT jsonb_agg(jsonb_build_array(unit, pending, bytes, polled_at) ORDER BY unit) AS lag FROM (
+        SELECT unit, sum(pending) AS pending, CASE WHEN min(bytes) < 0 THEN -1 ELSE sum(bytes) END AS bytes,
+            min(polled_at) AS polled_at
+        FROM tidegate.source_lag s WHERE s.pipeline_id = shown.pipeline_id GROUP BY unit) by_unit) behind ON true
+ORDER BY need, pipeline_id
 """)
 
 
@@ -140,7 +148,7 @@ def _line(row: RowMapping, now: datetime) -> PipelineLine:
         completed_at=completed_at,
         end_to_end_duration=-1 if row["duration"] is None else row["duration"],
         age=-1 if completed_at is None else max(0, (now - completed_at) // timedelta(milliseconds=1)),
-        lag=None,
+        lag=tuple(_lag(*of_unit) for of_unit in row["lag"] or ()),
         state_size=row["state_size"] or 0,
         in_progress=row["in_progress"],
         held=tuple(row["held"]),
@@ -152,6 +160,10 @@ def _line(row: RowMapping, now: datetime) -> PipelineLine:
         judged_checkpoint=row["judged_checkpoint"],
         dags=tuple(row["dags"]),
     )
+
+
+def _lag(unit: str, pending: int, size: int, polled_at: str) -> Lag:
+    return Lag(pending, unit, size, datetime.fromisoformat(polled_at).astimezone(UTC))
 
 
 def utc(at: datetime | None) -> datetime | None:

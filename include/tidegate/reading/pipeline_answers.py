@@ -28,8 +28,19 @@ class Need(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Lag:
+    """What polls have found and not read yet, in what the sources count in. `bytes` is -1 if that is not known.
+    `polled_at` is when it was so; of several splits the earliest."""
+
+    pending: int
+    unit: str
+    bytes: int
+    polled_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class PipelineLine:
-    """One pipeline in the list of all. `lag` is None: no source records how far behind it is.
+    """One pipeline in the list of all. `lag` is that of all its sources, by unit; empty if none has said.
 
     `failures_in_a_row` are checkpoints that failed since the last one completed and the last resume, `last_failure` the
     reason of the newest of them. `held` are checkpoints that wait for a decision, `in_doubt` completed ones whose sinks
@@ -45,7 +56,7 @@ class PipelineLine:
     completed_at: datetime | None
     end_to_end_duration: int
     age: int
-    lag: int | None
+    lag: tuple[Lag, ...]
     state_size: int
     in_progress: int
     held: tuple[int, ...]
@@ -188,12 +199,32 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class SourceAt:
+    """A source at a checkpoint; `lag` is that of now, as far as its last poll has seen."""
+
     operator_id: str
     name: str
     type: str | None
     place: str | None
     splits: tuple[Split, ...]
-    lag: int | None = None
+    lag: Lag | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileRead:
+    path: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class FilesRead:
+    """The files that a split of a source has read in one checkpoint: `total`, and the first of them. None if the source
+    keeps no such list: then its position says what it has read."""
+
+    operator_id: str
+    index: int
+    checkpoint_id: int
+    total: int | None
+    files: tuple[FileRead, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +253,40 @@ class StateAt:
     oldest_run: int | None
     compacted: int
     slices: tuple[StateSlice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyColumn:
+    """`type` is its name in Spark."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAt:
+    """The row of a key at a checkpoint, None if it had none, or why that cannot be read. `changed`: it was another one
+    at the checkpoint before."""
+
+    checkpoint_id: int
+    completed_at: datetime | None
+    row: Mapping[str, Any] | None
+    problem: str | None = None
+    changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLookup:
+    """A key of an operator's state at a checkpoint. `history` is of the checkpoints that are kept, newest first, not
+    `complete` if there are more than were read. Without a `key`, only its columns are known."""
+
+    operator_id: str
+    checkpoint_id: int
+    key_columns: tuple[KeyColumn, ...]
+    key: Mapping[str, str | None] | None = None
+    row: Mapping[str, Any] | None = None
+    history: tuple[KeyAt, ...] = ()
+    complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
+from tidegate.protocol.hold import is_held
+from tidegate.protocol.records import CheckpointRecord
 from tidegate.reading.history_answers import (
     ExpectationSeries,
+    HoldAt,
     JudgedTarget,
     Observation,
     QualityHistory,
@@ -29,7 +32,9 @@ WITH RECURSIVE judged AS (
         WHERE v.pipeline_id = :pipeline_id AND (v.target, v.suite) > (judged.target, judged.suite)
         ORDER BY v.target, v.suite LIMIT 1) next
 )
-SELECT latest.*, coalesce(c.validated_at, c.failed_at, c.acknowledged_at, c.triggered_at) AS at
+SELECT latest.*, coalesce(c.validated_at, c.failed_at, c.acknowledged_at, c.triggered_at) AS at,
+    c.held_at, c.held_until, c.held_message, c.decision, c.decided_at, c.decided_by,
+    c.decision_comment, c.status = 'IN_PROGRESS' AND c.phase = 'HELD' AS waits
 FROM judged, LATERAL (
     SELECT checkpoint_id, target, suite, success, evaluated, failed, error, docs_path, pipeline_id
     FROM tidegate.verdicts v
@@ -42,6 +47,8 @@ ORDER BY target, suite
 _VERDICTS = text("""
 SELECT v.checkpoint_id, v.target, v.suite, v.success, v.evaluated, v.failed, v.error, v.docs_path,
     coalesce(c.validated_at, c.failed_at, c.acknowledged_at, c.triggered_at) AS at,
+    c.held_at, c.held_until, c.held_message, c.decision, c.decided_at, c.decided_by,
+    c.decision_comment, c.status = 'IN_PROGRESS' AND c.phase = 'HELD' AS waits,
     (SELECT jsonb_agg(jsonb_build_object('type', r -> 'type', 'kwargs', r -> 'kwargs', 'success', r -> 'success',
         'observed', r -> 'observed', 'element_count', r -> 'element_count',
         'unexpected_count', r -> 'unexpected_count', 'unexpected_percent', r -> 'unexpected_percent',
@@ -81,6 +88,38 @@ def _line(row: Row[Any]) -> VerdictLine:
         row.failed,
         row.error,
         row.docs_path,
+        _hold(row),
+    )
+
+
+def _hold(row: Row[Any]) -> HoldAt | None:
+    if row.held_at is None:
+        return None
+    return HoldAt(
+        _at(row.held_at),
+        _at(row.held_until),
+        row.held_message,
+        row.decision,
+        utc(row.decided_at),
+        row.decided_by,
+        row.decision_comment,
+        row.waits,
+    )
+
+
+def hold_of(record: CheckpointRecord) -> HoldAt | None:
+    """None if it never waited for a person."""
+    if record.held_at is None or record.held_until is None:
+        return None
+    return HoldAt(
+        record.held_at,
+        record.held_until,
+        record.held_message or "",
+        None if record.decision is None else record.decision.value,
+        record.decided_at,
+        record.decided_by,
+        record.decision_comment,
+        is_held(record),
     )
 
 

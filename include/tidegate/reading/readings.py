@@ -1,6 +1,6 @@
 """All questions, in one place. Each is answered on a connection of its own, as of one moment."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TypeVar
@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from tidegate.ports import ReadableStorage
+from tidegate.ports import KeyReader, ReadableStorage
 from tidegate.postgres import audit, reads
 from tidegate.postgres.outcomes import explain
 from tidegate.protocol.errors import CheckpointNotFoundError, PipelineNotFoundError
@@ -24,13 +24,17 @@ from tidegate.reading.described import MetadataFiles
 from tidegate.reading.history_answers import (
     History,
     HistoryFilter,
+    HoldAt,
     JudgedTarget,
     PipelineSummary,
     Point,
     QualityHistory,
 )
+from tidegate.reading.lookup import Lookups, find_split, find_states
 from tidegate.reading.pipeline_answers import (
     Configuration,
+    FilesRead,
+    KeyLookup,
     Overview,
     PipelineList,
     SourceAt,
@@ -48,13 +52,18 @@ class Readings:
     none raises `IllegalRequestError`."""
 
     def __init__(
-        self, engine: Engine, now: Callable[[], datetime], open_storage: Callable[[], ReadableStorage]
+        self,
+        engine: Engine,
+        now: Callable[[], datetime],
+        open_storage: Callable[[], ReadableStorage],
+        keys: KeyReader,
     ) -> None:
-        """`open_storage` is called when a `_metadata` is first needed."""
+        """`open_storage` is called when a `_metadata` is first needed; `keys` reads state on that storage."""
         self._engine = engine
         self._reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self._now = now
         self._files = MetadataFiles(open_storage)
+        self._lookups = Lookups(keys, now)
         self.changes = Changes(engine)
 
     # -- all pipelines
@@ -125,9 +134,29 @@ class Readings:
         """At a checkpoint, by default the latest completed; empty without one."""
         return self._at(pipeline_id, checkpoint_id, contents.sources_at)
 
+    def files_read(self, pipeline_id: str, operator_id: str, index: int, checkpoint_id: int | None = None) -> FilesRead:
+        """What a split of a source has read in a checkpoint. See `find_split` and `Lookups.files_read` for what it
+        raises."""
+        split = SubtaskId(operator_id, index)
+        return self._lookups.files_read(
+            self._of(pipeline_id, lambda c: find_split(c, pipeline_id, split, checkpoint_id))
+        )
+
     def state(self, pipeline_id: str, checkpoint_id: int | None = None) -> tuple[StateAt, ...]:
         """As `sources`."""
         return self._at(pipeline_id, checkpoint_id, contents.state_at)
+
+    def key(
+        self,
+        pipeline_id: str,
+        operator_id: str,
+        checkpoint_id: int | None = None,
+        key: Sequence[str | None] | None = None,
+    ) -> KeyLookup:
+        """A key's row, and its history; without a `key` the columns it has. See `Lookups.look_up` and `find_states` for
+        what it raises."""
+        states = self._of(pipeline_id, lambda c: find_states(c, pipeline_id, operator_id, checkpoint_id))
+        return self._lookups.look_up(states, key)
 
     def tables(self, pipeline_id: str) -> tuple[TableAt, ...]:
         return self._of(pipeline_id, lambda c: contents.tables_of(c, pipeline_id, self._files))
@@ -155,6 +184,10 @@ class Readings:
         if found is None:
             raise self._no_checkpoint(pipeline_id, checkpoint_id)
         return found
+
+    def hold(self, pipeline_id: str, checkpoint_id: int) -> HoldAt | None:
+        """How it waited for a person; None if it never did."""
+        return quality.hold_of(self._record(pipeline_id, checkpoint_id))
 
     def verdicts(self, pipeline_id: str, checkpoint_id: int) -> tuple[Verdict, ...]:
         """With their findings and failing rows."""

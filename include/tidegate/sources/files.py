@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from tidegate.ports import CheckpointStorage, ReadableStorage, ReadSince, Segment, Sink, SinkInput, SourceContext
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, SourceChangedError
-from tidegate.protocol.records import Snapshot
+from tidegate.protocol.records import Pending, Snapshot
 from tidegate.settings import absolute
 from tidegate.sources import manifests, parsing
 from tidegate.sources.dialect import check_options, text_format
@@ -68,6 +68,7 @@ class FileSource:
         self._listing: list[FileVersion] = []
         self._ended = False
         self._listed_for: set[tuple[int, int]] = set()
+        self._pending: dict[int, Pending] = {}  # of each split that was polled
 
     def _check_quarantine(self) -> None:
         if self.malformed not in ("fail", "quarantine"):
@@ -117,6 +118,8 @@ class FileSource:
         self._check_unchanged(mine, known)
         unread = [file for file in mine if file.path not in known]
         fresh = unread[: self._limit(split)]
+        left = unread[len(fresh) :]
+        self._pending[split] = Pending(len(left), "files", sum(file.size for file in left))
         handles = before.handles
         if fresh:
             handles = manifests.extend(handles, fresh, context, lambda file: self._is_of(split, file))
@@ -127,6 +130,10 @@ class FileSource:
         """Whether the poll took as many files as it may, so that more are probably waiting."""
         limit = self._limit(split)
         return polled is not None and limit is not None and len(polled.reference["files"]) >= limit
+
+    def pending(self, split: int) -> Pending | None:
+        """See `ports.LaggingSource`. Counts the files that the last listing had."""
+        return self._pending.get(split)
 
     def replay(
         self, split: int, restored: Snapshot | None, taken: Snapshot, storage: CheckpointStorage

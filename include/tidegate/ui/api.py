@@ -11,6 +11,8 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import Response
 
+from tidegate.documents import checkpoint_models as of_checkpoints
+from tidegate.documents import pipeline_models as of_pipelines
 from tidegate.documents.audit import audit_document
 from tidegate.documents.checkpoints import details_document, subtasks_document, verdict_document
 from tidegate.documents.pipelines import checkpoints_document, configuration_document, history_document_of
@@ -18,9 +20,10 @@ from tidegate.documents.values import written
 from tidegate.protocol.paths import checkpoint_name
 from tidegate.protocol.records import CheckpointKind
 from tidegate.reading.history_answers import HistoryFilter
-from tidegate.ui.asking import ReadingsDep
+from tidegate.ui.asking import Key, ReadingsDep
 from tidegate.ui.auth import ReadableDags, User, users_of
 from tidegate.ui.same_site import token_of
+from tidegate.ui.schedules import NextRunsDep, next_runs_document
 
 PREFIX = "/api/v1"
 
@@ -32,11 +35,27 @@ def _kept_nowhere(response: Response) -> None:
 
 api_routes = APIRouter(prefix=PREFIX, dependencies=[Depends(_kept_nowhere)])
 
+
+def answers(model: Any) -> dict[str, Any]:
+    """What a route's answer is, for the description. The answer is not made by way of the model: a test compares."""
+    return {"response_model": None, "responses": {200: {"model": model}, **REFUSALS}}
+
+
+#: What every route may answer instead.
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": of_pipelines.Errors, "description": said}
+    for status, said in (
+        (400, "The question cannot be answered as it is."),
+        (404, "There is no such thing."),
+        (503, "The database or the checkpoint storage is out of reach."),
+    )
+}
 _LARGEST = 2**63 - 1
 Document = dict[str, Any]
 Pipeline = Annotated[str, Path(description="The pipeline's name.")]
 Checkpoint = Annotated[int, Path(ge=1, le=_LARGEST, description="The checkpoint's id.")]
 At = Annotated[int | None, Query(alias="checkpoint", ge=1, le=_LARGEST, description="By default the latest completed.")]
+SplitIndex = Annotated[int, Path(ge=0, le=2**31 - 1, description="The split's index.")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Before = Annotated[int | None, Query(ge=1, le=_LARGEST, description="Only checkpoints with a lower id.")]
 Since = Annotated[datetime | None, Query(description="Triggered then or later, with a time zone.")]
@@ -67,52 +86,58 @@ def openapi(request: Request) -> Document:
     return get_openapi(title="Tidegate", version="1", routes=routes, servers=[{"url": where}] if where else None)
 
 
-@api_routes.get("/token")
+@api_routes.get("/token", **answers(of_pipelines.Token))
 def token(request: Request, user: User) -> Document:
     """What the header Tidegate-Token of a gesture has to be, as long as this login lasts."""
     return {"token": token_of(users_of(request).credential(request))}
 
 
-@api_routes.get("/pipelines")
+@api_routes.get("/pipelines", **answers(of_pipelines.Pipelines))
 def pipelines(
     readings: ReadingsDep,
     readable: ReadableDags,
+    next_runs: NextRunsDep,
     after: Annotated[str | None, Query(description="The next_key of the page before.")] = None,
     limit: Limit = 50,
     text: Annotated[str, Query(max_length=200, description="Part of the name.")] = "",
 ) -> Document:
     """The pipelines that you may read, what needs somebody first."""
-    found: Document = written(readings.pipelines(readable, after, limit, text))
-    return {"pipelines": found["lines"], "next_key": found["next_key"], "total": found["total"]}
+    found = readings.pipelines(readable, after, limit, text)
+    known = next_runs({dag_id for line in found.lines for dag_id in line.dags})
+    lines = [written(line) | {"next_runs": next_runs_document(line.dags, known)} for line in found.lines]
+    return {"pipelines": lines, "next_key": found.next_key, "total": found.total}
 
 
-@api_routes.get("/pipelines/{pipeline}")
-def pipeline_overview(readings: ReadingsDep, pipeline: Pipeline) -> Document:
+@api_routes.get("/pipelines/{pipeline}", **answers(of_pipelines.OverviewDocument))
+def pipeline_overview(readings: ReadingsDep, pipeline: Pipeline, next_runs: NextRunsDep) -> Document:
     """The pipeline with its graph, at its latest completed checkpoint."""
-    found: Document = written(readings.overview(pipeline))
-    return found
+    found = readings.overview(pipeline)
+    shown: Document = written(found)
+    return shown | {"next_runs": next_runs_document(found.line.dags, next_runs(found.line.dags))}
 
 
-@api_routes.get("/pipelines/{pipeline}/checkpoints")
+@api_routes.get("/pipelines/{pipeline}/checkpoints", **answers(of_pipelines.CheckpointsOverview))
 def checkpoints(readings: ReadingsDep, pipeline: Pipeline, limit: Limit = 10) -> Document:
     """Counts, summary, the latest of each kind, and the newest part of the history."""
     known = readings.pipeline(pipeline)
     return checkpoints_document(known, readings.summary(pipeline), readings.history(pipeline, limit=limit))
 
 
-@api_routes.get("/pipelines/{pipeline}/checkpoints/config")
+@api_routes.get("/pipelines/{pipeline}/checkpoints/config", **answers(of_pipelines.Configuration))
 def config(readings: ReadingsDep, pipeline: Pipeline) -> Document:
     """The options of the latest completed checkpoint, and what changed before it."""
     return configuration_document(readings.configuration(pipeline))
 
 
-@api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}")
+@api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}", **answers(of_checkpoints.CheckpointDetails))
 def checkpoint_details(readings: ReadingsDep, pipeline: Pipeline, checkpoint: Checkpoint) -> Document:
     """A checkpoint with its tasks; their subtasks come in pages."""
     return details_document(readings.checkpoint(pipeline, checkpoint))
 
 
-@api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}/subtasks/{operator}")
+@api_routes.get(
+    "/pipelines/{pipeline}/checkpoints/{checkpoint}/subtasks/{operator}", **answers(of_checkpoints.TaskWithSubtasks)
+)
 def subtasks(
     readings: ReadingsDep,
     pipeline: Pipeline,
@@ -128,7 +153,7 @@ def subtasks(
     return subtasks_document(page, readings.subtasks(pipeline, checkpoint, operator, after, limit))
 
 
-@api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}/files")
+@api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}/files", **answers(of_pipelines.Files))
 def files(
     readings: ReadingsDep, pipeline: Pipeline, checkpoint: Checkpoint, after: str | None = None, limit: Limit = 200
 ) -> Document:
@@ -137,7 +162,7 @@ def files(
     return found
 
 
-@api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}/verdicts")
+@api_routes.get("/pipelines/{pipeline}/checkpoints/{checkpoint}/verdicts", **answers(list[of_checkpoints.Verdict]))
 def verdicts(readings: ReadingsDep, pipeline: Pipeline, checkpoint: Checkpoint) -> list[Document]:
     """What was found about the staged data, with failing rows."""
     return [verdict_document(verdict) for verdict in readings.verdicts(pipeline, checkpoint)]
@@ -152,7 +177,7 @@ def metadata(readings: ReadingsDep, pipeline: Pipeline, checkpoint: Checkpoint) 
     return Response(content, media_type="application/json", headers=headers)
 
 
-@api_routes.get("/pipelines/{pipeline}/history")
+@api_routes.get("/pipelines/{pipeline}/history", **answers(of_pipelines.History))
 def history(
     readings: ReadingsDep,
     pipeline: Pipeline,
@@ -169,7 +194,7 @@ def history(
     return history_document_of(readings.history(pipeline, wanted, before, limit))
 
 
-@api_routes.get("/pipelines/{pipeline}/series")
+@api_routes.get("/pipelines/{pipeline}/series", **answers(of_pipelines.Series))
 def series(
     readings: ReadingsDep,
     pipeline: Pipeline,
@@ -181,25 +206,40 @@ def series(
     return {"points": written(readings.series(pipeline, points, _with_zone(since), _with_zone(until)))}
 
 
-@api_routes.get("/pipelines/{pipeline}/sources")
+@api_routes.get("/pipelines/{pipeline}/sources", **answers(of_pipelines.Sources))
 def sources(readings: ReadingsDep, pipeline: Pipeline, at: At = None) -> Document:
     """Where each source is, and the files of its splits."""
     return {"sources": written(readings.sources(pipeline, at))}
 
 
-@api_routes.get("/pipelines/{pipeline}/state")
+@api_routes.get("/pipelines/{pipeline}/sources/{operator}/{split}", **answers(of_pipelines.FilesReadDocument))
+def files_read(readings: ReadingsDep, pipeline: Pipeline, operator: str, split: SplitIndex, at: At = None) -> Document:
+    """The files that a split of a source has read in a checkpoint: their number, and the first 200."""
+    found: Document = written(readings.files_read(pipeline, operator, split, at))
+    return found
+
+
+@api_routes.get("/pipelines/{pipeline}/state", **answers(of_pipelines.States))
 def state(readings: ReadingsDep, pipeline: Pipeline, at: At = None) -> Document:
     """The keyed state of each operator."""
     return {"operators": written(readings.state(pipeline, at))}
 
 
-@api_routes.get("/pipelines/{pipeline}/tables")
+@api_routes.get("/pipelines/{pipeline}/state/{operator}", **answers(of_pipelines.KeyDocument))
+def key_of_state(readings: ReadingsDep, pipeline: Pipeline, operator: str, key: Key, at: At = None) -> Document:
+    """The key columns of an operator. With a key, its row, and its history over the newest checkpoints that are kept;
+    if there are more, or reading takes long, it is not `complete`."""
+    found: Document = written(readings.key(pipeline, operator, at, key))
+    return found
+
+
+@api_routes.get("/pipelines/{pipeline}/tables", **answers(of_pipelines.Tables))
 def tables(readings: ReadingsDep, pipeline: Pipeline) -> Document:
     """Which checkpoint each sink shows, and what is in doubt."""
     return {"tables": written(readings.tables(pipeline))}
 
 
-@api_routes.get("/pipelines/{pipeline}/quality")
+@api_routes.get("/pipelines/{pipeline}/quality", **answers(of_pipelines.QualityDocument | of_pipelines.JudgedTargets))
 def quality(
     readings: ReadingsDep,
     pipeline: Pipeline,
@@ -215,7 +255,7 @@ def quality(
     return found
 
 
-@api_routes.get("/pipelines/{pipeline}/audit")
+@api_routes.get("/pipelines/{pipeline}/audit", **answers(of_pipelines.Audit))
 def audit(
     readings: ReadingsDep,
     pipeline: Pipeline,

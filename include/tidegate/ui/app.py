@@ -4,6 +4,7 @@ Decides what may be served and with which headers. `auth` decides who may see it
 route can be added without it.
 """
 
+import html
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,18 +14,23 @@ from fastapi.responses import Response
 
 from tidegate.assembly import open_all_operations, open_readings
 from tidegate.coordination.all_operations import AllOperations
+from tidegate.protocol.errors import CheckpointNotFoundError
 from tidegate.protocol.paths import checkpoint_id_of
 from tidegate.reading.readings import Readings
 from tidegate.settings import Settings
 from tidegate.ui import checkpoint_pages, dag_pages, pipeline_pages, static_files
 from tidegate.ui.api import api_routes
-from tidegate.ui.asking import Asking
+from tidegate.ui.asking import Asking, ReadingsDep
 from tidegate.ui.auth import Users, require_rights
 from tidegate.ui.error_pages import add_error_pages
 from tidegate.ui.events import event_routes
 from tidegate.ui.gestures import gesture_routes
+from tidegate.ui.schedules import NoSchedules, Schedules
+from tidegate.ui.shared import SharedAnswers
+from tidegate.ui.wording import hold_sentence
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_PAGE = "index.html"
 _TYPES = {
     ".html": "text/html",
     ".css": "text/css",
@@ -48,13 +54,16 @@ def create_app(
     open_readings: Callable[[], Readings] = open_readings,
     users: Users | None = None,
     open_operations: Callable[[], AllOperations] = open_all_operations,
+    schedules: Schedules | None = None,
 ) -> FastAPI:
     """The app, serving reports below `docs` (default: the settings'), and what `open_readings` opens with the first
-    request, to `users` (default: Airflow's). Gestures go to what `open_operations` opens. FastAPI's own open pages are
-    left out."""
+    request, to `users` (default: Airflow's). Gestures go to what `open_operations` opens. `schedules` are by
+    default Airflow's if the users are, else none. FastAPI's own open pages are left out."""
     app = FastAPI(title="Tidegate", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[require_rights()])
     app.state.docs = docs or Settings.from_environment().docs
     app.state.asking = Asking(open_readings, open_operations)
+    app.state.schedules = schedules or (_airflow_schedules() if users is None else NoSchedules())
+    app.state.shared = SharedAnswers()
     app.state.users = users or _airflow_users()
     app.include_router(docs_routes)
     app.include_router(api_routes)
@@ -72,14 +81,32 @@ def _airflow_users() -> Users:
     return AirflowUsers()
 
 
+def _airflow_schedules() -> Schedules:
+    from tidegate.ui.airflow_schedules import AirflowSchedules  # needs Airflow's configuration
+
+    return AirflowSchedules()
+
+
 @docs_routes.get("/{pipeline}/{checkpoint}/{name}")
-def report_file(request: Request, pipeline: str, checkpoint: str, name: str) -> Response:
-    """A file of a checkpoint's report. 404 for anything else, without saying why."""
-    kind = _TYPES.get(Path(name).suffix)
+def report_file(request: Request, readings: ReadingsDep, pipeline: str, checkpoint: str, name: str) -> Response:
+    """A file of a checkpoint's report. 404 for anything else, without saying why. The page was written when the
+    checkpoint was judged; what a person has decided since is put at its top."""
+    kind, checkpoint_id = _TYPES.get(Path(name).suffix), checkpoint_id_of(checkpoint)
     content = read_confined(request.app.state.docs, pipeline, checkpoint, name) if kind else None
-    if content is None or checkpoint_id_of(checkpoint) is None:
+    if content is None or checkpoint_id is None:
         raise HTTPException(404, "There is no such report. Reports of old checkpoints are removed.")
+    if name == _PAGE and (said := _said_of_hold(readings, pipeline, checkpoint_id)):
+        content = content.replace(b"</h1>", b"</h1>\n<p><strong>" + said + b"</strong></p>", 1)
     return Response(content, media_type=kind, headers=_HEADERS)
+
+
+def _said_of_hold(readings: Readings, pipeline: str, checkpoint_id: int) -> bytes:
+    """As HTML; empty if it never waited for a person, or the database does not know the checkpoint any more."""
+    try:
+        hold = readings.hold(pipeline, checkpoint_id)
+    except CheckpointNotFoundError:
+        return b""
+    return html.escape(hold_sentence(hold)).encode() if hold else b""
 
 
 def read_confined(root: Path, *segments: str) -> bytes | None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Annotated
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Query, Request
 
 from tidegate.assembly import open_all_operations
 from tidegate.coordination.all_operations import AllOperations
@@ -64,6 +64,24 @@ def _readings(request: Request) -> Readings:
 
 #: A route's parameter of this type is the readings.
 ReadingsDep = Annotated[Readings, Depends(_readings)]
+
+
+def _key(
+    key: Annotated[
+        list[Annotated[str, Query(max_length=1000)]] | None,
+        Query(max_length=64, description="The values of the key columns, in their order, as Spark writes them."),
+    ] = None,
+    null: Annotated[
+        list[int] | None, Query(max_length=64, description="The places of those that are null, from 0.")
+    ] = None,
+) -> list[str | None] | None:
+    if key is None:
+        return None
+    return [None if place in (null or ()) else value for place, value in enumerate(key)]
+
+
+#: A key that is looked up, None if none is.
+Key = Annotated[list[str | None] | None, Depends(_key)]
 
 
 def _operations(request: Request, pipeline: str) -> PipelineOperations:

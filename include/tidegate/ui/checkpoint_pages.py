@@ -2,17 +2,19 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from fastapi.responses import HTMLResponse
 
+from tidegate.reading.quality import hold_of
 from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.auth import RightsDep
 from tidegate.ui.drawing import draw_spans
 from tidegate.ui.offers import offers_of_checkpoint
 from tidegate.ui.pipeline_pages import Text
+from tidegate.ui.shared import PageRoutes
 from tidegate.ui.shell import page
 
-routes = APIRouter(prefix="/pipelines/{pipeline}/checkpoints/{checkpoint}")
+routes = PageRoutes(prefix="/pipelines/{pipeline}/checkpoints/{checkpoint}")
 
 CheckpointNumber = Annotated[int, Path(ge=1, le=2**62)]
 #: The tasks whose logs say most: they are those of `checkpoint_dag`.
@@ -35,7 +37,7 @@ def one_checkpoint(
     return page(
         request, "checkpoint.html", pipeline=pipeline, found=found, spans=draw_spans(found.phases, found.now),
         opened=opened, log_tasks=_LOGS, offers=offers_of_checkpoint(found.record, found.held), rights=rights,
-        subtasks=readings.subtasks(pipeline, checkpoint, opened, after) if opened else None,
+        hold=hold_of(found.record), subtasks=readings.subtasks(pipeline, checkpoint, opened, after) if opened else None,
     )  # fmt: skip
 
 

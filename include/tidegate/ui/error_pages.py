@@ -1,9 +1,9 @@
 """What went wrong, said as a page to those who asked for a page, and as JSON to programs."""
 
 from fastapi import FastAPI, Request
-from fastapi.exception_handlers import http_exception_handler, request_validation_exception_handler
+from fastapi.exception_handlers import request_validation_exception_handler
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from tidegate.protocol.errors import CheckpointError
@@ -19,6 +19,8 @@ _TITLES = {
     422: "There is no such page",
     503: "Out of reach",
 }
+#: Seconds after which a browser asks again for a page that could not be answered.
+_AGAIN = 5
 _FORBIDDEN = (
     "You may read none of the DAGs that take this pipeline’s checkpoints. Whoever runs Airflow can give you the right."
 )
@@ -39,7 +41,7 @@ async def _say_error(request: Request, error: Exception) -> Response:
 async def _say_refusal(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if _is_for_a_program(request):
-        return await http_exception_handler(request, error)
+        return JSONResponse({"errors": [str(error.detail)]}, error.status_code, error.headers)
     said = {401: users_of(request).how_to_log_in, 403: _FORBIDDEN}
     return _page(request, error.status_code, said.get(error.status_code, str(error.detail)))
 
@@ -57,4 +59,9 @@ def _is_for_a_program(request: Request) -> bool:
 
 
 def _page(request: Request, status: int, text: str) -> Response:
-    return sentence(request, status, _TITLES.get(status, "Something went wrong"), text)
+    title = _TITLES.get(status, "Something went wrong")
+    if status != 503:
+        return sentence(request, status, title, text)
+    response = sentence(request, status, title, f"{text} This page asks again by itself, every {_AGAIN} seconds.")
+    response.headers["Refresh"] = response.headers["Retry-After"] = str(_AGAIN)
+    return response

@@ -5,12 +5,14 @@ from fastapi.responses import JSONResponse
 
 from tidegate.protocol.errors import (
     CheckpointNotFoundError,
+    CheckpointNotRetainedError,
     ConfigurationError,
     IllegalRequestError,
     MetadataError,
     OperatorNotFoundError,
     PipelineNotFoundError,
     StateIntegrityError,
+    StateSchemaError,
     StorageError,
     StoreUnavailableError,
     UnknownOutcomeError,
@@ -22,6 +24,8 @@ STATUS: dict[type[Exception], int] = {
     PipelineNotFoundError: 404,
     CheckpointNotFoundError: 404,
     OperatorNotFoundError: 404,
+    CheckpointNotRetainedError: 404,
+    StateSchemaError: 404,
     StateIntegrityError: 404,  # the file is not there, or not what was written
     MetadataError: 404,
     StorageError: 503,

@@ -59,6 +59,11 @@ def number(count: float | None) -> str:
     return f"{count:,.0f}" if float(count).is_integer() or count >= 100 else f"{count:,.1f}"
 
 
+def counted(count: int, unit: str) -> str:
+    """`1 file`, `2 files`; the unit is given for several."""
+    return f"{number(count)} {unit.removesuffix('s') if count == 1 else unit}"
+
+
 def signed(value: float | None) -> str:
     """A figure from data, which may be negative."""
     return DASH if value is None else f"{value:,.6g}"
@@ -110,5 +115,5 @@ def figure(count: float | None, unit: str) -> str:
 #: By the names that templates use.
 FILTERS: dict[str, Callable[..., str]] = {
     one.__name__: one
-    for one in (duration, age, size, number, figure, signed, percent, ratio, moment, clock, value, shorten)
+    for one in (duration, age, size, number, counted, figure, signed, percent, ratio, moment, clock, value, shorten)
 }

@@ -11,16 +11,18 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from tidegate.documents.audit import answer_document
+from tidegate.documents.pipeline_models import Answer
 from tidegate.protocol.gestures import AnswerStatus, GestureAnswer
 from tidegate.protocol.hold import LONGEST_COMMENT
 from tidegate.protocol.records import CheckpointKind
 from tidegate.protocol.savepoints import Label
 from tidegate.protocol.storable import LONGEST_TEXT
-from tidegate.ui.api import PREFIX, Checkpoint, Document, Pipeline
+from tidegate.ui.api import PREFIX, REFUSALS, Checkpoint, Pipeline
 from tidegate.ui.asking import OperationsDep
 from tidegate.ui.auth import ActorDep
 
-gesture_routes = APIRouter(prefix=f"{PREFIX}/pipelines/{{pipeline}}")
+_REFUSED = {"model": Answer, "description": "It was refused, and nothing was changed."}
+gesture_routes = APIRouter(prefix=f"{PREFIX}/pipelines/{{pipeline}}", responses={**REFUSALS, 409: _REFUSED})
 
 Text = Annotated[str | None, Field(max_length=LONGEST_TEXT)]
 
@@ -48,43 +50,36 @@ class Labelled(Asked):
 
 
 class Requested(Labelled):
-    """`STOP` and `DRAIN` take a savepoint, and end the pipeline with it."""
+    """`STOP` takes a savepoint, and the pipeline ends with it until it is resumed."""
 
-    kind: Literal["CHECKPOINT", "SAVEPOINT", "STOP", "DRAIN"]
+    kind: Literal["CHECKPOINT", "SAVEPOINT", "STOP"]
 
     @property
     def checkpoint_kind(self) -> CheckpointKind:
-        ends = self.kind in ("STOP", "DRAIN")
-        return CheckpointKind.SYNC_SAVEPOINT if ends else CheckpointKind(self.kind)
+        return CheckpointKind.SYNC_SAVEPOINT if self.kind == "STOP" else CheckpointKind(self.kind)
 
 
-def _say(response: Response, asked: Asked, answer: GestureAnswer) -> Document:
+def _say(response: Response, asked: Asked, answer: GestureAnswer) -> Answer:
     response.status_code = 200 if answer.status is AnswerStatus.DONE else 409
     response.headers["Cache-Control"] = "no-store"
     response.headers["X-Content-Type-Options"] = "nosniff"
-    return answer_document(asked.id, answer)
+    return Answer.model_validate(answer_document(asked.id, answer))
 
 
 @gesture_routes.post("/suspend")
-def suspend(
-    response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Asked
-) -> Document:
+def suspend(response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Asked) -> Answer:
     """No checkpoints until it is resumed; what is in progress is aborted."""
     return _say(response, asked, operations.suspend(asked.id, actor))
 
 
 @gesture_routes.post("/resume")
-def resume(
-    response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Asked
-) -> Document:
+def resume(response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Asked) -> Answer:
     """Checkpoints again, from the latest completed one."""
     return _say(response, asked, operations.resume(asked.id, actor))
 
 
 @gesture_routes.post("/cancel")
-def cancel(
-    response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Asked
-) -> Document:
+def cancel(response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Asked) -> Answer:
     """End the pipeline for ever. Takes the right to delete one of its DAGs."""
     return _say(response, asked, operations.cancel(asked.id, actor))
 
@@ -92,17 +87,27 @@ def cancel(
 @gesture_routes.post("/requests")
 def request_checkpoint(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Requested
-) -> Document:
+) -> Answer:
     """Ask the continuous region for a checkpoint or savepoint, or to stop with one."""
-    label, drain = Label(asked.name, asked.note), asked.kind == "DRAIN"
-    return _say(response, asked, operations.request(asked.id, actor, asked.checkpoint_kind, label, drain))
+    label = Label(asked.name, asked.note)
+    return _say(response, asked, operations.request(asked.id, actor, asked.checkpoint_kind, label))
+
+
+@gesture_routes.post("/drain")
+def drain(
+    response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Labelled
+) -> Answer:
+    """Ask the continuous region to stop with a savepoint, and count its inputs as ended, for good. Takes the right to
+    delete one of the pipeline's DAGs."""
+    kind, label = CheckpointKind.SYNC_SAVEPOINT, Label(asked.name, asked.note)
+    return _say(response, asked, operations.request(asked.id, actor, kind, label, drain=True))
 
 
 @gesture_routes.post("/checkpoints/{checkpoint}/abort")
 def abort(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
     asked: Asked,
-) -> Document:  # fmt: skip
+) -> Answer:  # fmt: skip
     """Abort a checkpoint in progress. The pipeline keeps running."""
     return _say(response, asked, operations.abort(asked.id, actor, checkpoint))
 
@@ -111,7 +116,7 @@ def abort(
 def approve(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
     asked: Decided,
-) -> Document:  # fmt: skip
+) -> Answer:  # fmt: skip
     """Let a held checkpoint complete although a verdict failed."""
     return _say(response, asked, operations.approve(asked.id, actor, checkpoint, asked.comment))
 
@@ -120,7 +125,7 @@ def approve(
 def reject(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
     asked: Decided,
-) -> Document:  # fmt: skip
+) -> Answer:  # fmt: skip
     """Abort a held checkpoint."""
     return _say(response, asked, operations.reject(asked.id, actor, checkpoint, asked.comment))
 
@@ -129,7 +134,7 @@ def reject(
 def rename(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
     asked: Labelled,
-) -> Document:  # fmt: skip
+) -> Answer:  # fmt: skip
     """Give a savepoint another name, another note, or both."""
     return _say(response, asked, operations.rename(asked.id, actor, str(checkpoint), Label(asked.name, asked.note)))
 
@@ -138,6 +143,6 @@ def rename(
 def dispose(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, checkpoint: Checkpoint,
     asked: Asked,
-) -> Document:  # fmt: skip
+) -> Answer:  # fmt: skip
     """Give a savepoint up. Takes the right to delete one of the pipeline's DAGs."""
     return _say(response, asked, operations.dispose(asked.id, actor, str(checkpoint)))

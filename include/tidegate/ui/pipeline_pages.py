@@ -5,21 +5,31 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
+from tidegate.protocol.errors import (
+    CheckpointError,
+    ConfigurationError,
+    StateIntegrityError,
+    StorageError,
+    StoreUnavailableError,
+)
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 from tidegate.reading.history_answers import ExpectationSeries, HistoryFilter, Observation, PipelineSummary, Point
-from tidegate.reading.pipeline_answers import Vertex
+from tidegate.reading.pipeline_answers import FilesRead, KeyLookup, Vertex
+from tidegate.reading.readings import Readings
 from tidegate.ui import formatting
-from tidegate.ui.asking import ReadingsDep
+from tidegate.ui.asking import Key, ReadingsDep
 from tidegate.ui.auth import ReadableDags, RightsDep
 from tidegate.ui.drawing import draw_graph
 from tidegate.ui.offers import offers_of_pipeline
+from tidegate.ui.schedules import NextRunsDep
+from tidegate.ui.shared import PageRoutes
 from tidegate.ui.shell import page
 from tidegate.ui.wording import FIGURES, KINDS
 
-routes = APIRouter()
+routes = PageRoutes()
 
 STATUSES = ("IN_PROGRESS", "HELD", "COMPLETED", "FAILED", "SUBSUMED", "DISCARDED", "ABANDONED")
 #: Figures that are drawn over time, in this order.
@@ -33,14 +43,22 @@ CheckpointId = Annotated[int | None, Query(ge=1, le=2**62)]
 
 @routes.get("/")
 def pipelines(
-    request: Request, readings: ReadingsDep, readable: ReadableDags, text: Text = "", after: Text = ""
+    request: Request,
+    readings: ReadingsDep,
+    readable: ReadableDags,
+    next_runs: NextRunsDep,
+    text: Text = "",
+    after: Text = "",
 ) -> HTMLResponse:
     listed = readings.pipelines(readable, after or None, text=text)
-    return page(request, "pipelines.html", listed=listed, text=text, after=after)
+    known = next_runs({dag_id for line in listed.lines for dag_id in line.dags})
+    return page(request, "pipelines.html", listed=listed, text=text, after=after, next_runs=known, now=now())
 
 
 @routes.get("/pipelines/{pipeline}")
-def overview(request: Request, readings: ReadingsDep, rights: RightsDep, pipeline: str) -> HTMLResponse:
+def overview(
+    request: Request, readings: ReadingsDep, rights: RightsDep, next_runs: NextRunsDep, pipeline: str
+) -> HTMLResponse:
     found = readings.overview(pipeline)
     recent = readings.history(pipeline, limit=_LATEST).rows
     running = readings.history(pipeline, HistoryFilter(frozenset({"IN_PROGRESS"})), limit=5).rows
@@ -50,6 +68,7 @@ def overview(request: Request, readings: ReadingsDep, rights: RightsDep, pipelin
         vertices=vertices, drawing=draw_graph({key: one.inputs or () for key, one in vertices.items()}),
         positions={key: _position(one) for key, one in vertices.items()},
         offers=offers_of_pipeline(found, [(row.record, row.held) for row in running], now()), rights=rights,
+        next_runs=next_runs(found.line.dags),
     )  # fmt: skip
 
 
@@ -127,22 +146,69 @@ def configuration(request: Request, readings: ReadingsDep, pipeline: str) -> HTM
 
 
 @routes.get("/pipelines/{pipeline}/sources")
-def sources(request: Request, readings: ReadingsDep, pipeline: str, checkpoint: CheckpointId = None) -> HTMLResponse:
+def sources(
+    request: Request,
+    readings: ReadingsDep,
+    pipeline: str,
+    checkpoint: CheckpointId = None,
+    source: Text = "",
+    split: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0,
+) -> HTMLResponse:
+    """Of the split that is opened, with the files that it has read."""
     found = readings.sources(pipeline, checkpoint)
     shown = checkpoint or _latest_completed(readings, pipeline)
-    return page(request, "sources.html", pipeline=pipeline, tab="sources", sources=found, checkpoint_id=shown)
+    files, problem = _files_read(readings, pipeline, source, split, checkpoint) if source else (None, None)
+    return page(
+        request, "sources.html", pipeline=pipeline, tab="sources", sources=found, checkpoint_id=shown, files=files,
+        problem=problem, opened=(source, split),
+    )  # fmt: skip
+
+
+def _files_read(
+    readings: Readings, pipeline: str, source: str, split: int, checkpoint: int | None
+) -> tuple[FilesRead | None, CheckpointError | None]:
+    """With why it cannot be read, if so."""
+    try:
+        return readings.files_read(pipeline, source, split, checkpoint), None
+    except StoreUnavailableError:
+        raise
+    except CheckpointError as error:
+        return None, error
 
 
 @routes.get("/pipelines/{pipeline}/state")
 def state(
-    request: Request, readings: ReadingsDep, pipeline: str, checkpoint: CheckpointId = None, operator: Text = ""
+    request: Request,
+    readings: ReadingsDep,
+    pipeline: str,
+    key: Key,
+    checkpoint: CheckpointId = None,
+    operator: Text = "",
 ) -> HTMLResponse:
+    """With the form to look up a key of the operator that is shown."""
     found = readings.state(pipeline, checkpoint)
     shown = next((one for one in found if one.operator_id == operator), found[0] if len(found) == 1 else None)
+    at = shown and (pipeline, shown.operator_id, checkpoint)
+    lookup, problem = _look_up(readings, *at, key) if at else (None, None)
     return page(
-        request, "state.html", pipeline=pipeline, tab="state", operators=found, shown=shown,
-        checkpoint_id=checkpoint or _latest_completed(readings, pipeline),
+        request, "state.html", pipeline=pipeline, tab="state", operators=found, shown=shown, lookup=lookup,
+        problem=problem, unreadable=isinstance(problem, StorageError | StateIntegrityError | ConfigurationError),
+        key=key or (), now=now(), checkpoint_id=checkpoint or _latest_completed(readings, pipeline),
     )  # fmt: skip
+
+
+def _look_up(
+    readings: Readings, pipeline: str, operator: str, checkpoint: int | None, key: Sequence[str | None] | None
+) -> tuple[KeyLookup | None, CheckpointError | None]:
+    """With why the key cannot be read, if so: the page has other things to show, too."""
+    try:
+        return readings.key(pipeline, operator, checkpoint, key), None
+    except StoreUnavailableError:
+        raise
+    except CheckpointError as error:
+        if key is None:
+            return None, error
+        return _look_up(readings, pipeline, operator, checkpoint, None)[0], error
 
 
 def _latest_completed(readings: ReadingsDep, pipeline: str) -> int | None:

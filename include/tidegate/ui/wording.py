@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from tidegate.protocol.gestures import ActorKind, AnswerStatus
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
+from tidegate.reading.history_answers import HoldAt
 from tidegate.reading.pipeline_answers import Need, PipelineLine
+from tidegate.ui.formatting import moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,17 @@ def need_of(line: PipelineLine) -> Word | None:
         case Need.DELIVERY:
             return Word(f"Tables may not show checkpoint {line.latest_completed} yet", "warn")
     return None
+
+
+def hold_sentence(hold: HoldAt) -> str:
+    """Whether a person has decided about a checkpoint, and how."""
+    held = f"Held from {moment(hold.held_at)} UTC on for a person to decide"
+    if hold.decision is not None:
+        said = f": {hold.comment}" if hold.comment else "."
+        return f"{held}. {hold.decision.capitalize()} by {hold.decided_by} at {moment(hold.decision_at)} UTC{said}"
+    return f"{held}, at most until {moment(hold.until_at)} UTC. " + (
+        "Nobody has decided yet." if hold.waits else "It ended without a decision."
+    )
 
 
 def row_class(need: Need) -> str:

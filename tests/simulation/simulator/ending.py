@@ -23,6 +23,7 @@ from tidegate.coordination.restore import ToCheckpoint
 from tidegate.pipeline.config import CheckpointRetention
 from tidegate.protocol.errors import PipelineStatusError
 from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.paths import marker_path
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskId
 from tidegate.protocol.trigger import Dropped
@@ -172,6 +173,13 @@ def _compare_state(world: "World", retained: list[CheckpointRecord]) -> None:
             require(same, f"the state of {vertex.name} in {record.checkpoint_id} is not that of a plain execution")
 
 
+def _is_late_marker(world: "World", path: str) -> bool:
+    """Of a savepoint that was given up while a process that had restored to it was about to mark it. Its directory is
+    looked through no more, except by `tidegate clean`."""
+    marked = {marker_path(world.pipeline_id, to.checkpoint_id) for to in world.observer.history.returns}
+    return path in marked
+
+
 def _compare_files(world: "World") -> None:
     needed = {("storage", path) for path in world.store.state.compactions}
     for record in _retained(world):
@@ -179,6 +187,9 @@ def _compare_files(world: "World") -> None:
     there = {("storage", path) for path in world.storage.files if path.startswith(f"{world.pipeline_id}/")}
     there |= {(f"sink:{name}-sink", path) for name, sink in world.sinks.items() for path in sink.staged}
     left = {(owner, path) for owner, path in there - needed if path not in world.foreign}
+    if left and all(_is_late_marker(world, path) for _, path in left):
+        world.open_coordinator().cleaning.clean()
+        left = {(owner, path) for owner, path in left if path in world.storage.files}
     require(not left, f"files that nothing refers to are left: {sorted(left)[:5]}")
     mine = {path for path in world.foreign if path.startswith(f"{world.pipeline_id}/")}
     taken = mine - world.storage.files.keys()

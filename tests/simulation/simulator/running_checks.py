@@ -30,6 +30,9 @@ class Checks:
         if before is after:
             return
         self.world.holding.check(before, after, self.world.clock.now())
+        for lag in after.lag:
+            arrived = sum(sum(source.arrived) for source in self.world.sources if source.name == lag.source)
+            require(0 <= lag.pending <= arrived, f"{lag.source} is {lag.pending} behind, and {arrived} have arrived")
         for restore in after.restores[len(before.restores) :]:
             self._goes_back(restore, before, after)
         for id_, record in after.checkpoints.items():

@@ -18,7 +18,7 @@ from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, Segment, SourceContext
 from tidegate.protocol.keygroups import key_groups_of, subtask_of
-from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
+from tidegate.protocol.records import CompactedRun, HandleKind, Pending, Snapshot, StateHandle, SubtaskId
 
 Trouble = Callable[[str], None]  # called at every effect with its name; may raise
 Rows = dict[int, int]  # by key
@@ -39,6 +39,7 @@ class Log:
     bounded: bool
     step: int
     arrived: list[int] = field(default_factory=list)
+    left: dict[int, Pending] = field(default_factory=dict)  # by the last poll of each split
     schema = "split bigint, at bigint"
 
     def num_splits(self) -> int:
@@ -47,10 +48,14 @@ class Log:
     def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
         first = self.offset(restored)
         end = min(first + self.step, self.arrived[split])
+        self.left[split] = Pending(self.arrived[split] - end, "offsets")
         segment = (
             Segment(split, {"source": self.name, "first": first, "end": end}, end - first) if first < end else None
         )
         return segment, Snapshot((), {"offset": end}, self.bounded and end == self.lengths[split])
+
+    def pending(self, split: int) -> Pending | None:
+        return self.left.get(split)
 
     def explain(self, error: BaseException, segments: Sequence[Segment]) -> None:
         return None

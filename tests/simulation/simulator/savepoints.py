@@ -20,6 +20,7 @@ from tidegate.protocol.canonical import FileCopy, Rewrite
 from tidegate.protocol.errors import (
     CheckpointNotFoundError,
     ConfigurationError,
+    IllegalRequestError,
     RestoreRefusedError,
     SavepointExportError,
     StateIntegrityError,
@@ -131,6 +132,11 @@ def export(world: "World", savepoint: int) -> None:
     except (CheckpointNotFoundError, ConfigurationError) as error:  # the latter: its directory is not emptied yet
         require(not _is_kept(world, savepoint), f"savepoint {savepoint} is kept, but: {error}")
         world.note(f"{type(error).__name__}: {error}")
+    except IllegalRequestError as error:
+        record = world.store.state.checkpoints[savepoint]
+        rightly = savepoint in world.observer.history.left_by and record.notified_at is None
+        require(rightly, f"savepoint {savepoint} can be exported, but: {error}")
+        world.note(f"{type(error).__name__}: {error}")
     except SavepointExportError as error:
         damage = isinstance(error.__cause__, StateIntegrityError)
         require(not (damage and _is_kept(world, savepoint)), f"savepoint {savepoint} is whole, but: {error}")
@@ -190,10 +196,19 @@ def _check_refusal(world: "World", target: FromDirectory, directory: "SavedDirec
         "it is not as it was written": touched,
         "it has changed since the plan": touched,
         "restored by somebody else": restores != len(world.store.state.restores),
+        "are deleted for good": _is_gone_for_good(world, directory.savepoint),
         "copying stood still": world.clock.time - since > IMPORT_LEASE / 2,
     }
     right = any(reason in why and holds for reason, holds in reasons.items())
     require(right, f"a restore from {target.url} is refused without need: {why}")
+
+
+def _is_gone_for_good(world: "World", savepoint: int) -> bool:
+    """Nobody can go back to a checkpoint that follows it, and it has no rows but those in the tables."""
+    history = world.observer.history
+    branches = [moment.branch for id_, moment in history.moments.items() if _is_kept(world, id_)]
+    appends = any(vertex.sink.input is SinkInput.CHANGES for vertex in world.graph.sinks)
+    return appends and not any(savepoint in branch for branch in (*branches, history.now.branch))
 
 
 # -- what must hold

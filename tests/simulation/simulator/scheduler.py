@@ -6,7 +6,8 @@ time passing or data arriving, is an event that `choose` carries out in between.
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Any
 
@@ -86,6 +87,15 @@ class Scheduler:
         if me.killed:
             self.note(f"dies where it {what}")
             raise Crash(what)
+
+    @contextmanager
+    def final(self) -> Iterator[None]:
+        """What goes wrong here is what went wrong first, whatever the process does on its way out."""
+        try:
+            yield
+        except BaseException as error:
+            self.violation = self.violation or error
+            raise
 
     def note(self, what: str, who: str | None = None) -> None:
         """One line of the trace; `who` if it is not the current process."""

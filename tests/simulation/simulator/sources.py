@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulator.scheduler import Violation
 from tidegate.ports import CheckpointStorage, ReadSince, Segment, SourceContext
-from tidegate.protocol.records import HandleKind, Snapshot, StateHandle
+from tidegate.protocol.records import HandleKind, Pending, Snapshot, StateHandle
 
 if TYPE_CHECKING:
     from simulator.world import World
@@ -29,6 +29,7 @@ class SimulatedSource:
         self.pieces = pieces
         self.limit = limit
         self.arrived: list[list[int]] = [[] for _ in pieces]
+        self.left: dict[int, Pending] = {}  # by the last poll of each split
 
     def num_splits(self) -> int:
         return len(self.pieces)
@@ -84,7 +85,10 @@ class SimulatedSource:
 
 
 class LogSource(SimulatedSource):
-    """Read by offset: the position is a number."""
+    """Read by offset: the position is a number. It says how far behind it is."""
+
+    def pending(self, split: int) -> Pending | None:
+        return self.left.get(split)
 
     def arrive(self, split: int) -> None:
         self.arrived[split].append(len(self.arrived[split]))
@@ -96,6 +100,7 @@ class LogSource(SimulatedSource):
         self.world.point(f"polls {self.name}/{split}")
         begin, end = _offset(restored), len(self.arrived[split])
         end = end if self.limit is None else min(end, begin + self.limit)
+        self.left[split] = Pending(len(self.arrived[split]) - end, "offsets")
         return self.segment(split, range(begin, end)), Snapshot((), {"offset": end}, self.has_read_all(split, end))
 
     def replay(

@@ -77,7 +77,8 @@ class SimulatedStore:
         elif process is not None:
             process.found, process.left = before, after
         if after is not before:
-            self.world.observer.committed(before, after)
+            with self.world.scheduler.final():
+                self.world.observer.committed(before, after)
             if changes and when == "after commit":
                 self._end(fate, when)
             self.world.point(f"has committed: {changes_between(before, after)}")

@@ -1,4 +1,5 @@
-"""What is written down for those who look: figures of completed checkpoints, and the DAGs that ask for them.
+"""What is written down for those who look: figures of completed checkpoints, the DAGs that ask for them, and how far
+pipelines are behind their sources.
 
 No decision about a checkpoint depends on these rows. The figures could be summed up from the subtasks each time; with
 many subtasks that takes seconds.
@@ -46,6 +47,20 @@ pipeline_dags = Table(
     PrimaryKey("pipeline_id", "dag_id", name="pipeline_dags_pkey"),
     CheckConstraint("dag_id <> ''", name="pipeline_dags_named"),
     Index("pipeline_dags_by_dag", "dag_id", "pipeline_id"),
+)
+
+#: As of the last poll that was worth a write.
+source_lag = Table(
+    "source_lag",
+    metadata,
+    Column("pipeline_id", Text, ForeignKey("tidegate.pipelines.pipeline_id", name="source_lag_pipeline_fkey")),
+    Column("source", Text, nullable=False),
+    Column("pending", BigInteger, nullable=False),
+    Column("unit", Text, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("polled_at", INSTANT, nullable=False),
+    PrimaryKey("pipeline_id", "source", name="source_lag_pkey"),
+    CheckConstraint("pending >= 0 AND bytes >= -1 AND source <> '' AND unit <> ''", name="source_lag_counted"),
 )
 
 after_create(figures, *FIGURE_GUARDS)

@@ -40,7 +40,7 @@ async function post(url, body) {
 function sentenceOf(document_) {
   if (document_.sentence) return document_.sentence;
   if (document_.errors) return document_.errors.join(" ");
-  return typeof document_.detail === "string" ? document_.detail : "The server does not understand what was asked for.";
+  return "The server does not understand what was asked for.";
 }
 
 async function carryOut(form, button) {

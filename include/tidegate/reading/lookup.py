@@ -1,0 +1,173 @@
+"""What only files say: a key of an operator's state, at a checkpoint and at those that are kept, and the files that a
+source has read.
+
+Rows of the database say which files have it, then only files are read. The work is bounded, whatever is asked: so many
+checkpoints, so long, and so many at once in a process.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from threading import BoundedSemaphore
+
+from sqlalchemy import Connection
+
+from tidegate.ports import KeyReader
+from tidegate.postgres import reads
+from tidegate.protocol.errors import CheckpointError, IllegalRequestError, OperatorNotFoundError, StorageError
+from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.operator_state import OperatorState, choose_history, choose_kept, require_state, state_of
+from tidegate.protocol.records import CheckpointRecord, HandleKind, StateHandle, SubtaskId
+from tidegate.reading.need import utc
+from tidegate.reading.pipeline_answers import FileRead, FilesRead, KeyAt, KeyColumn, KeyLookup
+
+#: The newest checkpoints that a history is of, and when it is cut short.
+MOST_CHECKPOINTS = 20
+LONGEST = timedelta(seconds=5)
+#: The files of a split that are listed.
+MOST_FILES = 200
+#: How many look-ups a process does at once, and how long one more waits for its turn, in seconds.
+_AT_ONCE = 2
+_PATIENCE = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class States:
+    """Where an operator's state lies: at the checkpoint that is asked about, and at those that are kept, newest first.
+    `more` are kept than are listed."""
+
+    asked: OperatorState
+    kept: Sequence[tuple[CheckpointRecord, OperatorState | None]]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A split of a source at a checkpoint, and the files in which it keeps what it has read."""
+
+    pipeline_id: str
+    checkpoint_id: int
+    subtask: SubtaskId
+    lists: Sequence[StateHandle]
+
+
+def find_states(connection: Connection, pipeline_id: str, operator_id: str, checkpoint_id: int | None) -> States:
+    """At the checkpoint, or at the latest completed one.
+
+    Raises `CheckpointNotFoundError`, `CheckpointNotRetainedError`, `OperatorNotFoundError`.
+    """
+    kept = reads.with_status(connection, pipeline_id, Status.COMPLETED)
+    found = None if checkpoint_id is None else reads.checkpoint(connection, pipeline_id, checkpoint_id)
+    record = choose_kept(pipeline_id, kept, checkpoint_id, found)
+    state = _state_at(connection, record, operator_id)
+    if state is None:  # says which operators have any
+        state = require_state(record, reads.subtasks_of(connection, pipeline_id, record.checkpoint_id), operator_id)
+    history = choose_history(kept)[::-1]
+    newest = [(each, _state_at(connection, each, operator_id)) for each in history[:MOST_CHECKPOINTS]]
+    return States(state, newest, len(history) > MOST_CHECKPOINTS)
+
+
+def _state_at(connection: Connection, record: CheckpointRecord, operator_id: str) -> OperatorState | None:
+    plans = [plan for plan in record.operators if plan.operator_id == operator_id]
+    only = [SubtaskId(operator_id, index) for plan in plans for index in range(plan.parallelism)]
+    return state_of(record, reads.subtasks_of(connection, record.pipeline_id, record.checkpoint_id, only), operator_id)
+
+
+def find_split(connection: Connection, pipeline_id: str, subtask: SubtaskId, checkpoint_id: int | None) -> Split:
+    """A split of a source at a completed checkpoint, by default the latest. Raises `CheckpointNotFoundError`,
+    `CheckpointNotRetainedError`, `OperatorNotFoundError`."""
+    kept = reads.with_status(connection, pipeline_id, Status.COMPLETED)
+    found = None if checkpoint_id is None else reads.checkpoint(connection, pipeline_id, checkpoint_id)
+    record = choose_kept(pipeline_id, kept, checkpoint_id, found)
+    known = reads.subtasks_of(connection, pipeline_id, record.checkpoint_id, [subtask]).get(subtask)
+    if known is None:
+        raise OperatorNotFoundError(
+            f"Checkpoint {record.checkpoint_id} of pipeline {pipeline_id} has no split {subtask}. Nothing was changed."
+        )
+    lists = [handle for handle in known.snapshot.handles if handle.kind is HandleKind.POSITION]
+    return Split(pipeline_id, record.checkpoint_id, subtask, lists)
+
+
+class Lookups:
+    """Reads the files. Thread-safe."""
+
+    def __init__(self, keys: KeyReader, now: Callable[[], datetime]) -> None:
+        self._keys = keys
+        self._now = now
+        self._turns = BoundedSemaphore(_AT_ONCE)
+
+    def look_up(self, states: States, key: Sequence[str | None] | None) -> KeyLookup:
+        """Raises `IllegalRequestError` for a key that does not fit, `StorageError`, `StateIntegrityError`,
+        `StateSchemaError`, `ConfigurationError`."""
+        with self._turn():
+            return self._look_up(states, key)
+
+    def files_read(self, split: Split) -> FilesRead:
+        """Raises `StorageError`, `StateIntegrityError`, `StateSchemaError`."""
+        subtask, id_ = split.subtask, split.checkpoint_id
+        if not split.lists:
+            return FilesRead(subtask.operator_id, subtask.subtask_index, id_, None, ())
+        _require_own(split.pipeline_id, split.lists)
+        with self._turn():
+            own = [handle for handle in split.lists if handle.created_by == id_]
+            read = [file for handle in own for file in self._keys.files_of(handle, id_)]
+        files = tuple(FileRead(path, size) for path, size in read[:MOST_FILES])
+        return FilesRead(subtask.operator_id, subtask.subtask_index, id_, len(read), files)
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        if not self._turns.acquire(timeout=_PATIENCE):
+            raise StorageError("Other keys are being looked up in this server. Nothing was changed. Ask again.")
+        try:
+            yield
+        finally:
+            self._turns.release()
+
+    def _look_up(self, states: States, key: Sequence[str | None] | None) -> KeyLookup:
+        state = states.asked
+        for there in (state, *(then for _, then in states.kept if then is not None)):
+            _require_own(there.pipeline_id, there.runs)
+        columns = tuple(KeyColumn(name, type_) for name, type_ in self._keys.key_columns(state))
+        if key is None:
+            return KeyLookup(state.operator_id, state.checkpoint_id, columns)
+        until = self._now() + LONGEST
+        row = self._keys.row_of(state, key)
+        history: list[KeyAt] = []
+        for each, then in states.kept:
+            if self._now() >= until:
+                break
+            history.append(self._at(each, then, key))
+        asked = {column.name: value for column, value in zip(columns, key, strict=True)}
+        complete = len(history) == len(states.kept) and not states.more
+        return KeyLookup(state.operator_id, state.checkpoint_id, columns, asked, row, _marked(history), complete)
+
+    def _at(self, record: CheckpointRecord, state: OperatorState | None, key: Sequence[str | None]) -> KeyAt:
+        """What cannot be read at one checkpoint may be readable at others."""
+        completed_at = utc(record.completed_at)
+        if state is None:
+            return KeyAt(record.checkpoint_id, completed_at, None)
+        try:
+            return KeyAt(record.checkpoint_id, completed_at, self._keys.row_of(state, key))
+        except IllegalRequestError:
+            return KeyAt(record.checkpoint_id, completed_at, None, "It had other key columns then.")
+        except CheckpointError as error:
+            return KeyAt(record.checkpoint_id, completed_at, None, str(error))
+
+
+def _require_own(pipeline_id: str, files: Sequence[StateHandle]) -> None:
+    """They lie below the pipeline's own directory: whoever may read the one may not thereby read another."""
+    for file in files:
+        if not file.path.startswith(f"{pipeline_id}/"):
+            raise StorageError(
+                f"A file on record for pipeline {pipeline_id} is not of this pipeline. Nothing was read. See that "
+                "nobody has changed the database by hand."
+            )
+
+
+def _marked(history: Sequence[KeyAt]) -> tuple[KeyAt, ...]:
+    """Newest first, each compared with the one before it in time."""
+    return tuple(
+        replace(now, changed=before is not None and now.row != before.row and not (now.problem or before.problem))
+        for now, before in zip(history, [*history[1:], None], strict=False)
+    )

@@ -1,0 +1,58 @@
+"""When the DAGs of a pipeline run next. Only Airflow knows; without it nothing is known, and nothing is shown."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Protocol
+
+from fastapi import Depends, Request
+
+from tidegate.documents.values import milliseconds
+from tidegate.ui.auth import Right, User, users_of
+
+
+@dataclass(frozen=True, slots=True)
+class NextRun:
+    """Of a DAG, by its schedule. `run_after` is None if it has none, or if there will be no further run."""
+
+    dag_id: str
+    run_after: datetime | None
+    is_paused: bool
+
+
+class Schedules(Protocol):
+    def next_runs(self, dag_ids: Collection[str]) -> Mapping[str, NextRun]:
+        """By DAG; those that are not there any more are left out."""
+        ...
+
+
+class NoSchedules:
+    """Of pipelines that nobody schedules here."""
+
+    def next_runs(self, dag_ids: Collection[str]) -> Mapping[str, NextRun]:
+        return {}
+
+
+NextRuns = Mapping[str, NextRun]
+
+
+def _asked(request: Request, user: User) -> Callable[[Collection[str]], NextRuns]:
+    def next_runs(dag_ids: Collection[str]) -> NextRuns:
+        readable = users_of(request).permitted(user, dag_ids, Right.READ) if dag_ids else frozenset()
+        schedules: Schedules = request.app.state.schedules
+        return schedules.next_runs(readable) if readable else {}
+
+    return next_runs
+
+
+#: Asks for those of the DAGs that the user may read.
+NextRunsDep = Annotated[Callable[[Collection[str]], NextRuns], Depends(_asked)]
+
+
+def next_runs_document(dag_ids: Sequence[str], known: NextRuns) -> list[dict[str, Any]]:
+    """In the order of the DAGs."""
+    return [
+        {"dag_id": one.dag_id, "run_after_timestamp": milliseconds(one.run_after), "is_paused": one.is_paused}
+        for dag_id in dag_ids
+        if (one := known.get(dag_id)) is not None
+    ]

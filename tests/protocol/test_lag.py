@@ -1,0 +1,44 @@
+"""How far a pipeline is behind its sources: sums over splits, and when they are worth a write."""
+
+import pytest
+from records import at
+
+from tidegate.protocol.lag import SourceLag, lag_of, needs_recording
+from tidegate.protocol.records import Pending, SubtaskId
+
+
+def lag(pending: int, seconds: float, source: str = "src", unit: str = "files") -> SourceLag:
+    return SourceLag(source, pending, unit, -1, at(seconds))
+
+
+def test_splits_are_summed_up_by_source_as_of_the_earliest_poll() -> None:
+    polls = {
+        SubtaskId("b", 0): (Pending(1, "offsets"), at(1)),
+        SubtaskId("a", 1): (Pending(2, "files", 20), at(2)),
+        SubtaskId("a", 0): (Pending(3, "files", 30), at(5)),
+    }
+    assert lag_of(polls) == (SourceLag("a", 5, "files", 50, at(2)), SourceLag("b", 1, "offsets", -1, at(1)))
+    polls[SubtaskId("a", 2)] = (Pending(1, "files"), at(6))
+    assert [each.bytes for each in lag_of(polls)] == [-1, -1]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "found", "needed"),
+    [
+        ([], [], False),
+        ([lag(3, 0)], [], False),  # nothing was polled yet
+        ([], [lag(0, 1)], True),
+        ([lag(3, 0)], [lag(2, 0.9)], False),
+        ([lag(3, 0)], [lag(2, 1)], True),
+        ([lag(3, 0)], [lag(3, 29.9)], False),
+        ([lag(3, 0)], [lag(3, 30)], True),
+        ([lag(3, 0)], [lag(3, 0, source="other")], True),
+        ([lag(3, 0), lag(1, 0, "other")], [lag(3, 0)], True),
+        ([lag(3, 0)], [lag(3, 1, unit="offsets")], True),
+        ([lag(3, 100)], [lag(2, 99)], True),  # the clock was put back
+    ],
+)
+def test_it_is_written_when_it_has_changed_and_not_often(
+    recorded: list[SourceLag], found: list[SourceLag], needed: bool
+) -> None:
+    assert needs_recording(recorded, found) is needed
