@@ -6,12 +6,20 @@ from uuid import uuid4
 import httpx
 import pytest
 from browsers import Watched, chromium
-from live_airflow import PATIENCE
 
 from tidegate.protocol.lifecycle import Status
 from tidegate.ui.same_site import HEADER, token_of
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.browser, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def completed(world):
+    """A DAG run and its checkpoint, which the tests of this file look at."""
+    world.lay("walked", ("walked", 1))
+    run_id, state = world.run()
+    assert state == "success"
+    return run_id, world.checkpoints()[0].checkpoint_id
 
 
 @pytest.fixture
@@ -24,11 +32,8 @@ def airflow_page(world):
         yield Watched(context).page
 
 
-def test_from_the_menu_to_a_checkpoint_to_its_dag_run_and_back_by_the_tabs(world, airflow_page):
-    world.lay("walked", ("walked", 1))
-    run_id, state = world.run()
-    assert state == "success"
-    checkpoint_id = world.checkpoints()[0].checkpoint_id
+def test_from_the_menu_to_a_checkpoint_to_its_dag_run_and_back_by_the_tabs(world, completed, airflow_page):
+    run_id, checkpoint_id = completed
     page, url = airflow_page, world.stack.url
 
     page.goto(url)
@@ -179,11 +184,8 @@ class Asking:
         return self.client.get(f"restore-plans/{plan}").json()
 
 
-def test_every_task_of_a_run_leads_to_its_checkpoint(world):
-    world.lay("linked", ("linked", 1))
-    run_id = world.api.trigger("small")
-    assert world.api.wait("small", run_id, PATIENCE) == "success"
-    checkpoint_id = world.checkpoints()[0].checkpoint_id
+def test_every_task_of_a_run_leads_to_its_checkpoint(world, completed):
+    run_id, checkpoint_id = completed
 
     def link(task):
         path = f"/dags/small/dagRuns/{run_id}/taskInstances/{task}/links"
