@@ -92,11 +92,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 async def measure(engine: Engine, last: int, times: int) -> list[Measured]:
     with tempfile.TemporaryDirectory() as storage:
         stored = StoredState(storage, None)
-        app = create_app(
-            Path(storage),
-            lambda: Readings(engine, SystemClock().now, stored.open, stored),
-            Everybody(),
-        )
+        app = create_app(Path(storage), lambda: Readings(engine, SystemClock().now, stored.open, stored), Everybody())
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://bench") as client:
             return [await _measure(engine, client, address, times) for address in addresses(app, last)]
 

@@ -142,7 +142,9 @@ def test_a_step_of_a_failed_run_that_is_cleared_alone_says_that_its_checkpoint_h
     marked.wait_until(lambda: marked.world.tries(run_id, "marked")["acknowledge"] == 2, marked.newest)
     assert marked.end(run_id) == "failed"
     assert marked.states(run_id)["acknowledge"] == "failed"
-    assert f"Checkpoint {ended.checkpoint_id}" in marked.api.log("marked", run_id, "acknowledge", 2)
+    path = f"/dags/marked/dagRuns/{run_id}/taskInstances/acknowledge/logs/2"
+    how = {"params": {"full_content": "true"}, "headers": {"accept": "application/json"}}
+    assert f"Checkpoint {ended.checkpoint_id}" in str(marked.api.call("GET", path, **how)), "with the error's details"
     assert marked.newest() == ended
 
 

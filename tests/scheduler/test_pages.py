@@ -6,6 +6,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from browsers import Watched, chromium
+from live_airflow import PATIENCE
 
 from tidegate.protocol.lifecycle import Status
 from tidegate.ui.same_site import HEADER, token_of

@@ -9,8 +9,10 @@ import pytest
 from fastapi.responses import Response
 from sqlalchemy import event
 
+from tidegate.ui.schedules import NoSchedules, ReadableRuns
 from tidegate.ui.shared import LASTS, SharedAnswers
 
+NO_SCHEDULES = NoSchedules()
 LIVE = {"Tidegate-Live": "1"}
 BROWSERS = 20
 
@@ -121,6 +123,12 @@ def test_rights_are_looked_at_for_each_and_shared_is_only_what_all_may_see(site,
     assert "Suspend …" not in theirs
     assert "takes the right to edit" in theirs
     assert "orders" not in none
+
+
+def test_who_may_read_other_dags_gets_an_answer_of_their_own():
+    one, other = (ReadableRuns(NO_SCHEDULES, frozenset({dag})) for dag in ("mine", "theirs"))
+    assert one == ReadableRuns(NO_SCHEDULES, frozenset({"mine"}))
+    assert len({one, other}) == 2
 
 
 def test_who_opens_a_page_gets_a_new_one(site, follow, listening):

@@ -87,7 +87,7 @@ def _require_rights(request: Request, user: User, readings: ReadingsDep) -> None
         raise HTTPException(404, "There is no such thing: its name holds a character that no name has.")
     if any("\0" in value for _, value in request.query_params.multi_items()):
         raise HTTPException(400, "A parameter holds a character that no text in the database has.")
-    users, dags = users_of(request), _named(request.path_params, readings)
+    users, dags = users_of(request), named_dags(request.path_params, readings)
     if not may(users, user, dags, Right.READ):
         raise HTTPException(403, "Forbidden")
     if request.method in ("GET", "HEAD"):
@@ -101,7 +101,7 @@ def _right_to_change(request: Request) -> Right:
     return Right.DELETE if request.url.path.rsplit("/", 1)[-1] in FINAL else Right.EDIT
 
 
-def _named(path: Mapping[str, Any], readings: ReadingsDep) -> Collection[str]:
+def named_dags(path: Mapping[str, Any], readings: ReadingsDep) -> Collection[str]:
     """The DAGs of what the path is about."""
     if DAG in path:
         return (str(path[DAG]),)
@@ -130,7 +130,7 @@ class Rights:
 
 
 def _rights(request: Request, user: User, readings: ReadingsDep) -> Rights:
-    users, dags = users_of(request), _named(request.path_params, readings)
+    users, dags = users_of(request), named_dags(request.path_params, readings)
     return Rights(may(users, user, dags, Right.EDIT), may(users, user, dags, Right.DELETE))
 
 

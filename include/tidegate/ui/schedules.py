@@ -1,6 +1,6 @@
 """When the DAGs of a pipeline run next. Only Airflow knows; without it nothing is known, and nothing is shown."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Protocol
@@ -8,7 +8,8 @@ from typing import Annotated, Any, Protocol
 from fastapi import Depends, Request
 
 from tidegate.documents.values import milliseconds
-from tidegate.ui.auth import Right, User, users_of
+from tidegate.ui.asking import ReadingsDep
+from tidegate.ui.auth import Right, User, named_dags, users_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +37,25 @@ class NoSchedules:
 NextRuns = Mapping[str, NextRun]
 
 
-def _asked(request: Request, user: User) -> Callable[[Collection[str]], NextRuns]:
-    def next_runs(dag_ids: Collection[str]) -> NextRuns:
-        readable = users_of(request).permitted(user, dag_ids, Right.READ) if dag_ids else frozenset()
-        schedules: Schedules = request.app.state.schedules
-        return schedules.next_runs(readable) if readable else {}
+@dataclass(frozen=True, slots=True)
+class ReadableRuns:
+    """Of DAGs that the user may read; equal for users who may read the same."""
 
-    return next_runs
+    schedules: Schedules
+    readable: frozenset[str]
+
+    def __call__(self, dag_ids: Collection[str]) -> NextRuns:
+        asked = self.readable.intersection(dag_ids)
+        return self.schedules.next_runs(asked) if asked else {}
+
+
+def _asked(request: Request, user: User, readings: ReadingsDep) -> ReadableRuns:
+    dags = named_dags(request.path_params, readings) or readings.all_dags()
+    return ReadableRuns(request.app.state.schedules, users_of(request).permitted(user, dags, Right.READ))
 
 
 #: Asks for those of the DAGs that the user may read.
-NextRunsDep = Annotated[Callable[[Collection[str]], NextRuns], Depends(_asked)]
+NextRunsDep = Annotated[ReadableRuns, Depends(_asked)]
 
 
 def next_runs_document(dag_ids: Sequence[str], known: NextRuns) -> list[dict[str, Any]]:

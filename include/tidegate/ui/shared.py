@@ -64,9 +64,13 @@ class PageRoutes(APIRouter):
         super().add_api_route(path, _shared(endpoint), **how)
 
 
+def _comparable(value: Any) -> Hashable:
+    return tuple(value) if isinstance(value, list) else value
+
+
 def _shared(endpoint: Page) -> Page:
-    """Who may see the page is decided before, for each request. What the page is made of besides its address are the
-    user's rights, and the DAGs that they may read or start."""
+    """Who may see the page is decided before, for each request. All that the page is made of must be equal, so what is
+    another one for each user, and does not say when it is equal, keeps a page from being shared."""
 
     @wraps(endpoint)
     def answer(**given: Any) -> Response:
@@ -75,7 +79,8 @@ def _shared(endpoint: Page) -> Page:
         if moment is None or HEADER not in request.headers:
             return endpoint(**given)
         where = request.scope.get("root_path", ""), request.url.path, request.url.query
-        key = (*where, given.get("rights"), given.get("readable"), given.get("startable"))
+        made_of = (_comparable(value) for name, value in sorted(given.items()) if name not in ("request", "readings"))
+        key = (*where, *made_of)
         shared: SharedAnswers = request.app.state.shared
         return shared.get(key, moment, lambda: endpoint(**given))
 
