@@ -1,9 +1,10 @@
-"""`make bench-pages`: what each page asks of a database of 1,000 pipelines and 100,000 checkpoints of 64 subtasks.
+"""`make bench-pages`: how long pages take with 1,000 pipelines and 100,000 checkpoints of 64 subtasks in the database.
 
-    python benchmarks/pages.py [--pipelines N] [--checkpoints N] [--times N] [-o json] [--directory DIR]
+    python benchmarks/pages.py [--pipelines N] [--checkpoints N] [--times N] [--browsers N] [-o json] [--directory DIR]
 
-Of each route of the API: the slowest statement and the whole answer, without login and network, the median of several.
-Figures go to stdout, progress to stderr. The exit code is 1 if a statement took longer than 100 ms.
+Of each page and each route of the API: the slowest statement and the whole answer, without login and network, the
+median of several. Then what one browser and many cost a server while a pipeline changes. Figures go to stdout, progress
+to stderr. The exit code is 1 if a statement took longer than 100 ms, or an answer longer than a second.
 """
 
 import argparse
@@ -22,8 +23,9 @@ from typing import Any
 
 import httpx
 import machine
-from fastapi import FastAPI
+from browsers import Watched, watch
 from many_checkpoints import LARGE, fill
+from page_app import Everybody, addresses
 from rich.console import Console
 from rich.table import Table
 from run import database
@@ -33,12 +35,10 @@ from tidegate.clock import SystemClock
 from tidegate.postgres.engine import connect
 from tidegate.reading.readings import Readings
 from tidegate.state.stored import StoredState
-from tidegate.ui.api import PREFIX, api_routes
-from tidegate.ui.asking import Asking
-from tidegate.ui.auth import readable_dags
+from tidegate.ui.app import create_app
 
-#: Milliseconds that no statement may take.
-BOUND = 100.0
+#: Milliseconds that no statement may take, and no answer.
+BOUND, ANSWER_BOUND = 100.0, 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,18 @@ def main() -> int:
             filled = time.monotonic() - started
             measured = asyncio.run(measure(engine, last, options.times))
             engine.dispose()
+            page = f"/pipelines/{LARGE}/checkpoints/{last - 2}"
+            watched = [watch(found.url, page, number, commits=20) for number in (1, options.browsers)]
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     if options.output == "json":
         described = {"machine": machine.describe(), "filled": filled}
-        print(json.dumps(described | {"routes": [asdict(each) for each in measured]}, indent=1))
+        figures = {"routes": [asdict(each) for each in measured], "browsers": [asdict(each) for each in watched]}
+        print(json.dumps(described | figures, indent=1))
     else:
         show(measured, filled)
-    return int(any(each.slowest > BOUND for each in measured))
+        show_watched(watched)
+    return int(any(each.slowest > BOUND or each.answer > ANSWER_BOUND for each in measured))
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -79,53 +83,22 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--pipelines", type=int, default=1000)
     parser.add_argument("--checkpoints", type=int, default=100_000, help="of all pipelines, each of 64 subtasks")
     parser.add_argument("--times", type=int, default=9, help="how often each route is asked")
+    parser.add_argument("--browsers", type=int, default=50, help="how many look at one page at once")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.add_argument("--directory", type=Path, help="where to work (default: temporary)")
     return parser.parse_args(arguments)
 
 
-def routes(last: int) -> list[str]:
-    """Of the pipeline with the most checkpoints. A search that finds nothing has looked at everything."""
-    large, newest = f"/pipelines/{LARGE}", last - 2
-    return [
-        "/pipelines",
-        "/pipelines?text=pipeline-99",
-        large,
-        f"{large}/checkpoints",
-        f"{large}/checkpoints/{newest}",
-        f"{large}/checkpoints/{newest}/subtasks/totals",
-        f"{large}/checkpoints/{newest}/files",
-        f"{large}/checkpoints/{newest}/verdicts",
-        f"{large}/history",
-        f"{large}/history?before={newest // 2}",
-        f"{large}/history?status=FAILED",
-        f"{large}/history?status=HELD&status=ABANDONED",
-        f"{large}/history?kind=SAVEPOINT",
-        f"{large}/history?kind=SYNC_SAVEPOINT",
-        f"{large}/history?text=change 4",
-        f"{large}/history?text=nothing like it",
-        f"{large}/history?since=2020-01-01T00:00:00Z&until=2020-02-01T00:00:00Z",
-        f"{large}/series",
-        f"{large}/series?since=2020-01-01T00:00:00Z",
-        f"{large}/sources",
-        f"{large}/state",
-        f"{large}/tables",
-        f"{large}/quality",
-        f"{large}/quality?target=sink:out&suite=suite-1",
-        f"{large}/checkpoints/config",
-    ]
-
-
 async def measure(engine: Engine, last: int, times: int) -> list[Measured]:
-    app = FastAPI()
-    app.include_router(api_routes)
     with tempfile.TemporaryDirectory() as storage:
         stored = StoredState(storage, None)
-        app.state.asking = Asking(lambda: Readings(engine, SystemClock().now, stored.open, stored))
-        dags = frozenset(f"dag-of-pipeline-{number}" for number in range(1000))
-        app.dependency_overrides[readable_dags] = lambda: dags
+        app = create_app(
+            Path(storage),
+            lambda: Readings(engine, SystemClock().now, stored.open, stored),
+            Everybody(),
+        )
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://bench") as client:
-            return [await _measure(engine, client, route, times) for route in routes(last)]
+            return [await _measure(engine, client, address, times) for address in addresses(app, last)]
 
 
 async def _measure(engine: Engine, client: httpx.AsyncClient, route: str, times: int) -> Measured:
@@ -133,7 +106,7 @@ async def _measure(engine: Engine, client: httpx.AsyncClient, route: str, times:
     for number in range(times + 1):
         with _statements(engine) as taken:
             started = time.perf_counter()
-            response = await client.get(f"{PREFIX}{route}", timeout=120)
+            response = await client.get(route, timeout=120)
             answer = time.perf_counter() - started
         if response.status_code != 200:
             raise SystemExit(f"{route}: {response.status_code} {response.text[:500]}")
@@ -169,8 +142,21 @@ def show(measured: list[Measured], filled: float) -> None:
     table = Table("Route", "Statements", "Slowest", "Answer", "Size", title=f"Filled in {filled:.0f} s")
     for each in measured:
         late = "[bold red]" if each.slowest > BOUND else ""
-        row = f"{each.statements}", f"{late}{each.slowest:.1f} ms", f"{each.answer:.1f} ms", f"{each.bytes:,}"
+        later = "[bold red]" if each.answer > ANSWER_BOUND else ""
+        row = f"{each.statements}", f"{late}{each.slowest:.1f} ms", f"{later}{each.answer:.1f} ms", f"{each.bytes:,}"
         table.add_row(each.route, *row)
+    Console(width=140).print(table)
+
+
+def show_watched(watched: list[Watched]) -> None:
+    table = Table(
+        "Browsers", "Commits", "Pages", "Processor a commit", "Commit to page", "Longest", "Connections", "Listening"
+    )
+    for each in watched:
+        table.add_row(
+            f"{each.browsers}", f"{each.commits}", f"{each.pages}", f"{each.processor:.0f} ms", f"{each.median:.0f} ms",
+            f"{each.longest:.0f} ms", f"{each.connections}", f"{each.listening}",
+        )  # fmt: skip
     Console(width=140).print(table)
 
 

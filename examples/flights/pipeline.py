@@ -18,7 +18,7 @@ pipeline = Pipeline(
     "flight_delays",
     parallelism=2,
     max_parallelism=128,
-    checkpoints=CheckpointConfig(timeout="10 min", min_pause="0 s", retained=5),
+    checkpoints=CheckpointConfig(timeout="10 min", min_pause="0 s", retained=5, stale_after="1 h"),
 )
 
 flights = pipeline.source("flights", FileSource("landing/flights", schema=FLIGHTS, options={"nullValue": "NA"}))

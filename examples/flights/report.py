@@ -158,3 +158,4 @@ def running(console: Console, stack: LocalStack, layout: Layout) -> None:
     console.print(f"Airflow: {stack.url}   user: {USER}   password: in {stack.password_file}", soft_wrap=True)
     console.print(f"History: TIDEGATE_HOME={layout.home} .venv/bin/tidegate checkpoints flight_delays", soft_wrap=True)
     console.print("Stop it with: make down")
+    console.print(f"Checkpoints: {stack.url}/plugin/checkpoints", soft_wrap=True)

@@ -189,6 +189,19 @@ def test_cleaning_is_on_record_and_refused_while_something_is_damaged(world):
     assert path in world.store.audit("p", 1)[0].answer.sentence
 
 
+def test_a_cleaning_that_dies_is_on_record_with_its_plan(world):
+    world.storage.files["p/chk-3/left"] = b"nobody refers to it"
+
+    def die(*_):
+        raise Crash
+
+    world.storage.delete = die
+    with pytest.raises(Crash):
+        world.coordinator.cleaning.clean(gesture(GestureKind.CLEAN))
+    (record,) = [each for each in world.store.audit("p", 9) if each.gesture.kind is GestureKind.CLEAN]
+    assert (record.answer.status, "To be deleted" in record.answer.sentence) == (AnswerStatus.DONE, True)
+
+
 def test_a_recovery_is_on_record_in_the_new_database(lost):
     _, lose = lost
     world = lose()

@@ -272,7 +272,7 @@ def test_a_new_run_goes_on_where_the_last_one_has_committed(live: Callable[..., 
         one.run(until=until)
         one.check()
     assert len(one.regions) == 3
-    assert one.world.store.statistics("p").restores == 2
+    assert one.world.store.figures("p").restores == 2
 
 
 def test_a_region_says_that_it_lives(live: Callable[..., Live]) -> None:

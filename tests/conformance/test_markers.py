@@ -10,6 +10,8 @@ from pasts import Past
 from sizes import later
 from worlds import Crash, Judge
 
+from tidegate.coordination.finalize import CommitPoint
+from tidegate.coordination.restore import ToCheckpoint
 from tidegate.protocol.errors import StateIntegrityError, StorageError
 from tidegate.protocol.marker import read_marker
 from tidegate.protocol.paths import marker_path, metadata_path
@@ -31,6 +33,25 @@ def test_it_is_written_after_the_commit_and_before_any_row_is_visible(past):
     marker = read_marker("p", 1, past.storage.files[marker_path("p", 1)])
     assert (marker.completed_at, marker.commit_attempt) == (record.completed_at, 1)
     assert marker.sha256 == sha256(past.storage.files[metadata_path("p", 1)]).hexdigest()
+
+
+def test_who_finalizes_late_does_not_write_other_metadata_than_the_marker_says(past, monkeypatch):
+    """Another process has completed the checkpoint, and the pipeline was restored since: that is in all metadata."""
+    begun = []
+
+    def reach(self, validated):
+        begun.append((self, validated))
+        return original(self, validated)
+
+    original = CommitPoint.reach
+    past.take("r1")
+    monkeypatch.setattr(CommitPoint, "reach", reach)
+    past.take("r2")
+    for checkpoint_id in (1, 2):
+        past.coordinator.restore(ToCheckpoint(checkpoint_id))
+    before = dict(past.storage.files)
+    assert original(*begun[0]).checkpoint_id == 2
+    assert past.storage.files == before
 
 
 def test_an_aborted_checkpoint_has_none(past):

@@ -74,7 +74,7 @@ def test_restores_are_counted_and_the_latest_is_kept(store: CheckpointStore) -> 
         id_ = completed(store)
         with store.transaction(PIPELINE) as tx:
             tx.record_restore(id_, at(seconds))
-    found = store.statistics(PIPELINE)
+    found = store.figures(PIPELINE)
     assert found.restores == 2
     assert found.latest_restore is not None
     assert (found.latest_restore.checkpoint, found.latest_restore.at) == (store.checkpoint(PIPELINE, 2), at(2))
@@ -89,7 +89,7 @@ def test_the_first_region_of_a_new_pipeline_makes_it_run(desk: Callable[..., Des
     world = desk()
     assert world.coordinator.start_region() == RegionStart(1, None, {})
     assert world.coordinator.keep_region(1).status is PipelineStatus.RUNNING
-    assert world.store.statistics("p").restores == 0
+    assert world.store.figures("p").restores == 0
 
 
 def test_a_region_takes_checkpoints_and_the_next_one_starts_from_them(desk: Callable[..., Desk]) -> None:
@@ -102,7 +102,7 @@ def test_a_region_takes_checkpoints_and_the_next_one_starts_from_them(desk: Call
     start = world.coordinator.start_region()
     assert (start.attempt, start.checkpoint_id) == (2, 1)
     assert start.restored.keys() == world.store.subtasks("p", 1).keys()
-    restored = world.store.statistics("p")
+    restored = world.store.figures("p")
     assert restored.latest_restore is not None
     assert (restored.restores, restored.latest_restore.checkpoint.checkpoint_id) == (1, 1)
 

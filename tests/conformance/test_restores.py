@@ -51,7 +51,7 @@ def test_state_and_tables_are_those_of_the_checkpoint_and_the_next_one_follows_i
     assert world.take("r5") == 5
     assert world.runs_restored() == [1, 2]
     assert world.shown() == [1, 2, 5]
-    assert world.store.statistics("p").latest_restore.checkpoint.checkpoint_id == 2
+    assert world.store.figures("p").latest_restore.checkpoint.checkpoint_id == 2
     with world.store.transaction("p") as tx:
         (restore,) = tx.restores()
         assert (restore.checkpoint_id, restore.last_checkpoint_id, restore.previous_checkpoint_id) == (2, 4, 4)

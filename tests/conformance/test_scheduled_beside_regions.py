@@ -75,15 +75,15 @@ def test_a_second_scheduled_attempt_is_a_restore(desk: Callable[..., Desk]) -> N
     world.ask("first")
     for _ in range(2):
         begin_and_die(world, 1)
-    assert world.store.statistics("p").restores == 0, "there was nothing to restore"
+    assert world.store.figures("p").restores == 0, "there was nothing to restore"
     world.complete(1)
     world.ask("second")
     begin_and_die(world, 2)
-    assert world.store.statistics("p").restores == 0, "a first attempt is no restart"
+    assert world.store.figures("p").restores == 0, "a first attempt is no restart"
     world.complete(2)
-    latest = world.store.statistics("p").latest_restore
+    latest = world.store.figures("p").latest_restore
     assert latest is not None
-    assert (world.store.statistics("p").restores, latest.checkpoint.checkpoint_id) == (1, 1)
+    assert (world.store.figures("p").restores, latest.checkpoint.checkpoint_id) == (1, 1)
 
 
 def test_a_region_begins_no_snapshot_whose_deadline_has_passed(desk: Callable[..., Desk]) -> None:

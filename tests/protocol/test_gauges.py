@@ -5,7 +5,7 @@ from records import at, record
 from tidegate.protocol.gauges import UNITS, gauges
 from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.statistics import LatestFigures, Measurement
+from tidegate.protocol.statistics import LatestFigures, LatestRestore, Measurement
 
 
 def test_a_pipeline_without_checkpoints_has_no_figures():
@@ -14,16 +14,16 @@ def test_a_pipeline_without_checkpoints_has_no_figures():
     assert {name for name, value in found.items() if value == 0} == {
         name for name in found if name.startswith(("numberOf", "totalNumberOf"))
     }
-    assert found["lastCheckpointExternalPath"] == "n/a"
     figures = ("last", "pending")
-    assert {value for name, value in found.items() if name.startswith(figures) and value != "n/a"} == {-1}
+    assert {value for name, value in found.items() if name.startswith(figures)} == {-1}
 
 
 def test_what_was_subsumed_counts_as_completed_and_the_rest_is_of_the_latest():
     latest = record(7).moved(status=Status.COMPLETED, completed_at=at(5), metadata_path="p/chk-7/_metadata")
     lag = [SourceLag("a", 2, "files", 30, at(1)), SourceLag("b", 1, "files", 40, at(1))]
     by_status = {Status.IN_PROGRESS: 1, Status.COMPLETED: 2, Status.DISCARDED: 3, Status.FAILED: 4}
-    found = gauges(LatestFigures(by_status, 1, at(2), latest, Measurement(7, 10, 20, 30, 40, 50), lag))
+    restored, measured = LatestRestore(latest, at(2)), Measurement(7, 10, 20, 30, 40, 50)
+    found = gauges(LatestFigures(by_status, 1, restored, latest, measured, lag))
     assert found == {
         "totalNumberOfCheckpoints": 10,
         "numberOfInProgressCheckpoints": 1,
@@ -35,7 +35,6 @@ def test_what_was_subsumed_counts_as_completed_and_the_rest_is_of_the_latest():
         "lastCheckpointDuration": 10,
         "lastCheckpointProcessedData": 40,
         "lastCheckpointPersistedData": 50,
-        "lastCheckpointExternalPath": "p/chk-7/_metadata",
         "lastCompletedCheckpointId": 7,
         "lastCheckpointCompletedTimestamp": int(at(5).timestamp() * 1000),
         "pendingBytes": 70,

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.statistics import PERCENTILE_WINDOW, Counts, Summary, count_checkpoints, percentile, summarize
+from tidegate.protocol.statistics import PERCENTILE_WINDOW, Counts, Summary, count_checkpoints, percentile, summary_of
 
 
 def test_what_was_subsumed_or_discarded_has_completed():
@@ -16,12 +16,8 @@ def test_what_was_subsumed_or_discarded_has_completed():
     assert count_checkpoints({}) == Counts(0, 0, 0, 0, 0)
 
 
-def test_without_a_completed_checkpoint_every_figure_is_unset():
-    assert summarize([]) == Summary(-1, -1, -1, -1, -1, -1, -1, -1)
-
-
 def test_one_checkpoint_is_its_own_summary():
-    assert summarize([7]) == Summary(7, 7, 7, 7, 7, 7, 7, 7)
+    assert summary_of(7, 7, 7, [7]) == Summary(7, 7, 7, 7, 7, 7, 7, 7)
 
 
 @pytest.mark.parametrize(
@@ -41,5 +37,5 @@ def test_percentiles_are_those_of_the_standard_library(values):
 
 
 def test_percentiles_are_of_the_newest_and_extremes_of_all():
-    summary = summarize([5] * PERCENTILE_WINDOW + [1_000_000])
-    assert (summary.p999, summary.max, summary.min) == (5, 1_000_000, 5)
+    summary = summary_of(5, 1_000_000, 6.0, [5] * PERCENTILE_WINDOW + [1_000_000])
+    assert (summary.p999, summary.max, summary.min, summary.avg) == (5, 1_000_000, 5, 6.0)

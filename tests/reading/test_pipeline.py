@@ -145,9 +145,21 @@ def test_the_summary_counts_all_and_ranks_the_newest(pages, store):
     assert found.by_status == {"IN_PROGRESS": 0, "COMPLETED": 1, "FAILED": 1, "SUBSUMED": 1, "DISCARDED": 0}
     assert set(found.figures) == set(SUMMARIZED)
     assert (found.figures["end_to_end_duration"].p99, found.figures["state_size"].max) == (11_000, 4000)
-    known = store.statistics(PIPELINE)
-    assert found.latest_completed == known.latest_completed
-    assert found.latest_failed == known.latest_failed
+    assert found.latest_completed == store.checkpoint(PIPELINE, 3)
+    assert found.latest_failed == store.checkpoint(PIPELINE, empty)
+
+
+def test_the_latest_savepoint_is_kept_apart(pages):
+    world = pages(retained=1)
+    for number, savepoint in enumerate([False, True, False], start=1):
+        world.take(f"r{number}", savepoint=savepoint)
+    found = world.readings.summary("p")
+    assert found.latest_savepoint == world.store.checkpoint("p", 2)
+    assert found.latest_completed == world.store.checkpoint("p", 3)
+    world.stop("stop")
+    world.complete(4)
+    found = world.readings.summary("p")
+    assert found.latest_savepoint == found.latest_completed == world.store.checkpoint("p", 4)
 
 
 def test_a_series_puts_neighbours_together_and_loses_none(pages):

@@ -1,19 +1,28 @@
 """One real Airflow for all tests of this folder: scheduler, triggerer, DAG processor and API server."""
 
 import json
+import runpy
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import airflow_home  # noqa: F401 - before anything imports Airflow
 import pytest
 from live_airflow import PROJECT, World
+from marked_runs import Marked
 from public_directories import public_directory
 
+from tidegate.assembly import open_coordinator
+from tidegate.clock import SystemClock
+from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.local_stack.stack import LocalStack
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
+from tidegate.protocol.lifecycle import Status
+from tidegate.settings import Settings
+from tidegate.state.storage import open_storage
 
 
 @pytest.fixture(scope="package")
@@ -28,6 +37,7 @@ def _live_airflow(home: Path, connect_server: str) -> Iterator[World]:
     environment = {
         "TIDEGATE_HOME": str(home),
         "TIDEGATE_CACHE": str(home / "cache"),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,otto:op,uma:user,vera:viewer",
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.25",  # it would keep a core busy that other tests need
         "AIRFLOW_CONN_SPARK_SERVER": json.dumps(
             {"conn_type": "spark_connect", "host": server.hostname, "port": server.port}
@@ -48,3 +58,36 @@ def _live_airflow(home: Path, connect_server: str) -> Iterator[World]:
         world.hasty_run = api.trigger("hasty")
         yield world
         store.close()
+
+
+@pytest.fixture(scope="module")
+def region(world):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIDEGATE_HOME", str(world.home))
+        patch.setenv("TIDEGATE_DATABASE_URL", world.stack.database_url)
+        pipeline = runpy.run_path(str(PROJECT / "tests/support/live_dags/small.py"))["marked_pipeline"]
+        coordinator = open_coordinator(pipeline)
+        marked = Marked(world, pipeline, coordinator)
+        yield marked
+        coordinator.end_region(marked.attempt)
+
+
+class Later(SystemClock):
+    """Ten minutes ahead: what is in progress now is past its deadline then."""
+
+    def now(self):
+        return super().now() + timedelta(minutes=10)
+
+
+@pytest.fixture
+def ahead(region):
+    """The coordinator of the same pipeline, later."""
+    storage = open_storage(Settings.from_environment().storage)
+    return CheckpointCoordinator(region.pipeline, region.world.store, storage, Later())
+
+
+@pytest.fixture
+def marked(region):
+    """With nothing in progress, before a test and after it."""
+    yield region
+    assert Status.IN_PROGRESS not in {checkpoint.status for checkpoint in region.checkpoints()}

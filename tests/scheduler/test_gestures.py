@@ -4,117 +4,18 @@ A DAG run waits either in line, behind a checkpoint of ours, or for the snapshot
 So the gestures are made on runs that wait, and hardly any needs Spark.
 """
 
-import runpy
-import time
-
 import psutil
 import pytest
-from live_airflow import PATIENCE, PROJECT, STEPS, alive_after
+from live_airflow import PATIENCE, STEPS, alive_after
+from marked_runs import ENDED_BY_HAND
 from sizes import later
 
-from tidegate.assembly import open_coordinator
 from tidegate.local_stack.airflow_api import AirflowApiError
+from tidegate.protocol.errors import CheckpointExpiredError
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import Acknowledgement, Snapshot
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(900)]
-
-ENDED_BY_HAND = FailureReason.COORDINATOR_SUSPEND
-
-
-class Marked:
-    """The pipeline `marked`, its region, and the gestures."""
-
-    def __init__(self, world, coordinator):
-        self.world, self.api, self.coordinator = world, world.api, coordinator
-        self.attempt = coordinator.start_region().attempt
-
-    def wait_until(self, look, what):
-        deadline = time.monotonic() + PATIENCE
-        while not look():
-            assert time.monotonic() < deadline, what()
-            self.coordinator.keep_region(self.attempt)
-            time.sleep(0.4)
-
-    def waiting(self, task="acknowledge", dag_id="marked", **arguments):
-        """A new DAG run, as soon as that task of it waits."""
-        run_id = self.api.trigger(dag_id, **arguments)
-        self.wait_for(run_id, dag_id, **{task: "deferred"})
-        return run_id
-
-    def wait_for(self, run_id, dag_id="marked", **states):
-        def look():
-            now = self.states(run_id, dag_id)
-            return all(now[task] == state for task, state in states.items())
-
-        self.wait_until(look, lambda: self.states(run_id, dag_id))
-
-    def end(self, run_id, dag_id="marked"):
-        """The state of the DAG run when it has ended."""
-        self.wait_until(
-            lambda: self.api.state(dag_id, run_id) in ("success", "failed"), lambda: self.states(run_id, dag_id)
-        )
-        return self.api.state(dag_id, run_id)
-
-    def mark(self, run_id, state):
-        self.api.call("PATCH", f"/dags/marked/dagRuns/{run_id}", json={"state": state})
-
-    def pause(self, is_paused):
-        self.api.call("PATCH", "/dags/marked", json={"is_paused": is_paused})
-
-    def mark_task(self, run_id, task, state):
-        path = f"/dags/marked/dagRuns/{run_id}/taskInstances/{task}"
-        self.api.call("PATCH", path, json={"new_state": state})
-
-    def clear(self, run_id, *tasks, downstream=True):
-        body = {
-            "dry_run": False, "dag_run_id": run_id, "task_ids": list(tasks), "only_failed": False,
-            "include_downstream": downstream,
-        }  # fmt: skip
-        self.api.call("POST", "/dags/marked/clearTaskInstances", json=body)
-
-    def states(self, run_id, dag_id="marked"):
-        return self.world.states(run_id, dag_id)
-
-    def requests(self):
-        with self.world.store.transaction("marked") as tx:
-            return [request.request_id for request in tx.requests()]
-
-    def checkpoints(self):
-        return self.world.checkpoints("marked")
-
-    def newest(self):
-        return self.checkpoints()[0]
-
-    def abort(self):
-        """As `tidegate abort` does."""
-        self.coordinator.abort(self.newest().checkpoint_id, ENDED_BY_HAND, "By hand.")
-
-    def acknowledge(self):
-        """The region's part of the checkpoint in progress."""
-        task = self.coordinator.begin_snapshot(self.attempt, self.newest().checkpoint_id)
-        reports = [Acknowledgement(subtask, attempt, Snapshot(())) for subtask, attempt in task.attempts.items()]
-        self.coordinator.record_acknowledgements(task.checkpoint_id, reports)
-
-
-@pytest.fixture(scope="module")
-def region(world):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TIDEGATE_HOME", str(world.home))
-        patch.setenv("TIDEGATE_DATABASE_URL", world.stack.database_url)
-        pipeline = runpy.run_path(str(PROJECT / "tests/support/live_dags/small.py"))["marked_pipeline"]
-        coordinator = open_coordinator(pipeline)
-        marked = Marked(world, coordinator)
-        yield marked
-        coordinator.end_region(marked.attempt)
-
-
-@pytest.fixture
-def marked(region):
-    """With nothing in progress, before a test and after it."""
-    yield region
-    assert Status.IN_PROGRESS not in {checkpoint.status for checkpoint in region.checkpoints()}
 
 
 @pytest.mark.parametrize("state", ["failed", later("success")])
@@ -132,6 +33,10 @@ def test_a_run_that_is_marked_ends_its_checkpoint_at_once_and_counts_as_failed(m
     }  # fmt: skip
     assert (marked.newest().status, marked.newest().failure_reason) == (Status.FAILED, ENDED_BY_HAND)
     assert f"DAG run {run_id} was ended by hand" in marked.newest().failure_message
+    ended = marked.newest().checkpoint_id
+    assert marked.audited(run_id) == [("ABORT", ended), ("CHECKPOINT", ended)]
+    shown = marked.world.page(f"pipelines/marked/checkpoints/{ended}").text
+    assert f"DAG run {run_id} was ended by hand" in shown
 
 
 @pytest.mark.long
@@ -145,6 +50,17 @@ def test_a_run_that_is_marked_while_it_waits_in_line_leaves_the_line(marked):
     marked.acknowledge()
     assert marked.end(first) == "success"
     assert marked.states(first) == dict.fromkeys(STEPS, "success") | {"abort": "skipped"}
+
+
+@pytest.mark.long
+def test_a_trigger_that_is_marked_as_done_while_it_waits_hands_nothing_on(marked):
+    first, second = marked.waiting(), marked.waiting("trigger")
+    marked.mark_task(second, "trigger", "success")
+    assert marked.end(second) == "failed"
+    assert marked.states(second)["snapshot"] == "failed"
+    assert marked.requests() == []
+    marked.acknowledge()
+    assert marked.end(first) == "success"
 
 
 @pytest.mark.long
@@ -185,11 +101,12 @@ def test_a_step_that_is_marked_as_done_before_its_time_is_not_believed(marked, t
 
 
 @pytest.mark.long
-def test_rows_of_a_notify_that_is_marked_as_done_become_visible_with_the_next_run(marked):
+@pytest.mark.parametrize("state", ["success", "failed"])
+def test_rows_of_a_notify_that_is_marked_become_visible_with_the_next_run(marked, state):
     run_id = marked.waiting()
-    marked.mark_task(run_id, "notify", "success")
+    marked.mark_task(run_id, "notify", state)
     marked.acknowledge()
-    assert marked.end(run_id) == "success"
+    assert marked.end(run_id) == state
     assert (marked.newest().status, marked.newest().notified_at) == (Status.COMPLETED, None)
     completed = marked.newest().checkpoint_id
     again = marked.waiting()
@@ -213,6 +130,20 @@ def test_what_is_cleared_goes_on_with_the_same_checkpoint_until_that_has_ended(m
         marked.clear(run_id, *tasks)
         assert marked.end(run_id) == "success"
     assert (marked.newest().checkpoint_id, marked.newest().status) == (before, Status.COMPLETED)
+
+
+@pytest.mark.long
+def test_a_step_of_a_failed_run_that_is_cleared_alone_says_that_its_checkpoint_has_ended(marked):
+    run_id = marked.waiting()
+    marked.mark(run_id, "failed")
+    assert marked.end(run_id) == "failed"
+    ended = marked.newest()
+    marked.clear(run_id, "acknowledge", downstream=False)
+    marked.wait_until(lambda: marked.world.tries(run_id, "marked")["acknowledge"] == 2, marked.newest)
+    assert marked.end(run_id) == "failed"
+    assert marked.states(run_id)["acknowledge"] == "failed"
+    assert f"Checkpoint {ended.checkpoint_id}" in marked.api.log("marked", run_id, "acknowledge", 2)
+    assert marked.newest() == ended
 
 
 @pytest.mark.long
@@ -251,6 +182,20 @@ def test_a_paused_dag_goes_on_where_it_was(marked):
     marked.wait_until(lambda: marked.newest().phase is Phase.ACKNOWLEDGED, marked.newest)
     marked.pause(False)
     assert marked.end(run_id) == "success"
+
+
+@pytest.mark.long
+def test_a_run_that_was_paused_past_its_deadline_fails_and_the_next_one_goes_on(marked, ahead):
+    run_id = marked.waiting()
+    marked.pause(True)
+    with pytest.raises(CheckpointExpiredError):
+        ahead.acknowledge(marked.newest().checkpoint_id)
+    marked.pause(False)
+    assert marked.end(run_id) == "failed"
+    assert (marked.newest().status, marked.newest().failure_reason) == (Status.FAILED, FailureReason.CHECKPOINT_EXPIRED)
+    again = marked.waiting()
+    marked.acknowledge()
+    assert marked.end(again) == "success"
 
 
 @pytest.mark.long

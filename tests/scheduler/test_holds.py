@@ -74,3 +74,15 @@ def test_a_held_run_outlives_its_triggerer_and_a_clear_and_completes_when_approv
     assert world.api.wait(DAG_ID, run_id, PATIENCE) == "failed"
     wait_for(lambda: world.checkpoints(DAG_ID)[0].status is Status.FAILED, lambda: world.checkpoints(DAG_ID)[0])
     assert world.checkpoints(DAG_ID)[0].failure_reason is FailureReason.COORDINATOR_SUSPEND
+
+
+@pytest.mark.long
+def test_a_validate_that_is_marked_as_done_while_it_waits_for_a_person_approves_nothing(world):
+    world.lay("marked", ("d", 700), pipeline=DAG_ID)
+    run_id = world.api.trigger(DAG_ID)
+    waits(world, run_id)
+    path = f"/dags/{DAG_ID}/dagRuns/{run_id}/taskInstances/validate"
+    world.api.call("PATCH", path, json={"new_state": "success"})
+    assert world.api.wait(DAG_ID, run_id, PATIENCE) == "failed"
+    ended = world.checkpoints(DAG_ID)[0]
+    assert (ended.status, ended.decided_by) == (Status.FAILED, None)

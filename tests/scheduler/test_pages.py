@@ -1,9 +1,7 @@
 """The pages where Airflow shows them: in its menu, as a tab of a DAG and of a DAG run, and behind a task's button."""
 
-import json
 from urllib.parse import unquote
 
-import httpx
 import pytest
 from browsers import Watched, chromium
 from live_airflow import PATIENCE
@@ -14,12 +12,10 @@ pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.browser, pytes
 @pytest.fixture
 def airflow_page(world):
     """A page of a browser that is logged in to the running Airflow."""
-    login = {"username": "admin", "password": json.loads(world.stack.password_file.read_text())["admin"]}
-    token = httpx.post(f"{world.stack.url}/auth/token", json=login, timeout=60).json()["access_token"]
     with chromium() as browser:
         context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme="dark")
         context.set_default_timeout(90_000)
-        context.add_cookies([{"name": "_token", "value": token, "url": world.stack.url}])
+        context.add_cookies([{"name": "_token", "value": world.token(), "url": world.stack.url}])
         yield Watched(context).page
 
 

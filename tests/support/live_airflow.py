@@ -6,6 +6,7 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
+import httpx
 import psutil
 import pyarrow.dataset
 
@@ -23,6 +24,17 @@ class World:
 
     def __init__(self, home, stack, api, store):
         self.home, self.stack, self.api, self.store = home, stack, api, store
+
+    def token(self, user="admin"):
+        """Of a login as one of the users of this Airflow."""
+        login = {"username": user, "password": json.loads(self.stack.password_file.read_text())[user]}
+        answer = httpx.post(f"{self.stack.url}/auth/token", json=login, timeout=60)
+        return answer.raise_for_status().json()["access_token"]
+
+    def page(self, path, user="admin", method="GET", **how):
+        """What the pages and their API answer to somebody."""
+        headers = {"Authorization": f"Bearer {self.token(user)}"} | how.pop("headers", {})
+        return httpx.request(method, f"{self.stack.url}/tidegate/{path}", headers=headers, timeout=60, **how)
 
     def lay(self, name, *rows, pipeline=PIPELINE):
         landing = self.home / "landing" / pipeline

@@ -19,14 +19,13 @@ from tidegate.protocol.gestures import AuditRecord
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import (
-    CheckpointKind,
     CheckpointRecord,
     SubtaskId,
     SubtaskRecord,
     Verdict,
 )
 from tidegate.protocol.regions import RegionRecord
-from tidegate.protocol.statistics import LatestFigures, LatestRestore, Measurement, Statistics
+from tidegate.protocol.statistics import LatestFigures, LatestRestore, Measurement
 
 LOCK_TIMEOUT = 60.0  # seconds, as in `tidegate.postgres.engine`
 
@@ -86,29 +85,13 @@ class MemoryCheckpointStore:
         checkpoints = self._state(pipeline_id).checkpoints
         return [checkpoints[id_] for id_ in sorted(checkpoints) if checkpoints[id_].status is Status.COMPLETED]
 
-    def statistics(self, pipeline_id: str) -> Statistics:
-        newest_first = self.history(pipeline_id, len(self._state(pipeline_id).checkpoints))
-        latest = {record.status: record for record in reversed(newest_first)}
-        return Statistics(
-            Counter(record.status for record in newest_first),
-            [self._measured(record) for record in newest_first if record.completed_at],
-            latest.get(Status.COMPLETED),
-            latest.get(Status.FAILED),
-            next(
-                (r for r in newest_first if r.status is Status.COMPLETED and r.kind is not CheckpointKind.CHECKPOINT),
-                None,
-            ),
-            len(self._state(pipeline_id).recoveries),
-            self._latest_restore(self._state(pipeline_id)),
-        )
-
     def figures(self, pipeline_id: str) -> LatestFigures:
-        known = self.statistics(pipeline_id)
+        state = self._state(pipeline_id)
         latest = [record for record in self.completed(pipeline_id) if record.abandoned_by is None]
         return LatestFigures(
-            known.by_status,
-            known.restores,
-            None if known.latest_restore is None else known.latest_restore.at,
+            Counter(record.status for record in state.checkpoints.values()),
+            len(state.recoveries),
+            self._latest_restore(state),
             latest[-1] if latest else None,
             self._measured(latest[-1]) if latest else None,
             self._state(pipeline_id).lag,

@@ -4,6 +4,7 @@ import asyncio
 import importlib.util
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import airflow_home  # noqa: F401 - before anything imports Airflow
 import httpx
+import psycopg2
 import pytest
 from airflow_dags import schedule
 from browsers import Watched, chromium
@@ -128,6 +130,12 @@ def token(airflow: None) -> Callable[[str | None], str]:
     return lambda role: _sign(role, 60)
 
 
+@pytest.fixture
+def signed(airflow: None) -> Callable[[str], str]:
+    """The same for a cookie that lasts as long as a browser is looked at."""
+    return lambda role: _sign(role, 3600)
+
+
 def _sign(role: str | None, seconds: int) -> str:
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
@@ -146,6 +154,9 @@ class Site:
     storage: MemoryStorage
     shown: dict[str, ShownPipeline]
     cookie: str
+    database: str
+    postgres: EmbeddedPostgres
+    readings: Readings
 
     def pages(self) -> dict[str, str]:
         """One address of every kind of page."""
@@ -179,6 +190,20 @@ class Site:
     def url(self, path: str = "") -> str:
         return f"{self.server.url}/{path}"
 
+    @contextmanager
+    def without_database(self) -> Iterator[None]:
+        """Postgres has cut every connection to the database, and refuses new ones."""
+        with closing(psycopg2.connect(self.postgres.url("postgres").replace("+psycopg2", ""))) as connection:
+            connection.autocommit = True
+            cursor = connection.cursor()
+            cursor.execute(f"ALTER DATABASE {self.database} ALLOW_CONNECTIONS false")
+            try:
+                cut = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
+                cursor.execute(cut, [self.database])
+                yield
+            finally:
+                cursor.execute(f"ALTER DATABASE {self.database} ALLOW_CONNECTIONS true")
+
 
 @pytest.fixture(scope="module")
 def site(
@@ -197,7 +222,7 @@ def site(
     app = create_app(tmp_path_factory.mktemp("docs"), lambda: readings, open_operations=lambda: operations)
     server = PageServer(app)
     server.start()
-    yield Site(server, store, storage, _fill(store, storage), _sign("admin", 3600))
+    yield Site(server, store, storage, _fill(store, storage), _sign("admin", 3600), name, postgres_server, readings)
     readings.close()
     server.stop()
     store.close()

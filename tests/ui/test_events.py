@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import aclosing
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import make_url, text
 from store_steps import PIPELINE, triggered
 
 from tidegate.postgres.engine import connect
@@ -24,6 +23,9 @@ from tidegate.reading.changes import Changes
 from tidegate.ui.events import events
 
 PATIENCE = 30.0
+BROWSERS = 50
+#: Connections to the database: the one that listens, the server's pool at its most, and the test's own.
+MOST = 1 + 12 + 4
 # The routes as they are, without the login, as the app inside another one that Airflow's server has.
 SERVER = """
     import sys
@@ -66,24 +68,57 @@ def server(running_url: str, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[
     process.wait()
 
 
-def test_a_browser_hears_of_a_commit_and_the_server_stops_at_once(server, store) -> None:
+def test_fifty_browsers_hear_of_a_commit_over_one_connection_and_the_server_stops_at_once(
+    server, store, running_url
+) -> None:
     process, url = server
     triggered(store)
-    with httpx.Client(timeout=PATIENCE) as client, client.stream("GET", url) as response:
-        assert response.headers["content-type"].startswith("text/event-stream")
-        assert response.headers["x-accel-buffering"] == "no"
-        lines = response.iter_lines()
-        assert next(lines) == "event: back"
-        committed = time.monotonic()
-        threading.Timer(0.5, triggered, (store,)).start()
-        while next(lines) != "event: changed":
-            pass
-        assert json.loads(next(lines).removeprefix("data: ")) == {"pipelines": [PIPELINE]}
-        assert time.monotonic() - committed < PATIENCE
-        process.send_signal(signal.SIGTERM)
-        for _ in lines:
-            pass
+
+    async def follow(client: httpx.AsyncClient, listening: asyncio.Event) -> None:
+        """Hears of one commit, and stays until the server ends the answer."""
+        async with client.stream("GET", url) as response:
+            assert response.headers["content-type"].startswith("text/event-stream")
+            assert response.headers["x-accel-buffering"] == "no"
+            lines = response.aiter_lines()
+            assert await anext(lines) == "event: back"
+            listening.set()
+            while await anext(lines) != "event: changed":
+                pass
+            heard.append(await anext(lines))
+            if len(heard) == BROWSERS:
+                process.send_signal(signal.SIGTERM)
+            async for _ in lines:
+                pass
+
+    async def work() -> None:
+        limits = httpx.Limits(max_connections=BROWSERS)
+        async with httpx.AsyncClient(timeout=PATIENCE, limits=limits) as client:
+            listening = [asyncio.Event() for _ in range(BROWSERS)]
+            following = [asyncio.create_task(follow(client, event)) for event in listening]
+            await asyncio.gather(*(event.wait() for event in listening))
+            assert await asyncio.to_thread(connections, running_url, "LISTEN%") == 1
+            assert await asyncio.to_thread(connections, running_url) <= MOST
+            await asyncio.to_thread(triggered, store)
+            await asyncio.gather(*following)
+
+    heard: list[str] = []
+    asyncio.run(asyncio.wait_for(work(), 2 * PATIENCE))
+    assert [json.loads(data.removeprefix("data: ")) for data in heard] == [{"pipelines": [PIPELINE]}] * BROWSERS
     assert process.wait(PATIENCE) in (0, -signal.SIGTERM)
+
+
+def connections(url: str, last: str = "%") -> int:
+    """Those to the database whose last statement was such a one."""
+    engine = connect(make_url(url))
+    try:
+        with engine.connect() as connection:
+            question = """
+                SELECT count(*) FROM pg_stat_activity
+                WHERE datname = current_database() AND query LIKE :last AND pid <> pg_backend_pid()
+            """
+            return int(connection.execute(text(question), {"last": last}).scalar_one())
+    finally:
+        engine.dispose()
 
 
 def test_only_what_may_be_read_is_told(running_url, store) -> None:

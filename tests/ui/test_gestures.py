@@ -130,7 +130,7 @@ def test_a_continuous_region_is_asked_for_each_kind_once(hands: Hands, act: Act,
     with shown.store.transaction(PIPELINE) as tx:
         tx.begin_region(SystemClock().now())
     label = {} if kind == "CHECKPOINT" else {"name": "x", "note": "y"}
-    assert act("requests", kind=kind, **label)[0] == 200
+    assert (act("drain", **label) if kind == "DRAIN" else act("requests", kind=kind, **label))[0] == 200
     with shown.store.transaction(PIPELINE) as tx:
         (request,) = tx.requests()
     assert (request.name, request.drain) == (label.get("name"), kind == "DRAIN")
@@ -146,11 +146,12 @@ def test_what_is_refused_changes_nothing_says_why_and_is_on_record(hands: Hands,
         ("checkpoints/1/dispose", {}, "has no savepoint '1'"),
         ("checkpoints/1/rename", {"name": "x"}, "has no savepoint '1'"),
         ("requests", {"kind": "SAVEPOINT"}, "No continuous region"),
+        ("drain", {}, "No continuous region"),
     ):
         code, sentence = act(path, **given)
         assert (code, why in sentence) == (409, True), sentence
     assert {one["status"] for one in hands.audit()["audit"]} == {"REFUSED"}
-    assert len(hands.audit()["audit"]) == 7
+    assert len(hands.audit()["audit"]) == 8
     assert [record.status for record in shown.store.history(PIPELINE, 9)] == ["COMPLETED"]
 
 
@@ -166,7 +167,7 @@ def test_what_is_not_said_right_reaches_no_pipeline(hands: Hands, shown) -> None
     for path, given in (
         ("suspend", {"request_id": "not a UUID"}),
         ("suspend", {"also": "this"}),
-        ("requests", {"kind": "RESTORE"}),
+        ("requests", {"kind": "DRAIN"}),
         ("requests", {}),
         ("checkpoints/1/approve", {"comment": "x" * 2001}),
         ("checkpoints/0/abort", {}),
@@ -212,12 +213,18 @@ def test_what_does_not_come_from_here_is_forbidden(hands: Hands, shown, headers:
     assert hands.audit()["audit"] == []
 
 
-def test_our_own_pages_may_ask(hands: Hands, shown) -> None:
-    """As browsers say it with TLS, and without."""
+def test_our_own_pages_may_ask(hands: Hands, shown, monkeypatch) -> None:
+    """As browsers say it with TLS, and without; there a proxy may hand on another host than the browser's."""
     own = {"Tidegate-Token": hands.get("/tidegate/api/v1/token", token=hands.credential).json()["token"]}
     assert hands.do("suspend", headers=own | {"Origin": "http://airflow"}).status_code == 200
     proxied = {"Sec-Fetch-Site": "same-origin", "Origin": "https://outside.example"}
     assert hands.do("resume", headers=own | proxied).status_code == 200
+    outside = own | {"Origin": "http://outside.example"}
+    assert hands.do("suspend", headers=outside).status_code == 403
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "http://outside.example/airflow")
+    assert hands.do("suspend", headers=outside).status_code == 200
+    for other in ("https://outside.example", "http://outside.example:81", "http://evil.example", "null"):
+        assert hands.do("resume", headers=own | {"Origin": other}).status_code == 403
 
 
 def test_the_token_of_a_cookie_is_that_of_its_login(get, token: Token, shown) -> None:

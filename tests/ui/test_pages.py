@@ -4,6 +4,8 @@ import json
 import re
 
 import pytest
+from shown_pipelines import HOSTILE
+from store_steps import triggered
 
 pytestmark = pytest.mark.browser
 
@@ -57,6 +59,24 @@ def test_script_in_names_files_rows_and_messages_is_inert_and_shown_as_it_is(sit
         assert page.evaluate("document.body.dataset.owned") is None, path
         assert "49" not in re.findall(r"onerror=\S+>(\d+)", page.inner_text("main")), path
     assert shown > 20
+    assert watched.wrong == []
+
+
+def test_script_in_the_name_of_a_pipeline_is_inert_and_shown_as_it_is(site, open_page):
+    """No definition has such a name; a row may."""
+    named = HOSTILE.replace("/", "∕")
+    triggered(site.store, pipeline_id=named)
+    watched = open_page()
+    page = watched.page
+    page.get_by_role("link", name=named, exact=True).click()
+    page.locator("h1", has_text=named).wait_for()
+    tabs = page.get_by_role("navigation", name="About this pipeline").get_by_role("link").all_inner_texts()
+    for tab in tabs:
+        page.get_by_role("link", name=tab, exact=True).click()
+        page.locator("#live[data-state=live]").wait_for()
+        assert page.locator("main script, main img").count() == 0, tab
+        assert page.evaluate("document.body.dataset.owned") is None, tab
+    assert len(tabs) >= 9
     assert watched.wrong == []
 
 

@@ -126,7 +126,7 @@ def test_the_list_has_what_may_be_read(get, token, readable, known) -> None:
 def test_a_pipeline_that_there_is_not_is_not_found(get, token, readable) -> None:
     for route in of_pipelines():
         if not route.path.startswith("/docs/"):  # a report may be older than the database
-            assert ask(get, route, token("viewer")).status_code == 404, route.path
+            assert ask(get, route, token("op")).status_code == 404, route.path
 
 
 def test_events_name_pipelines_that_may_be_read(get, token, readable, known, store, monkeypatch) -> None:
@@ -160,16 +160,19 @@ def changing() -> list[APIRoute]:
 def test_who_may_only_read_changes_nothing_and_gets_grey_buttons(get: Get, token: Token, airflow, known) -> None:
     """With the roles of Airflow's own simple auth manager."""
     known("their-dag")
-    assert len(changing()) == 9
+    assert len(changing()) == 10
     page = f"/tidegate/pipelines/{PIPELINE}"
     assert "the right to edit or delete" in get(page, token=token("viewer")).text
-    assert "the right to" not in get(page, token=token("user")).text
+    assert "the right to delete one" in get(page, token=token("user")).text
+    assert "the right to" not in get(page, token=token("op")).text
     for route in changing():
+        final = route.path.endswith(("/cancel", "/dispose", "/drain"))
         assert ask(get, route, token("viewer")).status_code == 403, route.path
-        assert ask(get, route, token("user")).status_code in (200, 409), route.path
+        assert (ask(get, route, token("user")).status_code == 403) == final, route.path
+        assert ask(get, route, token("op")).status_code in (200, 409), route.path
 
 
-def test_cancelling_and_disposing_take_the_right_to_delete(get: Get, token: Token, known, monkeypatch) -> None:
+def test_what_cannot_be_taken_back_takes_the_right_to_delete(get: Get, token: Token, known, monkeypatch) -> None:
     known("their-dag")
     from airflow.api_fastapi.app import get_auth_manager
 
@@ -177,7 +180,7 @@ def test_cancelling_and_disposing_take_the_right_to_delete(get: Get, token: Toke
     text = get(f"/tidegate/pipelines/{PIPELINE}", token=token("viewer")).text
     assert "the right to delete one" in text
     for route in changing():
-        final = route.path.endswith(("/cancel", "/dispose"))
+        final = route.path.endswith(("/cancel", "/dispose", "/drain"))
         assert (ask(get, route, token("viewer")).status_code == 403) == final, route.path
 
 

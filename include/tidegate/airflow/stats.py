@@ -7,15 +7,14 @@ _SWITCHES = ("statsd_on", "statsd_datadog_enabled", "otel_on")
 
 
 class AirflowStats:
-    """A meter. Airflow's metrics are numbers: a path is left out."""
+    """A meter."""
 
-    def record(self, pipeline_id: str, metrics: Mapping[str, int | str]) -> None:
+    def record(self, pipeline_id: str, metrics: Mapping[str, int]) -> None:
         from airflow.sdk.observability.stats import gauge, normalize_name_for_stats
 
         pipeline = normalize_name_for_stats(pipeline_id, log_warning=False)
         for name, value in metrics.items():
-            if not isinstance(value, str):
-                gauge(f"tidegate.{pipeline}.{name}", value, tags={"pipeline": pipeline_id})
+            gauge(f"tidegate.{pipeline}.{name}", value, tags={"pipeline": pipeline_id})
 
     def flush(self) -> None:
         """Airflow sends its metrics itself."""

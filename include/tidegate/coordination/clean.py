@@ -72,20 +72,17 @@ class Cleaning:
 
     def clean(self, gesture: Gesture | None = None) -> CleanReport:
         """Do what `plan` says, unless it found damage. Repeating is safe. Raises as `plan` does, and what sinks raise:
-        then a part of it is done. A gesture is recorded when all is done."""
+        then a part of it is done. A gesture is recorded with the plan, before anything is deleted."""
         with self._auditing.attempt(gesture) as deed:
-            report = self._clean()
+            report = self.plan()
             if gesture is not None:
                 status = AnswerStatus.REFUSED if report.damage else AnswerStatus.DONE
                 said = " ".join(report.damage_lines() or report.summary())
                 with self._store.transaction(self._pipeline_id) as tx:
                     deed.noted(tx, self._clock.now(), GestureAnswer(status, said))
-        return report
+            return report if report.damage else self._carry_out(report)
 
-    def _clean(self) -> CleanReport:
-        report = self.plan()
-        if report.damage:
-            return report
+    def _carry_out(self, report: CleanReport) -> CleanReport:
         self._sweeper.sweep()
         self._sweeper.deletions.delete_queued()
         self._sweeper.delete_leftovers()

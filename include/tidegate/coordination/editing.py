@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidegate.coordination.audit import Auditing
+from tidegate.coordination.audit import Auditing, Deed
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.operator_state import find_kept
 from tidegate.coordination.savepoint_directory import SavepointDirectory, write_documents
@@ -127,16 +127,12 @@ class Editing:
         and what the rows raise when they are computed, and nothing is left.
         """
         with self._auditing.attempt(gesture) as deed:
-            complete = self._write(base, to, by, changes, editor, validator, label)
-            if gesture is not None:
-                with self._store.transaction(self._pipeline_id) as tx:
-                    said = f"The state of pipeline {self._pipeline_id} at {base.origin} is complete in {to}."
-                    deed.done(tx, self._clock.now(), said)
-        return complete
+            return self._write(base, to, by, changes, editor, validator, label, deed)
 
     def _write(
-        self, base: Base, to: str, by: str, changes: Changes, editor: Editor, validator: Validator, label: Label
-    ) -> Complete:
+        self, base: Base, to: str, by: str, changes: Changes, editor: Editor, validator: Validator, label: Label,
+        deed: Deed,
+    ) -> Complete:  # fmt: skip
         require_legal_label(CheckpointKind.SAVEPOINT, label)
         target = self._storage.elsewhere(to)
         self._require_possible(to, target)
@@ -160,12 +156,20 @@ class Editing:
             made_from = base.checkpoint_id if base.metadata.subtasks else None
             edited = Edited(by, now, base.origin, made_from, changes.said)
             metadata = replace(base.metadata, record=plan.record, subtasks=subtasks, verdicts=verdicts, edited=edited)
+            self._put_on_record(deed, base, to)
             return write_documents(graph, self._config, target, metadata)
         except Exception as error:
             _empty(target)
             if isinstance(error, StateIntegrityError) and base.is_in_database:  # unless it was replaced meanwhile
                 find_kept(self._store, self._pipeline_id, base.checkpoint_id)
             raise
+
+    def _put_on_record(self, deed: Deed, base: Base, to: str) -> None:
+        """Before the documents make a savepoint of what was written."""
+        if deed.gesture is not None:
+            with self._store.transaction(self._pipeline_id) as tx:
+                said = f"The state of pipeline {self._pipeline_id} at {base.origin} is written to {to}."
+                deed.done(tx, self._clock.now(), said)
 
     def _require_possible(self, to: str, target: CheckpointStorage) -> None:
         restaged = [vertex for vertex in self._graph.sinks if vertex.operator_id in self._graph.restaged]

@@ -71,7 +71,9 @@ class CommitPoint:
         checkpoint_id = validated.record.checkpoint_id
         if validated.record.status in COMMITTED:
             return validated.record
+        outcome: _Verified | Landed | NotLanded
         with self._store.transaction(self._pipeline_id) as tx:
+            now = tx.checkpoint(checkpoint_id)
             metadata = Metadata(
                 validated.record,
                 tx.subtasks(checkpoint_id),
@@ -80,7 +82,11 @@ class CommitPoint:
                 tx.restores(),
                 tx.region().attempt,
             )
-        outcome = self._verify(validated.record, metadata.subtasks)
+        if now is None or now.status is not Status.IN_PROGRESS:
+            # Restores may have followed since. With them the metadata is not what its marker says, and it is there.
+            outcome = decide_landing(now)
+        else:
+            outcome = self._verify(validated.record, metadata.subtasks)
         if isinstance(outcome, _Verified):
             outcome = self._commit(checkpoint_id, self._write_metadata(metadata))
         match outcome:

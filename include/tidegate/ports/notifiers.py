@@ -26,7 +26,7 @@ class Notifier(Protocol):
 class Meter(Protocol):
     """Where a pipeline's metrics go."""
 
-    def record(self, pipeline_id: str, metrics: Mapping[str, int | str]) -> None:
+    def record(self, pipeline_id: str, metrics: Mapping[str, int]) -> None:
         """The current values, by their names in Flink."""
         ...
 

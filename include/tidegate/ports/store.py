@@ -15,7 +15,7 @@ from tidegate.protocol.records import (
     Verdict,
 )
 from tidegate.protocol.regions import RegionRecord
-from tidegate.protocol.statistics import LatestFigures, Statistics
+from tidegate.protocol.statistics import LatestFigures
 
 
 class Clock(Protocol):
@@ -54,9 +54,8 @@ class CheckpointStore(Protocol):
         """All with status COMPLETED, also those that a restore has left behind, oldest first."""
         ...
 
-    def statistics(self, pipeline_id: str) -> Statistics: ...
     def figures(self, pipeline_id: str) -> LatestFigures:
-        """The same of the latest checkpoint alone: asked after every checkpoint, so it reads no history."""
+        """What metrics are made of. Asked after every checkpoint, so it reads no history."""
         ...
 
     def subtasks(self, pipeline_id: str, checkpoint_id: int) -> dict[SubtaskId, SubtaskRecord]: ...

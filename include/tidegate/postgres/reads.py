@@ -64,7 +64,7 @@ from tidegate.protocol.records import (
     Verdict,
 )
 from tidegate.protocol.regions import RegionRecord
-from tidegate.protocol.statistics import LatestFigures, LatestRestore, Measurement, Statistics
+from tidegate.protocol.statistics import LatestFigures, LatestRestore, Measurement
 
 
 def pipeline_ids(connection: Connection) -> list[str]:
@@ -167,21 +167,6 @@ def latest_completed(connection: Connection, pipeline_id: str) -> CheckpointReco
     return latest(connection, pipeline_id, Status.COMPLETED)
 
 
-def statistics(connection: Connection, pipeline_id: str) -> Statistics:
-    """The statements run one after the other. Each figure is right for the moment of its statement."""
-    measured = connection.execute(_MEASUREMENTS, {"pipeline_id": pipeline_id})
-    restores, latest_restore = restore_count(connection, pipeline_id)
-    return Statistics(
-        _by_status(connection, pipeline_id),
-        [Measurement(**row) for row in measured.mappings()],
-        latest(connection, pipeline_id, Status.COMPLETED),
-        latest(connection, pipeline_id, Status.FAILED),
-        latest_savepoint(connection, pipeline_id),
-        restores,
-        latest_restore,
-    )
-
-
 def figures(connection: Connection, pipeline_id: str) -> LatestFigures:
     found = latest(connection, pipeline_id, Status.COMPLETED)
     measured = None
@@ -192,7 +177,7 @@ def figures(connection: Connection, pipeline_id: str) -> LatestFigures:
     return LatestFigures(
         _by_status(connection, pipeline_id),
         restores,
-        None if latest_restore is None else latest_restore.at,
+        latest_restore,
         found,
         None if measured is None else Measurement(**measured),
         lag_of(connection, pipeline_id),
@@ -227,12 +212,10 @@ _BY_STATUS = text("""
 SELECT status, count(*) AS number FROM tidegate.checkpoints WHERE pipeline_id = :pipeline_id GROUP BY status
 """)
 
-_MEASURED = """
+_MEASUREMENT = text("""
 SELECT checkpoint_id, end_to_end_duration, checkpointed_size, state_size, processed_data, persisted_data
-FROM tidegate.figures WHERE pipeline_id = :pipeline_id
-"""
-_MEASUREMENTS = text(f"{_MEASURED} ORDER BY checkpoint_id DESC")
-_MEASUREMENT = text(f"{_MEASURED} AND checkpoint_id = :checkpoint_id")
+FROM tidegate.figures WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id
+""")
 
 
 def latest(connection: Connection, pipeline_id: str, status: Status) -> CheckpointRecord | None:

@@ -22,7 +22,7 @@ from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.regions import RegionRecord
-from tidegate.protocol.statistics import LatestFigures, Statistics
+from tidegate.protocol.statistics import LatestFigures
 
 # Two statements, one round trip. The row is the lock that serialises all transactions on the pipeline.
 _LOCK_PIPELINE = text("""
@@ -96,9 +96,6 @@ class PostgresCheckpointStore:
     def completed(self, pipeline_id: str) -> list[CheckpointRecord]:
         question = "reading the completed checkpoints"
         return self._read(question, lambda c: reads.with_status(c, pipeline_id, Status.COMPLETED))
-
-    def statistics(self, pipeline_id: str) -> Statistics:
-        return self._read("reading the statistics", lambda c: reads.statistics(c, pipeline_id))
 
     def figures(self, pipeline_id: str) -> LatestFigures:
         return self._read("reading the figures", lambda c: reads.figures(c, pipeline_id))

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from tidegate.protocol.lag import SourceLag
-from tidegate.protocol.records import CheckpointRecord
 from tidegate.protocol.statistics import LatestFigures, count_checkpoints
 
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
@@ -22,30 +21,28 @@ UNITS = {
     "lastCheckpointDuration": "ms",
     "lastCheckpointProcessedData": "By",
     "lastCheckpointPersistedData": "By",
-    "lastCheckpointExternalPath": "",
     "lastCompletedCheckpointId": "",
     "lastCheckpointCompletedTimestamp": "ms",
     "pendingBytes": "By",
 }
 
 
-def gauges(figures: LatestFigures) -> dict[str, int | str]:
-    """By name. Sizes are bytes, durations milliseconds, times milliseconds since 1970; -1 where there is no figure, and
-    `n/a` for a path. Performs no I/O."""
+def gauges(figures: LatestFigures) -> dict[str, int]:
+    """By name. Sizes are bytes, durations milliseconds, times milliseconds since 1970; -1 where there is no figure.
+    Performs no I/O."""
     counts = count_checkpoints(figures.by_status, figures.restores)
-    latest, measured = figures.latest_completed, figures.latest
+    latest, measured, restore = figures.latest_completed, figures.latest, figures.latest_restore
     return {
         "totalNumberOfCheckpoints": counts.total,
         "numberOfInProgressCheckpoints": counts.in_progress,
         "numberOfCompletedCheckpoints": counts.completed,
         "numberOfFailedCheckpoints": counts.failed,
-        "lastCheckpointRestoreTimestamp": _milliseconds(figures.restored_at),
+        "lastCheckpointRestoreTimestamp": -1 if restore is None else _milliseconds(restore.at),
         "lastCheckpointSize": -1 if measured is None else measured.checkpointed_size,
         "lastCheckpointFullSize": -1 if measured is None else measured.state_size,
         "lastCheckpointDuration": -1 if measured is None else measured.end_to_end_duration,
         "lastCheckpointProcessedData": -1 if measured is None else measured.processed_data,
         "lastCheckpointPersistedData": -1 if measured is None else measured.persisted_data,
-        "lastCheckpointExternalPath": _path(latest),
         "lastCompletedCheckpointId": -1 if latest is None else latest.checkpoint_id,
         "lastCheckpointCompletedTimestamp": -1 if latest is None else _milliseconds(latest.completed_at),
         "pendingBytes": _pending_bytes(figures.lag),
@@ -55,10 +52,6 @@ def gauges(figures: LatestFigures) -> dict[str, int | str]:
 def _pending_bytes(lag: Sequence[SourceLag]) -> int:
     """Of a source alone in Flink; here of all of a pipeline's together."""
     return -1 if not lag or any(each.bytes < 0 for each in lag) else sum(each.bytes for each in lag)
-
-
-def _path(latest: CheckpointRecord | None) -> str:
-    return "n/a" if latest is None or latest.metadata_path is None else latest.metadata_path
 
 
 def _milliseconds(at: datetime | None) -> int:

@@ -36,28 +36,13 @@ class LatestRestore:
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
-    """The facts: how many checkpoints have each status; every completed one, newest first; the latest completed one,
-    failed one and savepoint (a completed savepoint is also a completed checkpoint); and how often the pipeline went on
-    from a checkpoint."""
-
-    by_status: Mapping[Status, int]
-    measurements: Sequence[Measurement]
-    latest_completed: CheckpointRecord | None
-    latest_failed: CheckpointRecord | None
-    latest_savepoint: CheckpointRecord | None = None
-    restores: int = 0
-    latest_restore: LatestRestore | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class LatestFigures:
-    """What a pipeline's metrics are made of: how many checkpoints have each status, how often and when it last went on
-    from one, its latest completed checkpoint, and how far behind its sources it was at their last polls."""
+    """What a pipeline's metrics are made of: how many checkpoints have each status, how often it went on from one and
+    from which last, its latest completed checkpoint, and how far behind its sources it was at their last polls."""
 
     by_status: Mapping[Status, int]
     restores: int
-    restored_at: datetime | None
+    latest_restore: LatestRestore | None
     latest_completed: CheckpointRecord | None
     latest: Measurement | None
     lag: Sequence[SourceLag] = ()
@@ -95,15 +80,9 @@ def count_checkpoints(by_status: Mapping[Status, int], restores: int = 0) -> Cou
     )
 
 
-def summarize(values: Sequence[int]) -> Summary:
-    """Summarizes one figure of all completed checkpoints, newest first; all -1 if there are none. Performs no I/O."""
-    if not values:
-        return Summary(-1, -1, -1, -1, -1, -1, -1, -1)
-    return summary_of(min(values), max(values), sum(values) / len(values), values)
-
-
 def summary_of(smallest: float, largest: float, average: float, newest: Sequence[int]) -> Summary:
-    """The same where not all values are at hand; `newest` are, newest first, and at least one. Performs no I/O."""
+    """Summarizes one figure of all completed checkpoints. `newest` are values of it, newest first, and at least one.
+    Performs no I/O."""
     recent = sorted(newest[:PERCENTILE_WINDOW])
     percentiles = [percentile(recent, percent) for percent in (50, 90, 95, 99, 99.9)]
     return Summary(smallest, largest, average, *percentiles)

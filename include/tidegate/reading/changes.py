@@ -102,6 +102,8 @@ class Changes:
         self._subscribers: set[Subscriber] = set()
         self._thread: threading.Thread | None = None
         self._listening = False
+        self._moments: dict[str, int] = {}
+        self._last = self._since = 0  # the last of all, and when it began to listen
 
     async def subscribe(self, heartbeat: float = 15.0) -> AsyncGenerator[Change | None, None]:
         """Changes until the subscriber leaves or all is stopped; the first is `BACK`, as soon as it listens. None when
@@ -117,6 +119,14 @@ class Changes:
                 yield change
         finally:
             self._remove(subscriber)
+
+    def moment(self, pipeline_id: str | None = None) -> int | None:
+        """A number that is another one once a change of this pipeline, or of any, was heard of; subscribers are told
+        after that. None while nobody listens."""
+        with self._lock:
+            if not self._listening:
+                return None
+            return self._last if pipeline_id is None else self._moments.get(pipeline_id, self._since)
 
     @property
     def subscribers(self) -> int:
@@ -147,8 +157,10 @@ class Changes:
 
     def _tell(self, change: Change) -> None:
         with self._lock:
+            self._last += 1
+            self._moments |= dict.fromkeys(change.pipelines, self._last)
             if change.what is not What.CHANGED:
-                self._listening = change.what is What.BACK
+                self._listening, self._moments, self._since = change.what is What.BACK, {}, self._last
             for subscriber in self._subscribers:
                 subscriber.tell(change)
 

@@ -1,8 +1,7 @@
 """Exports figures by OpenTelemetry, as its standard environment variables say.
 
-They are asynchronous gauges, as Flink's are: whoever collects sees the latest ones. Flink has a path among them. A
-gauge holds a number, so the path is an attribute, and the number is 1. The SDK takes the names of instruments for
-case-insensitive and writes them small: views give them back as Flink writes them.
+They are asynchronous gauges, as Flink's are: whoever collects sees the latest ones. The SDK takes the names of
+instruments for case-insensitive and writes them small: views give them back as Flink writes them.
 """
 
 import os
@@ -33,12 +32,12 @@ class OpenTelemetry:
 
     def __init__(self, provider: Any) -> None:
         self._provider = provider
-        self._figures: dict[str, Mapping[str, int | str]] = {}
+        self._figures: dict[str, Mapping[str, int]] = {}
         meter = provider.get_meter("tidegate")
         for name, unit in UNITS.items():
             meter.create_observable_gauge(name, [self._observed(name)], unit)
 
-    def record(self, pipeline_id: str, metrics: Mapping[str, int | str]) -> None:
+    def record(self, pipeline_id: str, metrics: Mapping[str, int]) -> None:
         self._figures[pipeline_id] = metrics
 
     def flush(self) -> None:
@@ -47,11 +46,7 @@ class OpenTelemetry:
     def _observed(self, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(options: CallbackOptions) -> Iterable[Observation]:
             for pipeline_id, figures in list(self._figures.items()):
-                value = figures[name]
-                if isinstance(value, str):
-                    yield Observation(1, {"pipeline": pipeline_id, "path": value})
-                else:
-                    yield Observation(value, {"pipeline": pipeline_id})
+                yield Observation(figures[name], {"pipeline": pipeline_id})
 
         return observe
 

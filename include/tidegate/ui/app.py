@@ -26,6 +26,7 @@ from tidegate.ui.error_pages import add_error_pages
 from tidegate.ui.events import event_routes
 from tidegate.ui.gestures import gesture_routes
 from tidegate.ui.schedules import NoSchedules, Schedules
+from tidegate.ui.shared import SharedAnswers
 from tidegate.ui.wording import hold_sentence
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -62,6 +63,7 @@ def create_app(
     app.state.docs = docs or Settings.from_environment().docs
     app.state.asking = Asking(open_readings, open_operations)
     app.state.schedules = schedules or (_airflow_schedules() if users is None else NoSchedules())
+    app.state.shared = SharedAnswers()
     app.state.users = users or _airflow_users()
     app.include_router(docs_routes)
     app.include_router(api_routes)

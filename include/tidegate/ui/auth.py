@@ -1,9 +1,9 @@
 """Who may see what, decided in this one place, for the app as a whole.
 
 The right follows the DAGs that have asked for the pipeline's checkpoints, whatever they are called: who may read one of
-them may read the pipeline, and who may edit one of them may act on it. Cancelling and disposing takes the right to
-delete one. A pipeline without a DAG takes the same right on DAGs at all. `Users` says who somebody is and what they may
-do with which DAGs: Airflow's users, or the one user of `tidegate ui`.
+them may read the pipeline, and who may edit one of them may act on it. What cannot be taken back, to cancel, drain and
+dispose, takes the right to delete one. A pipeline without a DAG takes the same right on DAGs at all. `Users` says who
+somebody is and what they may do with which DAGs: Airflow's users, or the one user of `tidegate ui`.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,7 +20,7 @@ from tidegate.ui.same_site import require_same_site
 #: The path parameters that name a pipeline or a DAG, in every route that is about one.
 PIPELINE, DAG = "pipeline", "dag_id"
 #: The last words of paths that need the right to delete.
-FINAL = frozenset({"cancel", "dispose"})
+FINAL = frozenset({"cancel", "dispose", "drain"})
 
 
 class Right(StrEnum):
@@ -42,6 +42,10 @@ class Users(Protocol):
 
     def credential(self, request: Request) -> str:
         """The secret by which an identified user came in."""
+        ...
+
+    def address(self) -> str:
+        """The URL by which browsers reach the pages, as far as it is configured; else empty."""
         ...
 
     def actor(self, request: Request, user: Any) -> Actor:
@@ -87,7 +91,7 @@ def _require_rights(request: Request, user: User, readings: ReadingsDep) -> None
         raise HTTPException(403, "Forbidden")
     if request.method in ("GET", "HEAD"):
         return
-    require_same_site(request, users.credential(request))
+    require_same_site(request, users.credential(request), users.address())
     if not may(users, user, dags, _right_to_change(request)):
         raise HTTPException(403, "You may not do this with any of the DAGs of this pipeline. Nothing was changed.")
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import Path, Query, Request
 from fastapi.responses import HTMLResponse
 
 from tidegate.reading.quality import hold_of
@@ -11,9 +11,10 @@ from tidegate.ui.auth import RightsDep
 from tidegate.ui.drawing import draw_spans
 from tidegate.ui.offers import offers_of_checkpoint
 from tidegate.ui.pipeline_pages import Text
+from tidegate.ui.shared import PageRoutes
 from tidegate.ui.shell import page
 
-routes = APIRouter(prefix="/pipelines/{pipeline}/checkpoints/{checkpoint}")
+routes = PageRoutes(prefix="/pipelines/{pipeline}/checkpoints/{checkpoint}")
 
 CheckpointNumber = Annotated[int, Path(ge=1, le=2**62)]
 #: The tasks whose logs say most: they are those of `checkpoint_dag`.

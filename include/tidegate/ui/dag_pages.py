@@ -3,15 +3,16 @@
 Airflow puts the tabs on every DAG. One that has asked for no checkpoint shows a sentence.
 """
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import HTMLResponse
 
 from tidegate.reading.history_answers import HistoryFilter
 from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.pipeline_pages import now
+from tidegate.ui.shared import PageRoutes
 from tidegate.ui.shell import page
 
-routes = APIRouter(prefix="/dags/{dag_id}")
+routes = PageRoutes(prefix="/dags/{dag_id}")
 
 _LATEST = 15
 

@@ -19,6 +19,8 @@ _TITLES = {
     422: "There is no such page",
     503: "Out of reach",
 }
+#: Seconds after which a browser asks again for a page that could not be answered.
+_AGAIN = 5
 _FORBIDDEN = (
     "You may read none of the DAGs that take this pipeline’s checkpoints. Whoever runs Airflow can give you the right."
 )
@@ -57,4 +59,9 @@ def _is_for_a_program(request: Request) -> bool:
 
 
 def _page(request: Request, status: int, text: str) -> Response:
-    return sentence(request, status, _TITLES.get(status, "Something went wrong"), text)
+    title = _TITLES.get(status, "Something went wrong")
+    if status != 503:
+        return sentence(request, status, title, text)
+    response = sentence(request, status, title, f"{text} This page asks again by itself, every {_AGAIN} seconds.")
+    response.headers["Refresh"] = response.headers["Retry-After"] = str(_AGAIN)
+    return response

@@ -50,14 +50,13 @@ class Labelled(Asked):
 
 
 class Requested(Labelled):
-    """`STOP` and `DRAIN` take a savepoint, and end the pipeline with it."""
+    """`STOP` takes a savepoint, and the pipeline ends with it until it is resumed."""
 
-    kind: Literal["CHECKPOINT", "SAVEPOINT", "STOP", "DRAIN"]
+    kind: Literal["CHECKPOINT", "SAVEPOINT", "STOP"]
 
     @property
     def checkpoint_kind(self) -> CheckpointKind:
-        ends = self.kind in ("STOP", "DRAIN")
-        return CheckpointKind.SYNC_SAVEPOINT if ends else CheckpointKind(self.kind)
+        return CheckpointKind.SYNC_SAVEPOINT if self.kind == "STOP" else CheckpointKind(self.kind)
 
 
 def _say(response: Response, asked: Asked, answer: GestureAnswer) -> Answer:
@@ -90,8 +89,18 @@ def request_checkpoint(
     response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Requested
 ) -> Answer:
     """Ask the continuous region for a checkpoint or savepoint, or to stop with one."""
-    label, drain = Label(asked.name, asked.note), asked.kind == "DRAIN"
-    return _say(response, asked, operations.request(asked.id, actor, asked.checkpoint_kind, label, drain))
+    label = Label(asked.name, asked.note)
+    return _say(response, asked, operations.request(asked.id, actor, asked.checkpoint_kind, label))
+
+
+@gesture_routes.post("/drain")
+def drain(
+    response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Labelled
+) -> Answer:
+    """Ask the continuous region to stop with a savepoint, and count its inputs as ended, for good. Takes the right to
+    delete one of the pipeline's DAGs."""
+    kind, label = CheckpointKind.SYNC_SAVEPOINT, Label(asked.name, asked.note)
+    return _say(response, asked, operations.request(asked.id, actor, kind, label, drain=True))
 
 
 @gesture_routes.post("/checkpoints/{checkpoint}/abort")

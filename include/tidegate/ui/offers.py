@@ -103,15 +103,14 @@ def _of_savepoint(record: CheckpointRecord, below: str) -> list[Offer]:
 
 
 def _requests() -> list[Offer]:
-    several = (
-        Button("Take a savepoint", "requests", "SAVEPOINT"),
-        Button("Stop with it", "requests", "STOP"),
-        Button("Drain and stop", "requests", "DRAIN"),
-    )
-    said = "Stopped, the pipeline ends with it, and can be resumed. Drained, its inputs count as ended, for good."
+    several = (Button("Take a savepoint", "requests", "SAVEPOINT"), Button("Stop with it", "requests", "STOP"))
+    stopped = "Stopped, the pipeline ends with the savepoint, and can be resumed."
+    drained = "The pipeline ends with a savepoint, and its inputs count as ended, for good."
+    drain = (Button("Drain and stop", "drain"),)
     return [
         Offer("checkpoint", (Button("Take a checkpoint", "requests", "CHECKPOINT"),)),
-        Offer("savepoint", several, "Savepoint or stop …", said, _label()),
+        Offer("savepoint", several, "Savepoint or stop …", stopped, _label()),
+        Offer("drain", drain, "Drain …", drained, _label(), final=True),
     ]
 
 

@@ -46,6 +46,9 @@ class OneUser:
     def credential(self, request: Request) -> str:
         return self._token
 
+    def address(self) -> str:
+        return ""  # no other host is let in
+
     def actor(self, request: Request, user: Any) -> Actor:
         return command_actor()  # the server runs as the user who has started it
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
 from tidegate.protocol.errors import (
@@ -25,10 +25,11 @@ from tidegate.ui.auth import ReadableDags, RightsDep
 from tidegate.ui.drawing import draw_graph
 from tidegate.ui.offers import offers_of_pipeline
 from tidegate.ui.schedules import NextRunsDep
+from tidegate.ui.shared import PageRoutes
 from tidegate.ui.shell import page
 from tidegate.ui.wording import FIGURES, KINDS
 
-routes = APIRouter()
+routes = PageRoutes()
 
 STATUSES = ("IN_PROGRESS", "HELD", "COMPLETED", "FAILED", "SUBSUMED", "DISCARDED", "ABANDONED")
 #: Figures that are drawn over time, in this order.

@@ -19,18 +19,21 @@ def token_of(credential: str) -> str:
     return sha256(f"tidegate token of {credential}".encode()).hexdigest()
 
 
-def require_same_site(request: Request, credential: str) -> None:
-    """Raises `HTTPException`, 403."""
+def require_same_site(request: Request, credential: str, address: str) -> None:
+    """`address` is where browsers find this site, if that is configured: a proxy may hand on another host. Raises
+    `HTTPException`, 403."""
     given = request.headers.get(HEADER, "")
     if not credential or not compare_digest(given.encode(), token_of(credential).encode()):
         raise HTTPException(403, f"The header {HEADER} is missing or of another login. Nothing was changed.")
-    if not _is_of_this_site(request):
+    if not _is_of_this_site(request, address):
         raise HTTPException(403, "A page of another site has asked. Nothing was changed.")
 
 
-def _is_of_this_site(request: Request) -> bool:
+def _is_of_this_site(request: Request, address: str) -> bool:
     """Browsers say which site asks, older ones and those without TLS its origin alone; programs say nothing."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None:
         return site == "same-origin"
-    return origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    if origin is None or urlsplit(origin).netloc == request.headers.get("host"):
+        return True
+    return bool(address) and urlsplit(origin)[:2] == urlsplit(address)[:2]
