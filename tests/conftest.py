@@ -10,42 +10,20 @@ import pytest
 from databases import Databases
 from public_directories import public_directory
 from sqlalchemy.engine import make_url
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
 
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
 
-pytest_plugins = ["undertaker", "quick_java", "quick_python", "spark_sessions", "object_stores", "spark_clusters"]
-
-#: Folders whose tests share a server that takes a minute to start: one lane takes all of them.
-TOGETHER = ("tests/scheduler/",)
-
-
-class Lanes(LoadScopeScheduling):
-    """Tests that run beside each other share nothing: a file stays together, and so does a folder of `TOGETHER`."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid.partition("::")[0])
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest work begins first, so that no lane waits for another in the end."""
-    items.sort(key=_rank)
-
-
-def _rank(item: pytest.Item) -> int:
-    """Airflow, Spark, long computations, then the rest."""
-    if item.nodeid.startswith(TOGETHER):
-        return 0
-    if item.get_closest_marker("spark") is not None:
-        return 1
-    return 2 if item.nodeid.startswith("tests/simulation/") else 3
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Lanes:
-    return Lanes(config, log)
+pytest_plugins = [
+    "lanes",
+    "undertaker",
+    "quick_java",
+    "quick_python",
+    "spark_sessions",
+    "object_stores",
+    "spark_clusters",
+]
 
 
 @pytest.fixture(scope="session")

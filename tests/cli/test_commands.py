@@ -5,6 +5,7 @@ import json
 import pytest
 from commands import Command, CommandHere, environment_of
 from orders import Shop, check_tables
+from sizes import later
 from store_steps import triggered
 
 from tidegate.cli.exit_codes import ExitCode
@@ -57,10 +58,11 @@ def here(tmp_path, project):
 
 
 @pytest.mark.spark
-def test_a_run_its_history_and_its_details(command, here, tmp_path):
-    shop = Shop(tmp_path)
+@pytest.mark.parametrize("how", ["remote_command", later("command")])  # README runs one with a JVM of its own
+def test_a_run_its_history_and_its_details(how, here, tmp_path, request):
+    shop, run = Shop(tmp_path), request.getfixturevalue(how)
     shop.deliver()
-    first = command("run", "orders", "-o", "json")
+    first = run("run", "orders", "-o", "json")
     assert first.returncode == ExitCode.OK, first.stderr
     document = json.loads(first.stdout)
     assert (document["id"], document["status"]) == (1, "COMPLETED")

@@ -33,8 +33,8 @@ def here(tmp_path, environment):
 
 
 @pytest.fixture
-def command(tmp_path, environment, connect_server):
-    return Command(tmp_path, environment | {"TIDEGATE_SPARK_REMOTE": connect_server})
+def command(tmp_path, environment, connect_server, quick_python):
+    return Command(tmp_path, environment | {"TIDEGATE_SPARK_REMOTE": connect_server}, quick_python)
 
 
 def details(here, checkpoint_id=1):

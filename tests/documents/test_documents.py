@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -49,24 +48,25 @@ def fences(document):
 )
 def test_the_blocks_of_a_document_run_one_after_the_other(document, clone, connect_server, quick_python):
     """The README's as by its reader, the others' on a Spark that runs and in a Python that does, which saves each
-    command the start of a JVM and, but for the first of its kind, the imports."""
+    command the start of a JVM and, but for the first of its kind, the imports. It saves the blocks them, too."""
     support = PROJECT / "tests" / "support"
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEGATE_", "AIRFLOW_"))}
     environment |= {"HOME": str(clone / ".home"), "PWD": str(clone), "COLUMNS": "100"}
+    python = [sys.executable] if document.name == "README.md" else quick_python
     if document.name == "README.md":
         (clone / ".venv").symlink_to(sys.prefix)
     else:
         make_environment(clone / ".venv", quick_python)
         environment["TIDEGATE_SPARK_REMOTE"] = connect_server
     reader = subprocess.Popen(
-        [sys.executable, str(support / "run_document.py"), str(document)],
+        [*python, str(support / "run_document.py"), str(document)],
         cwd=clone, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
     )  # fmt: skip
     try:
         printed, _ = reader.communicate(timeout=500)
     finally:
-        with suppress(ProcessLookupError):  # whatever a document has left running in its shell
-            os.killpg(reader.pid, signal.SIGKILL)
+        reader.terminate()  # with its shell, and what that has started
+        reader.wait()
     assert reader.returncode == 0, printed
 
 

@@ -58,7 +58,8 @@ ROOMS = {
     ),
     "ui": room("assembly coordination documents protocol reading settings", HEAVY, DATABASE),
     "airflow": room(
-        "assembly coordination embedded_postgres pipeline postgres protocol reporting settings spark ui", HEAVY
+        "assembly coordination documents embedded_postgres pipeline postgres protocol reporting settings spark ui",
+        HEAVY,
     ),
     "cli": room(
         "assembly coordination documents embedded_postgres pipeline ports postgres protocol reading savepoint settings"

@@ -14,15 +14,16 @@ def test_a_pipeline_without_checkpoints_has_no_figures():
     assert {name for name, value in found.items() if value == 0} == {
         name for name in found if name.startswith(("numberOf", "totalNumberOf"))
     }
-    assert {value for name, value in found.items() if name.startswith(("last", "pending"))} == {-1}
+    figures = ("last", "pending")
+    assert {value for name, value in found.items() if name.startswith(figures)} == {-1}
 
 
 def test_what_was_subsumed_counts_as_completed_and_the_rest_is_of_the_latest():
     latest = record(7).moved(status=Status.COMPLETED, completed_at=at(5), metadata_path="p/chk-7/_metadata")
     lag = [SourceLag("a", 2, "files", 30, at(1)), SourceLag("b", 1, "files", 40, at(1))]
     by_status = {Status.IN_PROGRESS: 1, Status.COMPLETED: 2, Status.DISCARDED: 3, Status.FAILED: 4}
-    restored = LatestRestore(latest, at(2))
-    found = gauges(LatestFigures(by_status, 1, restored, latest, Measurement(7, 10, 20, 30, 40, 50), lag))
+    restored, measured = LatestRestore(latest, at(2)), Measurement(7, 10, 20, 30, 40, 50)
+    found = gauges(LatestFigures(by_status, 1, restored, latest, measured, lag))
     assert found == {
         "totalNumberOfCheckpoints": 10,
         "numberOfInProgressCheckpoints": 1,

@@ -49,7 +49,7 @@ def _live_airflow(home: Path, connect_server: str) -> Iterator[World]:
         world = World(home, stack, api, store)
         for dag_id in (
             "small", "small_again", "hasty", "consumer", "doomed", "brief", "yearly", "marked", "timed", "deleted",
-            "overruled", "tidegate_restore",
+            "overruled", "walked", "tidegate_restore",
         ):  # fmt: skip
             api.wait_for_dag(dag_id)
         # Begun here and looked at by its test: it spends its time waiting.

@@ -1,12 +1,26 @@
 """The pages where Airflow shows them: in its menu, as a tab of a DAG and of a DAG run, and behind a task's button."""
 
 from urllib.parse import unquote
+from uuid import uuid4
 
+import httpx
 import pytest
 from browsers import Watched, chromium
 from live_airflow import PATIENCE
 
+from tidegate.protocol.lifecycle import Status
+from tidegate.ui.same_site import HEADER, token_of
+
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.browser, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def completed(world):
+    """A DAG run and its checkpoint, which the tests of this file look at."""
+    world.lay("walked", ("walked", 1))
+    run_id, state = world.run()
+    assert state == "success"
+    return run_id, world.checkpoints()[0].checkpoint_id
 
 
 @pytest.fixture
@@ -19,11 +33,8 @@ def airflow_page(world):
         yield Watched(context).page
 
 
-def test_from_the_menu_to_a_checkpoint_to_its_dag_run_and_back_by_the_tabs(world, airflow_page):
-    world.lay("walked", ("walked", 1))
-    run_id, state = world.run()
-    assert state == "success"
-    checkpoint_id = world.checkpoints()[0].checkpoint_id
+def test_from_the_menu_to_a_checkpoint_to_its_dag_run_and_back_by_the_tabs(world, completed, airflow_page):
+    run_id, checkpoint_id = completed
     page, url = airflow_page, world.stack.url
 
     page.goto(url)
@@ -50,11 +61,132 @@ def test_from_the_menu_to_a_checkpoint_to_its_dag_run_and_back_by_the_tabs(world
     assert "has asked for no checkpoint" in frame.locator(".sentence").inner_text()
 
 
-def test_every_task_of_a_run_leads_to_its_checkpoint(world):
-    world.lay("linked", ("linked", 1))
-    run_id = world.api.trigger("small")
-    assert world.api.wait("small", run_id, PATIENCE) == "success"
-    checkpoint_id = world.checkpoints()[0].checkpoint_id
+def latest_of(world):
+    """The latest completed checkpoint of `small`, taken now if there is none."""
+    if not world.checkpoints():
+        world.lay("begun", ("begun", 1))
+        assert world.run()[1] == "success"
+    completed = (each for each in world.checkpoints() if each.status is Status.COMPLETED and not each.abandoned_by)
+    return next(each.checkpoint_id for each in completed)
+
+
+def restored(page, confirm):
+    """The plan that is shown there is confirmed, and carried out; what the page says then."""
+    page.get_by_role("button", name="Show the plan").click()
+    page.wait_for_url("**/restore-plans/*")
+    page.get_by_role("button", name=confirm).click()
+    page.locator("#result", has_text="was restored to checkpoint").wait_for()
+    return page.locator("#page").inner_text()
+
+
+def test_a_restore_is_planned_shown_confirmed_and_carried_out_by_dag_runs_that_the_page_starts(world, airflow_page):
+    latest = latest_of(world)
+    page = airflow_page
+    page.goto(f"{world.stack.url}/tidegate/pipelines/small/checkpoints/{latest}")
+    page.get_by_text("Restore to this").click()  # checkpoint, or savepoint
+    said = restored(page, f"Restore to checkpoint {latest}")
+    assert "confirmed by admin" in said
+    (known,) = world.store.audit("small", 1)
+    assert (known.gesture.kind, known.gesture.actor.kind, known.gesture.actor.name) == (
+        "RESTORE", "AIRFLOW_USER", "admin"
+    )  # fmt: skip
+    runs = world.api.call("GET", "/dags/tidegate_restore/dagRuns", params={"order_by": "-run_after"})["dag_runs"]
+    assert {run["triggering_user_name"] for run in runs[:2]} == {"admin"}
+    assert [run["conf"]["dry_run"] for run in runs[:2]] == [False, True]
+
+
+@pytest.mark.long
+def test_a_savepoint_is_taken_restored_and_the_restore_undone_from_the_browser(world, airflow_page):
+    world.lay("kept", ("kept", 1), pipeline="walked")
+    assert world.run("walked")[1] == "success"
+    page, pipeline = airflow_page, f"{world.stack.url}/tidegate/pipelines/walked"
+
+    page.goto(pipeline)
+    page.get_by_text("Savepoint or stop …").click()
+    form = page.locator("#form-savepoint")
+    form.get_by_label("Name").fill("before the change")
+    form.get_by_role("button", name="Take a savepoint").click()
+    page.locator("#answer.good", has_text="of DAG walked is started").wait_for()
+    followed = unquote(page.locator("#answer a").get_attribute("href"))
+    assert world.api.wait("walked", followed.rpartition("/")[2], PATIENCE) == "success"
+    savepoint = world.checkpoints("walked")[0]
+    assert (savepoint.name, savepoint.kind) == ("before the change", "SAVEPOINT")
+    world.lay("wrong", ("wrong", 8), pipeline="walked")
+    assert world.run("walked")[1] == "success"
+    wrong = world.checkpoints("walked")[0].checkpoint_id
+    assert "wrong" in world.totals("walked")
+
+    page.goto(f"{pipeline}/checkpoints/{savepoint.checkpoint_id}")
+    page.get_by_text("Restore to this savepoint …").click()
+    page.get_by_role("button", name="Show the plan").click()
+    confirm = page.get_by_role("button", name=f"Restore to checkpoint {savepoint.checkpoint_id}")
+    confirm.wait_for()
+    shown = page.locator("#plan").inner_text()
+    assert all(word in shown for word in ("Left behind", str(wrong), "numbers", "totals", "before the change"))
+    assert "wrong" in world.totals("walked")
+    confirm.click()
+    page.locator("#result", has_text=f"was restored to checkpoint {savepoint.checkpoint_id}").wait_for()
+    assert ("wrong" in world.totals("walked"), "kept" in world.totals("walked")) == (False, True)
+
+    page.goto(pipeline)
+    page.get_by_text("Undo the restore …").click()
+    restored(page, "Undo the restore")
+    assert "wrong" in world.totals("walked")
+    page.get_by_role("link", name="audit", exact=True).click()
+    rows = page.locator("tbody tr")
+    rows.first.wait_for()
+    told = [row.split("\t")[1] for row in rows.all_inner_texts()]
+    assert told[:2] == ["UNDO", "RESTORE"]
+    assert "SAVEPOINT" in told
+    assert "admin" in rows.first.inner_text()
+
+
+@pytest.mark.long
+def test_what_was_planned_and_restored_is_answered_the_same_when_its_runs_are_cleared(world):
+    """Planned once, and restored once."""
+    latest = latest_of(world)
+    hands = Asking(world)
+    plan = hands.ask("plan-restore", to=str(latest))
+    run = f"tidegate__{plan}"
+    assert world.api.wait("tidegate_restore", run, PATIENCE) == "success"
+    before = hands.look(plan)
+    world.api.clear("tidegate_restore", run)
+    assert world.api.wait("tidegate_restore", run, PATIENCE) == "success"
+    assert hands.look(plan) == before
+    confirmed = hands.ask(f"restore-plans/{plan}/restore")
+    run = f"tidegate__{confirmed}"
+    assert world.api.wait("tidegate_restore", run, PATIENCE) == "success"
+    answered = hands.look(plan)["answer"]
+    assert (answered["status"], answered["request_id"]) == ("DONE", confirmed)
+    world.api.clear("tidegate_restore", run)
+    assert world.api.wait("tidegate_restore", run, PATIENCE) == "success"
+    assert hands.look(plan)["answer"] == answered
+    assert sum(each.gesture.request_id == confirmed for each in world.store.audit("small", 50)) == 1
+
+
+class Asking:
+    """A program with admin's token."""
+
+    def __init__(self, world):
+        token = world.token()
+        self.client = httpx.Client(
+            base_url=f"{world.stack.url}/tidegate/api/v1/pipelines/small/", timeout=60,
+            headers={"Authorization": f"Bearer {token}", HEADER: token_of(token)},
+        )  # fmt: skip
+
+    def ask(self, path, **given):
+        request_id = str(uuid4())
+        for _ in range(2):  # whoever hears nothing asks again
+            answer = self.client.post(path, json={"request_id": request_id, **given})
+            assert answer.status_code == 200, answer.text
+        return request_id
+
+    def look(self, plan):
+        return self.client.get(f"restore-plans/{plan}").json()
+
+
+def test_every_task_of_a_run_leads_to_its_checkpoint(world, completed):
+    run_id, checkpoint_id = completed
 
     def link(task):
         path = f"/dags/small/dagRuns/{run_id}/taskInstances/{task}/links"

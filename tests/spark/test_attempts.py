@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from sizes import later
 from spark_checkpoints import Checkpoints, Landing
 
 from tidegate import FileSource, ParquetSink, Pipeline, count, sum_
@@ -51,7 +52,7 @@ def dies_at(fatal: SubtaskId) -> Callable[[SubtaskId], AcknowledgeResult | None]
     return refuse
 
 
-@pytest.mark.parametrize("fatal", [SubtaskId("sums", 2), SubtaskId("counts", 1), SubtaskId("groups", 0)])
+@pytest.mark.parametrize("fatal", [later(SubtaskId("sums", 2)), SubtaskId("counts", 1), later(SubtaskId("groups", 0))])
 def test_a_second_attempt_sees_the_same_cut_and_leaves_alone_what_is_acknowledged(
     fatal: SubtaskId, landing: Land, open_checkpoints: Open, tmp_path: Path
 ) -> None:

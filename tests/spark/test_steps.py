@@ -11,7 +11,7 @@ from continuous_checkpoints import Running
 from listed import Listed
 from orders import rows_of
 from pyspark.sql import SparkSession
-from sizes import later
+from sizes import later, sizes
 from spark_checkpoints import Checkpoints, Landing
 
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, count
@@ -72,13 +72,14 @@ class DiedError(Exception):
     """The process that acknowledged is gone."""
 
 
-def test_a_retry_reads_what_was_recorded(landing: Land, open_checkpoints: Open, tmp_path: Path) -> None:
+@sizes("step", sample=3, whole=1)
+def test_a_retry_reads_what_was_recorded(step: int, landing: Land, open_checkpoints: Open, tmp_path: Path) -> None:
     """Dies before and after every report of a checkpoint: what is on record stays, and everybody agrees with it."""
     rows = landing("rows")
     checkpoints = open_checkpoints(scheduled(rows, tmp_path))
     seen: list[tuple[Any, ...]] = []
     deaths, number = 0, 0
-    while deaths == 2 * number:
+    while deaths * step == 2 * number:
         for before in (True, False):
             rows.put(k=list(range(30)))
             checkpoints.trigger()
@@ -95,8 +96,8 @@ def test_a_retry_reads_what_was_recorded(landing: Land, open_checkpoints: Open, 
             checkpoints.complete()
             seen += agreed(checkpoints)
             assert checkpoints.rows("state:counts") == sorted(((id_, 1) for _, id_ in seen), key=repr)
-        number += 1
-    assert deaths >= 6, "the source, the step and its consumers report one after the other"
+        number += step
+    assert deaths >= 6 // step, "the source, the step and its consumers report one after the other"
 
 
 def report_until(checkpoints: Checkpoints, number: int, before: bool) -> None:

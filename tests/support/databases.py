@@ -57,16 +57,18 @@ class Databases:
     def __init__(self, server: EmbeddedPostgres) -> None:
         self._server = server
         self._free: list[str] = []
+        self._beside = self._connect("postgres")  # for all of them: a connection costs as much as what is done on it
         server.create_database(TEMPLATE)
         upgrade(server.url(TEMPLATE))
         self._shape = self._emptied(TEMPLATE)
 
     def take(self) -> str:
-        """The name of an empty one."""
+        """The name of an empty one. Not that which was emptied last: whoever did may still be on the way out, and to
+        give it another name would wait for that."""
         name = f"test_{uuid.uuid4().hex}"
-        with closing(self._connect("postgres")) as connection, connection.cursor() as cursor:
-            if self._free:
-                cursor.execute(f"ALTER DATABASE {self._free.pop()} RENAME TO {name}")
+        with self._beside.cursor() as cursor:
+            if len(self._free) > 1:
+                cursor.execute(f"ALTER DATABASE {self._free.pop(0)} RENAME TO {name}")
             else:
                 cursor.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE} STRATEGY FILE_COPY")
         return name
@@ -74,7 +76,7 @@ class Databases:
     def give_back(self, name: str) -> None:
         """Whoever is still connected is cut off, and does not find it again: its next name is another one."""
         free = f"free_{uuid.uuid4().hex}"
-        with closing(self._connect("postgres")) as connection, connection.cursor() as cursor:
+        with self._beside.cursor() as cursor:
             cursor.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", [name])
             cursor.execute(f"ALTER DATABASE {name} RENAME TO {free}")
             if self._emptied(free) == self._shape:

@@ -12,6 +12,7 @@ from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
+from tidegate.protocol.planned_restore import PlannedRestore
 from tidegate.protocol.records import (
     CheckpointRecord,
     CheckpointRequest,
@@ -108,6 +109,9 @@ class MemoryFacts:
 
     def audited(self, request_id: str) -> AuditRecord | None:
         return next((each for each in self.state.audit if each.gesture.request_id == request_id), None)
+
+    def planned_restore(self, request_id: str) -> PlannedRestore | None:
+        return self.state.planned_restores.get(request_id)
 
     def _in_order(self) -> list[CheckpointRecord]:
         return [self.state.checkpoints[id_] for id_ in sorted(self.state.checkpoints)]

@@ -17,14 +17,17 @@ from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.pipelines import PipelineStatus, moved, require_move, restored
+from tidegate.protocol.planned_restore import PlannedRestore
 from tidegate.protocol.records import (
     CheckpointKind,
     CheckpointRecord,
     CheckpointRequest,
 )
 from tidegate.protocol.regions import begun, ended, is_current
-from tidegate.protocol.storable import storable_text
+from tidegate.protocol.storable import storable_json, storable_text
 
+#: Of a planned restore, what stays as it is once this is known.
+_STAYS = {"planned_at": ("planned_at", "document", "digest", "refusal"), "confirmed": ("confirmed", "accepted")}
 _NUMBERS = count(1)  # of what is on record, over all pipelines
 
 
@@ -36,6 +39,21 @@ class MemoryPipelineWrites(MemoryEvents):
         record = AuditRecord(next(_NUMBERS), self.pipeline_id, at, known, told)
         self.state.audit = (*self.state.audit, record)
         return replace(record, answer=replace(told, cause=answer.cause))
+
+    def put_planned_restore(self, planned: PlannedRestore) -> None:
+        known = self.planned_restore(planned.request_id)
+        document = None if planned.document is None else as_json(storable_json(planned.document))
+        planned = replace(planned, document=document)
+        if known is not None:
+            self._require((known.target, known.asked) == (planned.target, planned.asked), "it was asked otherwise")
+            for after, parts in _STAYS.items():
+                before, now = ([getattr(each, part) for part in parts] for each in (known, planned))
+                self._require(getattr(known, after) is None or before == now, f"it stays as it was {after}")
+        self._require((planned.document is None) == (planned.digest is None), "a plan has a digest")
+        answers = sum(each is not None for each in (planned.document, planned.refusal))
+        self._require(answers == (planned.planned_at is not None), "it is planned or refused")
+        self._require(planned.confirmed is None or planned.document is not None, "there is no plan to confirm")
+        self.state.planned_restores[planned.request_id] = planned
 
     def move_pipeline(
         self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None

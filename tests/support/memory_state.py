@@ -14,6 +14,7 @@ from tidegate.protocol.identity import Endpoint, Role
 from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
+from tidegate.protocol.planned_restore import PlannedRestore
 from tidegate.protocol.records import (
     CheckpointRecord,
     CheckpointRequest,
@@ -48,6 +49,7 @@ class PipelineState:
     endpoints: dict[tuple[Role, str], Endpoint] = field(default_factory=dict)
     imports: dict[int, tuple[datetime, datetime | None]] = field(default_factory=dict)  # seen, and ended
     audit: tuple[AuditRecord, ...] = ()
+    planned_restores: dict[str, PlannedRestore] = field(default_factory=dict)
     events: dict[int, Event] = field(default_factory=dict)
     last_event: int = 0
     deliveries: dict[tuple[int, str], Undelivered | None] = field(default_factory=dict)  # None: it was taken
@@ -71,6 +73,7 @@ class PipelineState:
             dict(self.endpoints),
             dict(self.imports),
             self.audit,
+            dict(self.planned_restores),
             dict(self.events),
             self.last_event,
             dict(self.deliveries),

@@ -7,6 +7,7 @@ from fastapi.routing import APIRoute
 
 from tidegate.ui.same_site import HEADER, token_of
 
+PLAN = "3f0c9f6e-8a55-4a0a-9d3c-1d2b7f1f4a60"
 #: Values of path parameters. A route with another one fails here: decide what it must be tested with.
 EXAMPLES = {
     "pipeline": "flight_delays",
@@ -17,6 +18,7 @@ EXAMPLES = {
     "dag_id": "their-dag",
     "run_id": "scheduled__2026-01-01T00:00:00+00:00",
     "wanted": "menu",
+    "plan": PLAN,
 }
 
 
@@ -31,5 +33,5 @@ def asked_of(route: APIRoute, credential: str) -> dict[str, Any]:
     if "GET" in route.methods:
         return {}
     (method,) = route.methods
-    kind = {"kind": "SAVEPOINT"} if route.path.endswith("/requests") else {}
-    return {"method": method, "headers": {HEADER: token_of(credential)}, "json": {"request_id": str(uuid4())} | kind}
+    given = {"requests": {"kind": "SAVEPOINT"}, "plan-restore": {"to": "1"}}.get(route.path.rsplit("/", 1)[-1], {})
+    return {"method": method, "headers": {HEADER: token_of(credential)}, "json": {"request_id": str(uuid4())} | given}

@@ -7,9 +7,12 @@ so far as a module. `console` blocks are typed into one shell: what a command pr
 """
 
 import doctest
+import os
 import re
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from sybil import Document, Example
@@ -26,8 +29,9 @@ class Shell:
 
     def __init__(self) -> None:
         self._bash = subprocess.Popen(
-            ["bash"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+            ["bash"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0,
+        )  # fmt: skip
 
     def type(self, command: str) -> tuple[int, str]:
         """The exit code and all that was printed."""
@@ -43,8 +47,10 @@ class Shell:
         raise EOFError(f"The shell ended at: {command}")
 
     def close(self) -> None:
-        """What still runs in it is left to who has started the document's process."""
+        """With whatever still runs in it."""
         assert self._bash.stdin is not None
+        with suppress(ProcessLookupError):
+            os.killpg(self._bash.pid, signal.SIGKILL)
         self._bash.stdin.close()
         self._bash.wait()
 
@@ -113,4 +119,5 @@ def _same(expected: str, printed: str) -> bool:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(-number))  # the shell is closed all the same
     print(f"{Reader(Path.cwd()).run(sys.argv[1])} blocks")

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 from worlds import CapturingRegion, MemorySink, MemoryStorage, SplitSource
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.coordination.restore import ToCheckpoint
+from tidegate.documents.restores import plan_digest, plan_document, shown_plan
 from tidegate.pipeline.aggregates import count, sum_
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import Pipeline
@@ -24,6 +26,7 @@ from tidegate.protocol.errors import (
     CheckpointHeldError,
     IllegalRequestError,
 )
+from tidegate.protocol.gestures import Actor, ActorKind
 from tidegate.protocol.keygroups import key_groups_of
 from tidegate.protocol.names import Target
 from tidegate.protocol.operator_state import OperatorState
@@ -230,6 +233,17 @@ class ShownPipeline:
         except CheckpointError:
             return checkpoint_id
         raise AssertionError("bad rows went through")
+
+    def plan(self, plan_id: str, to: int, dag_id: str = "tidegate_restore") -> None:
+        """A restore as somebody has asked for its plan, and as a DAG run has stored it: with something to accept."""
+        plans = self.coordinator.operations.planned_restores
+        plans.ask(plan_id, str(to), Actor(ActorKind.AIRFLOW_USER, "somebody", "10.0.0.7"), dag_id)
+        document = plan_document(self.coordinator.plan_restore(ToCheckpoint(to)))
+        missing = [f"landing/flights/2026-01-0{day}{self._text}.csv" for day in (3, 4)]
+        document["sources"] = [{"source": "flights", "files": 12, "bytes": 48_000_000, "missing": missing}]
+        stuck = {"sink": f"mail{self._text}", "can_rewind": False, "withdrawn_checkpoints": [], "files": 0, "bytes": 0}
+        document["sinks"].append(stuck)
+        plans.store(plan_id, shown_plan(document), plan_digest(document))
 
     def take(self, number: int, apart: float = 600.0) -> None:
         for _ in range(number):

@@ -20,6 +20,7 @@ from browsers import Watched, chromium
 from databases import Databases
 from fastapi import FastAPI
 from page_server import PageServer
+from routes import PLAN
 from shown_pipelines import HOSTILE, ShownKeys, ShownPipeline
 from sqlalchemy.engine import make_url
 from worlds import MemoryStorage
@@ -179,6 +180,8 @@ class Site:
             "hostile overview": "pipelines/returns",
             "hostile audit": "pipelines/returns/audit",
             "hostile checkpoint": f"pipelines/returns/checkpoints/{self.latest('returns')}?operator=flights",
+            "plan": f"{flights}/restore-plans/{PLAN}",
+            "hostile plan": f"pipelines/returns/restore-plans/{PLAN}",
             "dag": "dags/every%20hour",
             "dag run": "dags/every%20hour/runs/scheduled__2026-01-01T00:00:00+00:00",
             "foreign dag": "dags/foreign",
@@ -246,6 +249,8 @@ def _fill(store: PostgresCheckpointStore, storage: MemoryStorage) -> dict[str, S
     hostile.take(2)
     hostile.complete(request=HOSTILE, kind=CheckpointKind.SAVEPOINT, note=HOSTILE)
     hostile.fail_validation(3)
+    flights.plan(PLAN, 8)
+    hostile.plan(PLAN, 1)
     return {one.name: one for one in (flights, orders, hostile)}
 
 

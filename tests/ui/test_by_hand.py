@@ -2,11 +2,17 @@
 
 import json
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
+from registered_dags import register
 from shown_pipelines import HOSTILE, ShownPipeline
+from worlds import MemorySink, small_pipeline
 
+from tidegate.protocol.errors import RestoreRefusedError
+from tidegate.protocol.planned_restore import gesture_of
 from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.restore_plan import Accepted
 
 pytestmark = pytest.mark.browser
 
@@ -68,6 +74,45 @@ def test_a_held_checkpoint_is_approved_and_the_pipeline_suspended_and_resumed(st
     assert page.locator("main script, main img").count() == 0
     assert page.evaluate("document.body.dataset.owned") is None
     assert watched.serious() == []
+    assert watched.wrong == []
+
+
+def test_a_plan_is_accepted_point_by_point_then_confirmed_and_its_answer_appears(strikes, opened):
+    from tidegate.airflow import restore_dag
+
+    pipeline = small_pipeline(MemorySink())
+    pipeline.name = strikes.name
+    register(restore_dag(pipeline, dag_id="way_back"))
+    plan = str(uuid4())
+    strikes.plan(plan, 1, "way_back")
+    watched = opened(f"/restore-plans/{plan}")
+    page = watched.page
+    assert watched.serious() == []
+    restore = page.get_by_role("button", name="Restore to checkpoint 1")
+    restore.click()
+    assert page.locator("#answer").inner_text() == "", "the browser asks for the boxes first"
+    for box in page.get_by_role("checkbox").all():
+        box.check()
+    with page.expect_request("**/restore") as sent:
+        restore.click()
+    body = json.loads(sent.value.post_data)
+    assert {**body, "request_id": ""} == {"request_id": "", "skip_missing_files": "true", "leave": ["mail"]}
+    answered(page, "is restored by DAG run")
+    page.locator(".pill", has_text="being restored").wait_for()
+    restore.wait_for(state="detached")
+
+    planned = strikes.coordinator.operations.planned_restores.find(plan)
+    assert planned.accepted == Accepted(True, ("mail",))
+    with (
+        pytest.raises(RestoreRefusedError),
+        strikes.coordinator.auditing.attempt(gesture_of(planned, planned.confirmed)),
+    ):
+        raise RestoreRefusedError("Checkpoints have followed each other too quickly.")
+    page.locator("#result.fails", has_text="too quickly").wait_for()
+    page.get_by_role("button", name="Make the plan anew").click()
+    page.wait_for_url(lambda url: "/restore-plans/" in url and plan not in url)
+    page.locator(".pill", has_text="being planned").wait_for()
+    assert "which is queued" in page.locator("[data-lasts]").inner_text()
     assert watched.wrong == []
 
 

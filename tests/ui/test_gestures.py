@@ -2,7 +2,6 @@
 own pages and from programs."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from hands import PIPELINE, Hands, said
 from shown_pipelines import ShownPipeline
 from sqlalchemy.engine import make_url
 from worlds import MemoryStorage
@@ -22,31 +22,8 @@ from tidegate.protocol.records import CheckpointKind
 from tidegate.ui.asking import asking_of
 from tidegate.ui.same_site import token_of
 
-PIPELINE = "flight_delays"
 Act = Callable[..., tuple[int, str]]
 Token = Callable[[str | None], str]
-
-
-@dataclass
-class Hands:
-    """Somebody who is logged in with a token."""
-
-    get: Callable[..., httpx.Response]
-    credential: str
-
-    def do(
-        self, path: str, request_id: str = "", headers: dict[str, str] | None = None, **given: Any
-    ) -> httpx.Response:
-        told = {"Tidegate-Token": token_of(self.credential)} if headers is None else headers
-        body = {"request_id": request_id or str(uuid4())} | given
-        url = f"/tidegate/api/v1/pipelines/{PIPELINE}/{path}"
-        return self.get(url, token=self.credential, method="POST", headers=told, json=body)
-
-    def audit(self, query: str = "") -> dict[str, Any]:
-        document: dict[str, Any] = self.get(
-            f"/tidegate/api/v1/pipelines/{PIPELINE}/audit{query}", token=self.credential
-        ).json()
-        return document
 
 
 @pytest.fixture
@@ -82,10 +59,6 @@ def act(hands: Hands) -> Act:
         return said(first)
 
     return twice
-
-
-def said(response: httpx.Response) -> tuple[int, str]:
-    return response.status_code, response.json()["sentence"]
 
 
 def put_on_storage(shown: ShownPipeline, root: Path) -> None:

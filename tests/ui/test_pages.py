@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from routes import PLAN
 from shown_pipelines import HOSTILE
 from store_steps import triggered
 
@@ -49,7 +50,7 @@ def test_script_in_names_files_rows_and_messages_is_inert_and_shown_as_it_is(sit
     opened += [
         f"/checkpoints/{latest - back}?operator={operator}" for back in (0, 1) for operator in ("flights", "routes")
     ]
-    opened += [f"/checkpoints/{latest}/files", f"/checkpoints/{latest - 1}/files"]
+    opened += [f"/checkpoints/{latest}/files", f"/checkpoints/{latest - 1}/files", f"/restore-plans/{PLAN}"]
     shown = 0
     for path in opened:
         page.goto(site.url(f"pipelines/returns{path}"))

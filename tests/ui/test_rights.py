@@ -9,14 +9,18 @@ from collections.abc import Callable
 import httpx
 import pytest
 from fastapi.routing import APIRoute
-from routes import asked_of, example_of
+from records import SOMEBODY
+from routes import PLAN, asked_of, example_of
 from store_steps import at, triggered
 
+from tidegate.clock import SystemClock
+from tidegate.coordination.planned_restores import PlannedRestores
 from tidegate.postgres.store import PostgresCheckpointStore
 
 Get = Callable[..., httpx.Response]
 Token = Callable[[str | None], str]
 PIPELINE = "flight_delays"
+FINAL = ("/cancel", "/dispose", "/drain", "/plan-restore", "/restore")
 
 
 @pytest.fixture
@@ -43,6 +47,7 @@ def known(store: PostgresCheckpointStore) -> Callable[..., None]:
         with store.transaction(pipeline) as tx:
             for dag_id in dag_ids:
                 tx.record_dag(dag_id, at(1))
+        PlannedRestores(pipeline, store, SystemClock()).ask(PLAN, "1", SOMEBODY, "tidegate_restore")
 
     return make
 
@@ -160,13 +165,13 @@ def changing() -> list[APIRoute]:
 def test_who_may_only_read_changes_nothing_and_gets_grey_buttons(get: Get, token: Token, airflow, known) -> None:
     """With the roles of Airflow's own simple auth manager."""
     known("their-dag")
-    assert len(changing()) == 10
+    assert len(changing()) == 12
     page = f"/tidegate/pipelines/{PIPELINE}"
     assert "the right to edit or delete" in get(page, token=token("viewer")).text
     assert "the right to delete one" in get(page, token=token("user")).text
     assert "the right to" not in get(page, token=token("op")).text
     for route in changing():
-        final = route.path.endswith(("/cancel", "/dispose", "/drain"))
+        final = route.path.endswith(FINAL)
         assert ask(get, route, token("viewer")).status_code == 403, route.path
         assert (ask(get, route, token("user")).status_code == 403) == final, route.path
         assert ask(get, route, token("op")).status_code in (200, 409), route.path
@@ -180,7 +185,7 @@ def test_what_cannot_be_taken_back_takes_the_right_to_delete(get: Get, token: To
     text = get(f"/tidegate/pipelines/{PIPELINE}", token=token("viewer")).text
     assert "the right to delete one" in text
     for route in changing():
-        final = route.path.endswith(("/cancel", "/dispose", "/drain"))
+        final = route.path.endswith(FINAL)
         assert (ask(get, route, token("viewer")).status_code == 403) == final, route.path
 
 

@@ -15,6 +15,7 @@ PICTURES = [
     ("pipelines", "pipelines", "light", 1280),
     ("checkpoint", "savepoint, opened", "light", 1280),
     ("failed", "failed checkpoint", "light", 1280),
+    ("plan", "plan", "light", 1280),
     ("summary", "summary", "dark", 1280),
 ]
 

@@ -9,6 +9,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from tidegate.airflow.assets import sink_asset
 from tidegate.airflow.gestures import gesture_of
+from tidegate.airflow.planned_restore import carry_out
 from tidegate.airflow.step import airflow_outcome
 from tidegate.pipeline.definition import Pipeline, SinkVertex
 from tidegate.protocol.errors import ConfigurationError
@@ -16,6 +17,7 @@ from tidegate.protocol.gestures import Gesture, GestureKind
 from tidegate.protocol.imports import ClaimMode
 from tidegate.protocol.restore_plan import Accepted, RestorePlan
 from tidegate.settings import absolute
+from tidegate.ui.urls import RESTORES
 
 if TYPE_CHECKING:
     from tidegate.coordination.coordinator import CheckpointCoordinator
@@ -28,6 +30,7 @@ _RELOCATE = "Of such a directory: sources or sinks were moved on purpose, with t
 _DRY_RUN = "Only show the plan, in the task's log. Turn it off to carry the plan out."
 _MISSING = "What to do if files that would be read again are gone or have changed."
 _LEAVE = "Names of sinks that cannot be rewound, and stay as they are."
+_PLAN = "Filled in by the Checkpoints page, for a restore that it has asked for. Leave it empty."
 _DROP = "Drop state that the definition has no operator for."
 
 
@@ -35,10 +38,11 @@ def restore_dag(*pipelines: Pipeline, **dag_kwargs: Any) -> DAG:
     """The DAG `tidegate_restore`, for these pipelines; it runs when somebody triggers it. `dag_kwargs` are those of
     `DAG`."""
     names = [pipeline.name for pipeline in pipelines]
+    tags = dag_kwargs.pop("tags", ["tidegate"])
     options: dict[str, Any] = {
         "dag_id": "tidegate_restore",
         "max_active_runs": 1,
-        "tags": ["tidegate"],
+        "tags": [*tags, RESTORES],
         "params": {
             "pipeline": Param(names[0] if len(names) == 1 else None, type="string", enum=names),
             "to": Param(None, type=["null", "string"], description=_TO),
@@ -49,6 +53,7 @@ def restore_dag(*pipelines: Pipeline, **dag_kwargs: Any) -> DAG:
             "missing_files": Param("refuse", enum=["refuse", "skip"], description=_MISSING),
             "leave": Param([], type="array", items={"type": "string"}, description=_LEAVE),
             "allow_non_restored_state": Param(False, type="boolean", description=_DROP),
+            "plan": Param(None, type=["null", "string"], description=_PLAN),
         },
         "doc_md": "Goes back to an earlier checkpoint: state, positions of sources, and tables.",
     } | dag_kwargs
@@ -86,15 +91,20 @@ class RestoreOperator(BaseOperator):
                     f"The parameter pipeline is {params['pipeline']!r}, but must be one of "
                     f"{', '.join(self.pipelines)}. Nothing was changed."
                 )
+            if params.get("plan"):
+                done = carry_out(open_coordinator(pipeline), str(params["plan"]), context)
+                self._announce(context, pipeline, done.checkpoint_id, done.plan)
+                return
             kind = GestureKind.UNDO if params["to"] == "undo" else GestureKind.RESTORE
             gesture = None if params["dry_run"] else gesture_of(context, kind)
             coordinator = open_coordinator(pipeline)
             if gesture is not None and (known := coordinator.auditing.answer_to(gesture)) is not None:
                 self.log.info("This DAG run was answered before: %s", known.require_done().sentence)
+                self._announce(context, pipeline, known.checkpoint_id, None)
                 return
             with coordinator.auditing.attempt(gesture):
                 plan = self._restore(coordinator, params, gesture)
-            self._announce(context, pipeline, plan)
+            self._announce(context, pipeline, plan.checkpoint.checkpoint_id, plan)
 
     def _restore(
         self, coordinator: "CheckpointCoordinator", params: Mapping[str, Any], gesture: Gesture | None
@@ -126,15 +136,15 @@ class RestoreOperator(BaseOperator):
         for line in plan.lines():
             self.log.info("%s", line)
 
-    def _announce(self, context: Context, pipeline: Pipeline, plan: RestorePlan) -> None:
-        rewound = {sink.sink for sink in plan.sinks if sink.can_rewind}
-        mine = [asset for name, asset in _assets(pipeline).items() if name in rewound]
+    def _announce(
+        self, context: Context, pipeline: Pipeline, checkpoint_id: int | None, plan: RestorePlan | None
+    ) -> None:
+        """Without a plan it was restored before, and perhaps not announced: all sinks are, rather than none."""
+        stay = set() if plan is None else {sink.sink for sink in plan.sinks if not sink.can_rewind}
+        mine = [asset for name, asset in _assets(pipeline).items() if name not in stay]
         self.outlets = [asset for asset in mine if asset in self.outlets]
         for asset in self.outlets:
-            context["outlet_events"][asset].extra = {
-                "checkpoint_id": plan.checkpoint.checkpoint_id,
-                "restored": True,
-            }
+            context["outlet_events"][asset].extra = {"checkpoint_id": checkpoint_id, "restored": True}
 
 
 def _assets(pipeline: Pipeline) -> dict[str, Asset]:

@@ -15,12 +15,11 @@ from tidegate.cli.views import returning_states_table
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.importing import ImportPlan
 from tidegate.coordination.restore import Target, ToCheckpoint, Undo
-from tidegate.documents.checkpoints import checkpoint_document, returning_state_document
+from tidegate.documents.restores import plan_document
 from tidegate.protocol.errors import ConfigurationError
 from tidegate.protocol.gestures import GestureKind
 from tidegate.protocol.imports import ClaimMode
-from tidegate.protocol.metadata import edited_document
-from tidegate.protocol.restore_plan import Accepted, RestorePlan
+from tidegate.protocol.restore_plan import Accepted
 from tidegate.settings import absolute
 
 
@@ -116,36 +115,6 @@ def _target(
     if savepoint is not None:
         checkpoint_id = coordinator.savepoints.find(savepoint).checkpoint_id
     return Undo() if undo else ToCheckpoint(checkpoint_id)
-
-
-def plan_document(plan: RestorePlan) -> dict[str, Any]:
-    """The plan as JSON; sizes are bytes."""
-    return {
-        "checkpoint": checkpoint_document(plan.checkpoint),
-        "copied_from": plan.origin,
-        "edited": None if plan.edited is None else edited_document(plan.edited) | {"said": str(plan.edited)},
-        "moved": [str(moved) for moved in plan.moved],
-        "latest_checkpoint": None if plan.previous is None else plan.previous.checkpoint_id,
-        "undoes_restore": plan.undoes,
-        "abandoned_checkpoints": list(plan.left_behind),
-        "returning_checkpoints": list(plan.coming_back),
-        "aborted_checkpoints": list(plan.aborted),
-        "sources": [
-            {"source": each.source, "files": each.pieces, "bytes": each.bytes, "missing": list(each.missing)}
-            for each in plan.sources
-        ],
-        "operators": [returning_state_document(each) for each in plan.operators],
-        "sinks": [
-            {
-                "sink": each.sink,
-                "can_rewind": each.can_rewind,
-                "withdrawn_checkpoints": list(each.withdrawn),
-                "files": each.files,
-                "bytes": each.bytes,
-            }
-            for each in plan.sinks
-        ],
-    }
 
 
 def plan_tables(document: dict[str, Any]) -> Group:

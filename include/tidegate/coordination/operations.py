@@ -17,6 +17,7 @@ cannot wait for that process is refused, with the reason.
 """
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from tidegate.coordination.audit import Auditing, Deed
@@ -25,6 +26,7 @@ from tidegate.coordination.deletions import QueuedDeletions
 from tidegate.coordination.hold import Holds
 from tidegate.coordination.lookup import find_checkpoint
 from tidegate.coordination.pipeline_status import PipelineControl
+from tidegate.coordination.planned_restores import PlannedRestores
 from tidegate.coordination.savepoints import Savepoints
 from tidegate.pipeline.config import CheckpointRetention
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
@@ -67,6 +69,7 @@ class PipelineOperations:
         self.control = PipelineControl(pipeline_id, store, clock)
         self.savepoints = Savepoints(pipeline_id, store, storage, clock)
         self.holds = Holds(pipeline_id, store, clock)
+        self.planned_restores = PlannedRestores(pipeline_id, store, clock)
         self._deletions = QueuedDeletions(pipeline_id, store, storage, {})
 
     # -- the pipeline as a whole
@@ -130,13 +133,43 @@ class PipelineOperations:
         kind: CheckpointKind = CheckpointKind.CHECKPOINT,
         label: Label = UNLABELLED,
         drain: bool = False,
+        dag_id: str | None = None,
     ) -> GestureAnswer:
         """Ask the continuous region for a checkpoint or savepoint, or to stop with one. Its request is
         `names.handed_over(request_id)`: so it is found in the history. Refused if no region runs: a scheduled
-        pipeline's checkpoint is a DAG run of it."""
-        details = _given(name=label.name, note=label.note)
+        pipeline's checkpoint is a DAG run of it. `dag_id` is the DAG that was chosen for that."""
+        details = _given(name=label.name, note=label.note, dag=dag_id)
         gesture = Gesture(request_id, kind_of_request(kind, drain), actor, details)
         return self.auditing.carry_out(gesture, lambda deed: self._request(request_id, kind, label, drain, deed))
+
+    def has_live_region(self) -> bool:
+        with self._store.transaction(self.pipeline_id) as tx:
+            return isinstance(decide_presence(tx.region(), self._clock.now()), LiveRegion)
+
+    def request_of_run(
+        self,
+        request_id: str,
+        actor: Actor,
+        start: Callable[[], str],
+        kind: CheckpointKind = CheckpointKind.CHECKPOINT,
+        label: Label = UNLABELLED,
+        drain: bool = False,
+        dag_id: str | None = None,
+    ) -> GestureAnswer:
+        """The same of a scheduled pipeline: `start` starts the DAG run, one however often it is called, and says so.
+        It raises `GestureRefusedError` if there is none. What the DAG run then does is on record as its own."""
+        details = _given(name=label.name, note=label.note, dag=dag_id)
+        gesture = Gesture(request_id, kind_of_request(kind, drain), actor, details)
+        if (known := self.auditing.answer_to(gesture)) is not None:
+            return known
+
+        def act(deed: Deed) -> None:
+            require_legal_label(kind, label)
+            said = start()
+            with self._store.transaction(self.pipeline_id) as tx:
+                deed.done(tx, self._clock.now(), said)
+
+        return self.auditing.carry_out(gesture, act)
 
     def rename(self, request_id: str, actor: Actor, savepoint: str, label: Label) -> GestureAnswer:
         """Give a savepoint, by its name or number, another name, another note, or both."""

@@ -153,6 +153,8 @@ class Answer(Document):
     status: AnswerStatus
     sentence: str
     checkpoint: int | None
+    #: Where to see what becomes of it, if a DAG run does it.
+    page: str | None = None
 
 
 class AuditLine(Answer):
@@ -167,6 +169,36 @@ class AuditLine(Answer):
 class Audit(Document):
     audit: list[AuditLine]
     next_before: int | None
+
+
+class DagRunOf(Document):
+    dag_id: str
+    run_id: str
+
+
+class AskedOnPage(Document):
+    request_id: str
+    by: str
+    origin: str
+    timestamp: int
+    dag_run: DagRunOf
+
+
+class PlanDocument(Document):
+    """A restore that a page has asked for. `plan` is as `tidegate restore --dry-run -o json` prints it, with the number
+    of `missing_files` of each source, whose names are the first."""
+
+    request_id: str
+    pipeline: str
+    to: str
+    asked: AskedOnPage
+    planned_timestamp: int
+    plan: dict[str, Any] | None
+    digest: str | None
+    refusal: str | None
+    confirmed: AskedOnPage | None
+    accepted: dict[str, Any] | None
+    answer: AuditLine | None
 
 
 class Token(Document):

@@ -12,6 +12,7 @@ from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.lifecycle import Phase
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
+from tidegate.protocol.planned_restore import PlannedRestore
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
@@ -109,10 +110,19 @@ class StoreTransaction(EventQueue, Protocol):
         """The gesture of this id, and its answer. A text that cannot be an id is of none."""
         ...
 
+    def planned_restore(self, request_id: str) -> PlannedRestore | None:
+        """The restore whose plan was asked for on a page, by the id of that request."""
+        ...
+
     # -- writes
     def record_gesture(self, gesture: Gesture, answer: GestureAnswer, at: datetime) -> AuditRecord:
         """Put it on record for good, without secrets. Raises `IllegalRequestError` for an id that cannot be one, and
         `RecordRefusedError` if it is of another gesture already."""
+        ...
+
+    def put_planned_restore(self, planned: PlannedRestore) -> None:
+        """Record it, or what is new about it. Raises `RecordRefusedError` if what was asked, planned or confirmed would
+        change."""
         ...
 
     def move_pipeline(

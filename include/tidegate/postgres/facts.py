@@ -5,7 +5,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from tidegate.postgres import audit, lag, reads
+from tidegate.postgres import audit, lag, reads, restore_plans
 from tidegate.postgres import imports as importing
 from tidegate.protocol.branches import Restore
 from tidegate.protocol.committing import CommitterRecord
@@ -14,6 +14,7 @@ from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
+from tidegate.protocol.planned_restore import PlannedRestore
 from tidegate.protocol.records import (
     CheckpointRecord,
     CheckpointRequest,
@@ -119,3 +120,6 @@ class Facts:
 
     def audited(self, request_id: str) -> AuditRecord | None:
         return audit.find(self._connection, self._pipeline_id, request_id)
+
+    def planned_restore(self, request_id: str) -> PlannedRestore | None:
+        return restore_plans.find(self._connection, self._pipeline_id, request_id)

@@ -18,6 +18,7 @@ RIGHTS = {
     "endpoints": _HISTORY,
     "requests": _COMES_AND_GOES,
     "restores": _HISTORY,
+    "restore_plans": _HISTORY,
     "imports": _COMES_AND_GOES,
     "checkpoints": _HISTORY,
     "subtasks": _HISTORY,

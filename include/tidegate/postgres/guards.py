@@ -220,6 +220,25 @@ FIGURE_GUARDS = (
     _never("figures_kept", "figures", "DELETE OR TRUNCATE", "figures of checkpoints are not deleted"),
 )
 
+#: Who has confirmed a plan, and what they accept of it: known together.
+CONFIRMED = (
+    *("confirmed_id", "confirmed_at", "confirmed_by", "confirmed_from", "confirmed_dag", "confirmed_run"),
+    "accepted",
+)
+
+PLAN_GUARDS = (
+    _row(
+        "restore_plans_fixed",
+        "restore_plans",
+        "UPDATE",
+        _changed(["pipeline_id", "request_id", "target", "asked_at", "asked_by", "asked_from", "dag_id", "run_id"])
+        + f" OR OLD.planned_at IS NOT NULL AND {_changed(['planned_at', 'document', 'digest', 'refusal'])}"
+        + f" OR OLD.confirmed_id IS NOT NULL AND {_changed(CONFIRMED)}",
+        "a plan stays as it was shown and confirmed",
+    ),
+    _never("restore_plans_kept", "restore_plans", "DELETE OR TRUNCATE", "plans that were shown are not deleted"),
+)
+
 #: Not even the owner's slip changes what is on record.
 AUDIT_GUARDS = (
     _never("audit_append_only", "audit", "UPDATE OR DELETE OR TRUNCATE", "what was asked and answered stays on record"),

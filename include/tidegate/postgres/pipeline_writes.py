@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, delete, select, text, update
 from sqlalchemy.dialects import postgresql
 
-from tidegate.postgres import audit, lag
+from tidegate.postgres import audit, lag, restore_plans
 from tidegate.postgres import imports as importing
 from tidegate.postgres import restores as restoring
 from tidegate.postgres.events import Events
@@ -28,6 +28,7 @@ from tidegate.protocol.identity import Endpoint
 from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineStatus, moved, require_move, restored
+from tidegate.protocol.planned_restore import PlannedRestore
 from tidegate.protocol.records import (
     CheckpointRequest,
 )
@@ -53,6 +54,10 @@ class PipelineWrites(Events):
     def record_gesture(self, gesture: Gesture, answer: GestureAnswer, at: datetime) -> AuditRecord:
         self.wrote = True
         return audit.record(self._connection, self._pipeline_id, gesture, answer, at)
+
+    def put_planned_restore(self, planned: PlannedRestore) -> None:
+        self.wrote = True
+        restore_plans.put(self._connection, planned)
 
     def move_pipeline(
         self, after: PipelineStatus, at: datetime, message: str | None = None, forgiven_until: int | None = None

@@ -10,11 +10,12 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from tidegate.ports import KeyReader, ReadableStorage
-from tidegate.postgres import audit, reads
+from tidegate.postgres import audit, reads, restore_plans
 from tidegate.postgres.outcomes import explain
 from tidegate.protocol.errors import CheckpointNotFoundError, PipelineNotFoundError
 from tidegate.protocol.gestures import AuditRecord
 from tidegate.protocol.pipelines import PipelineRecord
+from tidegate.protocol.planned_restore import PlannedRestore
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.reading import contents, dags, history, need, overview, parts, quality, summary
 from tidegate.reading.changes import Changes
@@ -176,6 +177,14 @@ class Readings:
         """What people asked for, and the answers, newest first. `before` is the number of a record: only older ones are
         shown."""
         return self._of(pipeline_id, lambda c: tuple(audit.newest(c, pipeline_id, limit, before)))
+
+    def planned_restore(self, pipeline_id: str, request_id: str) -> PlannedRestore | None:
+        """The restore whose plan somebody has asked for on a page."""
+        return self._of(pipeline_id, lambda c: restore_plans.find(c, pipeline_id, request_id))
+
+    def audited(self, pipeline_id: str, request_id: str) -> AuditRecord | None:
+        """What somebody asked for with this id, and the answer."""
+        return self._of(pipeline_id, lambda c: audit.find(c, pipeline_id, request_id))
 
     # -- one checkpoint
 

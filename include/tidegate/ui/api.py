@@ -6,6 +6,7 @@ what to ask for the next one.
 
 from datetime import datetime
 from typing import Annotated, Any
+from uuid import UUID
 
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request
 from fastapi.openapi.utils import get_openapi
@@ -16,6 +17,7 @@ from tidegate.documents import pipeline_models as of_pipelines
 from tidegate.documents.audit import audit_document
 from tidegate.documents.checkpoints import details_document, subtasks_document, verdict_document
 from tidegate.documents.pipelines import checkpoints_document, configuration_document, history_document_of
+from tidegate.documents.restores import planned_restore_document
 from tidegate.documents.values import written
 from tidegate.protocol.paths import checkpoint_name
 from tidegate.protocol.records import CheckpointKind
@@ -54,6 +56,7 @@ _LARGEST = 2**63 - 1
 Document = dict[str, Any]
 Pipeline = Annotated[str, Path(description="The pipeline's name.")]
 Checkpoint = Annotated[int, Path(ge=1, le=_LARGEST, description="The checkpoint's id.")]
+Plan = Annotated[UUID, Path(description="The id with which the plan was asked for.")]
 At = Annotated[int | None, Query(alias="checkpoint", ge=1, le=_LARGEST, description="By default the latest completed.")]
 SplitIndex = Annotated[int, Path(ge=0, le=2**31 - 1, description="The split's index.")]
 Limit = Annotated[int, Query(ge=1, le=1000)]
@@ -253,6 +256,17 @@ def quality(
         return {"judged": written(readings.judged(pipeline))}
     found: Document = written(readings.quality(pipeline, target, suite, before, limit))
     return found
+
+
+@api_routes.get("/pipelines/{pipeline}/restore-plans/{plan}", **answers(of_pipelines.PlanDocument))
+def restore_plan(readings: ReadingsDep, pipeline: Pipeline, plan: Plan) -> Document:
+    """The plan of a restore, as it is shown, and who confirmed it; `answer` is what became of that."""
+    found = readings.planned_restore(pipeline, str(plan))
+    if found is None:
+        raise HTTPException(404, f"Nobody has asked for the plan {plan} of pipeline {pipeline!r}.")
+    confirmed = found.confirmed
+    known = None if confirmed is None else readings.audited(pipeline, confirmed.request_id)
+    return planned_restore_document(found) | {"answer": None if known is None else audit_document(known)}
 
 
 @api_routes.get("/pipelines/{pipeline}/audit", **answers(of_pipelines.Audit))

@@ -18,10 +18,11 @@ from tidegate.protocol.errors import CheckpointNotFoundError
 from tidegate.protocol.paths import checkpoint_id_of
 from tidegate.reading.readings import Readings
 from tidegate.settings import Settings
-from tidegate.ui import checkpoint_pages, dag_pages, pipeline_pages, static_files
+from tidegate.ui import checkpoint_pages, dag_pages, pipeline_pages, restore_pages, static_files
 from tidegate.ui.api import api_routes
 from tidegate.ui.asking import Asking, ReadingsDep
 from tidegate.ui.auth import Users, require_rights
+from tidegate.ui.dag_runs import DagRuns, NoDagRuns
 from tidegate.ui.error_pages import add_error_pages
 from tidegate.ui.events import event_routes
 from tidegate.ui.gestures import gesture_routes
@@ -54,22 +55,25 @@ def create_app(
     open_readings: Callable[[], Readings] = open_readings,
     users: Users | None = None,
     open_operations: Callable[[], AllOperations] = open_all_operations,
+    dag_runs: DagRuns | None = None,
     schedules: Schedules | None = None,
 ) -> FastAPI:
     """The app, serving reports below `docs` (default: the settings'), and what `open_readings` opens with the first
-    request, to `users` (default: Airflow's). Gestures go to what `open_operations` opens. `schedules` are by
-    default Airflow's if the users are, else none. FastAPI's own open pages are left out."""
+    request, to `users` (default: Airflow's). Gestures go to what `open_operations` opens. `dag_runs` starts DAG
+    runs; it and `schedules` are by default Airflow's if the users are, else none. FastAPI's own open pages are left
+    out."""
     app = FastAPI(title="Tidegate", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[require_rights()])
     app.state.docs = docs or Settings.from_environment().docs
     app.state.asking = Asking(open_readings, open_operations)
-    app.state.shared = SharedAnswers()
     app.state.schedules = schedules or (_airflow_schedules() if users is None else NoSchedules())
+    app.state.dag_runs = dag_runs or (_airflow_runs() if users is None else NoDagRuns())
+    app.state.shared = SharedAnswers()
     app.state.users = users or _airflow_users()
     app.include_router(docs_routes)
     app.include_router(api_routes)
     app.include_router(event_routes)
     app.include_router(gesture_routes)
-    for pages in (pipeline_pages, checkpoint_pages, dag_pages, static_files):
+    for pages in (pipeline_pages, checkpoint_pages, restore_pages, dag_pages, static_files):
         app.include_router(pages.routes)
     add_error_pages(app)
     return app
@@ -79,6 +83,12 @@ def _airflow_users() -> Users:
     from tidegate.ui.airflow_users import AirflowUsers  # needs Airflow's configuration
 
     return AirflowUsers()
+
+
+def _airflow_runs() -> DagRuns:
+    from tidegate.ui.airflow_runs import AirflowRuns
+
+    return AirflowRuns()
 
 
 def _airflow_schedules() -> Schedules:

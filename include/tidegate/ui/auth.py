@@ -2,8 +2,9 @@
 
 The right follows the DAGs that have asked for the pipeline's checkpoints, whatever they are called: who may read one of
 them may read the pipeline, and who may edit one of them may act on it. What cannot be taken back, to cancel, drain and
-dispose, takes the right to delete one. A pipeline without a DAG takes the same right on DAGs at all. `Users` says who
-somebody is and what they may do with which DAGs: Airflow's users, or the one user of `tidegate ui`.
+dispose, takes the right to delete one, and so does restoring. What starts a DAG run takes the right to trigger that
+DAG, too (`dag_runs`). A pipeline without a DAG takes the same right on DAGs at all. `Users` says who somebody is and
+what they may do with which DAGs: Airflow's users, or the one user of `tidegate ui`.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,7 +21,7 @@ from tidegate.ui.same_site import require_same_site
 #: The path parameters that name a pipeline or a DAG, in every route that is about one.
 PIPELINE, DAG = "pipeline", "dag_id"
 #: The last words of paths that need the right to delete.
-FINAL = frozenset({"cancel", "dispose", "drain"})
+FINAL = frozenset({"cancel", "dispose", "drain", "plan-restore", "restore"})
 
 
 class Right(StrEnum):

@@ -8,6 +8,7 @@ from fastapi.responses import HTMLResponse
 from tidegate.reading.quality import hold_of
 from tidegate.ui.asking import ReadingsDep
 from tidegate.ui.auth import RightsDep
+from tidegate.ui.dag_runs import StartableDep
 from tidegate.ui.drawing import draw_spans
 from tidegate.ui.offers import offers_of_checkpoint
 from tidegate.ui.pipeline_pages import Text
@@ -26,6 +27,7 @@ def one_checkpoint(
     request: Request,
     readings: ReadingsDep,
     rights: RightsDep,
+    startable: StartableDep,
     pipeline: str,
     checkpoint: CheckpointNumber,
     operator: Text = "",
@@ -36,8 +38,9 @@ def one_checkpoint(
     opened = next((one.operator_id for one in found.operators if one.operator_id == operator), None)
     return page(
         request, "checkpoint.html", pipeline=pipeline, found=found, spans=draw_spans(found.phases, found.now),
-        opened=opened, log_tasks=_LOGS, offers=offers_of_checkpoint(found.record, found.held), rights=rights,
-        hold=hold_of(found.record), subtasks=readings.subtasks(pipeline, checkpoint, opened, after) if opened else None,
+        opened=opened, log_tasks=_LOGS, offers=offers_of_checkpoint(found.record, found.held, startable),
+        rights=rights, hold=hold_of(found.record),
+        subtasks=readings.subtasks(pipeline, checkpoint, opened, after) if opened else None,
     )  # fmt: skip
 
 

@@ -7,19 +7,25 @@ is the first one. 503 says that nobody knows what became of it: ask again, with 
 from typing import Annotated, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from tidegate.documents.audit import answer_document
 from tidegate.documents.pipeline_models import Answer
 from tidegate.protocol.gestures import AnswerStatus, GestureAnswer
 from tidegate.protocol.hold import LONGEST_COMMENT
+from tidegate.protocol.planned_restore import run_id_of
 from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.restore_plan import Accepted
 from tidegate.protocol.savepoints import Label
 from tidegate.protocol.storable import LONGEST_TEXT
-from tidegate.ui.api import PREFIX, REFUSALS, Checkpoint, Pipeline
-from tidegate.ui.asking import OperationsDep
-from tidegate.ui.auth import ActorDep
+from tidegate.ui import by_dag_run
+from tidegate.ui.api import PREFIX, REFUSALS, Checkpoint, Pipeline, Plan
+from tidegate.ui.asking import OperationsDep, ReadingsDep
+from tidegate.ui.auth import ActorDep, User
+from tidegate.ui.by_dag_run import Desk
+from tidegate.ui.dag_runs import DagRunsDep
+from tidegate.ui.shell import links_of
 
 _REFUSED = {"model": Answer, "description": "It was refused, and nothing was changed."}
 gesture_routes = APIRouter(prefix=f"{PREFIX}/pipelines/{{pipeline}}", responses={**REFUSALS, 409: _REFUSED})
@@ -49,7 +55,13 @@ class Labelled(Asked):
     note: Text = None
 
 
-class Requested(Labelled):
+class Drained(Labelled):
+    """`dag_id` chooses among several DAGs."""
+
+    dag_id: Text = None
+
+
+class Requested(Drained):
     """`STOP` takes a savepoint, and the pipeline ends with it until it is resumed."""
 
     kind: Literal["CHECKPOINT", "SAVEPOINT", "STOP"]
@@ -59,11 +71,33 @@ class Requested(Labelled):
         return CheckpointKind.SYNC_SAVEPOINT if self.kind == "STOP" else CheckpointKind(self.kind)
 
 
-def _say(response: Response, asked: Asked, answer: GestureAnswer) -> Answer:
+class PlanAsked(Asked):
+    """`to` is the number of a checkpoint, or `undo` for the last restore."""
+
+    to: Annotated[str, Field(max_length=30)]
+
+
+class Confirmed(Asked):
+    """What somebody accepts of a plan: as the options of `tidegate restore`."""
+
+    skip_missing_files: bool = False
+    leave: Annotated[list[Annotated[str, Field(max_length=LONGEST_TEXT)]], Field(max_length=1000)] = []
+    allow_non_restored_state: bool = False
+
+
+def _desk(operations: OperationsDep, runs: DagRunsDep, user: User, actor: ActorDep) -> Desk:
+    return Desk(operations, runs, user, actor)
+
+
+DeskDep = Annotated[Desk, Depends(_desk)]
+
+
+def _say(response: Response, asked: Asked, answer: GestureAnswer, page: str | None = None) -> Answer:
+    """`page` is where to see what becomes of it."""
     response.status_code = 200 if answer.status is AnswerStatus.DONE else 409
     response.headers["Cache-Control"] = "no-store"
     response.headers["X-Content-Type-Options"] = "nosniff"
-    return Answer.model_validate(answer_document(asked.id, answer))
+    return Answer.model_validate({**answer_document(asked.id, answer), "page": page})
 
 
 @gesture_routes.post("/suspend")
@@ -86,21 +120,52 @@ def cancel(response: Response, operations: OperationsDep, actor: ActorDep, pipel
 
 @gesture_routes.post("/requests")
 def request_checkpoint(
-    response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Requested
+    request: Request, response: Response, desk: DeskDep, readings: ReadingsDep, pipeline: Pipeline, asked: Requested
 ) -> Answer:
-    """Ask the continuous region for a checkpoint or savepoint, or to stop with one."""
-    label = Label(asked.name, asked.note)
-    return _say(response, asked, operations.request(asked.id, actor, asked.checkpoint_kind, label))
+    """Ask for a checkpoint or savepoint, or to stop with one: the continuous region if one runs, else a run of the
+    pipeline's DAG."""
+    return _take(request, response, desk, readings, asked, asked.checkpoint_kind)
 
 
 @gesture_routes.post("/drain")
 def drain(
-    response: Response, operations: OperationsDep, actor: ActorDep, pipeline: Pipeline, asked: Labelled
+    request: Request, response: Response, desk: DeskDep, readings: ReadingsDep, pipeline: Pipeline, asked: Drained
 ) -> Answer:
-    """Ask the continuous region to stop with a savepoint, and count its inputs as ended, for good. Takes the right to
-    delete one of the pipeline's DAGs."""
-    kind, label = CheckpointKind.SYNC_SAVEPOINT, Label(asked.name, asked.note)
-    return _say(response, asked, operations.request(asked.id, actor, kind, label, drain=True))
+    """Ask either to stop with a savepoint, and count the inputs as ended, for good. Takes the right to delete one of
+    the pipeline's DAGs."""
+    return _take(request, response, desk, readings, asked, CheckpointKind.SYNC_SAVEPOINT, drain=True)
+
+
+def _take(
+    request: Request, response: Response, desk: Desk, readings: ReadingsDep, asked: Drained, kind: CheckpointKind,
+    drain: bool = False,
+) -> Answer:  # fmt: skip
+    label, dag = Label(asked.name, asked.note), None
+    if not desk.operations.has_live_region():
+        dag = by_dag_run.choose_dag(desk, readings.dags(desk.pipeline), asked.dag_id)
+    if dag is None:
+        answer = desk.operations.request(asked.id, desk.actor, kind, label, drain, asked.dag_id)
+        return _say(response, asked, answer)
+    answer = by_dag_run.take(desk, asked.id, kind, label, drain, asked.dag_id, dag)
+    page = links_of(request).dag_run(dag, run_id_of(asked.id)) if answer.status is AnswerStatus.DONE else None
+    return _say(response, asked, answer, page)
+
+
+@gesture_routes.post("/plan-restore")
+def plan_restore(request: Request, response: Response, desk: DeskDep, pipeline: Pipeline, asked: PlanAsked) -> Answer:
+    """Have a DAG run plan a restore, which changes nothing. Takes the right to delete one of the pipeline's DAGs, and
+    to trigger the DAG that restores it."""
+    answer = by_dag_run.plan(desk, asked.id, asked.to)
+    page = links_of(request).plan(pipeline, asked.id) if answer.status is AnswerStatus.DONE else None
+    return _say(response, asked, answer, page)
+
+
+@gesture_routes.post("/restore-plans/{plan}/restore")
+def restore(response: Response, desk: DeskDep, pipeline: Pipeline, plan: Plan, asked: Confirmed) -> Answer:
+    """Have a DAG run carry out a plan as it was shown. The same rights. What became of it is in the audit, by the id
+    of this request."""
+    accepted = Accepted(asked.skip_missing_files, tuple(sorted(set(asked.leave))), asked.allow_non_restored_state)
+    return _say(response, asked, by_dag_run.restore(desk, str(plan), asked.id, accepted))
 
 
 @gesture_routes.post("/checkpoints/{checkpoint}/abort")

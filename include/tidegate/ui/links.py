@@ -26,6 +26,10 @@ class Links:
     def metadata(self, pipeline: str, checkpoint_id: int) -> str:
         return f"{self.base}/api/v1/pipelines/{_segment(pipeline)}/checkpoints/{checkpoint_id}/_metadata"
 
+    def plan(self, pipeline: str, request_id: str) -> str:
+        """Of a restore."""
+        return self.pipeline(pipeline, f"restore-plans/{_segment(request_id)}")
+
     def gesture(self, pipeline: str, path: str) -> str:
         return f"{self.base}/api/v1/pipelines/{_segment(pipeline)}/{path}"
 

@@ -1,7 +1,6 @@
 """Which gestures a page offers now, and what they say. Pure. Whether one is legal is decided when it is asked for."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 
 from tidegate.protocol.hold import LONGEST_COMMENT
@@ -11,56 +10,29 @@ from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.regions import REGION_LEASE
 from tidegate.protocol.savepoints import LONGEST_NAME, LONGEST_NOTE
 from tidegate.reading.pipeline_answers import Overview
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """Of a form. One that is `long` has lines. What is empty is not sent."""
-
-    name: str
-    label: str
-    longest: int
-    value: str = ""
-    long: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Button:
-    """`path` is below the pipeline's address, `kind` what is asked for there, if there are several things."""
-
-    label: str
-    path: str
-    kind: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """`summary` is what opens it; without one it is a button alone. `final`: it takes the right to delete. `first`: it
-    waits for somebody, and is open."""
-
-    key: str
-    buttons: tuple[Button, ...]
-    summary: str = ""
-    sentence: str = ""
-    fields: tuple[Field, ...] = ()
-    final: bool = False
-    first: bool = False
-
+from tidegate.ui.dag_runs import Startable
+from tidegate.ui.forms import Button, Field, Offer
+from tidegate.ui.restore_offers import restore_to, restores_of_pipeline
 
 _COMMENT = Field("comment", "Comment", LONGEST_COMMENT, long=True)
+_TAKING = (PipelineStatus.CREATED, PipelineStatus.RUNNING)
 _SUSPENDABLE = (PipelineStatus.CREATED, PipelineStatus.RUNNING, PipelineStatus.STOPPING)
 _RESUMABLE = (PipelineStatus.SUSPENDED, PipelineStatus.FAILED)
 
 
 def offers_of_pipeline(
-    overview: Overview, running: Iterable[tuple[CheckpointRecord, bool]], now: datetime
+    overview: Overview, running: Iterable[tuple[CheckpointRecord, bool]], now: datetime, startable: Startable
 ) -> list[Offer]:
-    """`running` are the checkpoints in progress, and whether each is held."""
+    """`running` are the checkpoints in progress, and whether each is held. `startable` are the DAGs that do what takes
+    the pipeline's code."""
     status, offers = overview.pipeline.status, []
     for record, held in running:
         offers += offers_of_checkpoint(record, held)
     if _region_lives(overview, now):
         offers += _requests()
+    elif status in _TAKING:
+        offers += _runs(overview.pipeline.pipeline_id, startable)
+    offers += restores_of_pipeline(overview, startable)
     if status in _SUSPENDABLE:
         said = "No checkpoints until somebody resumes it. What is in progress is aborted."
         offers.append(Offer("suspend", (Button("Suspend", "suspend"),), "Suspend …", said))
@@ -75,7 +47,8 @@ def offers_of_pipeline(
     return offers
 
 
-def offers_of_checkpoint(record: CheckpointRecord, held: bool) -> list[Offer]:
+def offers_of_checkpoint(record: CheckpointRecord, held: bool, startable: Startable | None = None) -> list[Offer]:
+    """With `startable` those of its own page."""
     id_ = record.checkpoint_id
     below = f"checkpoints/{id_}"
     offers = []
@@ -89,6 +62,8 @@ def offers_of_checkpoint(record: CheckpointRecord, held: bool) -> list[Offer]:
         offers.append(Offer(f"abort-{id_}", (button,), f"Abort checkpoint {id_} …", said))
     elif record.kind is not CheckpointKind.CHECKPOINT and record.status is Status.COMPLETED:
         offers += _of_savepoint(record, below)
+    if startable is not None and record.status is Status.COMPLETED:
+        offers.insert(0, restore_to(record, startable))
     return offers
 
 
@@ -102,15 +77,38 @@ def _of_savepoint(record: CheckpointRecord, below: str) -> list[Offer]:
     ]
 
 
+_CHECKPOINT = (Button("Take a checkpoint", "requests", "CHECKPOINT"),)
+_SAVEPOINT = (Button("Take a savepoint", "requests", "SAVEPOINT"), Button("Stop with it", "requests", "STOP"))
+_STOPPED = "Stopped, the pipeline ends with the savepoint, and can be resumed."
+_DRAIN = (Button("Drain and stop", "drain"),)
+_DRAINED = "The pipeline ends with a savepoint, and its inputs count as ended, for good."
+
+
 def _requests() -> list[Offer]:
-    several = (Button("Take a savepoint", "requests", "SAVEPOINT"), Button("Stop with it", "requests", "STOP"))
-    stopped = "Stopped, the pipeline ends with the savepoint, and can be resumed."
-    drained = "The pipeline ends with a savepoint, and its inputs count as ended, for good."
-    drain = (Button("Drain and stop", "drain"),)
     return [
-        Offer("checkpoint", (Button("Take a checkpoint", "requests", "CHECKPOINT"),)),
-        Offer("savepoint", several, "Savepoint or stop …", stopped, _label()),
-        Offer("drain", drain, "Drain …", drained, _label(), final=True),
+        Offer("checkpoint", _CHECKPOINT),
+        Offer("savepoint", _SAVEPOINT, "Savepoint or stop …", _STOPPED, _label()),
+        Offer("drain", _DRAIN, "Drain …", _DRAINED, _label(), final=True),
+    ]
+
+
+def _runs(pipeline_id: str, startable: Startable) -> list[Offer]:
+    """Of a scheduled pipeline: a run of its DAG takes them."""
+    if not startable.takes:
+        said = (
+            f"It takes the pipeline’s code: `tidegate checkpoint {pipeline_id}`, `tidegate savepoint {pipeline_id}` or "
+            f"`tidegate stop {pipeline_id}` where that is."
+        )
+        return [Offer("checkpoint", (), "Take a checkpoint …", said)]
+    allowed = tuple(dag for dag in startable.takes if dag not in startable.denied)
+    denied = None if allowed else startable.takes[0]
+    choice = (Field("dag_id", "DAG", 0, choices=allowed),) if len(allowed) > 1 else ()
+    dag = f"A run of DAG {allowed[0]} takes it." if len(allowed) == 1 else "A run of the DAG takes it."
+    summary, labels = "Take a checkpoint …" if choice else "", (*_label(), *choice)
+    return [
+        Offer("checkpoint", _CHECKPOINT, summary, dag if choice else "", choice, denied=denied),
+        Offer("savepoint", _SAVEPOINT, "Savepoint or stop …", f"{dag} {_STOPPED}", labels, denied=denied),
+        Offer("drain", _DRAIN, "Drain …", f"{dag} {_DRAINED}", labels, final=True, denied=denied),
     ]
 
 

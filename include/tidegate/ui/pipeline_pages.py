@@ -22,6 +22,7 @@ from tidegate.reading.readings import Readings
 from tidegate.ui import formatting
 from tidegate.ui.asking import Key, ReadingsDep
 from tidegate.ui.auth import ReadableDags, RightsDep
+from tidegate.ui.dag_runs import StartableDep
 from tidegate.ui.drawing import draw_graph
 from tidegate.ui.offers import offers_of_pipeline
 from tidegate.ui.schedules import NextRunsDep
@@ -57,7 +58,12 @@ def pipelines(
 
 @routes.get("/pipelines/{pipeline}")
 def overview(
-    request: Request, readings: ReadingsDep, rights: RightsDep, next_runs: NextRunsDep, pipeline: str
+    request: Request,
+    readings: ReadingsDep,
+    rights: RightsDep,
+    startable: StartableDep,
+    next_runs: NextRunsDep,
+    pipeline: str,
 ) -> HTMLResponse:
     found = readings.overview(pipeline)
     recent = readings.history(pipeline, limit=_LATEST).rows
@@ -67,7 +73,7 @@ def overview(
         request, "overview.html", pipeline=pipeline, tab="", overview=found, recent=recent, running=running, now=now(),
         vertices=vertices, drawing=draw_graph({key: one.inputs or () for key, one in vertices.items()}),
         positions={key: _position(one) for key, one in vertices.items()},
-        offers=offers_of_pipeline(found, [(row.record, row.held) for row in running], now()), rights=rights,
+        offers=offers_of_pipeline(found, [(row.record, row.held) for row in running], now(), startable), rights=rights,
         next_runs=next_runs(found.line.dags),
     )  # fmt: skip
 

@@ -3,6 +3,8 @@
 from urllib.parse import quote, urlsplit
 
 PREFIX = "/tidegate"
+#: The tag of DAGs that restore pipelines, by which the pages find them.
+RESTORES = "tidegate_restore"
 
 
 def path_in_airflow(path: str) -> str:

@@ -59,7 +59,9 @@ small = counting("small", "5 min", suite("rows", expect("column_values_to_be_bet
 
 dag = checkpoint_dag(small, spark_conn_id="spark_server", on_checkpoint_failed=tell)  # Spark Connect
 again = checkpoint_dag(small, dag_id="small_again", max_active_runs=3, spark_conn_id="spark_server")
-restore = restore_dag(small)
+walked_pipeline = counting("walked", "5 min")
+walked = checkpoint_dag(walked_pipeline, spark_conn_id="spark_server")
+restore = restore_dag(small, walked_pipeline)
 hasty = checkpoint_dag(counting("hasty", "40 s"))  # Spark inside the task's own process tree
 doomed = checkpoint_dag(counting("doomed", "5 min"))
 brief = checkpoint_dag(

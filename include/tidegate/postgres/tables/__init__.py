@@ -11,6 +11,7 @@ from tidegate.postgres.tables.checkpoint_tables import checkpoints, verdicts
 from tidegate.postgres.tables.columns import CHANNEL, SCHEMA, metadata
 from tidegate.postgres.tables.event_tables import event_deliveries, events
 from tidegate.postgres.tables.pipeline_tables import endpoints, imports, pipelines, requests, restores
+from tidegate.postgres.tables.plan_table import restore_plans
 from tidegate.postgres.tables.reading_tables import figures, pipeline_dags, source_lag
 from tidegate.postgres.tables.snapshot_tables import METRICS, compactions, deletion_queue, handles, subtasks
 
@@ -32,6 +33,7 @@ __all__ = [
     "pipeline_dags",
     "pipelines",
     "requests",
+    "restore_plans",
     "restores",
     "source_lag",
     "subtasks",

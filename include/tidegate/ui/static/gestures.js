@@ -27,6 +27,14 @@ function say(text, tone) {
   place.textContent = text;
 }
 
+function lead(page) {
+  const link = document.createElement("a");
+  link.href = page;
+  link.dataset.airflow = "";
+  link.textContent = "See what becomes of it";
+  document.getElementById("answer")?.append(" ", link, ".");
+}
+
 const ask = (url, options) => fetch(url, { cache: "no-store", signal: AbortSignal.timeout(GIVE_UP), ...options });
 
 async function post(url, body) {
@@ -43,10 +51,18 @@ function sentenceOf(document_) {
   return "The server does not understand what was asked for.";
 }
 
+function bodyOf(form, given) {
+  const body = Object.fromEntries(given);
+  for (const { name } of form.querySelectorAll("[data-many]")) {
+    body[name] = given.filter(([key]) => key === name).map(([, value]) => value);
+  }
+  return body;
+}
+
 async function carryOut(form, button) {
   const given = [...new FormData(form, button)].filter(([, value]) => value !== "");
   const asked = `${button.formAction} ${JSON.stringify(given)}`;
-  const body = { ...Object.fromEntries(given), request_id: idOf(form, asked) };
+  const body = { ...bodyOf(form, given), request_id: idOf(form, asked) };
   say("Asking …", "muted");
   let answer;
   let told;
@@ -60,6 +76,8 @@ async function carryOut(form, button) {
   unanswered.delete(form);
   say(sentenceOf(told), answer.ok ? "good" : "bad");
   if (!answer.ok) return;
+  if (told.page && form.matches("[data-leads]")) return location.assign(told.page);
+  if (told.page) lead(told.page);
   form.reset();
   form.closest("details")?.removeAttribute("open");
 }

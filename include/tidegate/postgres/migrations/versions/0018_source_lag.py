@@ -6,7 +6,7 @@ Never edited again: what ran on somebody's database must stay what it was.
 from alembic import op
 
 revision = "0018"
-down_revision = "0016"
+down_revision = "0017"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,132 @@
+"""Gestures that need the pipeline's code: each starts a DAG run, once for each id, and says which.
+
+What is recorded comes first, and the DAG run after it, by an id that is made of the request's. So whoever asks again
+after a crash, or twice, gets the same DAG run.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import HTTPException
+
+from tidegate.coordination.audit import Deed
+from tidegate.coordination.operations import PipelineOperations
+from tidegate.protocol.errors import CheckpointError, GestureRefusedError, IllegalRequestError, RestoreRefusedError
+from tidegate.protocol.gestures import Actor, AnswerStatus, GestureAnswer
+from tidegate.protocol.planned_restore import PlannedRestore, gesture_of, run_id_of
+from tidegate.protocol.records import CheckpointKind
+from tidegate.protocol.restore_plan import Accepted
+from tidegate.protocol.savepoints import Label
+from tidegate.ui.dag_runs import DagRuns
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Who asks for what of which pipeline. `actor` is the user, for the record."""
+
+    operations: PipelineOperations
+    runs: DagRuns
+    user: Any
+    actor: Actor
+
+    @property
+    def pipeline(self) -> str:
+        return self.operations.pipeline_id
+
+    def require_right(self, dag_id: str) -> None:
+        """Before anything is recorded. Raises `HTTPException`."""
+        if not self.runs.may_start(self.user, dag_id):
+            raise HTTPException(403, f"You may not trigger DAG {dag_id}. Nothing was changed.")
+
+
+def take(
+    desk: Desk, request_id: str, kind: CheckpointKind, label: Label, drain: bool, chosen: str | None, dag: str
+) -> GestureAnswer:
+    """A run of the pipeline's DAG `dag`, as its form would start it; `chosen` if somebody has chosen among several."""
+    given = {"kind": kind.value, "drain": drain or None, "name": label.name, "note": label.note}
+    conf = {name: value for name, value in given.items() if value is not None}
+
+    def start() -> str:
+        return desk.runs.start(desk.user, dag, run_id_of(request_id), conf)
+
+    return desk.operations.request_of_run(request_id, desk.actor, start, kind, label, drain, chosen)
+
+
+def choose_dag(desk: Desk, dags: tuple[str, ...], chosen: str | None) -> str | None:
+    """The DAG of which a run is to take the checkpoint; None if the pipeline has none. Raises `HTTPException`."""
+    found = desk.runs.active(dags)
+    if chosen is not None and chosen not in found:
+        raise HTTPException(409, f"Pipeline {desk.pipeline} has no DAG {chosen[:200]}. Nothing was changed.")
+    if chosen is None and len(found) > 1:
+        raise HTTPException(409, f"Say which DAG, as dag_id: {', '.join(found)}. Nothing was changed.")
+    return chosen or next(iter(found), None)
+
+
+def plan(desk: Desk, request_id: str, target: str) -> GestureAnswer:
+    """Have a restore planned. Nothing is changed by that, so it is not in the audit."""
+    plans = desk.operations.planned_restores
+    try:
+        known = plans.find(request_id)
+        dag_id = _restoring(desk) if known is None else known.asked.dag_id
+        desk.require_right(dag_id)
+        planned = plans.ask(request_id, target, desk.actor, dag_id)
+        if planned.planned_at is None:
+            _start(desk, planned, planned.asked.dag_id, request_id)
+    except (IllegalRequestError, GestureRefusedError) as error:
+        if isinstance(error, GestureRefusedError):
+            plans.refuse(request_id, str(error))
+        return GestureAnswer(AnswerStatus.REFUSED, str(error))
+    if planned.refusal is not None:
+        return GestureAnswer(AnswerStatus.REFUSED, planned.refusal)
+    return GestureAnswer(AnswerStatus.DONE, f"The plan of {planned.what} is made by DAG run {planned.asked.run_id}.")
+
+
+def restore(desk: Desk, plan_id: str, request_id: str, accepted: Accepted) -> GestureAnswer:
+    """Carry out a plan as it was shown. What became of it is in the audit, by this id. Raises `HTTPException` 404."""
+    plans = desk.operations.planned_restores
+    if (shown := plans.find(plan_id)) is None:
+        raise HTTPException(404, "There is no such plan.")
+    desk.require_right(shown.asked.dag_id)
+    try:
+        planned = plans.confirm(plan_id, request_id, accepted, desk.actor, shown.asked.dag_id)
+    except (IllegalRequestError, RestoreRefusedError) as error:
+        return GestureAnswer(AnswerStatus.REFUSED, str(error))
+    assert planned is not None  # plans are not deleted
+    assert planned.confirmed is not None
+    gesture = gesture_of(planned, planned.confirmed)
+    if (known := desk.operations.auditing.answer_to(gesture)) is not None:
+        return known
+    try:
+        _start(desk, planned, planned.confirmed.dag_id, request_id)
+    except GestureRefusedError as error:
+        return desk.operations.auditing.carry_out(gesture, _refusing(error))
+    said = f"Pipeline {desk.pipeline} is restored by DAG run {planned.confirmed.run_id}."
+    return GestureAnswer(AnswerStatus.DONE, said)
+
+
+def _refusing(error: CheckpointError) -> Any:
+    def refuse(_: Deed) -> None:
+        raise error
+
+    return refuse
+
+
+def _restoring(desk: Desk) -> str:
+    """Raises `GestureRefusedError` if no DAG restores this pipeline."""
+    dag_id = desk.runs.restoring(desk.pipeline)
+    if dag_id is None:
+        raise GestureRefusedError(
+            f"No DAG restores pipeline {desk.pipeline}. Nothing was changed. Make one with `restore_dag`, or run "
+            f"`tidegate restore {desk.pipeline}` where its code is."
+        )
+    return dag_id
+
+
+def _start(desk: Desk, planned: PlannedRestore, dag_id: str, request_id: str) -> None:
+    conf = {
+        "pipeline": desk.pipeline,
+        "to": planned.target,
+        "dry_run": request_id == planned.request_id,
+        "plan": planned.request_id,
+    }
+    desk.runs.start(desk.user, dag_id, run_id_of(request_id), conf)

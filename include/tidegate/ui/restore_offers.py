@@ -1,0 +1,95 @@
+"""Which restores a page offers now, and what must be accepted of a plan. Pure."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from tidegate.protocol.branches import Restore, choose_undone
+from tidegate.protocol.errors import NothingToUndoError
+from tidegate.protocol.gestures import AnswerStatus, AuditRecord
+from tidegate.protocol.pipelines import PipelineStatus
+from tidegate.protocol.planned_restore import UNDO, PlannedRestore
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord
+from tidegate.reading.pipeline_answers import Overview
+from tidegate.ui.dag_runs import Startable
+from tidegate.ui.forms import Button, Check, Field, Hidden, Offer
+
+_FIRST = "First its plan is made, which changes nothing: what is read again, and what readers see no more."
+_PLAN = (Button("Show the plan", "plan-restore"),)
+
+
+def restore_to(record: CheckpointRecord, startable: Startable) -> Offer:
+    """On the page of a completed checkpoint."""
+    what = "checkpoint" if record.kind is CheckpointKind.CHECKPOINT else "savepoint"
+    to = str(record.checkpoint_id)
+    return _planned(
+        "restore", f"Restore to this {what} …", f"--checkpoint {to}", record.pipeline_id, startable, (Hidden("to", to),)
+    )
+
+
+def restores_of_pipeline(overview: Overview, startable: Startable) -> list[Offer]:
+    """On the page of a pipeline: to any checkpoint by its number, and back from the last restore."""
+    pipeline_id, latest = overview.pipeline.pipeline_id, overview.line.latest_completed
+    offers = []
+    if latest is not None and overview.pipeline.status is not PipelineStatus.CANCELLED:
+        number = (Field("to", "Checkpoint", 19, str(latest)),)
+        offers.append(_planned("restore", "Restore …", "--checkpoint ID", pipeline_id, startable, fields=number))
+    undone: Restore | None = None
+    with suppress(NothingToUndoError):
+        undone = choose_undone(pipeline_id, overview.restores)
+    if undone is not None:
+        offers.append(_planned("undo", "Undo the restore …", "--undo", pipeline_id, startable, (Hidden("to", UNDO),)))
+    return offers
+
+
+def _planned(
+    key: str,
+    summary: str,
+    option: str,
+    pipeline_id: str,
+    startable: Startable,
+    hidden: tuple[Hidden, ...] = (),
+    fields: tuple[Field, ...] = (),
+) -> Offer:
+    dag = startable.restores
+    if dag is None:
+        without = "There is no DAG that restores this pipeline (`restore_dag` makes one). " if startable.airflow else ""
+        said = (
+            f"{without}It takes the pipeline’s code: `tidegate restore {pipeline_id} {option} --dry-run` shows the "
+            "plan where that is, and without `--dry-run` restores."
+        )
+        return Offer(key, (), summary, said)
+    denied = dag if dag in startable.denied else None
+    return Offer(key, _PLAN, summary, _FIRST, fields, True, hidden=hidden, denied=denied, leads=True)
+
+
+def offers_of_plan(planned: PlannedRestore, answer: AuditRecord | None, startable: Startable) -> list[Offer]:
+    """On the page of a plan: to carry it out, or to make another one if that is all that can be done."""
+    dag = planned.asked.dag_id
+    denied = dag if dag in startable.denied else None
+    if planned.document is not None and planned.confirmed is None:
+        label = "Undo the restore" if planned.target == UNDO else f"Restore to checkpoint {planned.target}"
+        button = Button(label, f"restore-plans/{planned.request_id}/restore")
+        checks = tuple(checks_of(planned.document))
+        return [Offer("confirm", (button,), checks=checks, final=True, denied=denied)]
+    if planned.refusal is None and (answer is None or answer.answer.status is AnswerStatus.DONE):
+        return []
+    hidden = (Hidden("to", planned.target),)
+    return [Offer("again", (Button("Make the plan anew", "plan-restore"),), "", "", (), True, hidden=hidden,
+                  denied=denied, leads=True)]  # fmt: skip
+
+
+def checks_of(document: Mapping[str, Any]) -> list[Check]:
+    """What somebody must accept of a plan, as `protocol.restore_plan.require_accepted` asks."""
+    checks = []
+    if missing := sum(source["missing_files"] for source in document["sources"]):
+        said = f"Go on without the rows of {missing} files that are gone or have changed"
+        checks.append(Check("skip_missing_files", said))
+    for sink in document["sinks"]:
+        if not sink["can_rewind"]:
+            said = f"Leave what sink {sink['sink']} has shown since as it is: rows that are read again are there twice"
+            checks.append(Check("leave", said, sink["sink"], many=True))
+    if lost := [each["operator_id"] for each in document["operators"] if not each["matched"]]:
+        said = f"Drop the state of {', '.join(lost)}: the definition has no operator for it"
+        checks.append(Check("allow_non_restored_state", said))
+    return checks
