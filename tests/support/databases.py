@@ -66,7 +66,7 @@ class Databases:
         """The name of an empty one. Not that which was emptied last: whoever did may still be on the way out, and to
         give it another name would wait for that."""
         name = f"test_{uuid.uuid4().hex}"
-        with self._beside.cursor() as cursor:
+        with self._alive().cursor() as cursor:
             if len(self._free) > 1:
                 cursor.execute(f"ALTER DATABASE {self._free.pop(0)} RENAME TO {name}")
             else:
@@ -76,7 +76,7 @@ class Databases:
     def give_back(self, name: str) -> None:
         """Whoever is still connected is cut off, and does not find it again: its next name is another one."""
         free = f"free_{uuid.uuid4().hex}"
-        with self._beside.cursor() as cursor:
+        with self._alive().cursor() as cursor:
             cursor.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", [name])
             cursor.execute(f"ALTER DATABASE {name} RENAME TO {free}")
             if self._emptied(free) == self._shape:
@@ -94,6 +94,15 @@ class Databases:
             shape = cursor.fetchone()
             cursor.execute(_EMPTY)
             return shape
+
+    def _alive(self) -> Any:
+        """The connection beside all of them, made anew if a test has restarted the server."""
+        try:
+            with self._beside.cursor() as cursor:
+                cursor.execute("SELECT 1")
+        except (psycopg2.OperationalError, psycopg2.InterfaceError):
+            self._beside = self._connect("postgres")
+        return self._beside
 
     def _connect(self, name: str) -> Any:
         connection = psycopg2.connect(self._server.url(name).replace("+psycopg2", ""))

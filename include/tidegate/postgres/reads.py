@@ -180,7 +180,7 @@ def figures(connection: Connection, pipeline_id: str) -> LatestFigures:
         latest_restore,
         found,
         None if measured is None else Measurement(**measured),
-        lag_of(connection, pipeline_id),
+        tuple(lag_of(connection, pipeline_id)),
     )
 
 
