@@ -52,7 +52,7 @@ def test_charts_are_drawn_anew_in_the_other_colours(framed):
 def test_a_link_to_airflow_is_followed_by_the_page_around_it(site, framed):
     page, frame = framed("pipelines/flight_delays")
     with page.expect_navigation():
-        frame.get_by_role("link", name="every hour").click()
+        frame.get_by_role("link", name="every hour").first.click()
     assert page.url == f"{site.server.address}/dags/every%20hour"
 
 
