@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from sqlalchemy import Connection, Engine, text
 
 LARGE = "pipeline-0"
+#: A restore of it that somebody has had planned.
+PLAN = "3f0c9f6e-8a55-4a0a-9d3c-1d2b7f1f4a60"
 
 _PIPELINES = """
 INSERT INTO tidegate.pipelines (pipeline_id, last_checkpoint_id, status, since)
@@ -18,6 +20,12 @@ FROM generate_series(0, :pipelines - 1) AS n
 """
 _DAGS = """
 INSERT INTO tidegate.pipeline_dags SELECT pipeline_id, 'dag-of-' || pipeline_id, now() FROM tidegate.pipelines
+"""
+_PLAN = """
+INSERT INTO tidegate.restore_plans (pipeline_id, request_id, target, asked_at, asked_by, asked_from, dag_id, run_id,
+    planned_at, refusal)
+VALUES (:pipeline, :plan, '1', now(), 'somebody', 'here', 'tidegate_restore', 'tidegate__' || :plan, now(),
+    'Its state is deleted.')
 """
 _ENDPOINTS = """
 INSERT INTO tidegate.endpoints (pipeline_id, role, name, type, place, recorded_at)
@@ -110,6 +118,7 @@ def fill(engine: Engine, pipelines: int, checkpoints: int, say: Callable[[str], 
         connection.execute(text("SET LOCAL synchronous_commit = off"))
         for what in (_PIPELINES, _DAGS, _ENDPOINTS, _CHECKPOINTS):
             _run(connection, what, numbers)
+        _run(connection, _PLAN, {"pipeline": LARGE, "plan": PLAN})
         say("pipelines and checkpoints are there")
         names = list(connection.execute(text("SELECT pipeline_id FROM tidegate.pipelines")).scalars())
         for start in range(0, len(names), 100):

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.routing import APIRoute
-from many_checkpoints import LARGE
+from many_checkpoints import LARGE, PLAN
 
 from tidegate.assembly import open_readings
 from tidegate.protocol.gestures import Actor, ActorKind
@@ -55,7 +55,7 @@ def addresses(app: FastAPI, last: int) -> list[str]:
 def _pages(app: FastAPI, newest: int) -> list[str]:
     """A route with another parameter fails here: decide what it is measured with."""
     run_id = quote(f"scheduled__{newest}", safe="")
-    values = {"pipeline": LARGE, "checkpoint": newest, "dag_id": f"dag-of-{LARGE}", "run_id": run_id}
+    values = {"pipeline": LARGE, "checkpoint": newest, "dag_id": f"dag-of-{LARGE}", "run_id": run_id, "plan": PLAN}
     pages = [route for route in app.routes if isinstance(route, APIRoute) and "GET" in route.methods]
     apart = (f"{PREFIX}/", "/docs/", "/static/")
     return [route.path_format.format_map(values) for route in pages if not route.path.startswith(apart)]
@@ -101,6 +101,7 @@ def _of_api(newest: int) -> list[str]:
         f"{large}/quality?target=sink:out&suite=suite-1",
         f"{large}/checkpoints/config",
         f"{large}/audit",
+        f"{large}/restore-plans/{PLAN}",
     ]
 
 
