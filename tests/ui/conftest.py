@@ -18,6 +18,7 @@ import pytest
 from airflow_dags import schedule
 from browsers import Watched, chromium
 from databases import Databases
+from described import Description, path_of
 from fastapi import FastAPI
 from page_server import PageServer
 from routes import PLAN
@@ -129,6 +130,21 @@ def get(
 def token(airflow: None) -> Callable[[str | None], str]:
     """A token that Airflow signed for a user of some role."""
     return lambda role: _sign(role, 60)
+
+
+@pytest.fixture
+def ask(get: Get, token: Callable[[str | None], str]) -> Callable[[str], httpx.Response]:
+    """Ask as a viewer. What the API answers with is held against its own description."""
+    viewer = token("viewer")
+    described = Description(get("/tidegate/api/v1/openapi.json", token=viewer).json())
+
+    def ask_(path: str) -> httpx.Response:
+        response = get(path, token=viewer)
+        if path.startswith("/tidegate/api/v1/") and response.status_code == 200:
+            assert described.wrong(path_of(path), response.json()) == []
+        return response
+
+    return ask_
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import os
 from pathlib import Path
 
 import pytest
-from described import Description, path_of
 from readings import HOSTILE
 from store_steps import PIPELINE, SOURCE, completed
 
@@ -15,20 +14,6 @@ from tidegate.state.storage import ArrowCheckpointStorage
 API = f"/tidegate/api/v1/pipelines/{PIPELINE}/sources/{SOURCE.operator_id}/{SOURCE.subtask_index}"
 PAGE = f"/tidegate/pipelines/{PIPELINE}/sources"
 NAME = HOSTILE.replace("/", "")
-
-
-@pytest.fixture
-def ask(get, token):
-    viewer = token("viewer")
-    described = Description(get("/tidegate/api/v1/openapi.json", token=viewer).json())
-
-    def ask_(path: str):
-        response = get(path, token=viewer)
-        if path.startswith(API) and response.status_code == 200:
-            assert described.wrong(path_of(path), response.json()) == []
-        return response
-
-    return ask_
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
-from described import Description, path_of
 from readings import HOSTILE
 from state_operator import OPERATOR, PIPELINE, Operator, Workshop
 
@@ -17,20 +16,6 @@ ARRIVED = pa.schema([("carrier", pa.string()), ("day", pa.date32()), ("delay", p
 LAYOUT = StateLayout.of_aggregates(ARRIVED, ["carrier", "day"], [("flights", count()), ("delay", sum_("delay"))])
 API, PAGE = f"/tidegate/api/v1/pipelines/{PIPELINE}/state/{OPERATOR}", f"/tidegate/pipelines/{PIPELINE}/state"
 AA = "key=AA&key=2026-01-01"
-
-
-@pytest.fixture
-def ask(get, token):
-    viewer = token("viewer")
-    described = Description(get("/tidegate/api/v1/openapi.json", token=viewer).json())
-
-    def ask_(path: str):
-        response = get(path, token=viewer)
-        if path.startswith(API) and response.status_code == 200:
-            assert described.wrong(path_of(path), response.json()) == []
-        return response
-
-    return ask_
 
 
 @pytest.fixture

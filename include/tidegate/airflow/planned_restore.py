@@ -1,7 +1,7 @@
 """What a DAG run does that the Checkpoints page has started: it plans a restore, or carries out a plan.
 
 What it does is what is recorded, not what its parameters say: anybody who may trigger the DAG can fill in its form.
-Only the DAG run that the record names counts, triggered by whoever asked on the page, as Airflow knows it.
+It must be the DAG run that the record names, and Airflow must have recorded the same user as the one who asked.
 """
 
 import logging

@@ -47,8 +47,8 @@ def plan_document(plan: RestorePlan) -> dict[str, Any]:
 
 
 def plan_digest(document: Mapping[str, Any]) -> str:
-    """Of all that the plan does. What else is told of the checkpoint, such as when its sinks were notified, is left
-    out: it may change and the plan be the same."""
+    """Covers everything that the plan does. Of the checkpoint it takes the id alone: the rest, such as when its sinks
+    were notified, may change without changing the plan."""
     said = {**document, "checkpoint": document["checkpoint"]["id"]}
     return hashlib.sha256(json.dumps(said, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
 

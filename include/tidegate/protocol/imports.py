@@ -160,8 +160,8 @@ def require_rows_kept(
     kept: Sequence[CheckpointRecord],
     restores: Sequence[Restore],
 ) -> None:
-    """A savepoint's directory has no rows of appended tables. Those of a branch that nothing kept follows are deleted,
-    so whoever goes back there with a copy of the directory would never see them again.
+    """A savepoint's directory has no rows of appended tables. Once no kept checkpoint follows a branch, the rows that
+    it appended are deleted. A restore from a copy of the directory would bring the branch back without them.
 
     `checkpoint_id` is the savepoint's, `appended` names the sinks that append rows and can be rewound, `kept` are the
     checkpoints that can be restored. Raises `RestoreRefusedError`. Performs no I/O.

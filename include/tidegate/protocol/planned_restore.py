@@ -93,7 +93,7 @@ def require_confirmable(planned: PlannedRestore, request_id: str, accepted: Acce
 
 
 def require_run(asked: AskedOfRun, dag_id: str, run_id: str, user: str | None) -> None:
-    """Raises `IllegalRequestError` unless this is the DAG run that was started for it, by whoever asked. Performs no
+    """Raises `IllegalRequestError` if the plan names another DAG run, or if another user started this one. Performs no
     I/O."""
     if (asked.dag_id, asked.run_id, asked.actor.name) != (dag_id, run_id, user):
         raise IllegalRequestError(

@@ -121,8 +121,8 @@ class Changes:
             self._remove(subscriber)
 
     def moment(self, pipeline_id: str | None = None) -> int | None:
-        """A number that is another one once a change of this pipeline, or of any, was heard of; subscribers are told
-        after that. None while nobody listens."""
+        """A number that differs after each change that was heard of, of this pipeline or of any. It moves before
+        subscribers are told. None while nobody listens."""
         with self._lock:
             if not self._listening:
                 return None

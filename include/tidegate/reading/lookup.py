@@ -156,7 +156,7 @@ class Lookups:
 
 
 def _require_own(pipeline_id: str, files: Sequence[StateHandle]) -> None:
-    """They lie below the pipeline's own directory: whoever may read the one may not thereby read another."""
+    """All must lie below the pipeline's own directory: the right to read one pipeline opens no file of another."""
     for file in files:
         if not file.path.startswith(f"{pipeline_id}/"):
             raise StorageError(

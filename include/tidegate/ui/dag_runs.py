@@ -58,7 +58,7 @@ class NoDagRuns:
         return False
 
     def start(self, user: Any, dag_id: str, run_id: str, conf: Mapping[str, Any]) -> str:
-        raise NotImplementedError  # nothing offers a DAG
+        raise AssertionError(f"DAG {dag_id} cannot be started: without Airflow none is offered")
 
     def state(self, dag_id: str, run_id: str) -> RunState | None:
         return None

@@ -45,9 +45,22 @@ CREATE TABLE tidegate.restore_plans (
 """,
     """
 CREATE TRIGGER restore_plans_fixed AFTER UPDATE ON tidegate.restore_plans FOR EACH ROW
-WHEN ((OLD.pipeline_id, OLD.request_id, OLD.target, OLD.asked_at, OLD.asked_by, OLD.asked_from, OLD.dag_id, OLD.run_id) IS DISTINCT FROM (NEW.pipeline_id, NEW.request_id, NEW.target, NEW.asked_at, NEW.asked_by, NEW.asked_from, NEW.dag_id, NEW.run_id) OR OLD.planned_at IS NOT NULL AND (OLD.planned_at, OLD.document, OLD.digest, OLD.refusal) IS DISTINCT FROM (NEW.planned_at, NEW.document, NEW.digest, NEW.refusal) OR OLD.confirmed_id IS NOT NULL AND (OLD.confirmed_id, OLD.confirmed_at, OLD.confirmed_by, OLD.confirmed_from, OLD.confirmed_dag, OLD.confirmed_run, OLD.accepted) IS DISTINCT FROM (NEW.confirmed_id, NEW.confirmed_at, NEW.confirmed_by, NEW.confirmed_from, NEW.confirmed_dag, NEW.confirmed_run, NEW.accepted))
+WHEN (
+    (OLD.pipeline_id, OLD.request_id, OLD.target, OLD.asked_at, OLD.asked_by, OLD.asked_from, OLD.dag_id, OLD.run_id)
+        IS DISTINCT FROM
+    (NEW.pipeline_id, NEW.request_id, NEW.target, NEW.asked_at, NEW.asked_by, NEW.asked_from, NEW.dag_id, NEW.run_id)
+    OR OLD.planned_at IS NOT NULL
+        AND (OLD.planned_at, OLD.document, OLD.digest, OLD.refusal)
+            IS DISTINCT FROM (NEW.planned_at, NEW.document, NEW.digest, NEW.refusal)
+    OR OLD.confirmed_id IS NOT NULL
+        AND (OLD.confirmed_id, OLD.confirmed_at, OLD.confirmed_by, OLD.confirmed_from, OLD.confirmed_dag,
+             OLD.confirmed_run, OLD.accepted)
+            IS DISTINCT FROM
+            (NEW.confirmed_id, NEW.confirmed_at, NEW.confirmed_by, NEW.confirmed_from, NEW.confirmed_dag,
+             NEW.confirmed_run, NEW.accepted)
+)
 EXECUTE FUNCTION tidegate.refuse('restore_plans_fixed', 'a plan stays as it was shown and confirmed')
-""",  # noqa: E501
+""",
     """
 CREATE TRIGGER restore_plans_kept BEFORE DELETE OR TRUNCATE ON tidegate.restore_plans FOR EACH STATEMENT
 EXECUTE FUNCTION tidegate.refuse('restore_plans_kept', 'plans that were shown are not deleted')
