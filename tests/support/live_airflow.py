@@ -90,6 +90,8 @@ class World:
 
     def rows(self, pipeline=PIPELINE):
         table = pyarrow.dataset.dataset(self.home / f"tables/{pipeline}/rows", partitioning="hive").to_table()
+        if not table.num_columns:  # no checkpoint has completed yet
+            return []
         return sorted(zip(table["k"].to_pylist(), table["n"].to_pylist(), strict=True))
 
     def totals(self, pipeline=PIPELINE):
