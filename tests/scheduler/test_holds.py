@@ -1,10 +1,8 @@
 """A checkpoint that is held, under a real Airflow: `validate` waits in the triggerer, outlives it, and goes on when a
 person has decided."""
 
-import time
-
 import pytest
-from live_airflow import PATIENCE, STEPS
+from live_airflow import PATIENCE, STEPS, wait_for
 
 from tidegate.clock import SystemClock
 from tidegate.coordination.hold import Holds
@@ -14,13 +12,6 @@ from tidegate.protocol.reasons import FailureReason
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.timeout(900)]
 
 DAG_ID = "overruled"
-
-
-def wait_for(look, what):
-    deadline = time.monotonic() + PATIENCE
-    while not look():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.4)
 
 
 def waits(world, run_id):

@@ -114,6 +114,22 @@ class World:
         return found
 
 
+def restored(page, confirm):
+    """The plan that is shown there is confirmed, and carried out; what the page says then."""
+    page.get_by_role("button", name="Show the plan").click()
+    page.wait_for_url("**/restore-plans/*")
+    page.get_by_role("button", name=confirm).click()
+    page.locator("#result", has_text="was restored to checkpoint").wait_for()
+    return page.locator("#page").inner_text()
+
+
+def wait_for(look, what):
+    deadline = time.monotonic() + PATIENCE
+    while not look():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.4)
+
+
 def alive_after(processes, seconds=60.0):
     """Those that have not ended by then; a zombie has, nobody has asked for its exit code yet."""
     deadline = time.monotonic() + seconds
