@@ -98,9 +98,12 @@ def _encode(rows: Sequence[ReadFile]) -> bytes:
 
 
 def _decode(content: bytes) -> list[ReadFile]:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pq.read_table(io.BytesIO(content), columns=list(_COLUMNS))
+    # By the caller's thread. `read_table` leaves threads behind that let go of `content` when they come to it; where
+    # the interpreter ends meanwhile, they abort the process (exit code 134) after all its work is done.
+    table = pq.ParquetFile(pa.BufferReader(content)).read(list(_COLUMNS), use_threads=False)
     paths, sizes, mtimes, checkpoints = (table[name].to_pylist() for name in _COLUMNS)
     files = map(FileVersion, paths, sizes, mtimes)
     return [ReadFile(file, checkpoint) for file, checkpoint in zip(files, checkpoints, strict=True)]
