@@ -23,10 +23,10 @@ from openlineage.client.facet_v2 import (
 )
 
 from tidegate.pipeline.definition import CheckVertex, SinkVertex, SourceVertex
+from tidegate.protocol.ddl import columns_of
 from tidegate.protocol.names import Target, TargetKind
 from tidegate.protocol.notify import committables
 from tidegate.protocol.records import CheckpointRecord, Snapshot, SubtaskId, SubtaskRecord, Verdict
-from tidegate.reporting.ddl import columns_of
 
 #: A subset of more files is only counted: an event has a limit in every backend.
 MOST_FILES = 1000
@@ -96,8 +96,9 @@ def dataset_of(description: Mapping[str, Any], name: str) -> tuple[str, str]:
 
 def _input(known: Lineage, vertex: SourceVertex) -> InputDataset:
     namespace, name = dataset_of(vertex.source.describe(), vertex.name)
-    columns = [*columns_of(vertex.source.schema), *columns_of(vertex.source.describe().get("partitions") or "")]
-    fields = [schema_dataset.SchemaDatasetFacetFields(column, type_) for column, type_ in columns]
+    fields = [
+        schema_dataset.SchemaDatasetFacetFields(column, type_) for column, type_ in columns_of(vertex.source.schema)
+    ]
     facets: dict[str, Any] = {"schema": schema_dataset.SchemaDatasetFacet(fields)} if fields else {}
     return InputDataset(namespace=namespace, name=name, facets=facets, inputFacets=_read(known, vertex))
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from tidegate.ports import CheckpointStorage, ReadableStorage, ReadSince, Segment, Sink, SinkInput, SourceContext
+from tidegate.protocol.ddl import ddl_of
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, SourceChangedError
 from tidegate.protocol.records import Pending, Snapshot
 from tidegate.settings import absolute
@@ -24,13 +25,13 @@ from tidegate.sources.selection import check_directories, is_selected, partition
 class FileSource:
     """Files below `path`, a directory below the project's home or a URL, in the order in which they were written.
 
-    `schema` is Spark DDL. `options` are Spark's reader options. CSV files have a header unless `header` is "false"; it
-    must name the columns of the schema in their order. CSV is RFC 4180 as commonly written, unless `quote`, `escape` or
-    `multiLine` say otherwise (docs/pipelines.md). Text that is not in the `encoding` counts as malformed. Each of the
-    `splits` has its own position and owns the files whose path hashes to it; their number may change.
-    `max_files_per_checkpoint` bounds what one checkpoint reads, shared evenly between the splits. Rows that do not fit
-    the schema fail the checkpoint, or with `malformed="quarantine"` go to the sink `quarantine` as (file, record,
-    reason). Columns that a Parquet file lacks are null.
+    `schema` is Spark DDL, a pyspark `StructType` or a pydantic model. `options` are Spark's reader options. CSV files
+    have a header unless `header` is "false"; it must name the columns of the schema in their order. CSV is RFC 4180 as
+    commonly written, unless `quote`, `escape` or `multiLine` say otherwise (docs/pipelines.md). Text that is not in the
+    `encoding` counts as malformed. Each of the `splits` has its own position and owns the files whose path hashes to
+    it; their number may change. `max_files_per_checkpoint` bounds what one checkpoint reads, shared evenly between the
+    splits. Rows that do not fit the schema fail the checkpoint, or with `malformed="quarantine"` go to the sink
+    `quarantine` as (file, record, reason). Columns that a Parquet file lacks are null.
 
     Files at any depth are read, or with `recursive=False` those directly in `path`; whose name matches `glob` and no
     pattern of `exclude`. `partitions`, such as "day DATE, country STRING", are columns behind those of the schema, with
@@ -48,7 +49,7 @@ class FileSource:
 
     path: str
     format: Literal["csv", "json", "parquet"] = "csv"
-    schema: str = field(kw_only=True)
+    schema: Any = field(kw_only=True)
     splits: int = field(default=1, kw_only=True)
     max_files_per_checkpoint: int | None = field(default=None, kw_only=True)
     malformed: Literal["fail", "quarantine"] = field(default="fail", kw_only=True)
@@ -63,7 +64,8 @@ class FileSource:
 
     def __post_init__(self) -> None:
         check_options(self.path, self.format, self.encoding, self.options)
-        if not self.schema.strip():
+        self.file_schema = ddl_of(self.schema)
+        if not self.file_schema.strip():
             raise self._wrong('it needs a schema in Spark DDL, such as schema="carrier STRING, dep_delay DOUBLE"')
         if self.splits < 1:
             raise self._wrong(f"splits is {self.splits}, but there must be at least one")
@@ -83,6 +85,8 @@ class FileSource:
             self._partitions = partition_columns(self.partitions) if self.partitions is not None else ()
         except PipelineDefinitionError as error:
             raise self._wrong(str(error)) from None
+        columns = (f"{column.name} {column.type}" for column in self._partitions)
+        self.schema: str = ", ".join((self.file_schema.strip().rstrip(","), *columns))
         # Not a position (those are in the snapshots): only saves the other splits of a checkpoint a listing each.
         self._listing: list[FileVersion] = []
         self._ended = False
@@ -116,7 +120,7 @@ class FileSource:
             "type": "FileSource",
             "path": self.location,
             "format": self.format,
-            "schema": self.schema,
+            "schema": self.file_schema,
             "splits": self.splits,
             "max_files_per_checkpoint": self.max_files_per_checkpoint,
             "malformed": self.malformed,

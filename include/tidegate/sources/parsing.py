@@ -30,7 +30,7 @@ class Parsed(Protocol):
     """What parsing needs to know about a source."""
 
     format: Any
-    schema: str
+    file_schema: str
     malformed: Any
     encoding: str
     options: Mapping[str, str]
@@ -56,7 +56,7 @@ def frame(
         return _frame(source, spark, location, files, output, partitions)
     except ParseException as error:
         raise PipelineDefinitionError(
-            f"The schema of the source of {location!r} is not Spark DDL: {source.schema!r}. {error}"
+            f"The schema of the source of {location!r} is not Spark DDL: {source.file_schema!r}. {error}"
         ) from error
 
 
@@ -71,7 +71,7 @@ def _frame(
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
-    schema: Any = StructType.fromDDL(source.schema)
+    schema: Any = StructType.fromDDL(source.file_schema)
     names = {name.lower() for name in schema.names}
     if both := [column.name for column in partitions if column.name.lower() in names]:
         raise PipelineDefinitionError(
@@ -87,7 +87,7 @@ def _frame(
         return spark.createDataFrame([], schema if output == "rows" else MALFORMED).limit(0)
     if source.format == "parquet":
         reader = spark.read.format("parquet").options(**_STRICT).options(**source.options)
-        rows = reader.schema(source.schema).load([_spark_path(location, file.path) for file in files])
+        rows = reader.schema(source.file_schema).load([_spark_path(location, file.path) for file in files])
         if not partitions:
             return rows
         path = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
@@ -114,7 +114,7 @@ def _rows(
     if source.format == "csv":
         options = {"quote": '"', "escape": given.get("quote") or '"', **options}
     options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    whole = f"{source.schema.strip().rstrip(',')}, {_CORRUPT} STRING"
+    whole = f"{source.file_schema.strip().rstrip(',')}, {_CORRUPT} STRING"
 
     def parsed(frame: Any, condition: Any, options: Mapping[str, str], prefix: str) -> Any:
         one = F.inline(F.array(parse(F.when(condition, F.col("record")), whole, dict(options))))
