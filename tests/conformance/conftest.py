@@ -7,10 +7,9 @@ from desks import Desk
 from live_pipelines import Live
 from lost_databases import Lost
 from memory_store import MemoryCheckpointStore
+from warm_stores import store_for
 
 from tidegate.ports import CheckpointStore
-from tidegate.postgres.engine import connect
-from tidegate.postgres.store import PostgresCheckpointStore
 
 
 @pytest.fixture(params=["memory", "postgres"])
@@ -18,9 +17,8 @@ def store(request: pytest.FixtureRequest) -> Iterator[CheckpointStore]:
     if request.param == "memory":
         yield MemoryCheckpointStore()
         return
-    on_postgres = PostgresCheckpointStore(connect(request.getfixturevalue("running_url")))
-    yield on_postgres
-    on_postgres.close()
+    with store_for(request) as on_postgres:
+        yield on_postgres
 
 
 @pytest.fixture
