@@ -1,7 +1,7 @@
 """Fixtures every test folder may use: a fresh, migrated database on a real Postgres, and the store on it.
 
-The server is started by the first test that asks for it, once a session, with fsync off. A test that asks for a URL gets
-a database that no other one has had. Tests that ask for a store alone use one database, one after the other.
+The server is started by the first test that asks for it, once a session, with fsync off. A test that asks for a URL
+gets a database that no other one has had. Tests that ask for a store alone use one database, one after the other.
 """
 
 from collections.abc import Iterator

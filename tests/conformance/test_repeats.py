@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from transaction_shapes import Sent, chosen, listed, plain, repeats
+from transaction_shapes import WAITING, Sent, chosen, listed, plain, repeats
 
 HERE = Path(__file__).parent
 READ, WRITE = ("SELECT", "rollback"), ("SELECT", "INSERT", "commit")
@@ -29,6 +29,9 @@ def test_every_shape_is_shown_by_the_cheapest_cases_and_one_of_each_file() -> No
     assert chosen(cases | alone) == {"a::reads", "a::writes", "a::deletes"}
     elsewhere = {"b::reads": Sent({READ}, 5), "b::reads and writes": Sent({READ, WRITE}, 50)}
     assert chosen(cases | elsewhere) == {"a::reads", "a::writes", "b::reads and writes"}
+    waiting = f"{WAITING}::for a commit"
+    assert chosen(cases | {waiting: Sent({READ}, 5)}) == {"a::reads", "a::writes", waiting}
+    assert (HERE / WAITING).exists()
 
 
 def test_a_shape_has_no_values() -> None:
