@@ -21,7 +21,7 @@ PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:
 # some 2 GB. Without ARGS only: -x and --pdb want one.
 LANES := -n 4 --dist loadscope --no-loadscope-reorder
 
-.PHONY: help setup demo test test-fast test-long simulate noticed up down screenshots lint bench bench-store bench-pages lock env clean
+.PHONY: help setup demo test test-fast test-long simulate noticed repeats up down screenshots lint bench bench-store bench-pages lock env clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ simulate: $(INSTALLED) ## Simulate checkpoints in all kinds of trouble: SEEDS=10
 
 noticed: $(INSTALLED) ## Find anew which simulated seed notices each planted mistake (tests try that one first)
 	@PYTHONPATH=include:tests/simulation:tests/support $(BIN)/python -m mutations
+
+repeats: $(INSTALLED) ## Find anew which cases of the conformance tests send Postgres what others do (left to test-long)
+	@$(BIN)/python -m pytest -p transaction_shapes tests/conformance
 
 screenshots: $(INSTALLED) ## Take the pictures of the pages anew, with the Chromium of this machine (docs/images)
 	@SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/ui/test_screenshots.py
