@@ -14,3 +14,9 @@ class Report:
     subtask_index: int
     handles: tuple[StateHandle, ...]
     metrics: Mapping[str, int]
+
+    def joined(self, other: "Report") -> "Report":
+        """The same subtask's, of two parts of its work."""
+        names = {**self.metrics, **other.metrics}
+        metrics = {name: self.metrics.get(name, 0) + other.metrics.get(name, 0) for name in names}
+        return Report(self.operator_id, self.subtask_index, (*self.handles, *other.handles), metrics)

@@ -46,6 +46,15 @@ class Previous:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Update:
+    """What the function of an operator with an `output` returns, both Spark DataFrames: `state` has the rows to upsert,
+    and `rows` what the operator emits."""
+
+    state: Any
+    rows: Any
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Stream:
     """Rows of one vertex of the graph, after some stateless transforms (lazy, fused by Spark)."""
 
@@ -159,7 +168,8 @@ class StepVertex:
 class KeyedVertex:
     """A keyed operator: either `aggregates`, or `update` with the DDL of its state rows (key columns included).
 
-    `defaults` are what rows have that are older than a column."""
+    `defaults` are what rows have that are older than a column. With an `output`, the DDL of rows that `update` emits,
+    these are the stream that leaves; without one, it carries the new row of every key that changed."""
 
     name: str
     inputs: tuple[Stream, ...]
@@ -170,10 +180,15 @@ class KeyedVertex:
     state: str | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
     previous: Previous = Previous()
+    output: str | None = None
 
     @property
     def operator_id(self) -> str:
         return self.name
+
+    @property
+    def emits(self) -> bool:
+        return self.output is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -252,6 +267,7 @@ class Pipeline:
         inputs: Sequence[Stream],
         key: Sequence[str],
         state: str,
+        output: str | None = None,
         defaults: Mapping[str, Any] | None = None,
         expect: ExpectationSuite | None = None,
         previous: Previous | str | None = None,
@@ -263,6 +279,9 @@ class Pipeline:
         `_delete` column whose true rows remove their key. Untouched keys keep their row. The function must be
         deterministic: a retry runs it again on the same rows. Draw values that are not, such as rand(), in a transform
         in front of it with `deterministic=False`.
+
+        With an `output` (DDL), the function returns `Update(state=rows to upsert, rows=rows to emit)`, and the stream
+        carries what it emits: any number of rows, each once.
 
         When `state` gets another column, rows that are there already have null in it, or what `defaults` says.
         `previous` is the name that the operator had before, or see `Previous`.
@@ -278,6 +297,7 @@ class Pipeline:
                 state=state,
                 defaults=dict(defaults or {}),
                 previous=Previous.of(previous),
+                output=output,
             )
             return self.add(vertex)
 

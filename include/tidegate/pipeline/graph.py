@@ -99,6 +99,11 @@ class Graph:
         return {v.operator_id: v.previous.name for v in vertices if v.previous.name is not None}
 
     @cached_property
+    def outputs(self) -> Mapping[str, str]:
+        """By operator, the columns of the rows that it emits, as they are declared."""
+        return {v.operator_id: " ".join(v.output.split()) for v in self.keyed if v.output is not None}
+
+    @cached_property
     def restaged(self) -> frozenset[str]:
         """The sinks of current rows, which stage earlier rows again if they are new or write elsewhere."""
         return frozenset(v.operator_id for v in self.sinks if v.sink.input is SinkInput.CURRENT)
@@ -216,6 +221,11 @@ def _check_keyed(where: str, vertex: KeyedVertex) -> None:
             f"Aggregates of {where} cannot be called {', '.join(sorted(clashes | reserved))}: key columns keep their "
             "names, and a leading underscore is reserved."
         )
+    if vertex.output is not None and not vertex.output.strip():
+        raise PipelineDefinitionError(
+            f"The output of {where} names no column. Say which columns its function emits, such as "
+            "output='order_id bigint, name string', or leave it out."
+        )
 
 
 def _check_previous(pipeline: Pipeline, origins: Mapping[str, Vertex]) -> None:
@@ -237,10 +247,17 @@ def _check_previous(pipeline: Pipeline, origins: Mapping[str, Vertex]) -> None:
 def _check_sink(where: str, vertex: SinkVertex, origins: Mapping[str, Vertex]) -> None:
     if vertex.sink.input is not SinkInput.CURRENT:
         return
-    if vertex.input.transforms or not isinstance(origins[vertex.input.origin], KeyedVertex):
+    origin = origins[vertex.input.origin]
+    if vertex.input.transforms or not isinstance(origin, KeyedVertex):
         raise PipelineDefinitionError(
             f"The {where} keeps the current row of each key, so it must follow a keyed operator directly. Move the "
             "transform in front of the operator, or let the sink append."
+        )
+    if origin.emits:
+        raise PipelineDefinitionError(
+            f"The {where} keeps the current row of each key, but {origin.name!r} emits rows, of which none takes the "
+            "place of another. Let the sink append, or put an operator between the two, such as "
+            "key_by(…).aggregate(…)."
         )
 
 
