@@ -1,4 +1,4 @@
-"""The four examples in one pipeline: orders are deduplicated, get their customer and are ranked; clicks are sessions."""
+"""The four examples in one pipeline: orders are deduplicated, get customers and are ranked; clicks become sessions."""
 
 from collections.abc import Callable
 from pathlib import Path

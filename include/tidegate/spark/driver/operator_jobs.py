@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
-from tidegate.dataflow.reports import Report
+from tidegate.dataflow.reports import Report, joined
 from tidegate.dataflow.staging import Staging
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex, Stream
 from tidegate.pipeline.graph import Graph
@@ -122,15 +122,9 @@ class OperatorJobs:
 
     def _emitting(self, execution: Execution, vertex: KeyedVertex) -> list[Report]:
         """State and emitted rows come from one job. They count together, so they are reported together."""
-        joined: dict[SubtaskId, Report] = {}
-
-        def join(reports: list[Report]) -> None:
-            for report in reports:
-                subtask = SubtaskId(report.operator_id, report.subtask_index)
-                joined[subtask] = joined[subtask].joined(report) if subtask in joined else report
-
-        run_job(self._keyed(execution, vertex), join)
-        return list(joined.values())
+        reports: list[Report] = []
+        run_job(self._keyed(execution, vertex), reports.extend)
+        return joined(reports)
 
     def _emitted(self, execution: Execution, vertex: KeyedVertex, rows: DataFrame) -> DataFrame:
         plan = RowsPlan(
