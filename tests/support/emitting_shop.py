@@ -6,11 +6,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from listed import Listed
 from orders import rows_of
 
 from emitting import plain
+from emitting.pipeline import CLICKS, CUSTOMERS, ORDERS, emitting_pipeline
+from tidegate import CheckpointConfig, Pipeline
 
-CUSTOMERS = ["ann", "bob", "cyd", "dan", "eve"]
+PEOPLE = ["ann", "bob", "cyd", "dan", "eve"]
 CITIES = ["Bern", "Rome", None]
 T0 = datetime(2026, 1, 1)
 
@@ -29,13 +32,13 @@ class Deliveries:
         random, new = self.random, []
         for _ in range(rows):
             again = bool(self.orders) and random.random() < 0.3
-            order = (len(self.orders), random.choice([*CUSTOMERS, None]), random.randint(1, 50))
+            order = (len(self.orders), random.choice([*PEOPLE, None]), random.randint(1, 50))
             new.append(random.choice(self.orders) if again else order)
             self.orders.append(new[-1])
         return new
 
     def more_customers(self) -> list[tuple[Any, ...]]:
-        unknown = sorted(set(CUSTOMERS) - {customer for customer, _, _ in self.customers})
+        unknown = sorted(set(PEOPLE) - {customer for customer, _, _ in self.customers})
         chosen = self.random.sample(unknown, min(len(unknown), self.random.choice([0, 1, 1])))
         new = [(customer, customer.title(), self.random.choice(CITIES)) for customer in chosen]
         self.customers += new
@@ -74,3 +77,24 @@ def shown_in(table: Path) -> Counter[tuple[Any, ...]]:
 
 def _naive(value: Any) -> Any:
     return value.replace(tzinfo=None) if isinstance(value, datetime) else value
+
+
+class Shop:
+    """The pipeline of the examples, on rows that a test delivers."""
+
+    def __init__(self, root: Path, seed: int, step: int = 100) -> None:
+        self.deliveries = Deliveries(seed)
+        self.sources = [Listed(schema, step=step) for schema in (ORDERS, CUSTOMERS, CLICKS)]
+        self.tables = root / "tables"
+
+    def pipeline(self, parallelism: int = 2, checkpoints: CheckpointConfig | None = None) -> Pipeline:
+        return emitting_pipeline(*self.sources, self.tables, parallelism, checkpoints)
+
+    def deliver(self) -> None:
+        orders, customers, clicks = self.sources
+        orders.put(0, *self.deliveries.more_orders())
+        customers.put(0, *self.deliveries.more_customers())
+        clicks.put(0, *((visitor, str(at)) for visitor, at in self.deliveries.more_clicks()))
+
+    def check(self, at_least_once: bool = False) -> None:
+        self.deliveries.check(self.tables, at_least_once)

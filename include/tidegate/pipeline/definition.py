@@ -11,6 +11,7 @@ from typing import Any
 from tidegate.pipeline.aggregates import Aggregate
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.expectations import ExpectationSuite
+from tidegate.pipeline.joins import Join
 from tidegate.ports import (
     BacklogSource,
     CheckpointListener,
@@ -86,6 +87,25 @@ class Stream:
     def key_by(self, *columns: str) -> "KeyedStream":
         """Partition by key; null is a key like any other."""
         return KeyedStream(self, columns)
+
+    def join(
+        self,
+        other: "Stream",
+        *,
+        name: str,
+        key: Sequence[str],
+        how: str = "inner",
+        keep: str | None = None,
+        previous: Previous | str | None = None,
+    ) -> "Stream":
+        """Emit the rows of this stream with those of `other` that have the same key, whichever come first.
+
+        Without `keep`, both sides are kept for ever, and every pair is emitted once (`how="inner"` alone). With the
+        name of a column of `other`, each row of this stream is emitted once, with that row of `other` that has the
+        largest value there: as soon as there is one, or, `how="left"`, at once, with nulls if there is none.
+        """
+        vertex = KeyedVertex(name, (self, other), tuple(key), join=Join(how, keep), previous=Previous.of(previous))
+        return self.pipeline.add(vertex)
 
     def sink(
         self,
@@ -166,7 +186,7 @@ class StepVertex:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyedVertex:
-    """A keyed operator: either `aggregates`, or `update` with the DDL of its state rows (key columns included).
+    """A keyed operator: `aggregates`, a `join`, or `update` with the DDL of its state rows (key columns included).
 
     `defaults` are what rows have that are older than a column. With an `output`, the DDL of rows that `update` emits,
     these are the stream that leaves; without one, it carries the new row of every key that changed."""
@@ -181,6 +201,7 @@ class KeyedVertex:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     previous: Previous = Previous()
     output: str | None = None
+    join: Join | None = None
 
     @property
     def operator_id(self) -> str:
@@ -188,7 +209,7 @@ class KeyedVertex:
 
     @property
     def emits(self) -> bool:
-        return self.output is not None
+        return self.output is not None or self.join is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,6 +21,7 @@ from tidegate.pipeline.definition import (
     Vertex,
 )
 from tidegate.pipeline.guarantees import check_guarantee
+from tidegate.pipeline.joins import check_join
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.hold import HoldRules
@@ -101,7 +102,7 @@ class Graph:
     @cached_property
     def outputs(self) -> Mapping[str, str]:
         """By operator, the columns of the rows that it emits, as they are declared."""
-        return {v.operator_id: " ".join(v.output.split()) for v in self.keyed if v.output is not None}
+        return {v.operator_id: " ".join((v.output or f"{v.join}").split()) for v in self.keyed if v.emits}
 
     @cached_property
     def restaged(self) -> frozenset[str]:
@@ -210,7 +211,9 @@ def _check_keyed(where: str, vertex: KeyedVertex) -> None:
         raise PipelineDefinitionError(f"The key of {where} must name at least one column, and none twice.")
     if not vertex.inputs:
         raise PipelineDefinitionError(f"The {where} has no input.")
-    if vertex.update is None and not vertex.aggregates:
+    if vertex.join is not None:
+        check_join(where, vertex.join, vertex.key)
+    elif vertex.update is None and not vertex.aggregates:
         raise PipelineDefinitionError(f"The {where} declares no aggregate, such as flights=count().")
     if wrong := [name for name, aggregate in vertex.aggregates if not isinstance(aggregate, Aggregate)]:
         raise PipelineDefinitionError(f"What {where} declares as {', '.join(wrong)} is no aggregate, such as count().")

@@ -44,7 +44,7 @@ def find_stranded(
             reads = origin in upstreams.get(plan.operator_id, ())
             if not reads or (split and int(split) >= plans[origin].parallelism):
                 found.append(without_channel(pipeline_id, channel, plan.operator_id))
-            elif _is_in_other_columns(files, origin in changed, outputs.get(origin)):
+            elif files is not None and _is_in_other_columns(files, origin in changed, outputs.get(origin)):
                 found.append(_in_other_columns(pipeline_id, channel, plan.operator_id))
     return found
 
@@ -52,7 +52,7 @@ def find_stranded(
 def _is_in_other_columns(files: Sequence[Mapping[str, Any]], is_changed: bool, output: str | None) -> bool:
     """Rows that are emitted do not depend on the state's columns."""
     written = {(file.get("details") or {}).get(OUTPUT) for file in files}
-    return bool(written) and (written != {output} or (output is None and is_changed))
+    return bool(written - {output}) or (output is None and is_changed)
 
 
 def _in_other_columns(pipeline_id: str, channel: str, operator_id: str) -> Refusal:
@@ -64,7 +64,7 @@ def _in_other_columns(pipeline_id: str, channel: str, operator_id: str) -> Refus
     )
 
 
-def _channels(snapshot: Snapshot) -> Iterator[tuple[str, Sequence[Mapping[str, Any]]]]:
-    """Each channel with data, and the files of what was sent by an operator."""
+def _channels(snapshot: Snapshot) -> Iterator[tuple[str, Sequence[Mapping[str, Any]] | None]]:
+    """Each channel with data, and its files if that was sent by an operator."""
     for channel, data in (snapshot.position or {}).get("in_flight", ()):
-        yield channel, data.get("handles", ())
+        yield channel, data.get("handles")

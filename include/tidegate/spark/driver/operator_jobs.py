@@ -4,6 +4,7 @@ Each builds one DataFrame of reports from what arrived. The work itself is in `p
 """
 
 from collections.abc import Sequence, Set
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -19,6 +20,7 @@ from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
 from tidegate.protocol.in_flight import OUTPUT
 from tidegate.protocol.records import SubtaskId
 from tidegate.spark.driver.hashing import key_expressions, quoted, subtask_expression
+from tidegate.spark.driver.joins import joined as joined_rows
 from tidegate.spark.driver.results import Result, checked, require_types
 from tidegate.spark.driver.run_job import Emit, run_job
 from tidegate.spark.driver.state_location import StateLocation
@@ -89,7 +91,7 @@ class OperatorJobs:
         return rows.coalesce(self._parallelism).mapInArrow(plan.run, REPORT_TYPE)
 
     def _keyed(self, execution: Execution, vertex: KeyedVertex) -> DataFrame:
-        if vertex.update is None:
+        if vertex.aggregates:
             rows, layout = self._aggregate_input(execution, vertex)
             together = _is_small(vertex.inputs[0], execution)
             plan = self._keyed_plan(execution, vertex, layout, "aggregate", together)
@@ -157,16 +159,22 @@ class OperatorJobs:
             self._streams.require_columns(where, vertex.key, batch)
             require_types(f"A batch of {where}", batch.select(*map(quoted, vertex.key)), layout)
         state = self._state(vertex, layout, batches)
+        returned = self._called(vertex, [*batches, state])
+        return checked(self._streams, vertex, layout, returned), layout
+
+    def _called(self, vertex: KeyedVertex, frames: Sequence[DataFrame]) -> Any:
+        if vertex.join is not None:
+            return joined_rows(self._streams.join_columns(vertex), *frames)
         assert vertex.update is not None
         try:
-            returned = vertex.update(*batches, state)
+            return vertex.update(*frames)
         except CheckpointError:
             raise
         except Exception as error:
             raise PipelineDefinitionError(
-                f"The function of {where} raised {type(error).__name__}: {error}. Nothing was written; correct it."
+                f"The function of {self._streams.where(vertex)} raised {type(error).__name__}: {error}. Nothing was "
+                "written; correct it."
             ) from error
-        return checked(self._streams, vertex, layout, returned), layout
 
     def _state(self, vertex: KeyedVertex, layout: StateLayout, batches: Sequence[DataFrame]) -> DataFrame:
         layout = self._location.layout(vertex, layout, self._plan)

@@ -20,6 +20,7 @@ from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, S
 from tidegate.protocol.records import StateHandle
 from tidegate.spark.driver.determinism import nondeterministic_parts
 from tidegate.spark.driver.hashing import quoted
+from tidegate.spark.driver.joins import JoinColumns
 from tidegate.spark.executor.partitions import PLACE, ExchangePlan
 from tidegate.state.layout import StateLayout, type_name
 
@@ -85,7 +86,7 @@ class Streams:
 
         Raises `PipelineDefinitionError` naming operator and column.
         """
-        if vertex.update is not None:
+        if not vertex.aggregates:
             if vertex.name not in self._declared:
                 self._declared[vertex.name] = self._of_rows(vertex)
             return self._declared[vertex.name]
@@ -101,6 +102,12 @@ class Streams:
         if vertex.name not in self._outputs:
             self._outputs[vertex.name] = self._of_output(vertex)
         return self._outputs[vertex.name]
+
+    def join_columns(self, vertex: KeyedVertex) -> JoinColumns:
+        """Raises `PipelineDefinitionError` naming the operator if its two inputs do not fit."""
+        assert vertex.join is not None
+        left, right = (self.frame(stream, {}).schema for stream in vertex.inputs)
+        return JoinColumns(self.where(vertex), vertex.join, vertex.key, left, right)
 
     def empty(self, schema: Any) -> DataFrame:
         """A frame with the columns of a `pyarrow.Schema` that the optimiser knows to be empty."""
@@ -173,10 +180,17 @@ class Streams:
         return cast(DataFrame, result)
 
     def _of_rows(self, vertex: KeyedVertex) -> StateLayout:
-        schema = self._columns(f"The state of {self.where(vertex)}", vertex.state or "")
+        if vertex.join is not None:
+            columns = self.join_columns(vertex)
+            self._named(vertex, lambda: StateLayout.of_rows(arrow_schema(columns.output), vertex.key))  # as types go
+            schema = columns.state
+        else:
+            schema = self._columns(f"The state of {self.where(vertex)}", vertex.state or "")
         return self._named(vertex, lambda: StateLayout.of_rows(arrow_schema(schema), vertex.key, vertex.defaults))
 
     def _of_output(self, vertex: KeyedVertex) -> StructType:
+        if vertex.join is not None:
+            return self.join_columns(vertex).output
         what = f"The output of {self.where(vertex)}"
         schema = self._columns(what, vertex.output or "")
         names = [name.lower() for name in schema.names]
