@@ -1,4 +1,4 @@
-"""Operators that emit: each file is a worked example of one, `pipeline` puts them together, and `plain` computes the
+"""Operators that emit: each file is a worked example of one, `shop` puts them together, and `plain` computes the
 same without Spark.
 
 docs/emit.md explains them.

@@ -10,7 +10,7 @@ from listed import Listed
 from orders import rows_of
 
 from emitting import plain
-from emitting.pipeline import CLICKS, CUSTOMERS, ORDERS, emitting_pipeline
+from emitting.shop import CLICKS, CUSTOMERS, ORDERS, emitting_pipeline
 from tidegate import CheckpointConfig, Pipeline
 
 PEOPLE = ["ann", "bob", "cyd", "dan", "eve"]
