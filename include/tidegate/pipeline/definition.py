@@ -22,6 +22,7 @@ from tidegate.ports import (
     Sink,
     Source,
 )
+from tidegate.protocol.ddl import ddl_of
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.keygroups import MAX_PARALLELISM_LIMIT, default_max_parallelism
 from tidegate.protocol.names import operator_of_sink
@@ -287,8 +288,8 @@ class Pipeline:
         *,
         inputs: Sequence[Stream],
         key: Sequence[str],
-        state: str,
-        output: str | None = None,
+        state: Any,
+        output: Any = None,
         defaults: Mapping[str, Any] | None = None,
         expect: ExpectationSuite | None = None,
         previous: Previous | str | None = None,
@@ -296,13 +297,13 @@ class Pipeline:
         """Decorate `update(*batches, state) -> rows to upsert`, all Spark DataFrames.
 
         One batch per input, in order, with this checkpoint's rows; `state` has the rows of the batches' keys only. The
-        result has the columns of `state` (DDL, key included), at most one row per key, and optionally a boolean
-        `_delete` column whose true rows remove their key. Untouched keys keep their row. The function must be
-        deterministic: a retry runs it again on the same rows. Draw values that are not, such as rand(), in a transform
-        in front of it with `deterministic=False`.
+        result has the columns of `state` (DDL, a `StructType` or a pydantic model, key included), at most one row per
+        key, and optionally a boolean `_delete` column whose true rows remove their key. Untouched keys keep their row.
+        The function must be deterministic: a retry runs it again on the same rows. Draw values that are not, such as
+        rand(), in a transform in front of it with `deterministic=False`.
 
-        With an `output` (DDL), the function returns `Update(state=rows to upsert, rows=rows to emit)`, and the stream
-        carries what it emits: any number of rows, each once.
+        With an `output`, declared likewise, the function returns `Update(state=rows to upsert, rows=rows to emit)`. The
+        stream carries what it emits: any number of rows, each once.
 
         When `state` gets another column, rows that are there already have null in it, or what `defaults` says.
         `previous` is the name that the operator had before, or see `Previous`.
@@ -315,10 +316,10 @@ class Pipeline:
                 tuple(key),
                 expect=expect,
                 update=update,
-                state=state,
+                state=ddl_of(state),
                 defaults=dict(defaults or {}),
                 previous=Previous.of(previous),
-                output=output,
+                output=None if output is None else ddl_of(output),
             )
             return self.add(vertex)
 

@@ -199,7 +199,7 @@ class Streams:
                 f"{what} has the column {', '.join(twice)} more than once. Its rows are kept in files, so it needs a "
                 "distinct name for each."
             )
-        return schema
+        return schema.toNullable()
 
     @staticmethod
     def _columns(what: str, ddl: str) -> StructType:
