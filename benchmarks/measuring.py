@@ -89,7 +89,7 @@ def emitting(directory: Path, database: Database) -> list[list[float]]:
     """Seconds of each epoch of an operator that emits nothing, and of one that emits."""
     root = directory / "emitting"
     root.mkdir()
-    seconds: list[list[float]] = answered("emitting.py", str(root), root, database)
+    seconds: list[list[float]] = answered("emitted_rows.py", str(root), root, database)
     return seconds
 
 
