@@ -35,7 +35,7 @@ class Log:
     step: int
     arrived: list[int] = field(default_factory=list)
     left: dict[int, Pending] = field(default_factory=dict)  # by the last poll of each split
-    schema = "split bigint, at bigint"
+    schema = "k bigint, split bigint, at bigint"
 
     def num_splits(self) -> int:
         return len(self.lengths)
