@@ -85,6 +85,14 @@ def fixed_cost(directory: Path, database: Database) -> list[float]:
     return seconds
 
 
+def emitting(directory: Path, database: Database) -> list[list[float]]:
+    """Seconds of each epoch of an operator that emits nothing, and of one that emits."""
+    root = directory / "emitting"
+    root.mkdir()
+    seconds: list[list[float]] = answered("emitted_rows.py", str(root), root, database)
+    return seconds
+
+
 def answered(script: str, argument: str, root: Path, database: Database) -> Any:
     """What a script of this directory prints as its last line, as JSON. Raises `RuntimeError` if it fails."""
     process = start(script, argument, root, database)

@@ -45,12 +45,14 @@ def main() -> None:
                 results.append(measuring.measure(workload, directory, DRIVER_MEMORY, found))
             progress("fixed cost")
             fixed_cost = measuring.fixed_cost(directory, found)
+            progress("emitted rows")
+            emitting = measuring.emitting(directory, found)
             progress("the way back")
             back = way_back.measure(max(options.keys), directory, DRIVER_MEMORY, found)
     except RuntimeError as error:
         sys.exit(f"{error}. What was measured so far stays in {directory}.")
     shutil.rmtree(directory)
-    show(options, described, results, fixed_cost, back)
+    show(options, described, results, fixed_cost, emitting, back)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -97,9 +99,10 @@ def show(
     described: dict[str, str],
     results: list[dict[str, Any]],
     fixed_cost: list[float],
+    emitting: list[list[float]],
     back: dict[str, Any],
 ) -> None:
-    figures = [*report.figures(results, fixed_cost), *way_back.figures(back)]
+    figures = [*report.figures(results, fixed_cost, emitting), *way_back.figures(back)]
     divided = report.splits(results)
     policy = (
         f"medians (smallest-largest) of {options.measured} epochs after {options.warm_ups} for warming up; "
@@ -112,6 +115,7 @@ def show(
             "figures": [figure.to_json() for figure in figures],
             "splits": divided,
             "fixed_cost": fixed_cost,
+            "emitting": emitting,
             "way_back": back,
             "epochs": results,
         }

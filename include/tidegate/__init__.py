@@ -14,6 +14,7 @@ from typing import Any
 _PUBLIC = {
     "Pipeline": "tidegate.pipeline.definition",
     "Previous": "tidegate.pipeline.definition",
+    "Update": "tidegate.pipeline.definition",
     "CheckpointConfig": "tidegate.pipeline.config",
     "CheckpointingMode": "tidegate.pipeline.config",
     "CheckpointListener": "tidegate.ports",

@@ -204,6 +204,21 @@ def test_a_sink_of_current_rows_must_follow_its_operator_directly(pipeline):
         compile_graph(pipeline)
 
 
+def test_a_sink_of_current_rows_cannot_follow_what_emits(pipeline):
+    rows = pipeline.source("src", SplitSource())
+    emitted = pipeline.keyed("once", inputs=[rows], key=["k"], state="k int", output="v int")(print)
+    emitted.sink("out", Somewhere(input_=SinkInput.CURRENT))
+    with refused(pipeline, "'once' emits rows, of which none takes the place of another. Let the sink append"):
+        compile_graph(pipeline)
+
+
+def test_an_output_without_a_column_is_refused(pipeline):
+    rows = pipeline.source("src", SplitSource())
+    pipeline.keyed("once", inputs=[rows], key=["k"], state="k int", output=" ")(print)
+    with refused(pipeline, "The output of operator 'once' of pipeline 'delays' names no column"):
+        compile_graph(pipeline)
+
+
 def test_a_check_compares_sinks_that_exist(pipeline):
     pipeline.source("src", SplitSource())
     pipeline.check("agree", sinks=["nowhere"], expect=suite("s", expect("column_to_exist", column="k")))(lambda a: a)

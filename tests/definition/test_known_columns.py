@@ -34,6 +34,11 @@ def keyed(pipeline, stream):
     return last
 
 
+def emitting(pipeline, stream):
+    state, output = "customer string, n int", "Amount int"
+    return pipeline.keyed("once", inputs=[stream], key=["customer"], state=state, output=output)(lambda *_: None)
+
+
 MISTAKES = {
     "key": (
         lambda p, o: o.key_by("custmer").aggregate("totals", n=count()),
@@ -52,6 +57,29 @@ MISTAKES = {
     "ordering": (
         lambda p, o: o.key_by("customer").aggregate("totals", last=max_by("amount", "at")),
         "last=max_by(…) in operator 'totals' of pipeline 'shop' names a column 'at'",
+    ),
+    "key of what is emitted": (
+        lambda p, o: emitting(p, o).key_by("customer").aggregate("b", n=count()),
+        "The key of operator 'b' of pipeline 'shop' names a column 'customer', which 'once' does not have. It has "
+        "Amount.",
+    ),
+    "expectation on what is emitted": (
+        lambda p, o: emitting(p, o).sink("s", MemorySink(), expect=described("amuont")),
+        "on sink 's' of pipeline 'shop' names a column 'amuont', which 'once' does not have. It has Amount. Is "
+        "'Amount' meant?",
+    ),
+    "key of a join": (
+        lambda p, o: o.join(emitting(p, o), name="j", key=["customer"]),
+        "The key of operator 'j' of pipeline 'shop' names a column 'customer', which 'once' does not have",
+    ),
+    "keep of a join": (
+        lambda p, o: o.join(emitting(p, o), name="j", key=["Amount"], keep="at"),
+        "keep in join 'j' of pipeline 'shop' names a column 'at', which 'once' does not have",
+    ),
+    "aggregate of a join": (
+        lambda p, o: o.join(emitting(p, o), name="j", key=["Amount"]).key_by("Amount").aggregate("b", m=avg("at")),
+        "m=avg(…) in operator 'b' of pipeline 'shop' names a column 'at', which 'j' does not have. It has Amount, "
+        "customer, place.",
     ),
     "aggregate of an aggregate": (
         lambda p, o: o.key_by("customer").aggregate("a", n=count()).key_by("customer").aggregate("b", m=avg("amount")),

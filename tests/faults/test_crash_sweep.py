@@ -9,7 +9,7 @@ from orders import SCHEMA, Shop, check_storage, check_tables, orders_pipeline, r
 from sizes import sizes
 from worlds import Crash, Judge, ShiftedClock
 
-from tidegate import FileSource, ParquetSink, Pipeline, count
+from tidegate import FileSource, ParquetSink, Pipeline, Update, count
 from tidegate.clock import SystemClock
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.protocol.lifecycle import Status
@@ -98,7 +98,8 @@ def test_a_crash_and_then_another_request_costs_nothing_either(step, tmp_path, s
 
 
 def raffle(home, wrap_sink):
-    """Each order draws a ticket, of which two tables and an operator must see the same."""
+    """Each order draws a ticket, of which two tables and an operator must see the same, and one that emits: what it
+    passes on goes to a table and to a further operator."""
     pipeline = Pipeline("raffle", parallelism=2, max_parallelism=16)
     orders = pipeline.source("orders", FileSource(str(home / "landing"), format="csv", schema=SCHEMA))
     tickets = orders.transform(lambda df: df.selectExpr("*", "uuid() as id"), deterministic=False, name="tickets")
@@ -107,6 +108,25 @@ def raffle(home, wrap_sink):
     stubs.sink("stubs", wrap_sink(ParquetSink(str(home / "tables/stubs"))))
     uses = tickets.key_by("id").aggregate("uses", n=count())
     uses.sink("uses", wrap_sink(ParquetSink(str(home / "tables/uses"), mode="latest")))
+
+    @pipeline.keyed(
+        "numbered",
+        inputs=[tickets],
+        key=["customer"],
+        state="customer string, n bigint",
+        output="id string, customer string, after bigint",
+    )
+    def numbered(batch, state):
+        """Each ticket, and how many the customer had before these."""
+        counted = batch.groupBy("customer").agg({"*": "count"}).toDF("customer", "n")
+        before = state.unionByName(batch.selectExpr("customer", "0L as n"))
+        after = before.groupBy("customer").agg({"n": "sum"}).toDF("who", "after")
+        rows = batch.join(after, batch["customer"].eqNullSafe(after["who"])).select("id", "customer", "after")
+        return Update(state.unionByName(counted).groupBy("customer").agg({"n": "sum"}).toDF("customer", "n"), rows)
+
+    numbered.sink("numbered", wrap_sink(ParquetSink(str(home / "tables/numbered"))))
+    emitted = numbered.key_by("id").aggregate("emitted", n=count())
+    emitted.sink("emitted", wrap_sink(ParquetSink(str(home / "tables/emitted"), mode="latest")))
     return pipeline
 
 
@@ -118,6 +138,16 @@ def check_raffle(shop):
     assert set(drawn.values()) == {1}
     assert Counter(row["id"] for row in rows_of(tables / "stubs")) == drawn
     assert {row["id"]: row["n"] for row in rows_of(tables / "uses" / "current")} == drawn
+    numbered = rows_of(tables / "numbered")
+    assert Counter(row["id"] for row in numbered) == drawn
+    assert {row["id"]: row["n"] for row in rows_of(tables / "emitted" / "current")} == drawn
+    before = Counter()
+    for checkpoint in sorted({row["checkpoint"] for row in numbered}):
+        rows = [row for row in numbered if row["checkpoint"] == checkpoint]
+        assert {(row["customer"], row["after"]) for row in rows} == {
+            (customer, before[customer]) for customer in {row["customer"] for row in rows}
+        }
+        before += Counter(row["customer"] for row in rows)
 
 
 @sizes("step", sample=24, whole=1)

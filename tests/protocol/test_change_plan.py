@@ -256,3 +256,24 @@ def test_what_an_operator_has_in_flight_keeps_its_columns_and_its_name(change):
     found = find_refusals(replace(RECORDED, snapshots=snapshots), replace(definition, upstreams=upstreams))
     assert [each.operator_id for each in found] == ([] if change == "nothing" else ["drawn"])
     assert all("take a savepoint" in each.way_out for each in found)
+
+
+@pytest.mark.parametrize(
+    ("written", "now", "is_refused"),
+    [
+        ("k int", "k int", False),
+        ("k int", "k bigint", True),
+        ("k int", None, True),
+        (None, "k int", True),
+    ],
+)
+def test_rows_that_were_emitted_are_in_flight_in_the_columns_that_are_declared(written, now, is_refused):
+    """Those of the state do not matter to them."""
+    file = {"path": "a", "details": {} if written is None else {"output": written}}
+    snapshots = {
+        **RECORDED.snapshots, SubtaskId("drawn", 0): Snapshot((), {"in_flight": [["sums", {"handles": [file]}]]})
+    }  # fmt: skip
+    changed = CASES["a column more" if now else "nothing"][0]
+    definition = replace(changed, upstreams={"drawn": ("sums",)}, outputs={"sums": now} if now else {})
+    found = find_refusals(replace(RECORDED, snapshots=snapshots), definition)
+    assert ["in other columns than sums has now" in each.why for each in found] == [True] * is_refused

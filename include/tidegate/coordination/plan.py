@@ -169,6 +169,7 @@ class Planning:
             self._graph.endpoints,
             self._graph.targets,
             drop,
+            self._graph.outputs,
         )
 
     def _vertices(self, typed: Collection[str], renamed: Mapping[str, str]) -> Iterator[DefinedVertex]:

@@ -1,9 +1,9 @@
 """What a job reports about the subtasks it ran."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.records import StateHandle, SubtaskId
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,3 +14,18 @@ class Report:
     subtask_index: int
     handles: tuple[StateHandle, ...]
     metrics: Mapping[str, int]
+
+
+def joined(reports: Iterable[Report]) -> list[Report]:
+    """One report a subtask, of several that are each about a part of its work."""
+    result: dict[SubtaskId, Report] = {}
+    for report in reports:
+        subtask = SubtaskId(report.operator_id, report.subtask_index)
+        result[subtask] = _both(result[subtask], report) if subtask in result else report
+    return list(result.values())
+
+
+def _both(one: Report, other: Report) -> Report:
+    names = {**one.metrics, **other.metrics}
+    metrics = {name: one.metrics.get(name, 0) + other.metrics.get(name, 0) for name in names}
+    return replace(one, handles=(*one.handles, *other.handles), metrics=metrics)

@@ -147,12 +147,13 @@ class ScheduledDriver:
     def _record(self, execution: Execution, news: JobReported | JobEnded) -> None:
         """Keep the reports of a subtask, and acknowledge for it unless more reports are to come.
 
-        A step, or a sink that follows no operator, acknowledges as a whole: its rows may fall on other partitions next
-        time.
+        A step, an operator that emits, or a sink that follows no operator acknowledges as a whole: its rows may fall on
+        other partitions next time.
         """
         indexes = execution.record(news.reports)
         restaged = {index for sink in execution.chain.sinks for index in self._plan.to_restage(execution, sink)}
-        if isinstance(execution.chain.vertex, KeyedVertex):
+        vertex = execution.chain.vertex
+        if isinstance(vertex, KeyedVertex) and not vertex.emits:
             self._acknowledge_for(execution, indexes - restaged)
 
     def _end(self, execution: Execution) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from tidegate.pipeline.aggregates import Aggregate
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.expectations import ExpectationSuite
+from tidegate.pipeline.joins import Join
 from tidegate.ports import (
     BacklogSource,
     CheckpointListener,
@@ -21,6 +22,7 @@ from tidegate.ports import (
     Sink,
     Source,
 )
+from tidegate.protocol.ddl import ddl_of
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.keygroups import MAX_PARALLELISM_LIMIT, default_max_parallelism
 from tidegate.protocol.names import operator_of_sink
@@ -43,6 +45,15 @@ class Previous:
     @classmethod
     def of(cls, previous: "Previous | str | None") -> "Previous":
         return previous if isinstance(previous, Previous) else cls(previous)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Update:
+    """What the function of an operator with an `output` returns, both Spark DataFrames: `state` has the rows to upsert,
+    and `rows` what the operator emits."""
+
+    state: Any
+    rows: Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,6 +88,25 @@ class Stream:
     def key_by(self, *columns: str) -> "KeyedStream":
         """Partition by key; null is a key like any other."""
         return KeyedStream(self, columns)
+
+    def join(
+        self,
+        other: "Stream",
+        *,
+        name: str,
+        key: Sequence[str],
+        how: str = "inner",
+        keep: str | None = None,
+        previous: Previous | str | None = None,
+    ) -> "Stream":
+        """Emit the rows of this stream with those of `other` that have the same key, whichever come first.
+
+        Without `keep`, both sides are kept for ever, and every pair is emitted once (`how="inner"` alone). With the
+        name of a column of `other`, each row of this stream is emitted once, with that row of `other` that has the
+        largest value there: as soon as there is one, or, `how="left"`, at once, with nulls if there is none.
+        """
+        vertex = KeyedVertex(name, (self, other), tuple(key), join=Join(how, keep), previous=Previous.of(previous))
+        return self.pipeline.add(vertex)
 
     def sink(
         self,
@@ -157,9 +187,10 @@ class StepVertex:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyedVertex:
-    """A keyed operator: either `aggregates`, or `update` with the DDL of its state rows (key columns included).
+    """A keyed operator: `aggregates`, a `join`, or `update` with the DDL of its state rows (key columns included).
 
-    `defaults` are what rows have that are older than a column."""
+    `defaults` are what rows have that are older than a column. With an `output`, the DDL of rows that `update` emits,
+    these are the stream that leaves; without one, it carries the new row of every key that changed."""
 
     name: str
     inputs: tuple[Stream, ...]
@@ -170,10 +201,16 @@ class KeyedVertex:
     state: str | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
     previous: Previous = Previous()
+    output: str | None = None
+    join: Join | None = None
 
     @property
     def operator_id(self) -> str:
         return self.name
+
+    @property
+    def emits(self) -> bool:
+        return self.output is not None or self.join is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -251,7 +288,8 @@ class Pipeline:
         *,
         inputs: Sequence[Stream],
         key: Sequence[str],
-        state: str,
+        state: Any,
+        output: Any = None,
         defaults: Mapping[str, Any] | None = None,
         expect: ExpectationSuite | None = None,
         previous: Previous | str | None = None,
@@ -259,10 +297,13 @@ class Pipeline:
         """Decorate `update(*batches, state) -> rows to upsert`, all Spark DataFrames.
 
         One batch per input, in order, with this checkpoint's rows; `state` has the rows of the batches' keys only. The
-        result has the columns of `state` (DDL, key included), at most one row per key, and optionally a boolean
-        `_delete` column whose true rows remove their key. Untouched keys keep their row. The function must be
-        deterministic: a retry runs it again on the same rows. Draw values that are not, such as rand(), in a transform
-        in front of it with `deterministic=False`.
+        result has the columns of `state` (DDL, a `StructType` or a pydantic model, key included), at most one row per
+        key, and optionally a boolean `_delete` column whose true rows remove their key. Untouched keys keep their row.
+        The function must be deterministic: a retry runs it again on the same rows. Draw values that are not, such as
+        rand(), in a transform in front of it with `deterministic=False`.
+
+        With an `output`, declared likewise, the function returns `Update(state=rows to upsert, rows=rows to emit)`. The
+        stream carries what it emits: any number of rows, each once.
 
         When `state` gets another column, rows that are there already have null in it, or what `defaults` says.
         `previous` is the name that the operator had before, or see `Previous`.
@@ -275,9 +316,10 @@ class Pipeline:
                 tuple(key),
                 expect=expect,
                 update=update,
-                state=state,
+                state=ddl_of(state),
                 defaults=dict(defaults or {}),
                 previous=Previous.of(previous),
+                output=None if output is None else ddl_of(output),
             )
             return self.add(vertex)
 

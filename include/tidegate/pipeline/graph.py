@@ -21,6 +21,7 @@ from tidegate.pipeline.definition import (
     Vertex,
 )
 from tidegate.pipeline.guarantees import check_guarantee
+from tidegate.pipeline.joins import check_join
 from tidegate.pipeline.known_columns import check_columns
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import PipelineDefinitionError
@@ -98,6 +99,11 @@ class Graph:
         """By operator, what it was called before."""
         vertices: tuple[SourceVertex | KeyedVertex, ...] = (*self.sources, *self.keyed)
         return {v.operator_id: v.previous.name for v in vertices if v.previous.name is not None}
+
+    @cached_property
+    def outputs(self) -> Mapping[str, str]:
+        """By operator, the columns of the rows that it emits, as they are declared."""
+        return {v.operator_id: " ".join((v.output or f"{v.join}").split()) for v in self.keyed if v.emits}
 
     @cached_property
     def restaged(self) -> frozenset[str]:
@@ -207,7 +213,9 @@ def _check_keyed(where: str, vertex: KeyedVertex) -> None:
         raise PipelineDefinitionError(f"The key of {where} must name at least one column, and none twice.")
     if not vertex.inputs:
         raise PipelineDefinitionError(f"The {where} has no input.")
-    if vertex.update is None and not vertex.aggregates:
+    if vertex.join is not None:
+        check_join(where, vertex.join, vertex.key)
+    elif vertex.update is None and not vertex.aggregates:
         raise PipelineDefinitionError(f"The {where} declares no aggregate, such as flights=count().")
     if wrong := [name for name, aggregate in vertex.aggregates if not isinstance(aggregate, Aggregate)]:
         raise PipelineDefinitionError(f"What {where} declares as {', '.join(wrong)} is no aggregate, such as count().")
@@ -217,6 +225,11 @@ def _check_keyed(where: str, vertex: KeyedVertex) -> None:
         raise PipelineDefinitionError(
             f"Aggregates of {where} cannot be called {', '.join(sorted(clashes | reserved))}: key columns keep their "
             "names, and a leading underscore is reserved."
+        )
+    if vertex.output is not None and not vertex.output.strip():
+        raise PipelineDefinitionError(
+            f"The output of {where} names no column. Say which columns its function emits, such as "
+            "output='order_id bigint, name string', or leave it out."
         )
 
 
@@ -239,10 +252,17 @@ def _check_previous(pipeline: Pipeline, origins: Mapping[str, Vertex]) -> None:
 def _check_sink(where: str, vertex: SinkVertex, origins: Mapping[str, Vertex]) -> None:
     if vertex.sink.input is not SinkInput.CURRENT:
         return
-    if vertex.input.transforms or not isinstance(origins[vertex.input.origin], KeyedVertex):
+    origin = origins[vertex.input.origin]
+    if vertex.input.transforms or not isinstance(origin, KeyedVertex):
         raise PipelineDefinitionError(
             f"The {where} keeps the current row of each key, so it must follow a keyed operator directly. Move the "
             "transform in front of the operator, or let the sink append."
+        )
+    if origin.emits:
+        raise PipelineDefinitionError(
+            f"The {where} keeps the current row of each key, but {origin.name!r} emits rows, of which none takes the "
+            "place of another. Let the sink append, or put an operator between the two, such as "
+            "key_by(…).aggregate(…)."
         )
 
 

@@ -42,6 +42,9 @@ def _uses(vertex: Vertex, origins: Mapping[str, Vertex]) -> Iterator[tuple[str, 
                 for name, aggregate in vertex.aggregates:
                     who = f"{name}={aggregate.function}(…) in operator {vertex.name!r}"
                     yield who, repr(stream.origin), columns, aggregate.columns()
+            if vertex.join is not None and vertex.join.keep is not None:
+                columns = columns_of_stream(vertex.inputs[1], origins)
+                yield f"keep in join {vertex.name!r}", repr(vertex.inputs[1].origin), columns, [vertex.join.keep]
             state = _columns_of_state(vertex)
             yield from _judged(vertex.expect, f"operator {vertex.name!r}", "its state", state)
         case SinkVertex():
@@ -66,17 +69,29 @@ def columns_of_stream(stream: Stream, origins: Mapping[str, Vertex]) -> list[str
     match origin:
         case SourceVertex():
             return [name for name, _ in columns_of(origin.source.schema)] or None
+        case KeyedVertex() if origin.join is not None:
+            return _columns_of_join(origin, origins)
         case KeyedVertex():
-            return _columns_of_state(origin)
+            return _declared(origin.output) if origin.output is not None else _columns_of_state(origin)
         case _:
             return None
+
+
+def _columns_of_join(vertex: KeyedVertex, origins: Mapping[str, Vertex]) -> list[str] | None:
+    sides = [columns_of_stream(stream, origins) for stream in vertex.inputs]
+    beside = [[name for name in side if name not in vertex.key] for side in sides if side is not None]
+    return [*vertex.key, *beside[0], *beside[1]] if len(beside) == len(sides) else None
 
 
 def _columns_of_state(vertex: KeyedVertex) -> list[str] | None:
     """Of the rows that readers see of it."""
     if vertex.state is not None:
-        return [name for name, _ in columns_of(vertex.state)] or None
+        return _declared(vertex.state)
     return [*vertex.key, *(name for name, _ in vertex.aggregates)]
+
+
+def _declared(ddl: str) -> list[str] | None:
+    return [name for name, _ in columns_of(ddl)] or None
 
 
 def _meant(name: str, known: list[str]) -> str:

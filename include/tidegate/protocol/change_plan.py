@@ -50,7 +50,8 @@ class DefinedVertex:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What the code says. `targets` are those that have expectations."""
+    """What the code says. `targets` are those that have expectations. `outputs` are the columns of operators that
+    emit."""
 
     pipeline_id: str
     vertices: Sequence[DefinedVertex]
@@ -59,6 +60,7 @@ class Definition:
     endpoints: Sequence[Endpoint]
     targets: Sequence[Target]
     allow_non_restored_state: bool
+    outputs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def operators(self) -> list[OperatorPlan]:
@@ -149,7 +151,7 @@ def find_refusals(recorded: Recorded, definition: Definition) -> list[Refusal]:
     found += [_moved(definition, moved) for moved in find_moved(recorded.endpoints, definition.endpoints)]
     states = compare_states(recorded, definition)
     changed = [operator_id for operator_id, change in states.items() if change.changes]
-    found += find_stranded(definition.pipeline_id, restored, legal, definition.upstreams, changed)
+    found += find_stranded(definition.pipeline_id, restored, legal, definition.upstreams, changed, definition.outputs)
     for operator_id, change in states.items():
         if change.problems:
             found.append(unfit_state(definition.pipeline_id, operator_id, change.problems))

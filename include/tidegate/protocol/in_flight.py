@@ -4,9 +4,13 @@ It lies in the position of each operator's first subtask, by channel: `NAME`, or
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 from tidegate.protocol.records import OperatorPlan, Snapshot, SubtaskId
 from tidegate.protocol.refusal import Refusal
+
+#: The detail of a file of emitted rows that says which columns its operator declared.
+OUTPUT = "output"
 
 _SAVEPOINT = "and take a savepoint, which holds no in-flight data; then change the pipeline."
 
@@ -27,20 +31,28 @@ def find_stranded(
     operators: Sequence[OperatorPlan],
     upstreams: Mapping[str, Sequence[str]],
     changed: Collection[str],
+    outputs: Mapping[str, str],
 ) -> list[Refusal]:
-    """In-flight data of channels that are gone, or that has other columns than its operator, one of the `changed`, has
-    now. `restored` is what subtasks start from. Performs no I/O."""
+    """In-flight data of channels that are gone, or that has other columns than its operator has now: one whose state
+    has `changed`, or that emits, as `outputs` says, other rows. `restored` is what subtasks start from. Performs no
+    I/O."""
     plans = {plan.operator_id: plan for plan in operators}
     found = []
     for plan in operators:
-        for channel, is_of_operator in _channels(restored.get(SubtaskId(plan.operator_id, 0), Snapshot())):
+        for channel, files in _channels(restored.get(SubtaskId(plan.operator_id, 0), Snapshot())):
             origin, _, split = channel.partition("/")
             reads = origin in upstreams.get(plan.operator_id, ())
             if not reads or (split and int(split) >= plans[origin].parallelism):
                 found.append(without_channel(pipeline_id, channel, plan.operator_id))
-            elif is_of_operator and origin in changed:
+            elif files is not None and _is_in_other_columns(files, origin in changed, outputs.get(origin)):
                 found.append(_in_other_columns(pipeline_id, channel, plan.operator_id))
     return found
+
+
+def _is_in_other_columns(files: Sequence[Mapping[str, Any]], is_changed: bool, output: str | None) -> bool:
+    """Rows that are emitted do not depend on the state's columns."""
+    written = {(file.get("details") or {}).get(OUTPUT) for file in files}
+    return bool(written - {output}) or (output is None and is_changed)
 
 
 def _in_other_columns(pipeline_id: str, channel: str, operator_id: str) -> Refusal:
@@ -52,7 +64,7 @@ def _in_other_columns(pipeline_id: str, channel: str, operator_id: str) -> Refus
     )
 
 
-def _channels(snapshot: Snapshot) -> Iterator[tuple[str, bool]]:
-    """Each channel with data, and whether that was sent by an operator, in files."""
+def _channels(snapshot: Snapshot) -> Iterator[tuple[str, Sequence[Mapping[str, Any]] | None]]:
+    """Each channel with data, and its files if that was sent by an operator."""
     for channel, data in (snapshot.position or {}).get("in_flight", ()):
-        yield channel, "handles" in data
+        yield channel, data.get("handles")

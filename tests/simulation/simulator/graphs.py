@@ -34,6 +34,7 @@ class KeyedFunction:
     kind: str
     factor: int
     shift: int
+    emits: bool = False
 
     def key_of(self, row: Row) -> int:
         return (row[0] * self.factor + self.shift) % KEYS
@@ -50,6 +51,14 @@ class KeyedFunction:
             case _:
                 return ((old or 1) * 31 + sum(value * value + 7 for value in values)) % MODULUS
 
+    def stores(self, key: int) -> bool:
+        """An operator that emits may do so and change no state."""
+        return not self.emits or key % 4 != 0
+
+    def emit(self, key: int, old: int | None, rows: Iterable[Row]) -> list[Row]:
+        """A row for each that came, perhaps of another key, which tells what was known of its own."""
+        return [((key + value) % KEYS, ((old or 0) * 3 + value) % MODULUS) for _, value in rows]
+
 
 def draw_pipeline(world: "World", random: Random) -> Pipeline:
     """One or two sources, perhaps steps, one to four operators, at least one sink."""
@@ -62,6 +71,7 @@ def draw_pipeline(world: "World", random: Random) -> Pipeline:
         undo_within=timedelta(seconds=random.choice([0, 60, 600, 7 * 24 * 3600])),
     )
     pipeline = Pipeline(PIPELINE_ID, random.choice([1, 1, 2, 3]), random.choice([4, 8, 11]), config)
+    emitting = world.emitting if world.emitting.random() < (0.6 if pipeline.parallelism > 1 else 0.1) else None
     streams = [
         pipeline.source(f"source{number}", _draw_source(world, random, number))
         for number in range(random.choice([1, 1, 2]))
@@ -73,11 +83,15 @@ def draw_pipeline(world: "World", random: Random) -> Pipeline:
                 _draw_sink(world, random, streams[-1])
         inputs = random.sample(streams, min(len(streams), random.choice([1, 1, 2, 3])))
         function = KeyedFunction(
-            random.choice(["count", "sum", "largest", "digest"]), random.choice([1, 5, 7]), random.randrange(KEYS)
+            random.choice(["count", "sum", "largest", "digest"]),
+            random.choice([1, 5, 7]),
+            random.randrange(KEYS),
+            emitting is not None and emitting.random() < 0.8,
         )
-        declare = pipeline.keyed(f"operator{number}", inputs=inputs, key=["k"], state=STATE)
+        output = STATE if function.emits else None
+        declare = pipeline.keyed(f"operator{number}", inputs=inputs, key=["k"], state=STATE, output=output)
         streams.append(declare(function))
-        if random.random() < 0.5:
+        if random.random() < 0.5 or function.emits:
             _draw_sink(world, random, streams[-1])
     if not world.sinks or random.random() < 0.2:
         _draw_sink(world, random, random.choice(streams))
@@ -137,7 +151,8 @@ def _draw_source(world: "World", random: Random, number: int) -> SimulatedSource
 
 
 def _draw_sink(world: "World", random: Random, stream: Stream) -> None:
-    current = stream.origin.startswith("operator") and random.random() < 0.5
+    (origin,) = (vertex for vertex in stream.pipeline.vertices if vertex.name == stream.origin)
+    current = isinstance(origin, KeyedVertex) and random.random() < 0.5 and not origin.emits
     name = f"sink{len(world.sinks)}"
     sink = SimulatedSink(world, name, SinkInput.CURRENT if current else SinkInput.CHANGES)
     world.sinks[name] = sink
@@ -162,6 +177,7 @@ def describe(world: "World") -> list[str]:
         ),
         *(
             f"  {vertex.name}: {vertex.update.kind} of {', '.join(stream.origin for stream in vertex.inputs)}"
+            f"{', emits' if vertex.emits else ''}"
             for vertex in world.graph.keyed
         ),
         *(

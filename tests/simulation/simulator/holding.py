@@ -54,7 +54,7 @@ class Holding:
         if self.hold_for is None:
             return suite("s", expect("column_to_exist", column="k"))
         holds = expect("column_to_exist", column="k", on_failure="hold", hold_for=self.hold_for)
-        return suite("s", holds, Expectation("expect_column_to_exist", (("column", "v"),)))
+        return suite("s", holds, Expectation("expect_table_row_count_to_be_between", ()))
 
     def breaks(self, checkpoint_id: int, verdicts: list[Verdict]) -> bool:
         """Whether the data of a target that is judged now breaks its rule that holds, and sometimes the other too. True

@@ -18,7 +18,7 @@ from tidegate.dataflow.elements import Data
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.jobs import JobEnded, JobReported
 from tidegate.dataflow.operator_chains import Execution
-from tidegate.dataflow.reports import Report
+from tidegate.dataflow.reports import Report, joined
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import Segment, SinkInput
@@ -92,7 +92,8 @@ class SimulatedJobs:
         rows = [row for item in arrived for row in self._rows(item)]
         if isinstance(vertex, StepVertex):
             self.random.shuffle(rows)
-        for index in pending:
+        emitted = self._emitted(vertex, plan, rows) if isinstance(vertex, KeyedVertex) and vertex.emits else []
+        for place, index in enumerate(pending):
             match vertex:
                 case SinkVertex():  # of source rows, which it takes by their place
                     mine = [row for number, row in enumerate(sorted(rows)) if number % self.parallelism == index]
@@ -104,6 +105,8 @@ class SimulatedJobs:
                         if drawn
                         else []
                     )
+                case KeyedVertex() if vertex.emits:
+                    yield self._emitter(execution, vertex, plan, index, rows, emitted[place :: len(pending)])
                 case KeyedVertex():
                     yield self._operator(execution, vertex, plan, index, rows)
 
@@ -111,12 +114,7 @@ class SimulatedJobs:
         self, execution: Execution, vertex: KeyedVertex, plan: ExecutionPlan, index: int, rows: Sequence[Row]
     ) -> list[Report]:
         """The operator's report, if anything arrived for the subtask, and those of the sinks of its rows."""
-        by_key: dict[int, list[Row]] = {}
-        for row in rows:
-            key = vertex.update.key_of(row)
-            if subtask_of(group_of(key, self.max_parallelism), self.parallelism, self.max_parallelism) == index:
-                by_key.setdefault(key, []).append(row)
-        state = self._state(plan.runs(vertex, index))
+        by_key, state = self._owned(vertex, index, rows), self._state(plan.runs(vertex, index))
         if not by_key:
             lacking = [sink for sink in execution.chain.sinks if index in plan.to_restage(execution, sink)]
             return [self._staged(sink, plan, index, sorted(state.items())) for sink in lacking]
@@ -130,6 +128,47 @@ class SimulatedJobs:
             given = sorted((state | changed if current else changed).items())
             reports.append(self._staged(sink, plan, index, given))
         return reports
+
+    def _emitter(
+        self,
+        execution: Execution,
+        vertex: KeyedVertex,
+        plan: ExecutionPlan,
+        index: int,
+        rows: Sequence[Row],
+        share: Sequence[Row],
+    ) -> list[Report]:
+        """The subtask's part of the state, and its share of what is emitted, each reported as it is on Spark."""
+        by_key, state = self._owned(vertex, index, rows), self._state(plan.runs(vertex, index))
+        changed = {k: vertex.update.update(state.get(k), each) for k, each in by_key.items() if vertex.update.stores(k)}
+        reports = []
+        if changed:
+            run = self._write_run(plan.prefixes(vertex)[index], plan.checkpoint_id, index, changed)
+            reports.append(Report(vertex.operator_id, index, (run,), {}))
+        if share:
+            sent = (self._send(vertex, plan, index, share),) if execution.chain.exchanges else ()
+            reports.append(Report(vertex.operator_id, index, sent, {}))
+            reports += [self._staged(sink, plan, index, share) for sink in execution.chain.sinks]
+        return joined(reports)
+
+    def _emitted(self, vertex: KeyedVertex, plan: ExecutionPlan, rows: Sequence[Row]) -> list[Row]:
+        """What the operator emits. Which row falls to which subtask is another matter each time."""
+        emitted: list[Row] = []
+        for index in range(self.parallelism):
+            state = self._state(plan.runs(vertex, index))
+            for key, group in self._owned(vertex, index, rows).items():
+                emitted += vertex.update.emit(key, state.get(key), group)
+        self.random.shuffle(emitted)
+        return emitted
+
+    def _owned(self, vertex: KeyedVertex, index: int, rows: Sequence[Row]) -> dict[int, list[Row]]:
+        """By key, the rows that fall to a subtask."""
+        by_key: dict[int, list[Row]] = {}
+        for row in rows:
+            key = vertex.update.key_of(row)
+            if subtask_of(group_of(key, self.max_parallelism), self.parallelism, self.max_parallelism) == index:
+                by_key.setdefault(key, []).append(row)
+        return by_key
 
     # -- merging
 

@@ -61,6 +61,7 @@ class Running:
         self.restores = aside.choice([0.0, 0.0, 0.01, 0.05])  # per step
         self.cleanings = aside.choice([0.0, 0.0, 0.02])  # the same
         self.holding = Holding(seed, "continuous")
+        self.emitting = Random(f"emitting {seed}")
         self.checks = Checks(self)
         self.trace: deque[str] = deque(maxlen=60)
         self.store = Shaky(self)

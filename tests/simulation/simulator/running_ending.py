@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from made_gestures import resume, suspend
 
 from simulator.holding import held_in
+from simulator.running_emitting import EMITTED_TO, Numbers
 from simulator.running_parts import TICKETS, Rows, plain_execution
 from simulator.running_restores import draw_target, restore
 from simulator.scheduler import require
@@ -154,6 +155,13 @@ class Ending:
             all_rows = Counter((split, at) for split, n in enumerate(log.lengths) for at in range(n))
             enough = rows == all_rows if self.world.config.mode == "EXACTLY_ONCE" else not all_rows - rows
             require(enough, f"{sink.name} shows {rows}, and should {all_rows}")
+            return
+        if sink.name == EMITTED_TO:
+            rows = Counter(row for checkpoint in shown for row in checkpoint)
+            log = self.world.sources[0]
+            all_rows = Counter(Numbers().emit({}, [(s, at) for s, n in enumerate(log.lengths) for at in range(n)]))
+            enough = rows == all_rows if self.world.config.mode == "EXACTLY_ONCE" else not all_rows - rows
+            require(enough, f"{sink.name} shows {rows}, but emitted was {all_rows}")
             return
         if sink.sink.input is SinkInput.CHANGES:
             for checkpoint in shown:

@@ -5,6 +5,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from simulator.graphs import rebuilt
+from simulator.running_emitting import EMITTED_TO, Numbers
 from simulator.running_parts import TICKETS, Counts, Log, Peaks, redrawn
 from simulator.running_ports import NAME
 from simulator.running_tables import Table
@@ -14,6 +15,9 @@ from tidegate.ports import SinkInput
 
 if TYPE_CHECKING:
     from simulator.running import Running
+
+
+EMITTED = "k bigint, i bigint"
 
 
 def draw_source(random: Random, number: int) -> Log:
@@ -68,4 +72,16 @@ def draw_pipeline(world: "Running") -> Pipeline:
                 name = f"op{number}_{kind.value.lower()}"
                 pipeline.add(SinkVertex(name, operator, Table(kind, world.effect)))
         operators.append(operator)
+    if world.emitting.random() < 0.3:
+        _emit(world, pipeline, streams[0])
     return pipeline
+
+
+def _emit(world: "Running", pipeline: Pipeline, rows: Any) -> None:
+    """An operator that numbers rows and emits them, a table of these, and perhaps an operator that counts them."""
+    numbers = KeyedVertex("numbers", (rows,), ("k",), update=Numbers(), state="k bigint, n bigint", output=EMITTED)
+    emitted = pipeline.add(numbers)
+    pipeline.add(SinkVertex(EMITTED_TO, emitted, Table(SinkInput.CHANGES, world.effect)))
+    if world.emitting.random() < 0.6:
+        counted = KeyedVertex("numbers_counted", (emitted,), ("k",), update=Counts(), state="k bigint, n bigint")
+        pipeline.add(SinkVertex("numbers_current", pipeline.add(counted), Table(SinkInput.CURRENT, world.effect)))

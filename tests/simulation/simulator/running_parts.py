@@ -5,15 +5,16 @@ plain Python over files in a dictionary. Any of its effects may fail or be the l
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
 from simulator.directories import ObjectStore
+from simulator.running_emitting import Numbers, counted_again, key_of
 from tidegate.dataflow.elements import Data, Exchange
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
-from tidegate.dataflow.reports import Report
+from tidegate.dataflow.reports import Report, joined
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, Segment, SourceContext
@@ -22,12 +23,6 @@ from tidegate.protocol.records import CompactedRun, HandleKind, Pending, Snapsho
 
 Trouble = Callable[[str], None]  # called at every effect with its name; may raise
 Rows = dict[int, int]  # by key
-
-KEYS = 7
-
-
-def key_of(row: tuple[int, int]) -> int:
-    return (row[0] * 31 + row[1]) % KEYS
 
 
 @dataclass(eq=False)
@@ -40,7 +35,7 @@ class Log:
     step: int
     arrived: list[int] = field(default_factory=list)
     left: dict[int, Pending] = field(default_factory=dict)  # by the last poll of each split
-    schema = "split bigint, at bigint"
+    schema = "k bigint, split bigint, at bigint"
 
     def num_splits(self) -> int:
         return len(self.lengths)
@@ -136,7 +131,8 @@ class PlainJobs:
             return self._sink(execution, execution.chain.vertex, plan)
         if isinstance(execution.chain.vertex, StepVertex):
             return self._step(execution, execution.chain.vertex, plan)
-        reports = self._operator(execution, execution.chain.vertex, plan) if execution.has_input else []
+        run = self._emitter if execution.chain.vertex.emits else self._operator
+        reports = run(execution, execution.chain.vertex, plan) if execution.has_input else []
         for sink in execution.chain.sinks:
             for index in plan.to_restage(execution, sink):
                 runs = plan.runs(execution.chain.vertex, index)
@@ -174,11 +170,33 @@ class PlainJobs:
                 reports.append(Report(vertex.operator_id, index, (run, *sent), {}))
         return reports
 
+    def _emitter(self, execution: Execution, vertex: KeyedVertex, plan: ExecutionPlan) -> list[Report]:
+        """State where it belongs; which emitted row falls to which subtask is another matter each time."""
+        rows = [row for data in execution.arrived.values() for row in self._rows(data)]
+        keys, known, reports = vertex.update.counted(rows), dict[int, int](), []
+        for index in range(self._parallelism):
+            state = self.state(plan.runs(vertex, index), index)
+            known |= state
+            own = Counter(key for key in keys if self._owner(key) == index)
+            if changed := {key: vertex.update.merge(state.get(key), n) for key, n in own.items()}:
+                groups = key_groups_of(index, self._parallelism, self._max_parallelism)
+                run = self._write(f"{plan.prefixes(vertex)[index]}-{self._unique()}.run", HandleKind.RUN, changed)
+                reports.append(Report(vertex.operator_id, index, (replace(run, key_groups=groups),), {}))
+        emitted = vertex.update.emit(known, rows)
+        self._random.shuffle(emitted)
+        for index, prefix in plan.prefixes(vertex).items():
+            if share := emitted[index :: self._parallelism]:
+                sent = self._write(f"{prefix}-{self._unique()}.rows", HandleKind.EXCHANGE, share)
+                reports.append(Report(vertex.operator_id, index, (sent,), {}))
+        return joined(reports)
+
     def _sink(self, execution: Execution, vertex: SinkVertex, plan: ExecutionPlan) -> list[Report]:
         rows: list[Any] = []
         for data in execution.arrived.values():
             if vertex.name in TICKETS:
                 rows += self.drawn(data)
+            elif self._emits(vertex.input.origin):
+                rows += self._emitted(data)
             elif any(isinstance(item, Exchange) for item in data):
                 rows += sorted(dict(self._values([data], vertex)).items())  # the last of each key
             else:
@@ -227,11 +245,24 @@ class PlainJobs:
             for item in data:
                 if drawn := self.drawn([item]):
                     result += [(key_of((split, at)), 1) for split, at, _ in drawn]
+                elif emitted := self._emitted([item]):
+                    result += counted_again(emitted)
                 elif isinstance(item, Exchange):
                     result += [(key, value) for handle in item.handles for key, value in self._load(handle).items()]
+                elif isinstance(vertex.update, Numbers):
+                    result += [(key, 1) for key in vertex.update.counted(self._rows([item]))]
                 else:
                     result += [(key_of(row), 1) for row in self._rows([item])]
         return result
+
+    def _emits(self, origin: str) -> bool:
+        return any(vertex.name == origin and vertex.emits for vertex in self._graph.keyed)
+
+    def _emitted(self, data: Sequence[Data]) -> list[Any]:
+        """The rows of files that an operator has emitted, all of them; those of changed state are by key."""
+        handles = [handle for item in data if isinstance(item, Exchange) for handle in item.handles]
+        files = [json.loads(self._storage.read(handle.path)) for handle in handles]
+        return [row for rows in files if isinstance(rows, list) for row in rows]
 
     def drawn(self, data: Sequence[Data]) -> list[Any]:
         """What a step made of rows."""
@@ -273,18 +304,27 @@ class PlainJobs:
         return StateHandle(path, kind, len(rows), len(content), sha256(content).hexdigest(), 1)
 
 
+def rows_before(log: str, splits: Mapping[str, int], offsets: Mapping[SubtaskId, int]) -> list[tuple[int, int]]:
+    return [(split, at) for split in range(splits[log]) for at in range(offsets.get(SubtaskId(log, split), 0))]
+
+
 def plain_execution(graph: Graph, offsets: Mapping[SubtaskId, int]) -> dict[str, Rows]:
     """The state of every operator after the rows before these offsets."""
     states: dict[str, Rows] = {}
+    emitters = {vertex.name: vertex.inputs[0].origin for vertex in graph.keyed if isinstance(vertex.update, Numbers)}
     splits = {vertex.name: vertex.source.num_splits() for vertex in graph.sources}
     steps = {vertex.name: vertex.input.origin for vertex in graph.producers if isinstance(vertex, StepVertex)}
     for vertex in graph.keyed:
         state: Rows = {}
         for origin in (steps.get(stream.origin, stream.origin) for stream in vertex.inputs):
             if origin in splits:
-                rows = [(s, at) for s in range(splits[origin]) for at in range(offsets.get(SubtaskId(origin, s), 0))]
-                for key, count in Counter(map(key_of, rows)).items():
+                rows = rows_before(origin, splits, offsets)
+                keys = vertex.update.counted(rows) if isinstance(vertex.update, Numbers) else map(key_of, rows)
+                for key, count in Counter(keys).items():
                     state[key] = state.get(key, 0) + count
+            elif origin in emitters:
+                rows = rows_before(emitters[origin], splits, offsets)
+                state = dict(Counter(key for key, _ in counted_again(Numbers().emit({}, rows))))
             else:
                 for key, value in states[origin].items():
                     state[key] = max(state.get(key, 0), value)

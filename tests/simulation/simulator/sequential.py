@@ -45,9 +45,10 @@ class SequentialExecution:
             by_key: dict[int, list[Row]] = {}
             for row in rows:
                 by_key.setdefault(function.key_of(row), []).append(row)
-            changed = {key: function.update(state.get(key), group) for key, group in by_key.items()}
+            changed = {k: function.update(state.get(k), group) for k, group in by_key.items() if function.stores(k)}
+            emitted = [row for key, group in by_key.items() for row in function.emit(key, state.get(key), group)]
             state.update(changed)
-            produced[vertex.name] = sorted(changed.items())
+            produced[vertex.name] = sorted(emitted if function.emits else changed.items())
         given = {}
         for vertex in self._graph.sinks:
             origin = vertex.input.origin

@@ -88,6 +88,7 @@ class World:
         self.aside = Random(f"aside {seed}")  # for what came later: so the rest stays as it was drawn
         self.holding = Holding(seed, "scheduled")
         self.forking = Random(f"forks {seed}")  # for the same reason
+        self.emitting = Random(f"emitting {seed}")
         self.temper = self.drawn = draw_temper(self.random, self.aside, self.forking)
         self.clock = SimulatedClock(self)
         self._names = count()

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 
 from tidegate.protocol.errors import SavepointEditError
 from tidegate.spark.driver.hashing import key_expressions, quoted
-from tidegate.spark.driver.operator_jobs import require_types
+from tidegate.spark.driver.results import require_types
 from tidegate.state.layout import DELETE, StateLayout
 
 

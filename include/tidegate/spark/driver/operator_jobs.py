@@ -8,29 +8,33 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
-from tidegate.dataflow.reports import Report
+from tidegate.dataflow.reports import Report, joined
+from tidegate.dataflow.staging import Staging
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex, Stream
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import Segment
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
+from tidegate.protocol.in_flight import OUTPUT
 from tidegate.protocol.records import SubtaskId
 from tidegate.spark.driver.hashing import key_expressions, quoted, subtask_expression
+from tidegate.spark.driver.joins import joined as joined_rows
+from tidegate.spark.driver.results import Result, checked, require_types
 from tidegate.spark.driver.run_job import Emit, run_job
 from tidegate.spark.driver.state_location import StateLocation
-from tidegate.spark.driver.streams import Streams, arrow_schema, ddl
-from tidegate.spark.executor.partitions import KeyedPlan, LookupPlan, RestagingPlan, StagingPlan, StepPlan
+from tidegate.spark.driver.streams import Streams, ddl
+from tidegate.spark.executor.partitions import KeyedPlan, LookupPlan, RestagingPlan, RowsPlan, StagingPlan
 from tidegate.spark.executor.report_rows import REPORT_TYPE
-from tidegate.state.layout import DELETE, StateLayout, plain_type, type_name
+from tidegate.state.layout import StateLayout
 
 
 class OperatorJobs:
     """Executes chains as one plan says. Its methods may run in several threads at once."""
 
     def __init__(self, graph: Graph, streams: Streams, location: StateLocation, plan: ExecutionPlan) -> None:
+        self._graph = graph
         self._streams = streams
         self._location = location
         self._plan = plan
@@ -48,7 +52,9 @@ class OperatorJobs:
         vertex = execution.chain.vertex
         match vertex:
             case KeyedVertex():
-                if execution.has_input:
+                if execution.has_input and vertex.emits:
+                    emit(self._emitting(execution, vertex))
+                elif execution.has_input:
                     run_job(self._keyed(execution, vertex), note)
                 for sink in execution.chain.sinks:
                     self._restage(execution, vertex, sink, staged, emit)
@@ -75,36 +81,68 @@ class OperatorJobs:
                 "are kept in files, so it needs at least one column, and a distinct name for each. Nothing was "
                 "written."
             )
-        plan = StepPlan(
+        plan = RowsPlan(
             vertex.operator_id,
             self._location.storage_url,
             self._plan.prefixes(vertex),
-            rows.schema.toNullable().json(),
+            {"columns": rows.schema.toNullable().json()},  # for readers: the function may answer differently next time
             self._plan.checkpoint_id,
         )
         return rows.coalesce(self._parallelism).mapInArrow(plan.run, REPORT_TYPE)
 
     def _keyed(self, execution: Execution, vertex: KeyedVertex) -> DataFrame:
-        if vertex.update is None:
+        if vertex.aggregates:
             rows, layout = self._aggregate_input(execution, vertex)
-        else:
-            rows, layout = self._update_result(execution, vertex)
-        together = vertex.update is None and _is_small(vertex.inputs[0], execution)
-        plan = KeyedPlan(
-            program="aggregate" if vertex.update is None else "upsert",
-            operator_id=vertex.operator_id,
-            specs=self._location.specs(
-                vertex,
-                self._location.layout(vertex, layout, self._plan),
-                self._plan,
-                self._plan.pending(execution.chain),
-            ),
-            stagings=tuple(self._plan.staging(sink) for sink in execution.chain.sinks),
-            exchange=execution.chain.exchanges,
-            together=together,
+            together = _is_small(vertex.inputs[0], execution)
+            plan = self._keyed_plan(execution, vertex, layout, "aggregate", together)
+            placed = rows.coalesce(1) if together else self._by_subtask(rows)
+            return placed.mapInArrow(plan.run, REPORT_TYPE)
+        result, layout = self._update_result(execution, vertex)
+        plan = self._keyed_plan(execution, vertex, layout, "upsert")
+        reports = self._by_subtask(result.upserts).mapInArrow(plan.run, REPORT_TYPE)
+        return reports if result.emitted is None else reports.union(self._emitted(execution, vertex, result.emitted))
+
+    def _keyed_plan(
+        self, execution: Execution, vertex: KeyedVertex, layout: StateLayout, program: str, together: bool = False
+    ) -> KeyedPlan:
+        """Of an operator that emits, nobody downstream takes the changed rows of state."""
+        specs = self._location.specs(
+            vertex,
+            self._location.layout(vertex, layout, self._plan),
+            self._plan,
+            self._plan.pending(execution.chain),
         )
-        placed = rows.coalesce(1) if together else self._by_subtask(rows)
-        return placed.mapInArrow(plan.run, REPORT_TYPE)
+        return KeyedPlan(
+            program=program,
+            operator_id=vertex.operator_id,
+            specs=specs,
+            stagings=() if vertex.emits else self._stagings(execution),
+            exchange=execution.chain.exchanges and not vertex.emits,
+            together=together,
+            emits=vertex.emits,
+        )
+
+    def _emitting(self, execution: Execution, vertex: KeyedVertex) -> list[Report]:
+        """State and emitted rows come from one job. They count together, so they are reported together."""
+        reports: list[Report] = []
+        run_job(self._keyed(execution, vertex), reports.extend)
+        return joined(reports)
+
+    def _emitted(self, execution: Execution, vertex: KeyedVertex, rows: DataFrame) -> DataFrame:
+        plan = RowsPlan(
+            vertex.operator_id,
+            self._location.storage_url,
+            self._plan.prefixes(vertex),
+            {OUTPUT: self._graph.outputs[vertex.operator_id]},
+            self._plan.checkpoint_id,
+            execution.chain.exchanges,
+            self._stagings(execution),
+            emitted=True,
+        )
+        return rows.coalesce(self._parallelism).mapInArrow(plan.run, REPORT_TYPE)
+
+    def _stagings(self, execution: Execution) -> tuple[Staging, ...]:
+        return tuple(self._plan.staging(sink) for sink in execution.chain.sinks)
 
     def _aggregate_input(self, execution: Execution, vertex: KeyedVertex) -> tuple[DataFrame, StateLayout]:
         frame = self._input(execution, vertex, vertex.inputs[0])
@@ -113,7 +151,7 @@ class OperatorJobs:
         inputs = [quoted(name) for name in read if name not in vertex.key]
         return frame.selectExpr(*key_expressions(layout.keys), *inputs), layout
 
-    def _update_result(self, execution: Execution, vertex: KeyedVertex) -> tuple[DataFrame, StateLayout]:
+    def _update_result(self, execution: Execution, vertex: KeyedVertex) -> tuple[Result, StateLayout]:
         where = self._streams.where(vertex)
         layout = self._streams.layout(vertex)
         batches = [self._input(execution, vertex, stream) for stream in vertex.inputs]
@@ -121,18 +159,22 @@ class OperatorJobs:
             self._streams.require_columns(where, vertex.key, batch)
             require_types(f"A batch of {where}", batch.select(*map(quoted, vertex.key)), layout)
         state = self._state(vertex, layout, batches)
+        returned = self._called(vertex, [*batches, state])
+        return checked(self._streams, vertex, layout, returned), layout
+
+    def _called(self, vertex: KeyedVertex, frames: Sequence[DataFrame]) -> Any:
+        if vertex.join is not None:
+            return joined_rows(self._streams.join_columns(vertex), *frames)
         assert vertex.update is not None
         try:
-            result = vertex.update(*batches, state)
+            return vertex.update(*frames)
         except CheckpointError:
             raise
         except Exception as error:
             raise PipelineDefinitionError(
-                f"The function of {where} raised {type(error).__name__}: {error}. Nothing was written; correct it."
+                f"The function of {self._streams.where(vertex)} raised {type(error).__name__}: {error}. Nothing was "
+                "written; correct it."
             ) from error
-        checked = self._checked(vertex, layout, result)
-        self._streams.require_deterministic(f"What the function of {where} returns", checked)
-        return checked, layout
 
     def _state(self, vertex: KeyedVertex, layout: StateLayout, batches: Sequence[DataFrame]) -> DataFrame:
         layout = self._location.layout(vertex, layout, self._plan)
@@ -144,28 +186,6 @@ class OperatorJobs:
         for more in keys[1:]:
             asked = asked.unionAll(more)
         return self._by_subtask(asked).mapInArrow(LookupPlan(specs).run, ddl(layout.rows))
-
-    def _checked(self, vertex: KeyedVertex, layout: StateLayout, result: Any) -> DataFrame:
-        where = self._streams.where(vertex)
-        if not hasattr(result, "mapInArrow"):
-            raise PipelineDefinitionError(
-                f"The function of {where} returned a {type(result).__name__}, not a DataFrame."
-            )
-        expected = [field.name for field in layout.rows]
-        there = result.columns
-        missing = [name for name in expected if name not in there]
-        extra = [name for name in there if name not in (*expected, DELETE)]
-        if missing or extra or len(set(there)) != len(there):
-            raise PipelineDefinitionError(
-                f"The function of {where} returned the columns {', '.join(there)}. Its state has "
-                f"{', '.join(expected)}: missing {', '.join(missing) or 'none'}, not in the state "
-                f"{', '.join(extra) or 'none'}. Return exactly these, and optionally a boolean {DELETE}."
-            )
-        require_types(f"The function of {where} returned rows whose", result, layout)
-        values = [f"cast({quoted(c.name)} as {c.sql}) as {quoted(c.name)}" for c in layout.values]
-        delete = [f"coalesce({DELETE}, false) as {DELETE}"] if DELETE in there else []
-        checked: DataFrame = result.selectExpr(*key_expressions(layout.keys), *values, *delete)
-        return checked
 
     def _sink(self, execution: Execution, vertex: SinkVertex) -> DataFrame:
         plan = StagingPlan(self._plan.staging(vertex), self._plan.checkpoint_id)
@@ -199,33 +219,3 @@ def _is_small(stream: Stream, execution: Execution) -> bool:
     arrived = [data for channel in execution.arrived.values() for data in channel]
     straight = not stream.transforms and all(isinstance(data, Segment) for data in arrived)
     return straight and 0 < sum(data.bytes for data in arrived) <= _SMALL
-
-
-#: Types that Spark may widen without loss: from each to any later one.
-_WIDENINGS = (["tinyint", "smallint", "int", "bigint"], ["float", "double"])
-
-
-def require_types(what: str, frame: DataFrame, layout: StateLayout) -> None:
-    """Every column that state holds must have the type it has there, or one that fits into it."""
-    declared = {column.name: column.sql for column in (*layout.keys, *layout.values)}
-    there = {
-        field.name: type_name(plain_type(field.name, arrow_schema(StructType([field])).field(0).type))
-        for field in frame.schema.fields
-        if field.name in declared
-    }
-    wrong = [
-        f"{name} is {there[name]}, not {declared[name]}" for name in there if not _fits(there[name], declared[name])
-    ]
-    if wrong:
-        raise PipelineDefinitionError(
-            f"{what} columns have other types than the state declares: {'; '.join(wrong)}. Cast them, or change the "
-            "declared state."
-        )
-
-
-def _fits(actual: str, declared: str) -> bool:
-    if actual == declared or actual == "void":
-        return True
-    return any(
-        actual in order and declared in order and order.index(actual) < order.index(declared) for order in _WIDENINGS
-    )

@@ -38,7 +38,7 @@ def without_outdated(
             result |= {id_: _fitting(each, layout) for id_, each in restored.items() if id_.operator_id in ids}
             if layout_version(newest_of(runs)) != layout.version:
                 changed.add(vertex.operator_id)
-    require_none(find_stranded(graph.pipeline.name, restored, graph.plan, graph.upstreams, changed))
+    require_none(find_stranded(graph.pipeline.name, restored, graph.plan, graph.upstreams, changed, graph.outputs))
     return result
 
 

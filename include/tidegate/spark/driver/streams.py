@@ -17,8 +17,10 @@ from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex, St
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import Segment
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, StateSchemaError
+from tidegate.protocol.records import StateHandle
 from tidegate.spark.driver.determinism import nondeterministic_parts
 from tidegate.spark.driver.hashing import quoted
+from tidegate.spark.driver.joins import JoinColumns
 from tidegate.spark.executor.partitions import PLACE, ExchangePlan
 from tidegate.state.layout import StateLayout, type_name
 
@@ -36,6 +38,7 @@ class Streams:
         self._producers = {vertex.name: vertex for vertex in graph.producers}
         self._declared: dict[str, StateLayout] = {}
         self._computed: dict[str, StateLayout] = {}
+        self._outputs: dict[str, StructType] = {}
 
     def frame(self, stream: Stream, arrived: Arrived) -> DataFrame:
         """What arrived from the stream's origin, by vertex name; an empty frame of the same columns if nothing did.
@@ -50,6 +53,8 @@ class Streams:
         else:
             exchanges = [item for item in data if isinstance(item, Exchange)]
             match self._producers[stream.origin]:
+                case KeyedVertex() as origin if origin.emits:
+                    frame = self._emitted(origin, exchanges)
                 case KeyedVertex() as origin:
                     frame = self._exchanged(origin, exchanges)
                 case StepVertex() as origin:
@@ -81,7 +86,7 @@ class Streams:
 
         Raises `PipelineDefinitionError` naming operator and column.
         """
-        if vertex.update is not None:
+        if not vertex.aggregates:
             if vertex.name not in self._declared:
                 self._declared[vertex.name] = self._of_rows(vertex)
             return self._declared[vertex.name]
@@ -91,6 +96,18 @@ class Streams:
         if frame is not None and not (known and not stream.transforms):  # columns change only in the user's code
             self._computed[vertex.name] = self._of_aggregates(vertex, frame)
         return self._computed[vertex.name]
+
+    def output(self, vertex: KeyedVertex) -> StructType:
+        """The columns of the rows that an operator emits. Raises `PipelineDefinitionError` naming it."""
+        if vertex.name not in self._outputs:
+            self._outputs[vertex.name] = self._of_output(vertex)
+        return self._outputs[vertex.name]
+
+    def join_columns(self, vertex: KeyedVertex) -> JoinColumns:
+        """Raises `PipelineDefinitionError` naming the operator if its two inputs do not fit."""
+        assert vertex.join is not None
+        left, right = (self.frame(stream, {}).schema for stream in vertex.inputs)
+        return JoinColumns(self.where(vertex), vertex.join, vertex.key, left, right)
 
     def empty(self, schema: Any) -> DataFrame:
         """A frame with the columns of a `pyarrow.Schema` that the optimiser knows to be empty."""
@@ -128,18 +145,27 @@ class Streams:
         """The rows of a step as they were computed, in the columns they had then."""
         handles = tuple(handle for exchange in exchanges for handle in exchange.handles)
         if not handles:
-            schema = self.frame(origin.input, {}).schema
-            nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
-            return self.session.range(1).where("false").select(*nothing)
+            return self._nothing(self.frame(origin.input, {}).schema)
         if len(columns := {handle.details["columns"] for handle in handles}) > 1:
             raise StateSchemaError(
                 f"The {self.where(origin)} returned rows with different columns in one batch: "
                 f"{', '.join(sorted(columns))}. Nothing was written. Let its function return the same columns each "
                 "time."
             )
-        schema = StructType.fromJson(json.loads(columns.pop()))
-        plan = ExchangePlan(handles, self._storage_url, arrow_schema(schema))
+        return self._written(handles, StructType.fromJson(json.loads(columns.pop())))
+
+    def _emitted(self, origin: KeyedVertex, exchanges: Sequence[Exchange]) -> DataFrame:
+        """All rows, each as often as it was emitted."""
+        handles = tuple(handle for exchange in exchanges for handle in exchange.handles)
+        return self._written(handles, self.output(origin)) if handles else self._nothing(self.output(origin))
+
+    def _written(self, handles: Sequence[StateHandle], schema: StructType) -> DataFrame:
+        plan = ExchangePlan(tuple(handles), self._storage_url, arrow_schema(schema))
         return self.session.range(0, len(handles), 1, len(handles)).mapInArrow(plan.run, schema)
+
+    def _nothing(self, schema: StructType) -> DataFrame:
+        columns = [F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields]
+        return self.session.range(1).where("false").select(*columns)
 
     def _transformed(self, stream: Stream, transform: Any, frame: DataFrame) -> DataFrame:
         where = f"A transform after {stream.origin!r} of pipeline {self._graph.pipeline.name!r}"
@@ -154,19 +180,40 @@ class Streams:
         return cast(DataFrame, result)
 
     def _of_rows(self, vertex: KeyedVertex) -> StateLayout:
-        try:
-            schema = StructType.fromDDL(vertex.state or "")
-        except Exception as error:
-            raise self._no_ddl(vertex, str(error)) from error
-        if not isinstance(schema, StructType):
-            raise self._no_ddl(vertex, "it is the name of one type.")
+        if vertex.join is not None:
+            columns = self.join_columns(vertex)
+            self._named(vertex, lambda: StateLayout.of_rows(arrow_schema(columns.output), vertex.key))  # as types go
+            schema = columns.state
+        else:
+            schema = self._columns(f"The state of {self.where(vertex)}", vertex.state or "")
         return self._named(vertex, lambda: StateLayout.of_rows(arrow_schema(schema), vertex.key, vertex.defaults))
 
-    def _no_ddl(self, vertex: KeyedVertex, cause: str) -> PipelineDefinitionError:
-        return PipelineDefinitionError(
-            f"The state of {self.where(vertex)} is {vertex.state!r}, which is not a list of columns and types such as "
-            f"'origin string, flights bigint': {cause}"
-        )
+    def _of_output(self, vertex: KeyedVertex) -> StructType:
+        if vertex.join is not None:
+            return self.join_columns(vertex).output
+        what = f"The output of {self.where(vertex)}"
+        schema = self._columns(what, vertex.output or "")
+        names = [name.lower() for name in schema.names]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise PipelineDefinitionError(
+                f"{what} has the column {', '.join(twice)} more than once. Its rows are kept in files, so it needs a "
+                "distinct name for each."
+            )
+        return schema.toNullable()
+
+    @staticmethod
+    def _columns(what: str, ddl: str) -> StructType:
+        cause = "it is the name of one type."
+        try:
+            schema = StructType.fromDDL(ddl)
+        except Exception as error:
+            cause, schema = str(error), None
+        if not isinstance(schema, StructType):
+            raise PipelineDefinitionError(
+                f"{what} is {ddl!r}, which is not a list of columns and types such as 'origin string, flights bigint': "
+                f"{cause}"
+            )
+        return schema
 
     def _of_aggregates(self, vertex: KeyedVertex, frame: DataFrame) -> StateLayout:
         needed = [*vertex.key, *(column for _, a in vertex.aggregates for column in a.columns())]

@@ -42,7 +42,8 @@ _SIDE_BY_SIDE = 4
 class KeyedPlan:
     """A keyed operator's part of a checkpoint: by subtask, what to read and under which prefix to write.
 
-    `together`: a single Spark task has the rows of all subtasks; else Spark partition i has those of subtask i.
+    `together`: a single Spark task has the rows of all subtasks; else Spark partition i has those of subtask i. If it
+    `emits`, what leaves the operator is a `RowsPlan`'s.
     """
 
     program: str
@@ -51,6 +52,7 @@ class KeyedPlan:
     stagings: tuple[Staging, ...]
     exchange: bool
     together: bool
+    emits: bool
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Update the state of the partition's subtasks. A subtask without rows or without a spec reports nothing."""
@@ -93,7 +95,7 @@ class KeyedPlan:
                 "sync_duration": changed.sync_ms,
                 "async_duration": changed.async_ms + _since(started),
                 "rows_in": changed.rows_in,
-                "rows_out": changed.rows.num_rows,
+                "rows_out": 0 if self.emits else changed.rows.num_rows,
             },
         )
         for staging in self.stagings:
@@ -123,35 +125,44 @@ class StagingPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class StepPlan:
-    """A step: each Spark partition is one subtask's rows, which are written as they are. `columns` goes with each file,
-    so that a reader need not call the user's function again, which may answer differently."""
+class RowsPlan:
+    """The rows of a step, or those that an operator emits: each Spark partition's are written as they are, as those of
+    one subtask, and staged for the sinks that take them as they are. `details` go with each file that is sent on."""
 
     operator_id: str
     storage_url: str
     prefixes: Mapping[int, str]
-    columns: str
+    details: Mapping[str, str]
     checkpoint_id: int
+    exchange: bool = True
+    stagings: tuple[Staging, ...] = ()
+    emitted: bool = False
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        index = partition_id()
+        index = partition_id() % len(self.prefixes)  # the operator's own partitions may come first
         rows = not_empty(batches)
         if rows is None:
             return
         with carried_to_driver():
-            report = self._report(index, rows)
-        yield encode_reports(index, [report])
+            reports = self._reports(index, rows)
+        yield encode_reports(index, reports)
 
-    def _report(self, index: int, rows: Iterable[pa.RecordBatch]) -> Report:
-        started, unique = perf_counter(), uuid4().hex
-        handles = []
+    def _reports(self, index: int, rows: Iterable[pa.RecordBatch]) -> list[Report]:
+        started, unique, count = perf_counter(), uuid4().hex, 0
+        written: dict[str, list[StateHandle]] = {staging.operator_id: [] for staging in self.stagings}
+        sent = []
         for number, table in enumerate(_pieces(rows)):
-            path = f"{self.prefixes[index]}-{unique}-{number}-exchange.parquet"
-            details = {"columns": self.columns}
-            handles.append(write_exchange(table, self.storage_url, path, self.checkpoint_id, details))
-        count = sum(handle.rows for handle in handles)
+            count += table.num_rows
+            name = f"{unique}-{number}"
+            if self.exchange:
+                path = f"{self.prefixes[index]}-{name}-exchange.parquet"
+                sent.append(write_exchange(table, self.storage_url, path, self.checkpoint_id, self.details))
+            for staging in self.stagings:
+                written[staging.operator_id] += _stage(staging, index, table, self.checkpoint_id, name)
         metrics = {"sync_duration": 0, "async_duration": _since(started), "rows_in": count, "rows_out": count}
-        return Report(self.operator_id, index, tuple(handles), metrics)
+        own = metrics | {"rows_in": 0} if self.emitted else metrics
+        sinks = (Report(operator_id, index, tuple(each), metrics) for operator_id, each in written.items())
+        return [Report(self.operator_id, index, tuple(sent), own), *sinks]
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,12 +269,25 @@ def _staged(
     handles: list[StateHandle] = []
     rows = 0
     for number, table in enumerate(_pieces(batches)):
-        context = StageContext(checkpoint_id, index, staging.attempts[index], f"{unique}-{number}")
-        for handle in staging.writer.stage(table, context):
-            handles.append(replace(handle, details={**handle.details, "sink": staging.identity, **(marks or {})}))
+        handles += _stage(staging, index, table, checkpoint_id, f"{unique}-{number}", marks)
         rows += table.num_rows
     metrics = {"sync_duration": 0, "async_duration": _since(started), "rows_in": rows, "rows_out": rows}
     return Report(staging.operator_id, index, tuple(handles), metrics)
+
+
+def _stage(
+    staging: Staging,
+    index: int,
+    table: pa.Table,
+    checkpoint_id: int,
+    unique: str,
+    marks: Mapping[str, str] | None = None,
+) -> list[StateHandle]:
+    context = StageContext(checkpoint_id, index, staging.attempts[index], unique)
+    return [
+        replace(handle, details={**handle.details, "sink": staging.identity, **(marks or {})})
+        for handle in staging.writer.stage(table, context)
+    ]
 
 
 def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

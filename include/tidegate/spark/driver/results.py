@@ -1,0 +1,141 @@
+"""What a user's function over state returns, held against what the operator declares: columns, types, and nothing that
+another computation would answer differently.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from tidegate.pipeline.definition import KeyedVertex, Update
+from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.spark.driver.hashing import key_expressions, quoted
+from tidegate.spark.driver.streams import Streams, arrow_schema
+from tidegate.state.layout import DELETE, StateLayout, plain_type, type_name
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The rows to upsert, with their keys' hashes, and those to emit, if the operator emits any."""
+
+    upserts: DataFrame
+    emitted: DataFrame | None
+
+
+def checked(streams: Streams, vertex: KeyedVertex, layout: StateLayout, returned: Any) -> Result:
+    """Raises `PipelineDefinitionError`, which names the operator and what it should have returned."""
+    state, rows = _parts(streams.where(vertex), vertex, returned)
+    upserts = _upserts(streams.where(vertex), layout, state)
+    streams.require_deterministic(f"What the function of {streams.where(vertex)} returns", upserts)
+    if not vertex.emits:
+        return Result(upserts, None)
+    emitted = _emitted(streams.where(vertex), streams.output(vertex), rows)
+    streams.require_deterministic(f"What the function of {streams.where(vertex)} emits", emitted)
+    return Result(upserts, emitted)
+
+
+def _parts(where: str, vertex: KeyedVertex, returned: Any) -> tuple[Any, Any]:
+    if vertex.emits and not isinstance(returned, Update):
+        raise PipelineDefinitionError(
+            f"The function of {where} returned a {_kind(returned)}, not an Update. It declares the output "
+            f"{vertex.output!r}, so let it return Update(state=rows to upsert, rows=rows to emit). Nothing was written."
+        )
+    if isinstance(returned, Update) and not vertex.emits:
+        raise PipelineDefinitionError(
+            f"The function of {where} returned an Update, but the operator declares no output, so its rows would be "
+            "lost. Say which columns they have with keyed(…, output='…'), or return the rows of state alone. Nothing "
+            "was written."
+        )
+    state, rows = (returned.state, returned.rows) if isinstance(returned, Update) else (returned, None)
+    if not _is_frame(state):
+        what = "an Update whose state is a" if vertex.emits else "a"
+        raise PipelineDefinitionError(f"The function of {where} returned {what} {_kind(state)}, not a DataFrame.")
+    if vertex.emits and not _is_frame(rows):
+        raise PipelineDefinitionError(
+            f"The function of {where} returned an Update whose rows are a {_kind(rows)}, not a DataFrame."
+        )
+    return state, rows
+
+
+def _is_frame(value: Any) -> bool:
+    return hasattr(value, "mapInArrow")
+
+
+def _kind(value: Any) -> str:
+    return type(value).__name__
+
+
+def _upserts(where: str, layout: StateLayout, result: DataFrame) -> DataFrame:
+    expected, there = [field.name for field in layout.rows], result.columns
+    missing, extra = _different(expected, [name for name in there if name != DELETE])
+    if missing or extra or len(set(there)) != len(there):
+        raise PipelineDefinitionError(
+            f"The function of {where} returned the columns {', '.join(there)}. Its state has "
+            f"{', '.join(expected)}: missing {', '.join(missing) or 'none'}, not in the state "
+            f"{', '.join(extra) or 'none'}. Return exactly these, and optionally a boolean {DELETE}."
+        )
+    require_types(f"The function of {where} returned rows whose", result, layout)
+    values = [f"cast({quoted(c.name)} as {c.sql}) as {quoted(c.name)}" for c in layout.values]
+    delete = [f"coalesce({DELETE}, false) as {DELETE}"] if DELETE in there else []
+    return result.selectExpr(*key_expressions(layout.keys), *values, *delete)
+
+
+def _emitted(where: str, declared: StructType, rows: DataFrame) -> DataFrame:
+    """The rows in the declared columns, in their order."""
+    there = rows.columns
+    missing, extra = _different(declared.names, there)
+    if missing or extra or len(there) != len(declared.names):
+        raise PipelineDefinitionError(
+            f"The function of {where} emits rows with the columns {', '.join(there) or 'none'}. Its output has "
+            f"{', '.join(declared.names)}: missing {', '.join(missing) or 'none'}, not in the output "
+            f"{', '.join(extra) or 'none'}. Let Update(rows=…) have exactly these. Nothing was written."
+        )
+    types = {field.name: field.dataType.simpleString() for field in declared.fields}
+    wrong = [
+        f"{field.name} is {field.dataType.simpleString()}, not {types[field.name]}"
+        for field in rows.schema.fields
+        if not _fits(field.dataType.simpleString(), types[field.name])
+    ]
+    if wrong:
+        raise PipelineDefinitionError(
+            f"The function of {where} emits rows whose columns have other types than its output declares: "
+            f"{'; '.join(wrong)}. Cast them, or change the declared output. Nothing was written."
+        )
+    return rows.select(*(rows[quoted(f.name)].cast(f.dataType).alias(f.name) for f in declared.fields))
+
+
+def _different(expected: Sequence[str], there: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What is missing, and what should not be there."""
+    return [name for name in expected if name not in there], [name for name in there if name not in expected]
+
+
+#: Types that Spark may widen without loss: from each to any later one.
+_WIDENINGS = (["tinyint", "smallint", "int", "bigint"], ["float", "double"])
+
+
+def require_types(what: str, frame: DataFrame, layout: StateLayout) -> None:
+    """Every column that state holds must have the type it has there, or one that fits into it."""
+    declared = {column.name: column.sql for column in (*layout.keys, *layout.values)}
+    there = {
+        field.name: type_name(plain_type(field.name, arrow_schema(StructType([field])).field(0).type))
+        for field in frame.schema.fields
+        if field.name in declared
+    }
+    wrong = [
+        f"{name} is {there[name]}, not {declared[name]}" for name in there if not _fits(there[name], declared[name])
+    ]
+    if wrong:
+        raise PipelineDefinitionError(
+            f"{what} columns have other types than the state declares: {'; '.join(wrong)}. Cast them, or change the "
+            "declared state."
+        )
+
+
+def _fits(actual: str, declared: str) -> bool:
+    if actual == declared or actual == "void":
+        return True
+    return any(
+        actual in order and declared in order and order.index(actual) < order.index(declared) for order in _WIDENINGS
+    )
