@@ -4,7 +4,6 @@ Each builds one DataFrame of reports from what arrived. The work itself is in `p
 """
 
 from collections.abc import Sequence, Set
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -16,12 +15,11 @@ from tidegate.dataflow.staging import Staging
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex, Stream
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import Segment
-from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
+from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.in_flight import OUTPUT
 from tidegate.protocol.records import SubtaskId
 from tidegate.spark.driver.hashing import key_expressions, quoted, subtask_expression
-from tidegate.spark.driver.joins import joined as joined_rows
-from tidegate.spark.driver.results import Result, checked, require_types
+from tidegate.spark.driver.results import Result, require_keys, result_of
 from tidegate.spark.driver.run_job import Emit, run_job
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams, ddl
@@ -152,29 +150,11 @@ class OperatorJobs:
         return frame.selectExpr(*key_expressions(layout.keys), *inputs), layout
 
     def _update_result(self, execution: Execution, vertex: KeyedVertex) -> tuple[Result, StateLayout]:
-        where = self._streams.where(vertex)
         layout = self._streams.layout(vertex)
         batches = [self._input(execution, vertex, stream) for stream in vertex.inputs]
-        for batch in batches:
-            self._streams.require_columns(where, vertex.key, batch)
-            require_types(f"A batch of {where}", batch.select(*map(quoted, vertex.key)), layout)
+        require_keys(self._streams, vertex, layout, batches)
         state = self._state(vertex, layout, batches)
-        returned = self._called(vertex, [*batches, state])
-        return checked(self._streams, vertex, layout, returned), layout
-
-    def _called(self, vertex: KeyedVertex, frames: Sequence[DataFrame]) -> Any:
-        if vertex.join is not None:
-            return joined_rows(self._streams.join_columns(vertex), *frames)
-        assert vertex.update is not None
-        try:
-            return vertex.update(*frames)
-        except CheckpointError:
-            raise
-        except Exception as error:
-            raise PipelineDefinitionError(
-                f"The function of {self._streams.where(vertex)} raised {type(error).__name__}: {error}. Nothing was "
-                "written; correct it."
-            ) from error
+        return result_of(self._streams, vertex, layout, batches, state), layout
 
     def _state(self, vertex: KeyedVertex, layout: StateLayout, batches: Sequence[DataFrame]) -> DataFrame:
         layout = self._location.layout(vertex, layout, self._plan)

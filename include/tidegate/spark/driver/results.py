@@ -10,8 +10,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from tidegate.pipeline.definition import KeyedVertex, Update
-from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
 from tidegate.spark.driver.hashing import key_expressions, quoted
+from tidegate.spark.driver.joins import joined
 from tidegate.spark.driver.streams import Streams, arrow_schema
 from tidegate.state.layout import DELETE, StateLayout, plain_type, type_name
 
@@ -24,8 +25,20 @@ class Result:
     emitted: DataFrame | None
 
 
-def checked(streams: Streams, vertex: KeyedVertex, layout: StateLayout, returned: Any) -> Result:
-    """Raises `PipelineDefinitionError`, which names the operator and what it should have returned."""
+def require_keys(streams: Streams, vertex: KeyedVertex, layout: StateLayout, batches: Sequence[DataFrame]) -> None:
+    """Raise `PipelineDefinitionError` for a batch that lacks a column of the key, or has it in another type."""
+    where = streams.where(vertex)
+    for batch in batches:
+        streams.require_columns(where, vertex.key, batch)
+        require_types(f"A batch of {where}", batch.select(*map(quoted, vertex.key)), layout)
+
+
+def result_of(
+    streams: Streams, vertex: KeyedVertex, layout: StateLayout, batches: Sequence[DataFrame], state: DataFrame
+) -> Result:
+    """What the operator's function makes of batches and state. Raises `PipelineDefinitionError`, which names the
+    operator and what it should have returned."""
+    returned = _returned(streams, vertex, [*batches, state])
     state, rows = _parts(streams.where(vertex), vertex, returned)
     upserts = _upserts(streams.where(vertex), layout, state)
     streams.require_deterministic(f"What the function of {streams.where(vertex)} returns", upserts)
@@ -34,6 +47,21 @@ def checked(streams: Streams, vertex: KeyedVertex, layout: StateLayout, returned
     emitted = _emitted(streams.where(vertex), streams.output(vertex), rows)
     streams.require_deterministic(f"What the function of {streams.where(vertex)} emits", emitted)
     return Result(upserts, emitted)
+
+
+def _returned(streams: Streams, vertex: KeyedVertex, frames: Sequence[DataFrame]) -> Any:
+    if vertex.join is not None:
+        return joined(streams.join_columns(vertex), *frames)
+    assert vertex.update is not None
+    try:
+        return vertex.update(*frames)
+    except CheckpointError:
+        raise
+    except Exception as error:
+        raise PipelineDefinitionError(
+            f"The function of {streams.where(vertex)} raised {type(error).__name__}: {error}. Nothing was written; "
+            "correct it."
+        ) from error
 
 
 def _parts(where: str, vertex: KeyedVertex, returned: Any) -> tuple[Any, Any]:
