@@ -94,7 +94,7 @@ bench-pages: $(INSTALLED) ## Measure what pages ask of 100,000 checkpoints with 
 	@$(BIN)/python benchmarks/pages.py $(ARGS)
 
 lock: $(INSTALLED) ## Resolve pyproject.toml into requirements.txt again
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --group dev --no-emit-index-url \
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra demo --group dev --no-emit-index-url \
 		--custom-compile-command "make lock" --output-file requirements.txt pyproject.toml
 
 # 32 random bytes in URL-safe base64 are what a Fernet key must be, and fit the rest too.

@@ -1,10 +1,10 @@
 """`tidegate`: the command line. Thin: every command is a few calls to the coordinator or the store, then a view."""
 
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
-from tidegate import assembly
+from tidegate import __version__, assembly
 from tidegate.cli import run as running
 from tidegate.cli import views
 from tidegate.cli.audit import audit
@@ -43,16 +43,16 @@ from tidegate.documents.pipelines import statistics_document
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.gestures import GestureKind
 from tidegate.protocol.hold import is_held
+from tidegate.protocol.installed import not_installed
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointKind
 from tidegate.protocol.savepoints import Label
 
 app = typer.Typer(
-    help="Flink's checkpoints for PySpark pipelines.",
     epilog=EPILOG,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 database = typer.Typer(help="The metadata database.", no_args_is_help=True)
 app.add_typer(database, name="db")
@@ -60,6 +60,21 @@ for command in (plan, recover, restore, fork, abort, suspend, resume, savepoint,
     app.command(epilog=EPILOG)(command)
 for other in (approve, reject, state, compare, clean, watch, audit, ui):
     app.command(epilog=EPILOG)(other)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"tidegate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def tidegate(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Flink's checkpoints for PySpark pipelines."""
 
 
 @app.command(epilog=EPILOG)
@@ -196,9 +211,17 @@ def main() -> None:
     try:
         app()
     except CheckpointError as error:
-        stderr().print(f"[bold red]{type(error).__name__}[/]", end=" ")
-        stderr().print(str(error), markup=False, highlight=False)
-        raise SystemExit(exit_code_of(error)) from None
+        _end(error)
+    except ModuleNotFoundError as error:
+        if (missing := not_installed(error.name)) is None:
+            raise
+        _end(missing)
+
+
+def _end(error: CheckpointError) -> NoReturn:
+    stderr().print(f"[bold red]{type(error).__name__}[/]", end=" ")
+    stderr().print(str(error), markup=False, highlight=False)
+    raise SystemExit(exit_code_of(error)) from None
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from sqlalchemy import URL
 
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.engine import database_url
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.errors import ConfigurationError, MissingConnectionError
 from tidegate.settings import Settings
 
 CONNECTION_ID = "tidegate_default"
@@ -39,14 +39,15 @@ def locate_database(url: str | None = None, environment: Mapping[str, str] | Non
     if "AIRFLOW_HOME" in env or "AIRFLOW_CONN_TIDEGATE_DEFAULT" in env or "airflow" in sys.modules:
         connection = _airflow_connection()
         if connection is not None:
-            return _from_airflow(connection)
+            return connection_url(connection)
     data_dir = embedded_directory(Settings.from_environment(env))
     if _in_airflow_task() and not data_dir.exists():
         # Airflow reports an unreachable secrets backend as a missing connection. An empty database made on the spot
         # would begin at checkpoint 1 and deliver everything again.
-        raise ConfigurationError(
+        raise MissingConnectionError(
             f"This Airflow task finds no connection {CONNECTION_ID!r}, no {VARIABLE}, and no embedded database in "
-            f"{data_dir}. Nothing was changed. Define the connection (type Postgres) or set {VARIABLE} for the workers."
+            f"{data_dir}. Nothing was changed. Define the connection (type Tidegate or Postgres) or set {VARIABLE} for "
+            "the workers. Then clear the failed task."
         )
     return database_url(start_embedded(data_dir, owner))
 
@@ -77,11 +78,12 @@ def _airflow_connection() -> Any:
         return None
 
 
-def _from_airflow(connection: Any) -> URL:
-    if connection.conn_type not in {"postgres", "postgresql"}:
+def connection_url(connection: Any) -> URL:
+    """The database that an Airflow connection names. Raises `ConfigurationError` if it is of another type."""
+    if connection.conn_type not in {"tidegate", "postgres", "postgresql"}:
         raise ConfigurationError(
             f"The Airflow connection {CONNECTION_ID!r} is of type {connection.conn_type!r}; Tidegate's store needs "
-            "PostgreSQL. Change its type to Postgres."
+            "PostgreSQL. Change its type to Tidegate or Postgres."
         )
     extra = connection.extra_dejson
     return URL.create(
