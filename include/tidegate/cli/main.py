@@ -4,7 +4,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from tidegate import __version__, assembly
+import tidegate as library
+from tidegate import assembly
 from tidegate.cli import run as running
 from tidegate.cli import views
 from tidegate.cli.audit import audit
@@ -64,7 +65,7 @@ for other in (approve, reject, state, compare, clean, watch, audit, ui):
 
 def _show_version(asked: bool) -> None:
     if asked:
-        typer.echo(f"tidegate {__version__}")
+        typer.echo(f"tidegate {library.__version__}")
         raise typer.Exit
 
 
