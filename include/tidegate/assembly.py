@@ -51,15 +51,16 @@ if TYPE_CHECKING:  # heavy: imported where they are used, so that DAG files can 
 _NOTIFIED = NotifiedListeners()
 
 
-def open_store(database_url: str | None = None) -> "PostgresCheckpointStore":
-    """The store in the located database (`tidegate.embedded_postgres.locate`). Raises `ConfigurationError`, also if the
-    schema is not up to date, and `StoreUnavailableError`."""
+def open_store(database_url: str | None = None, *, writes: bool = False) -> "PostgresCheckpointStore":
+    """The store in the located database (`tidegate.embedded_postgres.locate`); with `writes`, an embedded one is made
+    and started if need be. Raises `ConfigurationError`, also if the schema is not up to date, and
+    `StoreUnavailableError`."""
     from tidegate.embedded_postgres.locate import locate_database as locate
     from tidegate.postgres.engine import connect
     from tidegate.postgres.migrate import check
     from tidegate.postgres.store import PostgresCheckpointStore
 
-    engine = connect(locate(database_url))
+    engine = connect(locate(database_url, writes=writes))
     check(engine)
     return PostgresCheckpointStore(engine)
 
@@ -93,7 +94,7 @@ def open_coordinator(
     from tidegate.state.schemas import StoredSchemas
     from tidegate.state.storage import ArrowCheckpointStorage
 
-    settings, store = settings or Settings.from_environment(), open_store(database_url)
+    settings, store = settings or Settings.from_environment(), open_store(database_url, writes=True)
     keep_max_parallelism(pipeline, store)
     storage = ArrowCheckpointStorage(settings.storage)
     graph, clock = compile_graph(pipeline), SystemClock()
@@ -113,7 +114,7 @@ def open_all_operations(database_url: str | None = None) -> AllOperations:
     """The same of all pipelines. Raises as `open_store`."""
     from tidegate.state.storage import ArrowCheckpointStorage
 
-    store = open_store(database_url)
+    store = open_store(database_url, writes=True)
     storage = ArrowCheckpointStorage(Settings.from_environment().storage)
     return AllOperations(store, storage, SystemClock(), store.close)
 
@@ -147,7 +148,9 @@ def open_recovery(pipeline: Pipeline, storage: str | None = None, database_url: 
     from tidegate.state.storage import ArrowCheckpointStorage
 
     where = Settings.from_environment().storage if storage is None else resolve(storage)
-    return Recovering(compile_graph(pipeline), open_store(database_url), ArrowCheckpointStorage(where), SystemClock())
+    return Recovering(
+        compile_graph(pipeline), open_store(database_url, writes=True), ArrowCheckpointStorage(where), SystemClock()
+    )
 
 
 def open_region(

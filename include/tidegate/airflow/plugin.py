@@ -5,7 +5,7 @@ Every Airflow process loads plugins, so nothing heavy is imported here.
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
@@ -30,8 +30,8 @@ async def tidegate_app(
 
 class TidegatePlugin(AirflowPlugin):
     name = "tidegate"
-    fastapi_apps: ClassVar[list[Any]] = [{"app": tidegate_app, "url_prefix": PREFIX, "name": "Tidegate"}]
-    external_views: ClassVar[list[Any]] = [
+    fastapi_apps: list[Any] = [{"app": tidegate_app, "url_prefix": PREFIX, "name": "Tidegate"}]  # noqa: RUF012 - as its base declares it
+    external_views: list[Any] = [  # noqa: RUF012
         {
             "name": "Checkpoints",
             "href": path_in_airflow("/"),

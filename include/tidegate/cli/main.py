@@ -12,6 +12,7 @@ from tidegate.cli.audit import audit
 from tidegate.cli.clean import clean
 from tidegate.cli.compare import compare
 from tidegate.cli.continuous import run_continuously
+from tidegate.cli.database import database
 from tidegate.cli.exit_codes import exit_code_of
 from tidegate.cli.export import FormatOption, SavepointFormat, ToOption, take_savepoint
 from tidegate.cli.fork import fork
@@ -55,7 +56,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-database = typer.Typer(help="The metadata database.", no_args_is_help=True)
 app.add_typer(database, name="db")
 for command in (plan, recover, restore, fork, abort, suspend, resume, savepoint, savepoints, rewrite, rename, dispose):
     app.command(epilog=EPILOG)(command)
@@ -93,7 +93,7 @@ def run(
     if continuous:
         _show_status(run_continuously(defined, stderr()))
         return
-    request_id = running.unfinished_request(assembly.open_store(), defined.name) or running.new_request()
+    request_id = running.unfinished_request(assembly.open_store(writes=True), defined.name) or running.new_request()
     show_outcome(carry_out(defined, request_id, CheckpointKind.CHECKPOINT, output, wait=False), output)
 
 
@@ -156,7 +156,7 @@ def stop(
     """Take a savepoint and stop with it; a checkpoint in progress is aborted. `resume` continues from the savepoint. If
     an earlier run of this command was cut short, its savepoint is resumed."""
     defined = assembly.load_pipeline(pipeline)
-    store = assembly.open_store()
+    store = assembly.open_store(writes=True)
     resumed = running.unfinished_stop(store, defined.name, drain)
     take_savepoint(defined, resumed, CheckpointKind.SYNC_SAVEPOINT, output, Label(name, note), format_, to, drain=drain)
     stopped = store.pipeline(defined.name)
@@ -195,16 +195,6 @@ def relocate(pipeline: PipelineArgument, yes: YesOption = False) -> None:
 
 def _show_status(record: PipelineRecord) -> None:
     stderr().print(f"Pipeline {record.pipeline_id} is {record.status}.", highlight=False)
-
-
-@database.command()
-def upgrade() -> None:
-    """Create or migrate the `tidegate` schema. Safe to repeat, and to run from several places at once."""
-    from tidegate.embedded_postgres.locate import locate_database
-    from tidegate.postgres.migrate import upgrade as migrate
-
-    migrate(locate_database(owner=True), assembly.new_gesture(GestureKind.UPGRADE))
-    stderr().print("The database is up to date.")
 
 
 def main() -> None:

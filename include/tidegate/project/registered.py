@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.errors import ConfigurationError, PipelineNotFoundError
-from tidegate.settings import Settings
+from tidegate.settings import Settings, project_table
 
 
 def load_pipeline(name: str) -> Pipeline:
@@ -22,8 +22,10 @@ def load_pipeline(name: str) -> Pipeline:
             f"{known}). List it there, or give it as module:attribute."
         )
     module_name, _, attribute = target.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
+    # The library of a project that `tidegate init` has made is below `include`.
+    for place in (os.getcwd(), str(Settings.from_environment().home / "include")):
+        if place not in sys.path:
+            sys.path.append(place)
     try:
         found = getattr(import_module(module_name), attribute)
     except (ImportError, AttributeError) as error:
@@ -35,14 +37,11 @@ def load_pipeline(name: str) -> Pipeline:
 
 def registered_pipelines() -> dict[str, str]:
     """Names and targets from the project's pyproject.toml; empty if there is none."""
-    path = project_file()
-    if not path.exists():
-        return {}
+    home = Settings.from_environment().home
     try:
-        table = tomllib.loads(path.read_text())
+        pipelines = project_table(home).get("pipelines", {})
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{path} is not valid TOML: {error}.") from error
-    pipelines = table.get("tool", {}).get("tidegate", {}).get("pipelines", {})
+        raise ConfigurationError(f"{project_file()} is not valid TOML: {error}.") from error
     return {str(key): str(value) for key, value in pipelines.items()}
 
 
