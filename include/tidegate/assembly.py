@@ -86,15 +86,16 @@ def open_coordinator(
     database_url: str | None = None,
     notifiers: Sequence[Notifier] = (),
     meters: Sequence[Meter] = (),
+    writes: bool = True,
 ) -> CheckpointCoordinator:
     """The coordinator of a pipeline on real storage and a real database. A pipeline that does not set max_parallelism
     has from here on that of its state: open its coordinator first, then its region. `notifiers` and `meters` are those
-    that the environment does not name."""
+    that the environment does not name. Without `writes`, no embedded database is started for it."""
     from tidegate.reporting.configured import configured_meters, configured_notifiers
     from tidegate.state.schemas import StoredSchemas
     from tidegate.state.storage import ArrowCheckpointStorage
 
-    settings, store = settings or Settings.from_environment(), open_store(database_url, writes=True)
+    settings, store = settings or Settings.from_environment(), open_store(database_url, writes=writes)
     keep_max_parallelism(pipeline, store)
     storage = ArrowCheckpointStorage(settings.storage)
     graph, clock = compile_graph(pipeline), SystemClock()

@@ -35,8 +35,8 @@ def locate_database(
 ) -> URL:
     """The database's URL; with `owner`, that of the role that may also upgrade the schema.
 
-    If nothing else is configured, it is the embedded server's. One that runs is used. With `writes`, in a project, one is
-    made, started and upgraded: it belongs to nobody else.
+    If nothing else is configured, it is the embedded server's. One that runs is used. With `writes`, in a project, one
+    is made, started and upgraded: it belongs to nobody else.
 
     Raises `ConfigurationError` if a URL or the connection makes no sense, or if nothing is found;
     `MissingConnectionError` if an Airflow task would have to make a database; `StoreUnavailableError` if the embedded
@@ -93,12 +93,12 @@ def _nothing_found(environment: Mapping[str, str], data_dir: Path) -> Configurat
     project = (
         "The first `tidegate run` makes one."
         if is_project(environment)
-        else f"{data_dir.parents[1]} is no project either: it has no pyproject.toml with [tool.tidegate], and TIDEGATE_HOME "
-        "is not set. Go to your project, begin one with `tidegate init`, or set the URL."
+        else f"{data_dir.parents[1]} is no project either: it has no pyproject.toml with [tool.tidegate], and "
+        "TIDEGATE_HOME is not set. Go to your project, begin one with `tidegate init`, or set the URL."
     )
     return ConfigurationError(
-        f"No database was found, and none was started. Looked for: {VARIABLE}, which is not set; {airflow}; an embedded "
-        f"database in {data_dir}. {project}"
+        f"No database was found, and none was started. Looked for: {VARIABLE}, which is not set; {airflow}; an "
+        f"embedded database in {data_dir}. {project}"
     )
 
 
