@@ -32,6 +32,7 @@ from tidegate.cli.options import (
     stderr,
 )
 from tidegate.cli.plan import plan
+from tidegate.cli.projects import init, pipelines
 from tidegate.cli.recover import recover
 from tidegate.cli.restore import restore
 from tidegate.cli.rewrite import rewrite
@@ -59,7 +60,7 @@ app = typer.Typer(
 app.add_typer(database, name="db")
 for command in (plan, recover, restore, fork, abort, suspend, resume, savepoint, savepoints, rewrite, rename, dispose):
     app.command(epilog=EPILOG)(command)
-for other in (approve, reject, state, compare, clean, watch, audit, ui):
+for other in (init, pipelines, approve, reject, state, compare, clean, watch, audit, ui):
     app.command(epilog=EPILOG)(other)
 
 
