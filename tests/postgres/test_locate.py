@@ -29,13 +29,13 @@ def test_the_argument_comes_before_the_environment() -> None:
 
 
 def test_the_environment_comes_before_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locate, "_airflow_connection", Connection)
+    monkeypatch.setattr(locate, "airflow_connection", Connection)
     found = locate_database(None, {"TIDEGATE_DATABASE_URL": "postgres://there/two", "AIRFLOW_HOME": "/opt/airflow"})
     assert (found.drivername, found.host) == ("postgresql+psycopg2", "there")
 
 
 def test_airflows_connection_comes_before_the_embedded_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locate, "_airflow_connection", lambda: Connection(sslmode="require", cursor="dictcursor"))
+    monkeypatch.setattr(locate, "airflow_connection", lambda: Connection(sslmode="require", cursor="dictcursor"))
     found = locate_database(None, {"AIRFLOW_HOME": "/opt/airflow"})
     assert found == URL.create(
         "postgresql+psycopg2", "airflow", "p@ss:w/rd", "db", 5433, "meta", query={"sslmode": "require"}
@@ -43,7 +43,7 @@ def test_airflows_connection_comes_before_the_embedded_server(monkeypatch: pytes
 
 
 def test_a_connection_of_another_type_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locate, "_airflow_connection", lambda: Connection("mysql"))
+    monkeypatch.setattr(locate, "airflow_connection", lambda: Connection("mysql"))
     with pytest.raises(ConfigurationError, match=r"'tidegate_default' is of type 'mysql'") as caught:
         locate_database(None, {"AIRFLOW_HOME": "/opt/airflow"})
     assert "p@ss" not in str(caught.value)
@@ -51,7 +51,7 @@ def test_a_connection_of_another_type_is_refused(monkeypatch: pytest.MonkeyPatch
 
 def test_the_embedded_server_lies_below_the_projects_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Path] = []
-    monkeypatch.setattr(locate, "_airflow_connection", lambda: None)
+    monkeypatch.setattr(locate, "airflow_connection", lambda: None)
     monkeypatch.setattr(
         locate, "start_embedded", lambda path, owner: asked.append(path) or "postgresql://embedded/tidegate"
     )
@@ -91,7 +91,7 @@ def test_a_project_is_where_somebody_has_said_so(tmp_path: Path, monkeypatch, wr
 
 
 def test_an_airflow_task_does_not_make_a_database_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locate, "_airflow_connection", lambda: None)
+    monkeypatch.setattr(locate, "airflow_connection", lambda: None)
     monkeypatch.setattr(locate, "_in_airflow_task", lambda: True)
     with pytest.raises(ConfigurationError, match=r"no connection 'tidegate_default', no TIDEGATE_DATABASE_URL"):
         locate_database(None, {"TIDEGATE_HOME": str(tmp_path)}, writes=True)

@@ -13,6 +13,7 @@ from tidegate.cli.clean import clean
 from tidegate.cli.compare import compare
 from tidegate.cli.continuous import run_continuously
 from tidegate.cli.database import database
+from tidegate.cli.doctor import doctor
 from tidegate.cli.exit_codes import exit_code_of
 from tidegate.cli.export import FormatOption, SavepointFormat, ToOption, take_savepoint
 from tidegate.cli.fork import fork
@@ -60,7 +61,7 @@ app = typer.Typer(
 app.add_typer(database, name="db")
 for command in (plan, recover, restore, fork, abort, suspend, resume, savepoint, savepoints, rewrite, rename, dispose):
     app.command(epilog=EPILOG)(command)
-for other in (init, pipelines, approve, reject, state, compare, clean, watch, audit, ui):
+for other in (init, doctor, pipelines, approve, reject, state, compare, clean, watch, audit, ui):
     app.command(epilog=EPILOG)(other)
 
 

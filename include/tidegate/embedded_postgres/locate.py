@@ -47,7 +47,7 @@ def locate_database(
     if given:
         return database_url(given)
     if has_airflow(env):
-        connection = _airflow_connection()
+        connection = airflow_connection()
         if connection is not None:
             return connection_url(connection)
     data_dir = embedded_directory(Settings.from_environment(env))
@@ -102,7 +102,7 @@ def _nothing_found(environment: Mapping[str, str], data_dir: Path) -> Configurat
     )
 
 
-def _airflow_connection() -> Any:
+def airflow_connection(name: str = CONNECTION_ID) -> Any:
     """Airflow's connection, None if there is none. Works in task processes and outside, through the task SDK."""
     try:
         # Imported only where there is a sign of Airflow: it takes seconds.
@@ -111,7 +111,7 @@ def _airflow_connection() -> Any:
     except ImportError:
         return None
     try:
-        return Connection.get(CONNECTION_ID)
+        return Connection.get(name)
     except AirflowNotFoundException:
         return None
 

@@ -87,6 +87,15 @@ def is_behind(url: str | URL) -> bool:
     return version is None or (version in known and version != needed_version())
 
 
+def answers(engine: Engine) -> None:
+    """Raises `StoreUnavailableError` unless the database takes a connection."""
+    try:
+        with engine.connect():
+            pass
+    except DBAPIError as error:
+        raise explain(error, "the look at the database") from error
+
+
 def check(engine: Engine) -> None:
     """Raise `ConfigurationError` unless the database's schema is the one this library works with."""
     try:

@@ -7,13 +7,12 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
 from tidegate.protocol.errors import ConfigurationError
-from tidegate.protocol.installed import unequal_pair
+from tidegate.spark.session.installed import check_pair
 from tidegate.spark.session.java import find_java
 from tidegate.spark.session.machine import raise_open_files, shortages
 from tidegate.spark.session.packaging import ship
@@ -96,8 +95,7 @@ class SparkSettings:
 
 def open_session(settings: SparkSettings) -> SparkSession:
     """A session, ready for regions. Raises `ConfigurationError` when Spark cannot be started or reached."""
-    if wrong := unequal_pair(installed("pyspark"), installed("pyspark-client")):
-        raise wrong
+    check_pair()
     if settings.remote is not None:
         return adopt_session(_connect(settings.remote, settings))
     raise_open_files()
@@ -118,14 +116,6 @@ def open_session(settings: SparkSettings) -> SparkSession:
             "The JVM's own messages are in this process's error output."
         ) from error
     return adopt_session(session)
-
-
-def installed(package: str) -> str | None:
-    """Its version, None if it is not installed."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _use_utf8_names() -> None:
