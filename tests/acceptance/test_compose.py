@@ -72,7 +72,8 @@ def test_versions_are_those_of_the_lock(services, locked, project):
     # Airflow and Spark run the same image, so Spark is the lock's too.
     images = {services[name]["image"] for name in (*AIRFLOW, "spark-master", "spark-worker")}
     assert len(images) == 1
-    assert "pip install --no-cache-dir --requirement /opt/source/requirements.txt" in dockerfile(services)
+    installs = 'pip install --no-cache-dir --constraint /opt/source/requirements.txt "/opt/source[demo]"'
+    assert installs in dockerfile(services)
 
 
 def test_postgres_is_of_the_release_that_is_embedded(services, tmp_path):

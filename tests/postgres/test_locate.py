@@ -34,8 +34,10 @@ def test_the_environment_comes_before_airflow(monkeypatch: pytest.MonkeyPatch) -
     assert (found.drivername, found.host) == ("postgresql+psycopg2", "there")
 
 
-def test_airflows_connection_comes_before_the_embedded_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locate, "airflow_connection", lambda: Connection(sslmode="require", cursor="dictcursor"))
+@pytest.mark.parametrize("kind", ["postgres", "tidegate"])
+def test_airflows_connection_comes_before_the_embedded_server(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    given = Connection(kind, sslmode="require", cursor="dictcursor")
+    monkeypatch.setattr(locate, "airflow_connection", lambda: given)
     found = locate_database(None, {"AIRFLOW_HOME": "/opt/airflow"})
     assert found == URL.create(
         "postgresql+psycopg2", "airflow", "p@ss:w/rd", "db", 5433, "meta", query={"sslmode": "require"}
