@@ -39,7 +39,7 @@ def test_the_same_size_at_another_time_is_a_change(landing: Path, context: Any) 
     put(landing, "a.csv", mtime=1)
     source = FileSource("landing", schema=SCHEMA)
     _, snapshot = source.poll(0, None, context(1))
-    put(landing, "a.csv", mtime=2)
+    put(landing, "a.csv", "k,v\na,2\n", mtime=2)
     with pytest.raises(SourceChangedError):
         source.poll(0, snapshot, context(2))
 

@@ -89,7 +89,8 @@ def test_the_position_is_a_manifest_that_anyone_can_check(landing: Path, context
     assert (handle.kind, handle.rows, handle.created_by) == (HandleKind.POSITION, 1, 7)
     assert handle.bytes == written.stat().st_size
     assert handle.checksum == hashlib.sha256(written.read_bytes()).hexdigest()
-    row = {"path": "a.csv", "size": 8, "mtime_ns": file.stat().st_mtime_ns, "checkpoint": 7}
+    digest = hashlib.blake2b(file.read_bytes(), digest_size=16).hexdigest()
+    row = {"path": "a.csv", "size": 8, "mtime_ns": file.stat().st_mtime_ns, "checkpoint": 7, "checksum": digest}
     assert pq.read_table(written).to_pylist() == [row]
 
 
@@ -163,7 +164,7 @@ def test_all_splits_of_a_checkpoint_share_one_listing(
 
     listings: list[int] = []
     plain = Directory.files
-    monkeypatch.setattr(Directory, "files", lambda self: listings.append(1) or plain(self))
+    monkeypatch.setattr(Directory, "files", lambda self, recursive: listings.append(1) or plain(self, recursive))
     put(landing, "a.csv")
     source = FileSource("landing", schema=SCHEMA, splits=2)
     taken = [source.poll(split, None, context(1, split))[1] for split in range(2)]
@@ -312,4 +313,8 @@ def test_describe_has_what_a_reader_of_the_metadata_needs(home: Path) -> None:
         "encoding": "utf-8",
         "options": {},
         "end_marker": None,
+        "glob": "*",
+        "exclude": [],
+        "recursive": True,
+        "partitions": None,
     }

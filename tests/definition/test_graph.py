@@ -24,6 +24,7 @@ class Somewhere(MemorySink):
 
 
 class Landing(SplitSource):
+    schema = "carrier string, delay int"
     quarantine = None
 
     def describe(self):
@@ -40,7 +41,7 @@ def refused(pipeline, words):
 
 
 def test_subtasks_are_the_splits_and_the_slices_of_operators_and_sinks(pipeline):
-    flights = pipeline.source("flights", SplitSource(3))
+    flights = pipeline.source("flights", Landing(3))
     carriers = flights.key_by("carrier").aggregate("carriers", flights=count(), minutes=sum_("delay"))
     carriers.sink("carriers", Somewhere())
     graph = compile_graph(pipeline)

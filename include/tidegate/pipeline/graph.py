@@ -21,6 +21,7 @@ from tidegate.pipeline.definition import (
     Vertex,
 )
 from tidegate.pipeline.guarantees import check_guarantee
+from tidegate.pipeline.known_columns import check_columns
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.hold import HoldRules
@@ -137,6 +138,7 @@ def compile_graph(pipeline: Pipeline) -> Graph:
     _check_previous(pipeline, origins)
     _check_feedback(pipeline)
     _check_effect(pipeline)
+    check_columns(pipeline.name, pipeline.vertices)
     return Graph(
         pipeline,
         tuple(v for v in ordered if isinstance(v, SourceVertex)),

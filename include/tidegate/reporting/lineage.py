@@ -23,10 +23,10 @@ from openlineage.client.facet_v2 import (
 )
 
 from tidegate.pipeline.definition import CheckVertex, SinkVertex, SourceVertex
+from tidegate.protocol.ddl import columns_of
 from tidegate.protocol.names import Target, TargetKind
 from tidegate.protocol.notify import committables
 from tidegate.protocol.records import CheckpointRecord, Snapshot, SubtaskId, SubtaskRecord, Verdict
-from tidegate.reporting.ddl import columns_of
 
 #: A subset of more files is only counted: an event has a limit in every backend.
 MOST_FILES = 1000

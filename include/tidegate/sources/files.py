@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from tidegate.ports import CheckpointStorage, ReadableStorage, ReadSince, Segment, Sink, SinkInput, SourceContext
+from tidegate.protocol.ddl import ddl_of
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, SourceChangedError
 from tidegate.protocol.records import Pending, Snapshot
 from tidegate.settings import absolute
@@ -17,23 +18,28 @@ from tidegate.sources import manifests, parsing
 from tidegate.sources.dialect import check_options, text_format
 from tidegate.sources.listing import Directory, FileVersion, in_reading_order, split_of
 from tidegate.sources.read_errors import translate_read_error
+from tidegate.sources.selection import check_directories, is_selected, partition_columns
 
 
 @dataclass(eq=False)
 class FileSource:
     """Files below `path`, a directory below the project's home or a URL, in the order in which they were written.
 
-    `schema` is Spark DDL. `options` are Spark's reader options. CSV files have a header unless `header` is "false"; it
-    must name the columns of the schema in their order. CSV is RFC 4180 as commonly written, unless `quote`, `escape` or
-    `multiLine` say otherwise (docs/pipelines.md). Text that is not in the `encoding` counts as malformed. Each of the
-    `splits` has its own position and owns the files whose path hashes to it; their number may change.
-    `max_files_per_checkpoint` bounds what one checkpoint reads, shared evenly between the splits. Rows that do not fit
-    the schema fail the checkpoint, or with `malformed="quarantine"` go to the sink `quarantine` as (file, record,
-    reason). Columns that a Parquet file lacks are null.
+    `schema` is Spark DDL, a pyspark `StructType` or a pydantic model. `options` are Spark's reader options. CSV files
+    have a header unless `header` is "false"; it must name the columns of the schema in their order. CSV is RFC 4180 as
+    commonly written, unless `quote`, `escape` or `multiLine` say otherwise (docs/pipelines.md). Text that is not in the
+    `encoding` counts as malformed. Each of the `splits` has its own position and owns the files whose path hashes to
+    it; their number may change. `max_files_per_checkpoint` bounds what one checkpoint reads, shared evenly between the
+    splits. Rows that do not fit the schema fail the checkpoint, or with `malformed="quarantine"` go to the sink
+    `quarantine` as (file, record, reason). Columns that a Parquet file lacks are null.
+
+    Files at any depth are read, or with `recursive=False` those directly in `path`; whose name matches `glob` and no
+    pattern of `exclude`. `partitions`, such as "day DATE, country STRING", are columns behind those of the schema, with
+    what the names of a file's directories say: `day=2013-01-01/country=CA/`.
 
     Files whose name begins with a dot or underscore or ends in .tmp, .part, .inprogress or ._copying_ are ignored until
     they are renamed, and so is everything in directories whose name begins with a dot or underscore. A file must not
-    change once it has its final name.
+    change once it has its final name; one of up to 64 KiB may be touched.
 
     With an `end_marker`, such as "_SUCCESS", the source is bounded: once a file of that name lies directly in `path`
     and all others are read, nothing will ever follow, and the source has finished. Write the marker last. While files
@@ -43,7 +49,7 @@ class FileSource:
 
     path: str
     format: Literal["csv", "json", "parquet"] = "csv"
-    schema: str = field(kw_only=True)
+    schema: Any = field(kw_only=True)
     splits: int = field(default=1, kw_only=True)
     max_files_per_checkpoint: int | None = field(default=None, kw_only=True)
     malformed: Literal["fail", "quarantine"] = field(default="fail", kw_only=True)
@@ -51,10 +57,15 @@ class FileSource:
     encoding: str = field(default="utf-8", kw_only=True)
     options: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     end_marker: str | None = field(default=None, kw_only=True)
+    glob: str = field(default="*", kw_only=True)
+    exclude: Sequence[str] = field(default=(), kw_only=True)
+    recursive: bool = field(default=True, kw_only=True)
+    partitions: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_options(self.path, self.format, self.encoding, self.options)
-        if not self.schema.strip():
+        self.file_schema = ddl_of(self.schema)
+        if not self.file_schema.strip():
             raise self._wrong('it needs a schema in Spark DDL, such as schema="carrier STRING, dep_delay DOUBLE"')
         if self.splits < 1:
             raise self._wrong(f"splits is {self.splits}, but there must be at least one")
@@ -63,12 +74,25 @@ class FileSource:
             raise self._wrong(f"max_files_per_checkpoint is {limit}, but each of {self.splits} splits needs at least 1")
         if self.end_marker is not None and (self.end_marker in ("", ".", "..") or "/" in self.end_marker):
             raise self._wrong(f"end_marker is {self.end_marker!r}, but must be a file's name, without a directory")
+        if not self.glob or "/" in self.glob:
+            raise self._wrong(f'glob is {self.glob!r}, but must be a pattern of file names, such as "*.csv"')
+        if isinstance(self.exclude, str):
+            raise self._wrong(
+                f"exclude is {self.exclude!r}, but must be a list of patterns, such as [{self.exclude!r}]"
+            )
         self._check_quarantine()
+        try:
+            self._partitions = partition_columns(self.partitions) if self.partitions is not None else ()
+        except PipelineDefinitionError as error:
+            raise self._wrong(str(error)) from None
+        columns = (f"{column.name} {column.type}" for column in self._partitions)
+        self.schema: str = ", ".join((self.file_schema.strip().rstrip(","), *columns))
         # Not a position (those are in the snapshots): only saves the other splits of a checkpoint a listing each.
         self._listing: list[FileVersion] = []
         self._ended = False
         self._listed_for: set[tuple[int, int]] = set()
         self._pending: dict[int, Pending] = {}  # of each split that was polled
+        self._touched: set[FileVersion] = set()  # as they look now; their content is what it was
 
     def _check_quarantine(self) -> None:
         if self.malformed not in ("fail", "quarantine"):
@@ -96,20 +120,24 @@ class FileSource:
             "type": "FileSource",
             "path": self.location,
             "format": self.format,
-            "schema": self.schema,
+            "schema": self.file_schema,
             "splits": self.splits,
             "max_files_per_checkpoint": self.max_files_per_checkpoint,
             "malformed": self.malformed,
             "encoding": self.encoding,
             "options": dict(self.options),
             "end_marker": self.end_marker,
+            "glob": self.glob,
+            "exclude": list(self.exclude),
+            "recursive": self.recursive,
+            "partitions": self.partitions,
         }
 
     def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
         """See `ports.Source`. A file may disappear after it was read, for instance into an archive.
 
-        Raises `SourceChangedError` if a file that was read has another size or modification time, or a file came after
-        the end marker.
+        Raises `SourceChangedError` if a file that was read has another size, modification time and content, or a file
+        came after the end marker; `MalformedRowsError` if a file's directories do not give each of `partitions`.
         """
         before = restored or Snapshot()
         known = {row.file.path: row for row in manifests.read(before.handles, context.storage)}
@@ -122,9 +150,11 @@ class FileSource:
         self._pending[split] = Pending(len(left), "files", sum(file.size for file in left))
         handles = before.handles
         if fresh:
+            check_directories(self.location, (file.path for file in fresh), self._partitions)
+            fresh = Directory(self.location).with_checksums(fresh)
             handles = manifests.extend(handles, fresh, context, lambda file: self._is_of(split, file))
         position = {"splits": self.splits, "files": self._count_read(split, before, known.values()) + len(fresh)}
-        return _segment(split, fresh), Snapshot(handles, position, finished=self._ended and fresh == unread)
+        return _segment(split, fresh), Snapshot(handles, position, finished=self._ended and not left)
 
     def is_behind(self, split: int, polled: Segment | None) -> bool:
         """Whether the poll took as many files as it may, so that more are probably waiting."""
@@ -147,8 +177,9 @@ class FileSource:
         """See `ports.RereadingSource`."""
         before, after = (snapshot.handles if snapshot else () for snapshot in (restored, taken))
         files = [file for file in manifests.added(before, after, storage) if self._is_of(split, file)]
-        found = Directory(self.location).look([file.path for file in files]) if files else []
-        missing = [file.path for file, now in zip(files, found, strict=True) if now != file]
+        directory = Directory(self.location)
+        found = directory.look([file.path for file in files]) if files else []
+        missing = [file.path for file, now in zip(files, found, strict=True) if not directory.is_same(file, now)]
         return ReadSince(len(files), sum(file.size for file in files), sorted(missing))
 
     def read_in(self, checkpoint_id: int, taken: Snapshot, storage: ReadableStorage) -> dict[str, int]:
@@ -163,7 +194,7 @@ class FileSource:
         location = self.location
         if files:
             self._check_still_there(location, files)
-        return parsing.frame(self, spark, location, files, output)
+        return parsing.frame(self, spark, location, files, output, self._partitions)
 
     def explain(self, error: BaseException, segments: Sequence[Segment]) -> CheckpointError | None:
         """What to raise instead of a Spark error, if it comes from reading these segments."""
@@ -188,7 +219,8 @@ class FileSource:
         """Look for the marker first, so that the listing has every file that was written before it."""
         directory = Directory(self.location)
         marker = None if self.end_marker is None else directory.look([self.end_marker])[0]
-        self._listing = [file for file in directory.files() if file.path != self.end_marker]
+        found = (file for file in directory.files(self.recursive) if file.path != self.end_marker)
+        self._listing = [file for file in found if is_selected(file.path, self.glob, self.exclude)]
         self._ended = marker is not None
         late = [] if marker is None else [file for file in self._listing if file.mtime_ns > marker.mtime_ns]
         if marker is not None and late:
@@ -216,9 +248,14 @@ class FileSource:
         return sum(self._is_of(split, row.file) for row in known)
 
     def _check_unchanged(self, found: Iterable[FileVersion], known: Mapping[str, manifests.ReadFile]) -> None:
+        directory = Directory(self.location)
         for file in found:
             row = known.get(file.path)
-            if row is not None and row.file != file:
+            if row is None or row.file.is_at(file) or file in self._touched:
+                continue
+            if directory.is_same(row.file, file):
+                self._touched.add(file)
+            else:
                 raise SourceChangedError(
                     f"{self.location}/{file.path} has changed since checkpoint {row.checkpoint} read it: "
                     f"{_difference(row.file, file)}. The rows it had then are in the state and tables, which are safe, "
@@ -227,8 +264,9 @@ class FileSource:
                 )
 
     def _check_still_there(self, location: str, files: Sequence[FileVersion]) -> None:
-        for file, now in zip(files, Directory(location).look([file.path for file in files]), strict=True):
-            if now != file:
+        directory = Directory(location)
+        for file, now in zip(files, directory.look([file.path for file in files]), strict=True):
+            if not directory.is_same(file, now):
                 what = "is gone" if now is None else f"has changed: {_difference(file, now)}"
                 raise SourceChangedError(
                     f"{location}/{file.path} {what} since this checkpoint listed it, before its rows were read. This "

@@ -6,6 +6,7 @@ Discovery has no high-water mark: a file that arrives late with an old modificat
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidegate.protocol.errors import ConfigurationError, StorageError
@@ -20,12 +21,23 @@ _HIDDEN = (".", "_")
 _UNFINISHED = (".tmp", ".part", ".inprogress", "._copying_")
 
 
+#: Bytes up to which a file's content is remembered: a second look at it costs little more than opening it.
+CHECKSUM_BELOW = 64 << 10
+_ASKED_AT_ONCE = 16
+
+
 class FileVersion(NamedTuple):
-    """One file as it was seen: `path` relative to the source's directory, `size` bytes, `mtime_ns` since the epoch."""
+    """One file as it was seen: `path` relative to the source's directory, `size` bytes, `mtime_ns` since the epoch, and
+    of a small one that was read the BLAKE2 digest of its content."""
 
     path: str
     size: int
     mtime_ns: int
+    checksum: str | None = None
+
+    def is_at(self, now: "FileVersion | None") -> bool:
+        """Whether it looks the same from outside."""
+        return now is not None and self[:3] == now[:3]
 
 
 class Directory:
@@ -42,8 +54,8 @@ class Directory:
             raise ConfigurationError(f"The source directory {location!r} cannot be opened: {error}") from error
         self._root = path.rstrip("/")
 
-    def files(self) -> list[FileVersion]:
-        """Every finished file at any depth, oldest first, then by path. Costs one listing.
+    def files(self, recursive: bool = True) -> list[FileVersion]:
+        """Every finished file, at any depth or directly in it, oldest first, then by path. Costs one listing.
 
         Raises `ConfigurationError` if there is no such directory, `StorageError` if it cannot be listed.
         """
@@ -55,7 +67,7 @@ class Directory:
                     f"The source directory {self.location!r} does not exist. Nothing was read and nothing is lost: "
                     "create it (empty is fine), mount it, or correct the path, then run again."
                 )
-            found = self._filesystem.get_file_info(fs.FileSelector(self._root, recursive=True))
+            found = self._filesystem.get_file_info(fs.FileSelector(self._root, recursive=recursive))
             names = [(info.path[len(self._root) + 1 :], info) for info in found if info.is_file]
         except (OSError, UnicodeDecodeError) as error:
             raise StorageError(
@@ -71,6 +83,32 @@ class Directory:
         except OSError as error:
             raise StorageError(f"Files of {self.location!r} cannot be inspected: {error}. Run again.") from error
         return [_version(path, info) if info.is_file else None for path, info in zip(paths, found, strict=True)]
+
+    def with_checksums(self, files: Sequence[FileVersion]) -> list[FileVersion]:
+        """The same files; of the small ones the content is known. A file that is gone meanwhile stays as it is: whoever
+        reads it says so. Raises `StorageError`."""
+        small = [file for file in files if file.size <= CHECKSUM_BELOW and file.checksum is None]
+        with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+            known = dict(zip((file.path for file in small), pool.map(self._checksum, small), strict=True))
+        return [file._replace(checksum=known.get(file.path, file.checksum)) for file in files]
+
+    def is_same(self, before: FileVersion, now: FileVersion | None) -> bool:
+        """Whether a file is what it was: looks the same, or was only touched, as far as its content is known."""
+        if now is None or before.is_at(now):
+            return now is not None
+        return before.size == now.size and before.checksum is not None and self._checksum(now) == before.checksum
+
+    def _checksum(self, file: FileVersion) -> str | None:
+        try:
+            with self._filesystem.open_input_stream(f"{self._root}/{file.path}", compression=None) as stream:
+                return hashlib.blake2b(stream.read(), digest_size=16).hexdigest()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StorageError(
+                f"{self.location}/{file.path} cannot be read: {error}. Nothing was read. Correct the cause "
+                "(permissions, connection), then run again."
+            ) from error
 
     def lines_before(self, path: str, end: int, rules: Rules) -> int:
         """How many lines end before byte `end` of a file, by these `records.Rules`."""

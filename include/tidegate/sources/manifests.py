@@ -17,7 +17,7 @@ from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.sources.listing import FileVersion
 
 _FACTOR = 4
-_COLUMNS = ("path", "size", "mtime_ns", "checkpoint")
+_COLUMNS = ("path", "size", "mtime_ns", "checkpoint", "checksum")
 
 
 class ReadFile(NamedTuple):
@@ -92,15 +92,21 @@ def _encode(rows: Sequence[ReadFile]) -> bytes:
     columns: list[pa.Array] = [pa.array([row.file.path for row in rows], pa.string())]
     columns += [pa.array([row.file[index] for row in rows], pa.int64()) for index in (1, 2)]
     columns += [pa.array([row.checkpoint for row in rows], pa.int64())]
+    columns += [pa.array([row.file.checksum for row in rows], pa.string())]
     buffer = io.BytesIO()
     pq.write_table(pa.table(columns, names=list(_COLUMNS)), buffer, compression="zstd")
     return buffer.getvalue()
 
 
 def _decode(content: bytes) -> list[ReadFile]:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pq.read_table(io.BytesIO(content), columns=list(_COLUMNS))
-    paths, sizes, mtimes, checkpoints = (table[name].to_pylist() for name in _COLUMNS)
-    files = map(FileVersion, paths, sizes, mtimes)
+    # By the caller's thread. `read_table` leaves threads behind that let go of `content` when they come to it; where
+    # the interpreter ends meanwhile, they abort the process (exit code 134) after all its work is done.
+    table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
+    if "checksum" not in table.column_names:  # written before there were any
+        table = table.append_column("checksum", pa.nulls(table.num_rows, pa.string()))
+    paths, sizes, mtimes, checkpoints, checksums = (table[name].to_pylist() for name in _COLUMNS)
+    files = map(FileVersion, paths, sizes, mtimes, checksums)
     return [ReadFile(file, checkpoint) for file, checkpoint in zip(files, checkpoints, strict=True)]

@@ -15,6 +15,7 @@ from tidegate.sources.dialect import UNREAD, canonical_options, text_format
 from tidegate.sources.listing import FileVersion
 from tidegate.sources.read_errors import CLOSE, OPEN
 from tidegate.sources.reading import COLUMNS, ReadPlan, packed
+from tidegate.sources.selection import PartitionColumn
 
 MALFORMED = "file STRING, record STRING, reason STRING"  # schema of what goes to quarantine
 
@@ -29,46 +30,77 @@ class Parsed(Protocol):
     """What parsing needs to know about a source."""
 
     format: Any
-    schema: str
+    file_schema: str
     malformed: Any
     encoding: str
     options: Mapping[str, str]
 
 
-def frame(source: Parsed, spark: Any, location: str, files: Sequence[FileVersion], output: str) -> Any:
-    """A lazy DataFrame over exactly these files: `rows` in the source's schema, or `malformed` as `MALFORMED`.
+def frame(
+    source: Parsed,
+    spark: Any,
+    location: str,
+    files: Sequence[FileVersion],
+    output: str,
+    partitions: Sequence[PartitionColumn],
+) -> Any:
+    """A lazy DataFrame over exactly these files: `rows` in the source's schema, followed by the `partitions`, or
+    `malformed` as `MALFORMED`.
 
-    Raises `PipelineDefinitionError` if the schema is not Spark DDL, `MalformedRowsError` for an impossible file name.
+    Raises `PipelineDefinitionError` if the schema is not Spark DDL or has a column of the partitions,
+    `MalformedRowsError` for an impossible file name.
     """
     from pyspark.errors import ParseException
 
     try:
-        return _frame(source, spark, location, files, output)
+        return _frame(source, spark, location, files, output, partitions)
     except ParseException as error:
         raise PipelineDefinitionError(
-            f"The schema of the source of {location!r} is not Spark DDL: {source.schema!r}. {error}"
+            f"The schema of the source of {location!r} is not Spark DDL: {source.file_schema!r}. {error}"
         ) from error
 
 
-def _frame(source: Parsed, spark: Any, location: str, files: Sequence[FileVersion], output: str) -> Any:
+def _frame(
+    source: Parsed,
+    spark: Any,
+    location: str,
+    files: Sequence[FileVersion],
+    output: str,
+    partitions: Sequence[PartitionColumn],
+) -> Any:
+    from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
+    schema: Any = StructType.fromDDL(source.file_schema)
+    names = {name.lower() for name in schema.names}
+    if both := [column.name for column in partitions if column.name.lower() in names]:
+        raise PipelineDefinitionError(
+            f"The source of {location!r} has {', '.join(both)} both in its schema and in its partitions. What names of "
+            "directories say does not stand in the files: leave it out of the schema."
+        )
     if output not in ("rows", "malformed") or (output == "malformed" and source.malformed != "quarantine"):
         raise PipelineDefinitionError(f"The source of {location!r} has no output {output!r}.")
     if not files:
         # Without the limit the optimiser does not know that the frame is empty, and plans jobs for it.
-        return spark.createDataFrame([], source.schema if output == "rows" else MALFORMED).limit(0)
+        for column in partitions:
+            schema = schema.add(column.name, column.type.lower())
+        return spark.createDataFrame([], schema if output == "rows" else MALFORMED).limit(0)
     if source.format == "parquet":
         reader = spark.read.format("parquet").options(**_STRICT).options(**source.options)
-        return reader.schema(source.schema).load([_spark_path(location, file.path) for file in files])
-    schema: Any = StructType.fromDDL(source.schema)
+        rows = reader.schema(source.file_schema).load([_spark_path(location, file.path) for file in files])
+        if not partitions:
+            return rows
+        path = F.url_decode(F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B")))
+        return rows.select("*", *(column.of(path) for column in partitions))
     form = text_format(source, tuple(schema.names))
     bins = packed(files, form, int(spark.conf.get("spark.sql.shuffle.partitions")))
     records = spark.range(0, len(bins), 1, len(bins)).mapInArrow(ReadPlan(location, bins, form).run, COLUMNS)
-    return _rows(source, schema, records, location, output)
+    return _rows(source, schema, records, location, output, partitions)
 
 
-def _rows(source: Parsed, schema: Any, records: Any, location: str, output: str) -> Any:
+def _rows(
+    source: Parsed, schema: Any, records: Any, location: str, output: str, partitions: Sequence[PartitionColumn]
+) -> Any:
     """Parse each record in full, exactly once, before anything else uses it. The result is its row or what is wrong.
 
     Every step is a generator of one row or none. The optimiser does not look into a generator, repeat it for each use,
@@ -82,7 +114,7 @@ def _rows(source: Parsed, schema: Any, records: Any, location: str, output: str)
     if source.format == "csv":
         options = {"quote": '"', "escape": given.get("quote") or '"', **options}
     options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    whole = f"{source.schema.strip().rstrip(',')}, {_CORRUPT} STRING"
+    whole = f"{source.file_schema.strip().rstrip(',')}, {_CORRUPT} STRING"
 
     def parsed(frame: Any, condition: Any, options: Mapping[str, str], prefix: str) -> Any:
         one = F.inline(F.array(parse(F.when(condition, F.col("record")), whole, dict(options))))
@@ -115,7 +147,7 @@ def _rows(source: Parsed, schema: Any, records: Any, location: str, output: str)
     kept = F.when(F.col("_reason").isNull(), F.array(row))
     if source.malformed == "fail":
         kept = kept.otherwise(F.raise_error(_facts(location)))
-    return judged.select(F.inline(kept).alias(*schema.names))
+    return judged.select(F.inline(kept).alias(*schema.names), *(column.of(F.col("file")) for column in partitions))
 
 
 def _misfit(source: Parsed, typed: Mapping[str, Any], parse: Any, options: Mapping[str, str]) -> Any:

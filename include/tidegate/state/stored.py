@@ -52,8 +52,9 @@ class StoredState:
         if len(content) != position.bytes or sha256(content).hexdigest() != position.checksum:
             raise self.open().differs(position, "its content is not what was written")
         try:
-            table = pq.read_table(pa.BufferReader(content), columns=["path", "size", "checkpoint"])
-        except (pa.ArrowException, ValueError) as error:
+            file = pq.ParquetFile(pa.BufferReader(content))
+            table = file.read(use_threads=False).select(["path", "size", "checkpoint"])
+        except (pa.ArrowException, ValueError, KeyError) as error:
             raise StateSchemaError(f"{position.path} is no list of files that a source has read.") from error
         mine = table.filter(pc.equal(table.column("checkpoint"), checkpoint_id))
         return list(zip(mine.column("path").to_pylist(), mine.column("size").to_pylist(), strict=True))

@@ -38,4 +38,5 @@ def read_exchange(handle: StateHandle, storage_url: str, schema: pa.Schema) -> I
             f"{handle.path} on checkpoint storage {storage_url} is not what checkpoint {handle.created_by} wrote "
             "(its checksum differs). Committed data is untouched. Abort the checkpoint and take a new one."
         )
-    yield from pq.read_table(pa.BufferReader(content)).cast(schema).to_batches()
+    rows = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
+    yield from rows.cast(schema).to_batches()

@@ -1,0 +1,84 @@
+"""Columns that a definition names and that its streams do not have, as far as its text says: no Spark is asked.
+
+What a stream carries is known behind a source whose schema is DDL and behind declared aggregates, and unknown behind a
+transform. `tidegate check` asks Spark for the rest.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex, SourceVertex, Stream, Vertex
+from tidegate.pipeline.expectations import ExpectationSuite
+from tidegate.protocol.ddl import columns_of
+from tidegate.protocol.errors import PipelineDefinitionError
+
+#: Arguments by which Great Expectations' own expectations name columns of what they judge.
+_NAMING = ("column", "column_A", "column_B", "column_list")
+
+
+def check_columns(pipeline: str, vertices: Iterable[Vertex]) -> None:
+    """Raise `PipelineDefinitionError` for the first column that is named and cannot be there."""
+    origins = {v.name: v for v in vertices if not isinstance(v, SinkVertex)}
+    for vertex in vertices:
+        for what, stream_name, known, named in _uses(vertex, origins):
+            if known is None:
+                continue
+            have = {name.lower() for name in known}
+            for name in named:
+                if name.lower() not in have and "." not in name and "`" not in name:
+                    raise PipelineDefinitionError(
+                        f"{what} of pipeline {pipeline!r} names a column {name!r}, which {stream_name} does not have. "
+                        f"It has {', '.join(known)}.{_meant(name, known)}"
+                    )
+
+
+def _uses(vertex: Vertex, origins: Mapping[str, Vertex]) -> Iterator[tuple[str, str, list[str] | None, Iterable[str]]]:
+    """Who names columns, whose they are, which there are if that is known, and those that are named."""
+    match vertex:
+        case KeyedVertex():
+            for stream in vertex.inputs:
+                columns = columns_of_stream(stream, origins)
+                yield f"The key of operator {vertex.name!r}", repr(stream.origin), columns, vertex.key
+                for name, aggregate in vertex.aggregates:
+                    who = f"{name}={aggregate.function}(…) in operator {vertex.name!r}"
+                    yield who, repr(stream.origin), columns, aggregate.columns()
+            state = _columns_of_state(vertex)
+            yield from _judged(vertex.expect, f"operator {vertex.name!r}", "its state", state)
+        case SinkVertex():
+            columns = columns_of_stream(vertex.input, origins)
+            yield from _judged(vertex.expect, f"sink {vertex.name!r}", repr(vertex.input.origin), columns)
+
+
+def _judged(
+    suite: ExpectationSuite | None, where: str, whose: str, known: list[str] | None
+) -> Iterator[tuple[str, str, list[str] | None, Iterable[str]]]:
+    for expectation in suite.expectations if suite else ():
+        given = [value for name, value in expectation.kwargs if name in _NAMING]
+        named = [name for value in given for name in (value if isinstance(value, list | tuple) else [value])]
+        yield f"{expectation.type} on {where}", whose, known, [name for name in named if isinstance(name, str)]
+
+
+def columns_of_stream(stream: Stream, origins: Mapping[str, Vertex]) -> list[str] | None:
+    """The names of what a stream carries; None if only Spark can tell."""
+    origin = origins.get(stream.origin)
+    if stream.transforms or stream.output != "rows":
+        return None
+    match origin:
+        case SourceVertex():
+            return [name for name, _ in columns_of(origin.source.schema)] or None
+        case KeyedVertex():
+            return _columns_of_state(origin)
+        case _:
+            return None
+
+
+def _columns_of_state(vertex: KeyedVertex) -> list[str] | None:
+    """Of the rows that readers see of it."""
+    if vertex.state is not None:
+        return [name for name, _ in columns_of(vertex.state)] or None
+    return [*vertex.key, *(name for name, _ in vertex.aggregates)]
+
+
+def _meant(name: str, known: list[str]) -> str:
+    close = get_close_matches(name.lower(), [each.lower() for each in known], 1)
+    return f" Is {next(each for each in known if each.lower() == close[0])!r} meant?" if close else ""

@@ -1,0 +1,165 @@
+"""Which files a source selects, the columns that their directories give, and files that were only touched."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from landed_files import put
+
+from tidegate.protocol.errors import MalformedRowsError, PipelineDefinitionError, SourceChangedError
+from tidegate.sources import manifests
+from tidegate.sources.files import FileSource
+from tidegate.sources.listing import CHECKSUM_BELOW, FileVersion
+
+SCHEMA = "k STRING, v INT"
+PLACED = ["a.csv", "readme.md", "b.CSV", "old/c.csv", "old/notes.txt", "old/c.csv.bak"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({}, sorted(PLACED)),
+        ({"glob": "*.csv"}, ["a.csv", "old/c.csv"]),
+        ({"glob": "*.[cC][sS][vV]", "recursive": False}, ["a.csv", "b.CSV"]),
+        ({"exclude": ["*.md", "notes.*", "*.bak"]}, ["a.csv", "b.CSV", "old/c.csv"]),
+        ({"glob": "?.csv", "exclude": ("a*",)}, ["old/c.csv"]),
+    ],
+)
+def test_a_pattern_selects_files_by_their_names(
+    arguments: dict[str, Any], expected: list[str], landing: Path, context: Any
+) -> None:
+    for name in PLACED:
+        put(landing, name)
+    segment, snapshot = FileSource("landing", schema=SCHEMA, **arguments).poll(0, None, context(1))
+    assert segment is not None
+    assert sorted(file[0] for file in segment.reference["files"]) == expected
+    assert snapshot.position == {"splits": 1, "files": len(expected)}
+
+
+def test_what_is_not_selected_neither_counts_as_late_nor_as_changed(landing: Path, context: Any) -> None:
+    put(landing, "a.csv", mtime=1)
+    put(landing, "DONE", "", mtime=2)
+    put(landing, "report.md", mtime=3)
+    before, narrowed = (
+        FileSource("landing", schema=SCHEMA, exclude=exclude, end_marker="DONE") for exclude in (["*.md"], ["*"])
+    )
+    _, snapshot = before.poll(0, None, context(1))
+    assert snapshot.finished
+    put(landing, "a.csv", "k,v\nz,9\n", mtime=1)
+    assert narrowed.poll(0, snapshot, context(2))[0] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"glob": ""}, "glob is '', but must be a pattern of file names"),
+        ({"glob": "old/*.csv"}, r"glob is 'old/\*\.csv', but must be a pattern of file names"),
+        ({"exclude": "*.md"}, r"exclude is '\*\.md', but must be a list.* such as \['\*\.md'\]"),
+        ({"partitions": "day"}, "partitions='day' is not a list of columns such as \"day DATE, country STRING\""),
+        ({"partitions": "day TIMESTAMP"}, "the types are STRING, DATE, INT"),
+        ({"partitions": "day DATE, Day INT"}, "partitions='day DATE, Day INT' names a column twice"),
+    ],
+)
+def test_a_wrong_selection_is_refused_where_it_is_written(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(PipelineDefinitionError, match=message):
+        FileSource("landing", schema=SCHEMA, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a.csv", "a.csv has no directory day=…"),
+        ("day=2013-02-30/n=1/a.csv", "says day='2013-02-30'"),
+        ("day=2013-02-03/n=x/a.csv", "says n='x'"),
+        ("day=2013-02-03/n=2147483648/a.csv", "says n='2147483648'"),
+        ("day=2013-02-03/n=1/50%/a.csv", "says day='2013-02-03'"),
+        ("day=20130203/n=1/a.csv", "says day='20130203'"),
+    ],
+)
+def test_a_directory_that_gives_no_value_of_the_type_is_named(
+    name: str, message: str, landing: Path, context: Any
+) -> None:
+    put(landing, "day=2013-02-03/n=-2147483648/good.csv")
+    put(landing, name)
+    source = FileSource("landing", schema=SCHEMA, partitions="day DATE, n INT")
+    with pytest.raises(MalformedRowsError) as raised:
+        source.poll(0, None, context(1))
+    assert message in str(raised.value)
+    assert "Nothing was read" in str(raised.value)
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_directories_give_columns(format: str, landing: Path, context: Any, spark: Any) -> None:
+    places = {
+        "day=2013-01-05/city=S%C3%A3o+Paulo %25": ("2013-01-05", "São+Paulo %"),
+        "day=2013-01-06/other=1/city=__HIVE_DEFAULT_PARTITION__": ("2013-01-06", None),
+        "day=2012-01-01/day=2013-01-07/city=": ("2013-01-07", ""),
+    }
+    for number, place in enumerate(places):
+        (landing / place).mkdir(parents=True)
+        if format == "csv":
+            put(landing, f"{place}/{number}.csv", f"k,v\na,{number}\n")
+        else:
+            pq.write_table(
+                pa.table({"k": ["a"], "v": pa.array([number], pa.int32())}), landing / place / f"{number}.parquet"
+            )
+    partitions = "day DATE, city STRING"
+    source = FileSource("landing", format=format, schema=SCHEMA, partitions=partitions)  # type: ignore[arg-type]
+    segment, _ = source.poll(0, None, context(1))
+    assert segment is not None
+    frame = source.read(spark, [segment])
+    assert [field.simpleString() for field in frame.schema] == ["k:string", "v:int", "day:date", "city:string"]
+    found = [(row.k, row.v, str(row.day), row.city) for row in frame.collect()]
+    assert sorted(found) == [("a", number, *values) for number, values in enumerate(places.values())]
+    assert source.read(spark, []).schema == frame.schema
+    assert source.read(spark, []).collect() == []
+    both = FileSource("landing", format=format, schema=SCHEMA, partitions="V BIGINT")  # type: ignore[arg-type]
+    with pytest.raises(PipelineDefinitionError, match="has V both in its schema and in its partitions"):
+        both.read(spark, [])
+
+
+def test_a_small_file_that_was_touched_is_what_it_was(landing: Path, context: Any) -> None:
+    put(landing, "a.csv", mtime=1)
+    source = FileSource("landing", schema=SCHEMA)
+    segment, snapshot = source.poll(0, None, context(1))
+    os.utime(landing / "a.csv", ns=(2, 2))
+    assert source.poll(0, snapshot, context(2))[0] is None
+    assert source.poll(0, snapshot, context(3))[0] is None
+    assert segment is not None
+    source._check_still_there(source.location, [FileVersion(*segment.reference["files"][0])])
+    assert source.read_since(0, None, snapshot, context(3).storage).missing == []
+    put(landing, "a.csv", "k,v\na,2\n", mtime=2)
+    assert source.read_since(0, None, snapshot, context(3).storage).missing == ["a.csv"]
+    put(landing, "a.csv", "k,v\na,2\n", mtime=3)
+    with pytest.raises(SourceChangedError, match=r"modified 1970-01-01 00:00:00\.000000001 UTC then"):
+        source.poll(0, snapshot, context(4))
+
+
+@pytest.mark.parametrize("known", ["large", "of before"])
+def test_where_the_content_is_not_known_a_touched_file_has_changed(
+    known: str, landing: Path, context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = "k,v\n" + "a,1\n" * (CHECKSUM_BELOW if known == "large" else 1)
+    put(landing, "a.csv", content, mtime=1)
+    if known == "of before":
+        monkeypatch.setattr(manifests, "_COLUMNS", ("path", "size", "mtime_ns", "checkpoint"))
+        monkeypatch.setattr(manifests, "_encode", _without_checksums)
+    source = FileSource("landing", schema=SCHEMA)
+    _, snapshot = source.poll(0, None, context(1))
+    monkeypatch.undo()
+    monkeypatch.setenv("TIDEGATE_HOME", str(landing.parent))
+    assert source.poll(0, snapshot, context(2))[0] is None
+    put(landing, "a.csv", content, mtime=2)
+    with pytest.raises(SourceChangedError, match=r"a\.csv has changed since checkpoint 1 read it"):
+        source.poll(0, snapshot, context(3))
+
+
+def _without_checksums(rows: list[manifests.ReadFile]) -> bytes:
+    """As releases wrote them that kept none."""
+    buffer = pa.BufferOutputStream()
+    columns = {name: [row.file[at] for row in rows] for at, name in enumerate(("path", "size", "mtime_ns"))}
+    pq.write_table(pa.table({**columns, "checkpoint": [row.checkpoint for row in rows]}), buffer)
+    return bytes(buffer.getvalue().to_pybytes())

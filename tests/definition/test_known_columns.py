@@ -1,0 +1,109 @@
+"""A column that a definition names and that cannot be there is found when the pipeline is defined."""
+
+import re
+
+import pytest
+from worlds import MemorySink, SplitSource
+
+from tidegate import Pipeline, avg, count, expect, max_by, suite
+from tidegate.pipeline.graph import compile_graph
+from tidegate.protocol.errors import PipelineDefinitionError
+
+
+class Orders(SplitSource):
+    schema = "customer string, Amount int, place struct<lat: double, lon: double>"
+
+
+class Unknown(SplitSource):
+    schema = "not a list of columns,"
+
+
+def described(column):
+    return suite("amounts", expect("column_values_to_be_between", column=column, min_value=0))
+
+
+def paired(*columns):
+    return suite("pairs", expect("compound_columns_to_be_unique", column_list=list(columns)))
+
+
+def keyed(pipeline, stream):
+    @pipeline.keyed("last", inputs=[stream], key=["customer"], state="customer string, amount int")
+    def last(orders, state):
+        return orders
+
+    return last
+
+
+MISTAKES = {
+    "key": (
+        lambda p, o: o.key_by("custmer").aggregate("totals", n=count()),
+        "The key of operator 'totals' of pipeline 'shop' names a column 'custmer', which 'orders' does not have. It "
+        "has customer, Amount, place. Is 'customer' meant?",
+    ),
+    "key of a function": (
+        lambda p, o: p.keyed("last", inputs=[o], key=["client"], state="client string, n int")(lambda *_: None),
+        "The key of operator 'last' of pipeline 'shop' names a column 'client', which 'orders' does not have",
+    ),
+    "aggregate": (
+        lambda p, o: o.key_by("customer").aggregate("totals", mean=avg("amuont")),
+        "mean=avg(…) in operator 'totals' of pipeline 'shop' names a column 'amuont', which 'orders' does not have. It "
+        "has customer, Amount, place. Is 'Amount' meant?",
+    ),
+    "ordering": (
+        lambda p, o: o.key_by("customer").aggregate("totals", last=max_by("amount", "at")),
+        "last=max_by(…) in operator 'totals' of pipeline 'shop' names a column 'at'",
+    ),
+    "aggregate of an aggregate": (
+        lambda p, o: o.key_by("customer").aggregate("a", n=count()).key_by("customer").aggregate("b", m=avg("amount")),
+        "m=avg(…) in operator 'b' of pipeline 'shop' names a column 'amount', which 'a' does not have. It has "
+        "customer, n.",
+    ),
+    "behind a function": (
+        lambda p, o: keyed(p, o).key_by("total").aggregate("b", n=count()),
+        "The key of operator 'b' of pipeline 'shop' names a column 'total', which 'last' does not have",
+    ),
+    "expectation on rows": (
+        lambda p, o: o.sink("raw", MemorySink(), expect=described("amounts")),
+        "expect_column_values_to_be_between on sink 'raw' of pipeline 'shop' names a column 'amounts', which 'orders'",
+    ),
+    "expectation on several": (
+        lambda p, o: o.sink("raw", MemorySink(), expect=paired("customer", "day")),
+        "expect_compound_columns_to_be_unique on sink 'raw' of pipeline 'shop' names a column 'day'",
+    ),
+    "expectation on state": (
+        lambda p, o: o.key_by("customer").aggregate("totals", n=count(), expect=described("amount")),
+        "on operator 'totals' of pipeline 'shop' names a column 'amount', which its state does not have",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_column_that_cannot_be_there_is_named(name):
+    build, message = MISTAKES[name]
+    pipeline = Pipeline("shop")
+    build(pipeline, pipeline.source("orders", Orders()))
+    with pytest.raises(PipelineDefinitionError, match=re.escape(message)):
+        compile_graph(pipeline)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda p, o: o.key_by("CUSTOMER").aggregate("totals", n=count("amount")),
+        lambda p, o: o.key_by("place.lat").aggregate("totals", n=count("`odd`")),
+        lambda p, o: o.transform(lambda rows: rows).key_by("day").aggregate("totals", n=count()),
+        lambda p, o: o.transform(lambda rows: rows, deterministic=False, name="drawn").sink(
+            "raw", MemorySink(), expect=described("drawn")
+        ),
+        lambda p, o: p.source("others", Unknown()).key_by("anything").aggregate("totals", n=count()),
+        lambda p, o: o.sink(
+            "raw", MemorySink(), expect=suite("rows", expect("table_row_count_to_be_between", min_value=0))
+        ),
+    ],
+)
+def test_what_may_be_there_is_not_refused(build):
+    pipeline = Pipeline("shop")
+    orders = pipeline.source("orders", Orders())
+    orders.sink("all", MemorySink())
+    build(pipeline, orders)
+    compile_graph(pipeline)
