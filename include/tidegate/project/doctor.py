@@ -93,6 +93,11 @@ def _airflow() -> Finding:
     if version is None:
         said = "Airflow is not installed: commands do without."
         return Finding("airflow", None, said, "pip install 'tidegate[airflow]'")
+    pydantic = installed("pydantic")
+    if _numbers(version) < (3, 3) and pydantic is not None and _numbers(pydantic) >= (2, 14):
+        return Finding(
+            "airflow", False, f"{version} does not run with pydantic {pydantic}.", "pip install 'pydantic<2.14'"
+        )
     ok = _numbers(version) >= OLDEST_AIRFLOW
     return Finding("airflow", ok, version, None if ok else "pip install --upgrade 'tidegate[airflow]'")
 
