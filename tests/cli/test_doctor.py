@@ -61,7 +61,8 @@ def test_what_is_wrong_comes_with_the_command_that_mends_it(doctor, postgres_ser
         JAVA_HOME=str(tmp_path),
     )
     mended = wrong(findings)
-    mended.pop("plugin", None)  # it depends on how this library was installed
+    for what in ("plugin", "connections"):  # they depend on what else this process has imported
+        mended.pop(what, None)
     assert code == ExitCode.USAGE
     assert mended == {
         "java": "pip install 'tidegate[embedded]'",
