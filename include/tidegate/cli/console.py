@@ -1,5 +1,6 @@
 """The console of the command line: what it prints may hold values from data, and these never control the terminal."""
 
+import os
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -7,13 +8,21 @@ from typing import Any
 from rich.console import Console, ConsoleOptions
 from rich.segment import Segment
 
+_WHOLE = 100_000  # characters, more than any line has
+
 # Control characters, including ESC and the 8-bit ones, except tab and line feed. Lone surrogates, which no terminal's
 # encoding has. Marks that change the direction of writing, which can show a text as another.
 _UNPRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
 
 class PlainConsole(Console):
-    """Only Rich sets styles: a character of a text that is not meant to be read is shown as U+FFFD."""
+    """Only Rich sets styles: a character of a text that is not meant to be read is shown as U+FFFD. Where nobody looks
+    at a screen, lines are as long as they are, unless COLUMNS says otherwise."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr)
+        if not self.is_terminal and "COLUMNS" not in os.environ:
+            self.width = _WHOLE
 
     def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tidegate import assembly
+from tidegate.cli.exit_codes import ExitCode
+from tidegate.cli.progress import Shown, shown_on
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.notify import Delivered
 from tidegate.pipeline.definition import Pipeline
@@ -95,18 +97,21 @@ def run_checkpoint(
     decision = _waited_for(request, store, pipeline.name, console)
     if isinstance(decision, Dropped):
         return RunOutcome(None, dropped=decision)
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
+    checkpoint_id = decision.checkpoint_id
     try:
-        with Progress(*columns, console=console, transient=True) as progress:
-            return _Steps(coordinator, pipeline, store, decision.checkpoint_id, progress).take()
+        with shown_on(console, checkpoint_id, len(coordinator.graph.subtasks)) as shown:
+            return _Steps(coordinator, pipeline, store, checkpoint_id, shown).take()
     except _LEAVE_ALONE:
         raise
+    except KeyboardInterrupt:
+        console.print(
+            f"Interrupted. Checkpoint {checkpoint_id} of pipeline {pipeline.name} stays in progress, with what it has "
+            "acknowledged. A repeated `tidegate run` or `tidegate stop` goes on with what it has begun, and "
+            f"`tidegate abort {pipeline.name}` gives it up.",
+            markup=False,
+            highlight=False,
+        )
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
     except CheckpointError as error:
         with contextlib.suppress(StoreUnavailableError):
             coordinator.abort(decision.checkpoint_id, error.reason, str(error))
@@ -135,37 +140,36 @@ class _Steps:
         pipeline: Pipeline,
         store: CheckpointStore,
         checkpoint_id: int,
-        progress: Progress,
+        shown: Shown,
     ) -> None:
         self._coordinator = coordinator
         self._pipeline = pipeline
         self._store = store
         self._id = checkpoint_id
-        self._progress = progress
+        self._shown = shown
         self._total = len(coordinator.graph.subtasks)
-        self._bar = progress.add_task("", total=self._total)
         self._opened: SparkRegion | None = None
 
     def take(self) -> RunOutcome:
         self._snapshot()
-        self._show("validate", self._total)
+        self._shown.step("validate", self._total)
         validated = self._coordinator.validate(self._id, self)
-        self._show("finalize")
+        self._shown.step("finalize")
         record = self._coordinator.finalize_validated(validated)
-        self._show("notify")
+        self._shown.step("notify")
         return RunOutcome(record, self._coordinator.notify(self._id))
 
     def _snapshot(self) -> None:
         record = self._coordinator.acknowledge(self._id)
         while record.phase is Phase.TRIGGERED:
             if self._coordinator.has_live_region():
-                self._show("waiting for the continuous region", record.num_acknowledged)
+                self._shown.step("waiting for the continuous region", record.num_acknowledged)
                 self._store.wait_for_change(self._pipeline.name, _LOOK_EVERY)
                 record = self._coordinator.acknowledge(self._id)
             else:
                 region = self._region()
-                self._show("snapshot", 0)
-                watched = _Watched(region, lambda count: self._progress.advance(self._bar, count))
+                self._shown.step("snapshot", 0)
+                watched = _Watched(region, self._shown.advance)
                 record = self._coordinator.snapshot(self._id, watched)
 
     def validate(self, checkpoint: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Sequence[Verdict]:
@@ -174,12 +178,9 @@ class _Steps:
 
     def _region(self) -> "SparkRegion":
         if self._opened is None:
-            self._show("starting Spark")
+            self._shown.step("starting Spark")
             self._opened = assembly.open_region(self._pipeline)
         return self._opened
-
-    def _show(self, step: str, completed: int | None = None) -> None:
-        self._progress.update(self._bar, description=f"checkpoint {self._id}: {step}", completed=completed)
 
 
 class _Watched:

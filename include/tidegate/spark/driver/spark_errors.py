@@ -1,10 +1,17 @@
 """Spark's errors as the errors of `protocol/errors.py`, with the text of the original error."""
 
+import re
+
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
 from tidegate.spark.executor.carried_errors import carried_from_task
+from tidegate.spark.session.jvm import where_the_log_is
 from tidegate.spark.session.machine import jvm_end
+
+_WORKER_DIED = ("Python worker exited unexpectedly", "Python worker process terminated", "PythonWorkerCrash")
+#: A frame of a traceback, and what follows it up to the next.
+_FRAME = re.compile(r'  File "([^"\n]+)", line (\d+), in ([^\n]+)\n((?:(?!  File ")[^\n]*\n?)*)')
 
 _GONE = (
     "StatusCode.UNAVAILABLE",
@@ -31,9 +38,18 @@ def as_checkpoint_error(error: BaseException, where: str) -> CheckpointError:
             f"Spark was lost while it ran {where} ({type(error).__name__}). {jvm_end()}What was acknowledged is safe, "
             "committed data is untouched, and repeating the snapshot step resumes this checkpoint on the same input."
         )
+    if any(sign in text for sign in _WORKER_DIED):
+        what = (
+            f"A Python worker died while Spark ran {where}: it was killed, which the system also does when memory runs "
+            "out, or its interpreter crashed."
+        )
+    elif "Traceback" in text:
+        what = f"Python code failed in {where}: {_raised(text)}."
+    else:
+        what = f"Spark failed in {where}: {_first_lines(text)}"
     return CheckpointError(
-        f"Spark failed in {where}: {_last_lines(text) if 'Traceback' in text else _first_lines(text)} What was "
-        "acknowledged is safe and committed data is untouched; repeating the step resumes this checkpoint."
+        f"{what} What was acknowledged is safe and committed data is untouched; repeating the step resumes this "
+        f"checkpoint. {where_the_log_is()}".rstrip()
     )
 
 
@@ -50,7 +66,13 @@ def _first_lines(text: str) -> str:
     return text.partition(";\n")[0].partition("\n\nJVM stacktrace")[0].strip()[:1500]
 
 
-def _last_lines(text: str) -> str:
-    """A Python traceback names the error at its end."""
-    lines = [line.strip() for line in text.partition("\n\nJVM stacktrace")[0].splitlines() if line.strip()]
-    return " ".join(lines[-3:])[:1500]
+def _raised(text: str) -> str:
+    """The error at the end of a Python traceback, and the line that raised it."""
+    *_, last = [
+        ("", "", "", text),
+        *(frame.groups() for frame in _FRAME.finditer(text.partition("\n\nJVM stacktrace")[0])),
+    ]
+    file, line, function, rest = last
+    said = [each for each in rest.splitlines() if each and not each.startswith(" ")]
+    error = " ".join(each.strip() for each in said).rstrip(".")[:1500]
+    return f"{error} ({file}, line {line}, in {function})" if file else error

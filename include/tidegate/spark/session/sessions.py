@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from tidegate.protocol.errors import ConfigurationError
 from tidegate.spark.session.installed import check_pair
 from tidegate.spark.session.java import find_java
+from tidegate.spark.session.jvm import start_jvm, where_the_log_is
 from tidegate.spark.session.machine import raise_open_files, shortages
 from tidegate.spark.session.packaging import ship
 from tidegate.spark.session.scratch import scratch
@@ -104,16 +105,18 @@ def open_session(settings: SparkSettings) -> SparkSession:
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _use_utf8_names()
-    conf = {**_OURS, **_local_defaults(settings.master or ""), **settings.conf}
-    builder = SparkSession.builder.appName(settings.application).master(settings.master or "")
+    name = {"spark.app.name": settings.application, "spark.master": settings.master or ""}
+    conf = {**name, **_OURS, **_local_defaults(settings.master or ""), **settings.conf}
+    builder = SparkSession.builder
     for key, value in conf.items():
         builder = builder.config(key, value)
     try:
+        start_jvm(conf)
         session = builder.getOrCreate()
     except Exception as error:
         raise ConfigurationError(
             f"Spark could not be started on {settings.master}: {str(error).rstrip('.')}. {shortages()}Nothing was run. "
-            "The JVM's own messages are in this process's error output."
+            f"{where_the_log_is()}".rstrip()
         ) from error
     return adopt_session(session)
 

@@ -1,0 +1,85 @@
+"""Ctrl-C, and what a command prints where nobody looks at a screen."""
+
+import io
+import signal
+import subprocess
+import sys
+
+import pytest
+from commands import environment_of
+from rich.console import Console
+
+from tidegate.cli.console import PlainConsole
+from tidegate.cli.exit_codes import ExitCode
+from tidegate.cli.progress import shown_on
+
+PROJECT = """
+[tool.tidegate.pipelines]
+shop = "shop:pipeline"
+"""
+SHOP = """
+import os
+import time
+from pathlib import Path
+from tidegate import FileSource, ParquetSink, Pipeline
+
+home = Path(os.environ["TIDEGATE_HOME"])
+pipeline = Pipeline("shop", parallelism=1)
+orders = pipeline.source("orders", FileSource("landing", schema="customer string, amount int"))
+
+def slow(rows):
+    while (home / "slow").exists():
+        time.sleep(0.05)
+    return rows
+
+orders.transform(slow).sink("orders", ParquetSink("tables/orders"))
+"""
+
+
+@pytest.mark.spark
+def test_what_was_interrupted_goes_on_when_the_command_is_repeated(tmp_path, postgres_url, connect_server):
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    (tmp_path / "shop.py").write_text(SHOP)
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing" / "1.csv").write_text("customer,amount\nann,5\n")
+    (tmp_path / "slow").touch()
+    environment = environment_of(tmp_path, postgres_url) | {"TIDEGATE_SPARK_REMOTE": connect_server}
+    command = [sys.executable, "-m", "tidegate.cli.main", "run", "shop"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        steps = [process.stdout.readline() for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=120)
+    assert steps == ["Checkpoint 1: starting Spark\n", "Checkpoint 1: snapshot\n"]
+    assert process.returncode == ExitCode.INTERRUPTED, said
+    assert said.startswith(
+        "Interrupted. Checkpoint 1 of pipeline shop stays in progress, with what it has acknowledged"
+    )
+    assert said.count("\n") == 1, said
+    (tmp_path / "slow").unlink()
+    again = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    assert again.returncode == ExitCode.OK, again.stderr
+    assert "Checkpoint 1 COMPLETED" in again.stdout
+    steps = ["starting Spark", "snapshot", "validate", "finalize", "notify"]
+    assert again.stderr.splitlines() == [f"Checkpoint 1: {step}" for step in steps]
+
+
+def test_a_terminal_has_a_bar_and_nothing_of_it_stays():
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    with shown_on(console, 7, 4) as shown:
+        shown.step("snapshot", 0)
+        shown.advance(3)
+    assert "checkpoint 7: snapshot" in (printed := console.file.getvalue())
+    assert "3/4" in printed
+    assert printed.endswith("\x1b[2K")
+
+
+def test_lines_that_nobody_looks_at_on_a_screen_are_not_broken(monkeypatch, capsys):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    PlainConsole().print("word " * 400)
+    assert capsys.readouterr().out.count("\n") == 1
+    monkeypatch.setenv("COLUMNS", "80")
+    PlainConsole().print("word " * 400)
+    assert capsys.readouterr().out.count("\n") > 20
