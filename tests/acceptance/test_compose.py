@@ -191,7 +191,12 @@ def test_airflow_knows_every_command_setting_and_connection(services, tmp_path):
 def test_tables_are_made_by_commands_that_exist(services):
     assert services["init"]["command"] == ["bash", "-c", "airflow db migrate && tidegate db upgrade"]
     [group] = [group for group in app.registered_groups if group.name == "db"]
-    assert [command.callback.__name__ for command in group.typer_instance.registered_commands] == ["upgrade", "start", "stop", "status"]
+    assert [command.callback.__name__ for command in group.typer_instance.registered_commands] == [
+        "upgrade",
+        "start",
+        "stop",
+        "status",
+    ]
 
 
 @pytest.mark.spark

@@ -31,6 +31,7 @@ from tidegate.coordination.all_operations import AllOperations
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
+from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.records import CheckpointKind, SubtaskId
 from tidegate.reading.readings import Readings
 
@@ -250,6 +251,7 @@ def _fill(store: PostgresCheckpointStore, storage: MemoryStorage) -> dict[str, S
     flights.clock.time = datetime.now(UTC) - timedelta(seconds=20)
     flights.snapshot(flights.trigger(), without=[SubtaskId("carriers", 2)])
     with store.transaction(flights.name) as tx:
+        tx.record_lag([SourceLag("flights", 12, "files", 48_000_000, flights.clock.now())])
         tx.record_dag("every hour", flights.clock.now())
         tx.record_dag("by hand", flights.clock.now())
         tx.record_dag("paused", flights.clock.now())

@@ -43,7 +43,7 @@ from tidegate.cli.take import carry_out, new_request_by_hand, show_outcome
 from tidegate.cli.ui import ui
 from tidegate.cli.watch import watch
 from tidegate.documents.checkpoints import history_documents
-from tidegate.documents.pipelines import statistics_document
+from tidegate.documents.pipelines import lag_document, statistics_document
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.gestures import GestureKind
 from tidegate.protocol.hold import is_held
@@ -113,12 +113,14 @@ def checkpoints(
 
 @app.command(epilog=EPILOG)
 def stats(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
-    """Show statistics of a pipeline's checkpoints: counts, durations and sizes with percentiles,
-    and the latest ones."""
+    """Show statistics of a pipeline's checkpoints: counts, durations and sizes with percentiles, and the latest ones;
+    and its lag: what the last poll of each source has found and left."""
     store, name = known_pipeline(pipeline)
     known = store.pipeline(name) or PipelineRecord(name)
     held = next((record for record in store.history(name, 1) if is_held(record)), None)
-    show(statistics_document(known, assembly.open_readings().summary(name), held), output, views.statistics_tables)
+    readings = assembly.open_readings()
+    document = statistics_document(known, readings.summary(name), held) | lag_document(readings.line(name).lag)
+    show(document, output, views.statistics_tables)
 
 
 @app.command(epilog=EPILOG)
