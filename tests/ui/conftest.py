@@ -1,7 +1,7 @@
 """Airflow's real authentication on a database of its own, without its server; reports, and pages in a browser."""
 
 import asyncio
-import importlib.util
+import importlib
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -69,14 +69,8 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def plugin() -> ModuleType:
-    """The plugin file, imported as Airflow does: from its path."""
-    path = Path(__file__).parents[2] / "plugins" / "tidegate_plugin.py"
-    spec = importlib.util.spec_from_file_location("tidegate_plugin_under_test", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """The plugin that the entry point of the installed package names."""
+    return importlib.import_module("tidegate.airflow.plugin")
 
 
 @pytest.fixture
