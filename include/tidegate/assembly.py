@@ -198,6 +198,21 @@ def check_installed(graph: Graph) -> None:
             raise missing
 
 
+def check_definition(pipeline: Pipeline) -> list[str]:
+    """What a run would refuse of the definition, a sentence each: what Spark says of columns, types and functions
+    without data, and what Great Expectations says of expectations. Raises `PipelineDefinitionError` for what shows
+    without both."""
+    from tidegate.quality.definition import wrong_expectations
+    from tidegate.spark.checking import DefinitionCheck
+    from tidegate.spark.session.sessions import SparkSettings, open_session
+
+    graph = compile_graph(pipeline)
+    check_installed(graph)
+    check = DefinitionCheck(graph, open_session(SparkSettings.from_environment()), Settings.from_environment().storage)
+    problems = check.problems()
+    return problems + (wrong_expectations(graph, check.columns()) if graph.suites else [])
+
+
 def open_validator(region: "SparkRegion", settings: Settings | None = None) -> "GreatExpectationsValidator":
     """Great Expectations over what the region staged."""
     from tidegate.quality.validator import GreatExpectationsValidator

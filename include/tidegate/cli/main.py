@@ -9,6 +9,7 @@ from tidegate import assembly
 from tidegate.cli import run as running
 from tidegate.cli import views
 from tidegate.cli.audit import audit
+from tidegate.cli.check import check
 from tidegate.cli.clean import clean
 from tidegate.cli.compare import compare
 from tidegate.cli.continuous import run_continuously
@@ -61,7 +62,7 @@ app = typer.Typer(
 app.add_typer(database, name="db")
 for command in (plan, recover, restore, fork, abort, suspend, resume, savepoint, savepoints, rewrite, rename, dispose):
     app.command(epilog=EPILOG)(command)
-for other in (init, doctor, pipelines, approve, reject, state, compare, clean, watch, audit, ui):
+for other in (init, doctor, check, pipelines, approve, reject, state, compare, clean, watch, audit, ui):
     app.command(epilog=EPILOG)(other)
 
 

@@ -13,6 +13,7 @@ from tidegate.protocol.errors import PipelineDefinitionError
 #: Characters of a suite's name: it is part of an index, whose entries are bounded.
 LONGEST_NAME = 200
 LONGEST_HOLD = timedelta(days=365)
+_NAMING = ("column", "column_A", "column_B", "column_list")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,13 @@ class Expectation:
     type: str
     kwargs: tuple[tuple[str, Any], ...] = ()
     hold_for: timedelta | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it names, as Great Expectations' own expectations do."""
+        given = [value for name, value in self.kwargs if name in _NAMING]
+        named = [name for value in given for name in (value if isinstance(value, list | tuple) else [value])]
+        return tuple(name for name in named if isinstance(name, str))
 
 
 @dataclass(frozen=True, slots=True)

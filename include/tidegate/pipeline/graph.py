@@ -20,6 +20,7 @@ from tidegate.pipeline.definition import (
     Stream,
     Vertex,
 )
+from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.guarantees import check_guarantee
 from tidegate.pipeline.joins import check_join
 from tidegate.pipeline.known_columns import check_columns
@@ -75,19 +76,21 @@ class Graph:
         return tuple(SubtaskId(plan.operator_id, index) for plan in self.plan for index in range(plan.parallelism))
 
     @cached_property
+    def suites(self) -> Mapping[Target, ExpectationSuite]:
+        """By target that is judged, the suite that judges it."""
+        states = {Target(TargetKind.STATE, vertex.name): vertex.expect for vertex in self.keyed if vertex.expect}
+        sinks = {Target(TargetKind.SINK, vertex.name): vertex.expect for vertex in self.sinks if vertex.expect}
+        return states | sinks | {Target(TargetKind.CHECK, vertex.name): vertex.expect for vertex in self.checks}
+
+    @property
     def targets(self) -> tuple[Target, ...]:
         """The targets that a checkpoint is validated by: one verdict is expected for each."""
-        states = tuple(Target(TargetKind.STATE, vertex.name) for vertex in self.keyed if vertex.expect)
-        sinks = tuple(Target(TargetKind.SINK, vertex.name) for vertex in self.sinks if vertex.expect)
-        return states + sinks + tuple(Target(TargetKind.CHECK, vertex.name) for vertex in self.checks)
+        return tuple(self.suites)
 
-    @cached_property
+    @property
     def holds(self) -> HoldRules:
         """By target, which of its expectations may wait for a person when they fail, and how long."""
-        judged: tuple[KeyedVertex | SinkVertex | CheckVertex, ...]
-        judged = (*(v for v in self.keyed if v.expect), *(v for v in self.sinks if v.expect), *self.checks)
-        rules = (v.expect.hold_rules if v.expect else () for v in judged)
-        return dict(zip(self.targets, rules, strict=True))
+        return {target: suite.hold_rules for target, suite in self.suites.items()}
 
     @cached_property
     def upstreams(self) -> Mapping[str, tuple[str, ...]]:

@@ -4,16 +4,13 @@ What a stream carries is known behind a source whose schema is DDL and behind de
 transform. `tidegate check` asks Spark for the rest.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex, SourceVertex, Stream, Vertex
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.protocol.ddl import columns_of
 from tidegate.protocol.errors import PipelineDefinitionError
-
-#: Arguments by which Great Expectations' own expectations name columns of what they judge.
-_NAMING = ("column", "column_A", "column_B", "column_list")
 
 
 def check_columns(pipeline: str, vertices: Iterable[Vertex]) -> None:
@@ -28,7 +25,7 @@ def check_columns(pipeline: str, vertices: Iterable[Vertex]) -> None:
                 if name.lower() not in have and "." not in name and "`" not in name:
                     raise PipelineDefinitionError(
                         f"{what} of pipeline {pipeline!r} names a column {name!r}, which {stream_name} does not have. "
-                        f"It has {', '.join(known)}.{_meant(name, known)}"
+                        f"It has {', '.join(known)}.{meant(name, known)}"
                     )
 
 
@@ -56,9 +53,7 @@ def _judged(
     suite: ExpectationSuite | None, where: str, whose: str, known: list[str] | None
 ) -> Iterator[tuple[str, str, list[str] | None, Iterable[str]]]:
     for expectation in suite.expectations if suite else ():
-        given = [value for name, value in expectation.kwargs if name in _NAMING]
-        named = [name for value in given for name in (value if isinstance(value, list | tuple) else [value])]
-        yield f"{expectation.type} on {where}", whose, known, [name for name in named if isinstance(name, str)]
+        yield f"{expectation.type} on {where}", whose, known, expectation.columns
 
 
 def columns_of_stream(stream: Stream, origins: Mapping[str, Vertex]) -> list[str] | None:
@@ -94,6 +89,7 @@ def _declared(ddl: str) -> list[str] | None:
     return [name for name, _ in columns_of(ddl)] or None
 
 
-def _meant(name: str, known: list[str]) -> str:
+def meant(name: str, known: Sequence[str]) -> str:
+    """Which of the names is probably meant, as a sentence; empty if none is like it."""
     close = get_close_matches(name.lower(), [each.lower() for each in known], 1)
     return f" Is {next(each for each in known if each.lower() == close[0])!r} meant?" if close else ""

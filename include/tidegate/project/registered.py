@@ -5,15 +5,26 @@ import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
 
 from tidegate.pipeline.definition import Pipeline
-from tidegate.protocol.errors import ConfigurationError, PipelineNotFoundError
+from tidegate.protocol.errors import (
+    CheckpointError,
+    ConfigurationError,
+    PipelineDefinitionError,
+    PipelineNotFoundError,
+)
+from tidegate.protocol.installed import not_installed
 from tidegate.settings import Settings, project_table
+
+_OURS = str(Path(__file__).parents[1])
 
 
 def load_pipeline(name: str) -> Pipeline:
     """A pipeline by `module:attribute`, or by a name listed under `[tool.tidegate.pipelines]` in the pyproject.toml of
-    the project's home. Raises `PipelineNotFoundError`, `ConfigurationError`."""
+    the project's home. Raises `PipelineNotFoundError`, `ConfigurationError`; `PipelineDefinitionError`, with file and
+    line, if the module raises something else."""
     target = name if ":" in name else registered_pipelines().get(name)
     if target is None:
         known = ", ".join(sorted(registered_pipelines())) or "none"
@@ -26,13 +37,47 @@ def load_pipeline(name: str) -> Pipeline:
     for place in (os.getcwd(), str(Settings.from_environment().home / "include")):
         if place not in sys.path:
             sys.path.append(place)
-    try:
-        found = getattr(import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise PipelineNotFoundError(f"Pipeline {target!r} cannot be loaded: {error}.") from error
+    module = _imported(module_name, target)
+    if not hasattr(module, attribute):
+        there = ", ".join(sorted(key for key, value in vars(module).items() if isinstance(value, Pipeline))) or "none"
+        raise PipelineNotFoundError(
+            f"Pipeline {target!r} cannot be loaded: {module_name} has no {attribute!r}. Its pipelines: {there}."
+        )
+    found = getattr(module, attribute)
     if not isinstance(found, Pipeline):
         raise PipelineNotFoundError(f"{target!r} is a {type(found).__name__}, not a tidegate Pipeline.")
     return found
+
+
+def _imported(name: str, target: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except CheckpointError:
+        raise
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
+            places = ", ".join(place for place in sys.path[-2:])
+            raise PipelineNotFoundError(
+                f"Pipeline {target!r} cannot be loaded: there is no module {error.name!r}, also not in {places}."
+            ) from error
+        if isinstance(error, ModuleNotFoundError) and (missing := not_installed(error.name)):
+            raise missing from error
+        raise PipelineDefinitionError(
+            f"Pipeline {target!r} cannot be loaded. {_where(error)}: {type(error).__name__}: {_said(error)}. Nothing "
+            "was begun. Correct the line, then run again."
+        ) from error
+
+
+def _where(error: BaseException) -> str:
+    """The user's line that raised it: the innermost that is neither ours nor the import system's."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}, line {error.lineno}"
+    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith((_OURS, "<frozen "))]
+    return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else "Importing it"
+
+
+def _said(error: BaseException) -> str:
+    return (error.msg if isinstance(error, SyntaxError) else str(error)).rstrip(".")
 
 
 def registered_pipelines() -> dict[str, str]:

@@ -64,7 +64,7 @@ class GreatExpectationsValidator:
             return None
 
     def _judge(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Section:
-        suite = self._suite(target)
+        suite = self._graph.suites[target]
         try:
             frame = self._frames(target, subtasks)
             if frame is None:
@@ -82,15 +82,6 @@ class GreatExpectationsValidator:
             log.warning("Judging %s raised.", target, exc_info=True)
             cause = f"{type(error).__name__}: {headline(str(error))}"
             return _not_judged(target, suite, f"{target} could not be judged by suite {suite.name!r}: {cause}.")
-
-    def _suite(self, target: Target) -> ExpectationSuite:
-        vertices: Mapping[TargetKind, Sequence[Any]] = {
-            TargetKind.SINK: self._graph.sinks,
-            TargetKind.STATE: self._graph.keyed,
-            TargetKind.CHECK: self._graph.checks,
-        }
-        suite: ExpectationSuite = next(v.expect for v in vertices[target.kind] if v.name == target.name)
-        return suite
 
     def _identifying(self, target: Target, frame: Any) -> list[str]:
         """The columns that show which row failed: the operator's key if there is one, else the first simple columns."""

@@ -1,0 +1,83 @@
+"""`tidegate check`, and modules of pipelines that cannot be imported: exit code 2, with file and line."""
+
+import json
+
+import pytest
+from commands import Command, CommandHere, environment_of
+
+from tidegate.cli.exit_codes import ExitCode
+
+SHOP = """
+from tidegate import FileSource, ParquetSink, Pipeline, count
+
+def pipeline(name, taken):
+    made = Pipeline(name)
+    orders = made.source("orders", FileSource("landing", schema="customer string, amount int"))
+    left = orders.transform(lambda rows: rows.drop(taken))
+    left.key_by("customer").aggregate("totals", n=count("amount")).sink("totals", ParquetSink("tables/t"))
+    return made
+
+right, wrong = pipeline("right", "nothing"), pipeline("wrong", "amount")
+"""
+NOWHERE = "postgresql+psycopg2://nobody@127.0.0.1:1/none"
+
+
+@pytest.mark.spark
+def test_a_definition_is_checked_without_data_and_without_a_database(tmp_path, connect_server, quick_python):
+    (tmp_path / "shop.py").write_text(SHOP)
+    command = Command(
+        tmp_path, environment_of(tmp_path, NOWHERE) | {"TIDEGATE_SPARK_REMOTE": connect_server}, quick_python
+    )
+    right = command("check", "shop:right")
+    assert (right.returncode, right.stdout) == (
+        ExitCode.OK,
+        "Nothing is wrong with the definition of pipeline right.\n",
+    ), right.stderr
+    wrong = command("check", "shop:wrong", "-o", "json")
+    assert wrong.returncode == ExitCode.USAGE, wrong.stderr
+    said = json.loads(wrong.stdout)
+    assert said["pipeline"] == "wrong"
+    assert [problem[:66] for problem in said["problems"]] == [
+        "The operator 'totals' of pipeline 'wrong' needs column 'amount', a"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "message"),
+    [
+        ("def x(:", ExitCode.USAGE, "{file}, line 1: SyntaxError: invalid syntax. Nothing was begun."),
+        (
+            "from tidegate import Pipeline\n\npipeline = Pipeline('shop', paralelism=2)",
+            ExitCode.USAGE,
+            "{file}, line 3: TypeError: Pipeline.__init__() got an unexpected keyword argument 'paralelism'",
+        ),
+        ("import not_there_at_all", ExitCode.USAGE, "{file}, line 1: ModuleNotFoundError: No module named 'not_there"),
+        ("from tidegate import nothing", ExitCode.USAGE, "{file}, line 1: ImportError: cannot import name 'nothing'"),
+        ("{}['k']", ExitCode.USAGE, "{file}, line 1: KeyError: 'k'"),
+        (
+            "from tidegate import FileSource\nFileSource('landing', schema='')",
+            ExitCode.USAGE,
+            "PipelineDefinitionError FileSource('landing'): it needs a schema in Spark DDL",
+        ),
+        (
+            "from tidegate import Pipeline\nother = Pipeline('shop')",
+            ExitCode.NOT_FOUND,
+            "has no 'pipeline'. Its pipelines: other.",
+        ),
+        ("pipeline = 7", ExitCode.NOT_FOUND, "is a int, not a tidegate Pipeline"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_told_with_file_and_line(source, code, message, tmp_path, request):
+    name = f"broken_{abs(hash(request.node.name))}"
+    file = tmp_path / f"{name}.py"
+    file.write_text(source)
+    ended = CommandHere(tmp_path, environment_of(tmp_path, NOWHERE))("check", f"{name}:pipeline")
+    assert ended.returncode == code, ended.stderr
+    assert message.replace("{file}", str(file)) in " ".join(ended.stderr.split())
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_module_that_is_not_there_is_not_found(tmp_path):
+    ended = CommandHere(tmp_path, environment_of(tmp_path, NOWHERE))("check", "no_such_package.module:pipeline")
+    assert ended.returncode == ExitCode.NOT_FOUND
+    assert "there is no module 'no_such_package', also not in" in " ".join(ended.stderr.split())
