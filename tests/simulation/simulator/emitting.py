@@ -2,7 +2,7 @@
 
 from random import Random
 
-#: Chosen so that the seeds which alone are known to notice a rare planted mistake draw the pipelines that they always drew.
+#: Chosen so that seeds which alone are known to notice a rare planted mistake draw the pipelines that they always drew.
 _SALT = 36424
 
 
