@@ -21,7 +21,8 @@ PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:
 # some 2 GB. Without ARGS only: -x and --pdb want one.
 LANES := -n 4 --dist loadscope --no-loadscope-reorder
 
-.PHONY: help setup demo test test-fast test-long simulate noticed up down screenshots lint bench bench-store bench-pages lock env clean
+# `make test-matrix-oldest PYTHON=…` is one half of it, on another Python.
+.PHONY: help setup demo test test-fast test-matrix test-long simulate noticed repeats up down screenshots lint bench bench-store bench-pages lock env clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +67,27 @@ FAST := tests/protocol tests/properties tests/definition tests/dataflow tests/st
 test-fast: $(INSTALLED) ## Run the tests that need neither Spark nor Airflow
 	@$(BIN)/python -m pytest -m "not long and not spark" $(FAST) $(LANES)
 
+# What could depend on the versions of what stands beside the library. `-o filterwarnings` because what is old warns.
+MATRIX := tests/definition tests/state tests/quality tests/reporting tests/reading tests/house/test_installed.py \
+	tests/postgres/test_migrations.py tests/postgres/test_plans.py tests/postgres/test_guards.py \
+	tests/conformance/test_acknowledge.py tests/conformance/test_finalize.py tests/conformance/test_restores.py \
+	tests/dags/test_operators.py tests/dags/test_structure.py tests/dags/test_spark_connection.py \
+	tests/dags/test_without_a_scheduler.py tests/connectors/test_file_reading.py \
+	tests/connectors/test_parquet_sink_spark.py tests/spark/test_aggregates.py tests/spark/test_session.py \
+	tests/spark/test_updates.py tests/spark/test_connect.py tests/ui/test_api.py tests/ui/test_reports.py
+RESOLUTION_oldest := lowest-direct
+RESOLUTION_newest := highest
+
+test-matrix: test-matrix-oldest test-matrix-newest ## Run a core of the tests with the oldest and the newest versions that pyproject.toml allows
+
+test-matrix-oldest test-matrix-newest: test-matrix-%: $(INSTALLED)
+	@$(BIN)/uv venv --quiet --allow-existing --python $(or $(PYTHON),$(BIN)/python) .tidegate/matrix/$*
+	@$(BIN)/uv pip install --quiet --upgrade --python .tidegate/matrix/$* --resolution $(RESOLUTION_$*) \
+		--editable '.[demo]' --group test
+	@$(BIN)/uv pip list --python .tidegate/matrix/$* --format freeze | \
+		grep -E '^(apache-airflow|great-expectations|numpy|pandas|pyarrow|pydantic|pyspark|sqlalchemy)=='
+	@.tidegate/matrix/$*/bin/python -m pytest -m "not long and not browser" -o filterwarnings=default $(or $(ARGS),$(MATRIX))
+
 test-long: $(INSTALLED) ## Run the tests that take minutes of their own: every part of the local stack killed in turn
 	@$(BIN)/python -m pytest -m long --durations=15 $(ARGS)
 
@@ -75,6 +97,9 @@ simulate: $(INSTALLED) ## Simulate checkpoints in all kinds of trouble: SEEDS=10
 
 noticed: $(INSTALLED) ## Find anew which simulated seed notices each planted mistake (tests try that one first)
 	@PYTHONPATH=include:tests/simulation:tests/support $(BIN)/python -m mutations
+
+repeats: $(INSTALLED) ## Find anew which cases of the conformance tests send Postgres what others do (left to test-long)
+	@$(BIN)/python -m pytest -p transaction_shapes tests/conformance
 
 screenshots: $(INSTALLED) ## Take the pictures of the pages anew, with the Chromium of this machine (docs/images)
 	@SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/ui/test_screenshots.py
@@ -94,7 +119,7 @@ bench-pages: $(INSTALLED) ## Measure what pages ask of 100,000 checkpoints with 
 	@$(BIN)/python benchmarks/pages.py $(ARGS)
 
 lock: $(INSTALLED) ## Resolve pyproject.toml into requirements.txt again
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --group dev --no-emit-index-url \
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra demo --group dev --no-emit-index-url \
 		--custom-compile-command "make lock" --output-file requirements.txt pyproject.toml
 
 # 32 random bytes in URL-safe base64 are what a Fernet key must be, and fit the rest too.

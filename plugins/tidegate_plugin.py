@@ -1,53 +1,9 @@
-"""Registers Tidegate's pages with Airflow. Every Airflow process loads plugins, so nothing heavy is imported here."""
+"""Registers Tidegate's pages where the package is on the path but not installed.
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from functools import cache
-from typing import Any, ClassVar
+An installed package registers them by itself, and two plugins of one name are an import error in Airflow.
+"""
 
-from airflow.plugins_manager import AirflowPlugin
+from importlib.metadata import entry_points
 
-from tidegate.ui.urls import PREFIX, path_in_airflow
-
-Message = MutableMapping[str, Any]
-
-
-@cache
-def _app() -> Any:
-    from tidegate.ui.app import create_app
-
-    return create_app()
-
-
-async def tidegate_app(
-    scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
-) -> None:
-    """The ASGI app, built at its first request: only the API server ever gets one."""
-    await _app()(scope, receive, send)
-
-
-class TidegatePlugin(AirflowPlugin):
-    name = "tidegate"
-    fastapi_apps: ClassVar[list[Any]] = [{"app": tidegate_app, "url_prefix": PREFIX, "name": "Tidegate"}]
-    external_views: ClassVar[list[Any]] = [
-        {
-            "name": "Checkpoints",
-            "href": path_in_airflow("/"),
-            "destination": "nav",
-            "url_route": "checkpoints",
-            "nav_top_level": True,
-            "icon": path_in_airflow("/static/menu/menu.svg"),
-            "icon_dark_mode": path_in_airflow("/static/menu/menu-dark.svg"),
-        },
-        {
-            "name": "Checkpoints",
-            "href": path_in_airflow("/dags/{DAG_ID}"),
-            "destination": "dag",
-            "url_route": "checkpoints-of-dag",
-        },
-        {
-            "name": "Checkpoint",
-            "href": path_in_airflow("/dags/{DAG_ID}/runs/{RUN_ID}"),
-            "destination": "dag_run",
-            "url_route": "checkpoint-of-run",
-        },
-    ]
+if not entry_points(group="airflow.plugins", name="tidegate"):
+    from tidegate.airflow.plugin import TidegatePlugin as TidegatePlugin

@@ -1,18 +1,19 @@
 """Fixtures every test folder may use: a fresh, migrated database on a real Postgres, and the store on it.
 
-The server is started by the first test that asks for it, once a session, with fsync off. Each test gets a database
-that is empty and has no other user.
+The server is started by the first test that asks for it, once a session, with fsync off. A test that asks for a URL
+gets a database that no other one has had. Tests that ask for a store alone use one database, one after the other.
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from databases import Databases
 from public_directories import public_directory
 from sqlalchemy.engine import make_url
+from warm_stores import WarmStores, store_for
 
 from tidegate.embedded_postgres.server import EmbeddedPostgres
-from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
 
 pytest_plugins = [
@@ -54,10 +55,14 @@ def running_url(postgres_server: EmbeddedPostgres, postgres_url: str) -> str:
     return postgres_server.running_url(make_url(postgres_url).database or "")
 
 
+@pytest.fixture(scope="session")
+def warm_stores(postgres_server: EmbeddedPostgres, databases: Databases) -> Iterator[WarmStores]:
+    with closing(WarmStores(postgres_server, databases)) as stores:
+        yield stores
+
+
 @pytest.fixture
-def store(running_url: str) -> Iterator[PostgresCheckpointStore]:
-    """A store on a fresh database."""
-    engine = connect(make_url(running_url))
-    store = PostgresCheckpointStore(engine)
-    yield store
-    store.close()
+def store(request: pytest.FixtureRequest) -> Iterator[PostgresCheckpointStore]:
+    """A store on an empty database."""
+    with store_for(request) as store:
+        yield store

@@ -2,8 +2,8 @@
 
 Reading order, a folder each: `pipeline` (what a user writes, and the same, checked), `protocol` (the decisions),
 `ports` (the contracts), `coordination` (the coordinator, one verb a file), `dataflow` (how data and barriers move),
-`assembly` (what puts the rooms together). Then the adapter you need: `postgres`, `state`, `spark`, `sources`, `sinks`,
-`quality`, `airflow`, `ui`, `cli`, `savepoint`. Each says in its `__init__` what it is.
+`project` (a user's own), `assembly` (what puts the rooms together). Then the adapter you need: `postgres`, `state`,
+`spark`, `sources`, `sinks`, `quality`, `airflow`, `ui`, `cli`, `savepoint`. Each says in its `__init__` what it is.
 
 The public names are imported when first used, so importing this package costs nothing at DAG parse.
 """

@@ -1,13 +1,10 @@
 """Puts the parts together, the same way for Airflow, the command line and the tests. Holds no logic of its own."""
 
 import os
-import sys
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from getpass import getuser
-from importlib import import_module
-from pathlib import Path
+from importlib.util import find_spec
 from random import Random
 from socket import gethostname
 from typing import TYPE_CHECKING, Any
@@ -25,14 +22,15 @@ from tidegate.coordination.recover import Recovering
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph, compile_graph
 from tidegate.ports import Meter, Notifier
+from tidegate.project.registered import load_pipeline as load_pipeline
+from tidegate.project.registered import registered_pipelines as registered_pipelines
 from tidegate.protocol.comparison import Comparison
 from tidegate.protocol.errors import (
-    ConfigurationError,
     OperatorNotFoundError,
-    PipelineNotFoundError,
     StateIntegrityError,
 )
 from tidegate.protocol.gestures import Actor, ActorKind, Gesture, GestureKind
+from tidegate.protocol.installed import not_installed
 from tidegate.protocol.paths import shared_directory
 from tidegate.protocol.records import CheckpointRecord
 from tidegate.protocol.regions import RegionStart
@@ -53,15 +51,16 @@ if TYPE_CHECKING:  # heavy: imported where they are used, so that DAG files can 
 _NOTIFIED = NotifiedListeners()
 
 
-def open_store(database_url: str | None = None) -> "PostgresCheckpointStore":
-    """The store in the located database (`tidegate.embedded_postgres.locate`). Raises `ConfigurationError`, also if the
-    schema is not up to date, and `StoreUnavailableError`."""
+def open_store(database_url: str | None = None, *, writes: bool = False) -> "PostgresCheckpointStore":
+    """The store in the located database (`tidegate.embedded_postgres.locate`); with `writes`, an embedded one is made
+    and started if need be. Raises `ConfigurationError`, also if the schema is not up to date, and
+    `StoreUnavailableError`."""
     from tidegate.embedded_postgres.locate import locate_database as locate
     from tidegate.postgres.engine import connect
     from tidegate.postgres.migrate import check
     from tidegate.postgres.store import PostgresCheckpointStore
 
-    engine = connect(locate(database_url))
+    engine = connect(locate(database_url, writes=writes))
     check(engine)
     return PostgresCheckpointStore(engine)
 
@@ -87,15 +86,16 @@ def open_coordinator(
     database_url: str | None = None,
     notifiers: Sequence[Notifier] = (),
     meters: Sequence[Meter] = (),
+    writes: bool = True,
 ) -> CheckpointCoordinator:
     """The coordinator of a pipeline on real storage and a real database. A pipeline that does not set max_parallelism
     has from here on that of its state: open its coordinator first, then its region. `notifiers` and `meters` are those
-    that the environment does not name."""
+    that the environment does not name. Without `writes`, no embedded database is started for it."""
     from tidegate.reporting.configured import configured_meters, configured_notifiers
     from tidegate.state.schemas import StoredSchemas
     from tidegate.state.storage import ArrowCheckpointStorage
 
-    settings, store = settings or Settings.from_environment(), open_store(database_url)
+    settings, store = settings or Settings.from_environment(), open_store(database_url, writes=writes)
     keep_max_parallelism(pipeline, store)
     storage = ArrowCheckpointStorage(settings.storage)
     graph, clock = compile_graph(pipeline), SystemClock()
@@ -115,7 +115,7 @@ def open_all_operations(database_url: str | None = None) -> AllOperations:
     """The same of all pipelines. Raises as `open_store`."""
     from tidegate.state.storage import ArrowCheckpointStorage
 
-    store = open_store(database_url)
+    store = open_store(database_url, writes=True)
     storage = ArrowCheckpointStorage(Settings.from_environment().storage)
     return AllOperations(store, storage, SystemClock(), store.close)
 
@@ -149,7 +149,9 @@ def open_recovery(pipeline: Pipeline, storage: str | None = None, database_url: 
     from tidegate.state.storage import ArrowCheckpointStorage
 
     where = Settings.from_environment().storage if storage is None else resolve(storage)
-    return Recovering(compile_graph(pipeline), open_store(database_url), ArrowCheckpointStorage(where), SystemClock())
+    return Recovering(
+        compile_graph(pipeline), open_store(database_url, writes=True), ArrowCheckpointStorage(where), SystemClock()
+    )
 
 
 def open_region(
@@ -188,10 +190,19 @@ def open_continuous(
     return ContinuousRun(coordinator, open_store(database_url), start, validator, SystemClock(), Random())
 
 
+def check_installed(graph: Graph) -> None:
+    """Raises `NotInstalledError` if what a checkpoint of the pipeline needs is missing on this machine."""
+    needed = ["pyspark", *(["great_expectations"] if graph.targets else [])]
+    for name in needed:
+        if find_spec(name) is None and (missing := not_installed(name)):
+            raise missing
+
+
 def open_validator(region: "SparkRegion", settings: Settings | None = None) -> "GreatExpectationsValidator":
     """Great Expectations over what the region staged."""
     from tidegate.quality.validator import GreatExpectationsValidator
 
+    check_installed(region.graph)
     settings = settings or Settings.from_environment()
     return GreatExpectationsValidator(region.graph, region.frame, settings.docs)
 
@@ -305,42 +316,3 @@ def find_state_files(
         state = find_state(store, pipeline, operator, checkpoint, savepoint)
         since = None if changes_since is None else find_earlier_state(store, state, changes_since)
     return StateFiles(settings.storage, settings.cache, state, since)
-
-
-def load_pipeline(name: str) -> Pipeline:
-    """A pipeline by `module:attribute`, or by a name listed under `[tool.tidegate.pipelines]` in the pyproject.toml of
-    the project's home. Raises `PipelineNotFoundError`, `ConfigurationError`."""
-    target = name if ":" in name else registered_pipelines().get(name)
-    if target is None:
-        known = ", ".join(sorted(registered_pipelines())) or "none"
-        raise PipelineNotFoundError(
-            f"No pipeline named {name!r} is listed under [tool.tidegate.pipelines] in {_project_file()} (listed: "
-            f"{known}). List it there, or give it as module:attribute."
-        )
-    module_name, _, attribute = target.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-    try:
-        found = getattr(import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise PipelineNotFoundError(f"Pipeline {target!r} cannot be loaded: {error}.") from error
-    if not isinstance(found, Pipeline):
-        raise PipelineNotFoundError(f"{target!r} is a {type(found).__name__}, not a tidegate Pipeline.")
-    return found
-
-
-def registered_pipelines() -> dict[str, str]:
-    """Names and targets from the project's pyproject.toml; empty if there is none."""
-    path = _project_file()
-    if not path.exists():
-        return {}
-    try:
-        table = tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{path} is not valid TOML: {error}.") from error
-    pipelines = table.get("tool", {}).get("tidegate", {}).get("pipelines", {})
-    return {str(key): str(value) for key, value in pipelines.items()}
-
-
-def _project_file() -> Path:
-    return Settings.from_environment().home / "pyproject.toml"

@@ -11,9 +11,11 @@ named. Read from the environment when asked.
 
 import os
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,26 @@ class Settings:
             cache=env.get("TIDEGATE_CACHE") or None,
             docs=Path(env.get("TIDEGATE_DOCS") or home / ".tidegate" / "docs"),
         )
+
+
+def is_project(environment: Mapping[str, str] | None = None) -> bool:
+    """Whether somebody has said that this is a project of ours: by TIDEGATE_HOME, or in its pyproject.toml."""
+    env = os.environ if environment is None else environment
+    if env.get("TIDEGATE_HOME"):
+        return True
+    try:
+        return bool(project_table(Settings.from_environment(env).home))
+    except tomllib.TOMLDecodeError:
+        return False
+
+
+def project_table(home: Path) -> dict[str, Any]:
+    """`[tool.tidegate]` of the pyproject.toml in a project's home; empty if there is none. Raises
+    `tomllib.TOMLDecodeError`."""
+    path = home / "pyproject.toml"
+    document = tomllib.loads(path.read_text()) if path.exists() else {}
+    table: dict[str, Any] = document.get("tool", {}).get("tidegate", {})
+    return table
 
 
 def resolve(path: str, home: Path | None = None) -> str:

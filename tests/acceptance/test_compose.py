@@ -72,7 +72,8 @@ def test_versions_are_those_of_the_lock(services, locked, project):
     # Airflow and Spark run the same image, so Spark is the lock's too.
     images = {services[name]["image"] for name in (*AIRFLOW, "spark-master", "spark-worker")}
     assert len(images) == 1
-    assert "pip install --no-cache-dir --requirement /opt/source/requirements.txt" in dockerfile(services)
+    installs = 'pip install --no-cache-dir --constraint /opt/source/requirements.txt "/opt/source[demo]"'
+    assert installs in dockerfile(services)
 
 
 def test_postgres_is_of_the_release_that_is_embedded(services, tmp_path):
@@ -190,7 +191,12 @@ def test_airflow_knows_every_command_setting_and_connection(services, tmp_path):
 def test_tables_are_made_by_commands_that_exist(services):
     assert services["init"]["command"] == ["bash", "-c", "airflow db migrate && tidegate db upgrade"]
     [group] = [group for group in app.registered_groups if group.name == "db"]
-    assert [command.callback.__name__ for command in group.typer_instance.registered_commands] == ["upgrade"]
+    assert [command.callback.__name__ for command in group.typer_instance.registered_commands] == [
+        "upgrade",
+        "start",
+        "stop",
+        "status",
+    ]
 
 
 @pytest.mark.spark

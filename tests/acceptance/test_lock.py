@@ -11,9 +11,18 @@ from packaging.utils import canonicalize_name
 
 def declared(project):
     document = tomllib.loads((project / "pyproject.toml").read_text())
-    groups = document["dependency-groups"]
-    assert groups["dev"][0] == {"include-group": "demo"}
-    return [Requirement(line) for line in (*document["project"]["dependencies"], *groups["demo"], *groups["dev"][1:])]
+    extras, groups = document["project"]["optional-dependencies"], document["dependency-groups"]
+    lines = [*document["project"]["dependencies"], *groups["test"]]
+    lines += [line for extra in extras.values() for line in extra if not line.startswith("tidegate[")]
+    lines += [line for line in groups["dev"] if isinstance(line, str)]
+    return [Requirement(line) for line in lines]
+
+
+def test_all_and_demo_leave_no_extra_out(project):
+    extras = tomllib.loads((project / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (everything,) = extras["all"]
+    assert Requirement(everything).extras == extras.keys() - {"all", "demo"}
+    assert extras["demo"][0] == "tidegate[all]"
 
 
 def test_every_line_pins_one_version_of_a_registered_package(project):

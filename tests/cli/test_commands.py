@@ -78,7 +78,9 @@ def test_a_run_its_history_and_its_details(how, here, tmp_path, request):
     assert statistics["latest"]["completed"].items() <= history[0].items()
     durations = statistics["summary"]["end_to_end_duration"]
     assert durations["min"] == durations["p50"] == durations["max"] == history[0]["end_to_end_duration"]
-    assert "End to End Duration" in here("stats", "orders").stdout
+    assert [(lag["pending"], lag["unit"]) for lag in statistics["lag"]] == [(0, "files")]
+    shown = here("stats", "orders").stdout
+    assert ("End to End Duration" in shown, "Lag: 0 files, polled at" in shown) == (True, True)
     assert "COMPLETED" in here("checkpoints", "orders").stdout
     too_late = here("abort", "orders", "1")
     assert (too_late.returncode, "can no longer be aborted" in too_late.stderr) == (ExitCode.PIPELINE_STOPPED, True)

@@ -10,12 +10,14 @@ from records import T0, record
 from tidegate.cli import views
 from tidegate.cli.console import PlainConsole
 from tidegate.documents.checkpoints import details_document
-from tidegate.documents.pipelines import statistics_document
+from tidegate.documents.pipelines import lag_document, statistics_document
+from tidegate.documents.values import milliseconds
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.names import Target
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import Verdict
+from tidegate.reading.pipeline_answers import Lag
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\x08\udc80\u202e[link=file:///x]a[/link] [/nothing] [bold]"
 
@@ -29,7 +31,8 @@ def printed(renderable):
 @pytest.mark.parametrize("field", ["failure", "verdict", "pipeline"])
 def test_a_value_from_data_does_not_control_the_terminal(field):
     if field == "pipeline":
-        document = statistics_document(PipelineRecord("p", PipelineStatus.FAILED, T0, HOSTILE, 0), NO_CHECKPOINTS)
+        known = PipelineRecord("p", PipelineStatus.FAILED, T0, HOSTILE, 0)
+        document = statistics_document(known, NO_CHECKPOINTS) | lag_document([Lag(2, HOSTILE, 1500, T0)])
         shown = printed(views.statistics_tables(document))
     else:
         failed = record(
@@ -42,6 +45,15 @@ def test_a_value_from_data_does_not_control_the_terminal(field):
         shown = printed(views.details_tables(details_document(page_of(known, verdicts=verdicts), {})))
     assert all(word in shown for word in ("owned", "[/nothing]", "[bold]"))
     assert not set(shown) & set("\x1b\x07\x9b\r\x08\udc80\u202e")
+
+
+def test_lag_is_said_in_what_the_sources_count_in():
+    lags = [Lag(1, "files", 1500, T0), Lag(1200, "rows", -1, T0), Lag(0, "messages", 0, T0)]
+    at = views.moment(milliseconds(T0))
+    assert views.lag_text(lag_document(lags)["lag"]).plain == (
+        f"Lag: 1 file, 1.5 kB, polled at {at}; 1,200 rows, polled at {at}; 0 messages, polled at {at}."
+    )
+    assert views.lag_text([]).plain == "Lag: no source has said."
 
 
 def test_styles_are_still_styles():

@@ -1,4 +1,5 @@
-"""Every test of this folder runs against both stores."""
+"""Every test of this folder runs against both stores. Of the cases on Postgres, `make test` takes those that show every
+shape of a transaction (`transaction_shapes`), and `make test-long` the others."""
 
 from collections.abc import Callable, Iterator
 
@@ -7,10 +8,20 @@ from desks import Desk
 from live_pipelines import Live
 from lost_databases import Lost
 from memory_store import MemoryCheckpointStore
+from transaction_shapes import is_on_postgres, repeats
+from warm_stores import store_for
 
 from tidegate.ports import CheckpointStore
-from tidegate.postgres.engine import connect
-from tidegate.postgres.store import PostgresCheckpointStore
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest looks at the markers
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.pluginmanager.has_plugin("transaction_shapes"):
+        return
+    left = repeats()
+    for item in items:
+        if is_on_postgres(item) and item.name in left.get(item.path.name, ()):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(params=["memory", "postgres"])
@@ -18,9 +29,8 @@ def store(request: pytest.FixtureRequest) -> Iterator[CheckpointStore]:
     if request.param == "memory":
         yield MemoryCheckpointStore()
         return
-    on_postgres = PostgresCheckpointStore(connect(request.getfixturevalue("running_url")))
-    yield on_postgres
-    on_postgres.close()
+    with store_for(request) as on_postgres:
+        yield on_postgres
 
 
 @pytest.fixture

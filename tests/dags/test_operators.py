@@ -50,6 +50,15 @@ def test_a_deterministic_failure_is_not_retried_and_its_cause_is_recorded(dag, r
     assert checkpoint().failure_message == "Task snapshot failed for good: landing/a.csv has changed."
 
 
+def test_a_missing_spark_connection_fails_the_task_at_once(database, dag, run, monkeypatch):
+    """A retry finds none either. `running_region` is the real one, as in an Airflow without Spark."""
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT", raising=False)
+    triggered = run(dag.get_task("trigger"))
+    ran = run(dag.get_task("snapshot"))
+    assert (triggered.state, ran.state) == ("success", "failed")
+    assert "AIRFLOW_CONN_SPARK_DEFAULT=" in str(ran.error)
+
+
 def test_the_last_try_records_its_cause(dag, run, regions, checkpoint):
     run(dag.get_task("trigger"))
     regions.before = lambda: (_ for _ in ()).throw(OSError("executor lost"))

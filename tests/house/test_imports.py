@@ -49,9 +49,10 @@ ROOMS = {
     "reading": room("ports postgres protocol", HEAVY, AIRFLOW),
     "documents": room("protocol reading", HEAVY, DATABASE, AIRFLOW),
     "reporting": room("pipeline ports protocol", HEAVY, DATABASE),
+    "project": room("embedded_postgres pipeline postgres protocol settings spark state", HEAVY),
     "assembly": room(
-        "clock coordination dataflow embedded_postgres pipeline ports postgres protocol quality reading reporting "
-        "settings spark state"
+        "clock coordination dataflow embedded_postgres pipeline ports postgres project protocol quality reading "
+        "reporting settings spark state"
     ),
     "savepoint": room(
         "assembly clock coordination pipeline protocol quality settings spark state", HEAVY, DATABASE, AIRFLOW
@@ -62,11 +63,12 @@ ROOMS = {
         HEAVY,
     ),
     "cli": room(
-        "assembly coordination documents embedded_postgres pipeline ports postgres protocol reading savepoint settings"
-        " spark state ui",
+        "assembly coordination documents embedded_postgres pipeline ports postgres project protocol reading savepoint "
+        "settings spark state ui",
         HEAVY,
     ),
     "local_stack": room("assembly embedded_postgres postgres protocol quality spark", HEAVY, AIRFLOW),
+    "__main__": room("cli", HEAVY, DATABASE, AIRFLOW),
     "settings": room("", HEAVY, DATABASE, AIRFLOW),
     "clock": room("", HEAVY, DATABASE, AIRFLOW),
 }
@@ -208,7 +210,9 @@ def test_no_files_import_each_other_in_a_circle():
 
 
 def test_at_the_top_stands_what_puts_the_rooms_together_and_nothing_else():
-    assert {path.name for path in ROOT.glob("*.py")} == {"__init__.py", "assembly.py", "clock.py", "settings.py"}
+    assert {path.name for path in ROOT.glob("*.py")} == {
+        *("__init__.py", "__main__.py", "assembly.py", "clock.py", "settings.py")
+    }
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ from sqlalchemy import URL
 from tidegate.embedded_postgres import locate
 from tidegate.embedded_postgres.locate import locate_database
 from tidegate.postgres.engine import database_url
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.errors import ConfigurationError, StoreUnavailableError
+from tidegate.settings import is_project
 
 
 class Connection:
@@ -28,13 +29,15 @@ def test_the_argument_comes_before_the_environment() -> None:
 
 
 def test_the_environment_comes_before_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locate, "_airflow_connection", Connection)
+    monkeypatch.setattr(locate, "airflow_connection", Connection)
     found = locate_database(None, {"TIDEGATE_DATABASE_URL": "postgres://there/two", "AIRFLOW_HOME": "/opt/airflow"})
     assert (found.drivername, found.host) == ("postgresql+psycopg2", "there")
 
 
-def test_airflows_connection_comes_before_the_embedded_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locate, "_airflow_connection", lambda: Connection(sslmode="require", cursor="dictcursor"))
+@pytest.mark.parametrize("kind", ["postgres", "tidegate"])
+def test_airflows_connection_comes_before_the_embedded_server(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    given = Connection(kind, sslmode="require", cursor="dictcursor")
+    monkeypatch.setattr(locate, "airflow_connection", lambda: given)
     found = locate_database(None, {"AIRFLOW_HOME": "/opt/airflow"})
     assert found == URL.create(
         "postgresql+psycopg2", "airflow", "p@ss:w/rd", "db", 5433, "meta", query={"sslmode": "require"}
@@ -42,7 +45,7 @@ def test_airflows_connection_comes_before_the_embedded_server(monkeypatch: pytes
 
 
 def test_a_connection_of_another_type_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locate, "_airflow_connection", lambda: Connection("mysql"))
+    monkeypatch.setattr(locate, "airflow_connection", lambda: Connection("mysql"))
     with pytest.raises(ConfigurationError, match=r"'tidegate_default' is of type 'mysql'") as caught:
         locate_database(None, {"AIRFLOW_HOME": "/opt/airflow"})
     assert "p@ss" not in str(caught.value)
@@ -50,19 +53,50 @@ def test_a_connection_of_another_type_is_refused(monkeypatch: pytest.MonkeyPatch
 
 def test_the_embedded_server_lies_below_the_projects_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Path] = []
-    monkeypatch.setattr(locate, "_airflow_connection", lambda: None)
+    monkeypatch.setattr(locate, "airflow_connection", lambda: None)
     monkeypatch.setattr(
         locate, "start_embedded", lambda path, owner: asked.append(path) or "postgresql://embedded/tidegate"
     )
-    assert locate_database(None, {"TIDEGATE_HOME": str(tmp_path)}).host == "embedded"
+    assert locate_database(None, {"TIDEGATE_HOME": str(tmp_path)}, writes=True).host == "embedded"
     assert asked == [tmp_path.resolve() / ".tidegate" / "postgres"]
 
 
+def test_only_what_writes_in_a_project_starts_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locate, "has_airflow", lambda _: False)
+    monkeypatch.chdir(tmp_path)
+    looked = "TIDEGATE_DATABASE_URL, which is not set; no AIRFLOW_HOME; an embedded database in"
+    for environment, writes, said in (
+        ({"TIDEGATE_HOME": str(tmp_path)}, False, "The first `tidegate run` makes one."),
+        ({}, True, r"is no project either: it has no pyproject.toml with \[tool.tidegate\]"),
+    ):
+        with pytest.raises(ConfigurationError, match=said) as caught:
+            locate_database(None, environment, writes=writes)
+        assert looked in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / ".tidegate" / "postgres").mkdir(parents=True)
+    stopped: tuple[tuple[dict[str, str], bool], ...] = (({"TIDEGATE_HOME": str(tmp_path)}, False), ({}, True))
+    for environment, writes in stopped:
+        with pytest.raises(StoreUnavailableError, match="`tidegate db start` starts it"):
+            locate_database(None, environment, writes=writes)
+
+
+@pytest.mark.parametrize(
+    ("written", "project"),
+    [('[tool.tidegate.pipelines]\na = "b:c"', True), ("[tool.other]", False), ("no toml", False)],
+)
+def test_a_project_is_where_somebody_has_said_so(tmp_path: Path, monkeypatch, written: str, project: bool) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert not is_project({})
+    (tmp_path / "pyproject.toml").write_text(written)
+    assert is_project({}) is project
+    assert is_project({"TIDEGATE_HOME": str(tmp_path)})
+
+
 def test_an_airflow_task_does_not_make_a_database_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locate, "_airflow_connection", lambda: None)
+    monkeypatch.setattr(locate, "airflow_connection", lambda: None)
     monkeypatch.setattr(locate, "_in_airflow_task", lambda: True)
     with pytest.raises(ConfigurationError, match=r"no connection 'tidegate_default', no TIDEGATE_DATABASE_URL"):
-        locate_database(None, {"TIDEGATE_HOME": str(tmp_path)})
+        locate_database(None, {"TIDEGATE_HOME": str(tmp_path)}, writes=True)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import airflow_home  # noqa: F401 - before anything imports Airflow
 import pytest
+from browsers import Watched, chromium
 from live_airflow import PROJECT, World
 from marked_runs import Marked
 from public_directories import public_directory
@@ -58,6 +59,16 @@ def _live_airflow(home: Path, connect_server: str) -> Iterator[World]:
         world.hasty_run = api.trigger("hasty")
         yield world
         store.close()
+
+
+@pytest.fixture
+def airflow_page(world):
+    """A page of a browser that is logged in to the running Airflow."""
+    with chromium() as browser:
+        context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme="dark")
+        context.set_default_timeout(90_000)
+        context.add_cookies([{"name": "_token", "value": world.token(), "url": world.stack.url}])
+        yield Watched(context).page
 
 
 @pytest.fixture(scope="module")

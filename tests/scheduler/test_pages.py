@@ -1,12 +1,12 @@
 """The pages where Airflow shows them: in its menu, as a tab of a DAG and of a DAG run, and behind a task's button."""
 
+from contextlib import closing
 from urllib.parse import unquote
 from uuid import uuid4
 
 import httpx
 import pytest
-from browsers import Watched, chromium
-from live_airflow import PATIENCE
+from live_airflow import PATIENCE, restored
 
 from tidegate.protocol.lifecycle import Status
 from tidegate.ui.same_site import HEADER, token_of
@@ -21,16 +21,6 @@ def completed(world):
     run_id, state = world.run()
     assert state == "success"
     return run_id, world.checkpoints()[0].checkpoint_id
-
-
-@pytest.fixture
-def airflow_page(world):
-    """A page of a browser that is logged in to the running Airflow."""
-    with chromium() as browser:
-        context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme="dark")
-        context.set_default_timeout(90_000)
-        context.add_cookies([{"name": "_token", "value": world.token(), "url": world.stack.url}])
-        yield Watched(context).page
 
 
 def test_from_the_menu_to_a_checkpoint_to_its_dag_run_and_back_by_the_tabs(world, completed, airflow_page):
@@ -70,15 +60,6 @@ def latest_of(world):
     return next(each.checkpoint_id for each in completed)
 
 
-def restored(page, confirm):
-    """The plan that is shown there is confirmed, and carried out; what the page says then."""
-    page.get_by_role("button", name="Show the plan").click()
-    page.wait_for_url("**/restore-plans/*")
-    page.get_by_role("button", name=confirm).click()
-    page.locator("#result", has_text="was restored to checkpoint").wait_for()
-    return page.locator("#page").inner_text()
-
-
 def test_a_restore_is_planned_shown_confirmed_and_carried_out_by_dag_runs_that_the_page_starts(world, airflow_page):
     latest = latest_of(world)
     page = airflow_page
@@ -96,56 +77,14 @@ def test_a_restore_is_planned_shown_confirmed_and_carried_out_by_dag_runs_that_t
 
 
 @pytest.mark.long
-def test_a_savepoint_is_taken_restored_and_the_restore_undone_from_the_browser(world, airflow_page):
-    world.lay("kept", ("kept", 1), pipeline="walked")
-    assert world.run("walked")[1] == "success"
-    page, pipeline = airflow_page, f"{world.stack.url}/tidegate/pipelines/walked"
-
-    page.goto(pipeline)
-    page.get_by_text("Savepoint or stop …").click()
-    form = page.locator("#form-savepoint")
-    form.get_by_label("Name").fill("before the change")
-    form.get_by_role("button", name="Take a savepoint").click()
-    page.locator("#answer.good", has_text="of DAG walked is started").wait_for()
-    followed = unquote(page.locator("#answer a").get_attribute("href"))
-    assert world.api.wait("walked", followed.rpartition("/")[2], PATIENCE) == "success"
-    savepoint = world.checkpoints("walked")[0]
-    assert (savepoint.name, savepoint.kind) == ("before the change", "SAVEPOINT")
-    world.lay("wrong", ("wrong", 8), pipeline="walked")
-    assert world.run("walked")[1] == "success"
-    wrong = world.checkpoints("walked")[0].checkpoint_id
-    assert "wrong" in world.totals("walked")
-
-    page.goto(f"{pipeline}/checkpoints/{savepoint.checkpoint_id}")
-    page.get_by_text("Restore to this savepoint …").click()
-    page.get_by_role("button", name="Show the plan").click()
-    confirm = page.get_by_role("button", name=f"Restore to checkpoint {savepoint.checkpoint_id}")
-    confirm.wait_for()
-    shown = page.locator("#plan").inner_text()
-    assert all(word in shown for word in ("Left behind", str(wrong), "numbers", "totals", "before the change"))
-    assert "wrong" in world.totals("walked")
-    confirm.click()
-    page.locator("#result", has_text=f"was restored to checkpoint {savepoint.checkpoint_id}").wait_for()
-    assert ("wrong" in world.totals("walked"), "kept" in world.totals("walked")) == (False, True)
-
-    page.goto(pipeline)
-    page.get_by_text("Undo the restore …").click()
-    restored(page, "Undo the restore")
-    assert "wrong" in world.totals("walked")
-    page.get_by_role("link", name="audit", exact=True).click()
-    rows = page.locator("tbody tr")
-    rows.first.wait_for()
-    told = [row.split("\t")[1] for row in rows.all_inner_texts()]
-    assert told[:2] == ["UNDO", "RESTORE"]
-    assert "SAVEPOINT" in told
-    assert "admin" in rows.first.inner_text()
-
-
-@pytest.mark.long
 def test_what_was_planned_and_restored_is_answered_the_same_when_its_runs_are_cleared(world):
     """Planned once, and restored once."""
     latest = latest_of(world)
-    hands = Asking(world)
+    with closing(Asking(world)) as hands:
+        _planned_and_restored_twice(world, hands, latest)
+
+
+def _planned_and_restored_twice(world, hands, latest):
     plan = hands.ask("plan-restore", to=str(latest))
     run = f"tidegate__{plan}"
     assert world.api.wait("tidegate_restore", run, PATIENCE) == "success"
@@ -173,6 +112,9 @@ class Asking:
             base_url=f"{world.stack.url}/tidegate/api/v1/pipelines/small/", timeout=60,
             headers={"Authorization": f"Bearer {token}", HEADER: token_of(token)},
         )  # fmt: skip
+
+    def close(self):
+        self.client.close()
 
     def ask(self, path, **given):
         request_id = str(uuid4())

@@ -24,13 +24,19 @@ from tidegate import (
     sum_,
 )
 from tidegate.clock import SystemClock
-from tidegate.pipeline.graph import compile_graph
+from tidegate.coordination import editing
+from tidegate.coordination.savepoint_directory import write_documents
+from tidegate.pipeline.graph import Graph, compile_graph
+from tidegate.ports import CheckpointStorage
+from tidegate.protocol.canonical import Complete
 from tidegate.protocol.errors import (
     PipelineDefinitionError,
     SavepointEditError,
     StateSchemaError,
     ValidationFailedError,
 )
+from tidegate.protocol.gestures import AnswerStatus, GestureKind
+from tidegate.protocol.metadata import Metadata
 from tidegate.protocol.records import Verdict
 from tidegate.protocol.trigger import Triggered
 from tidegate.settings import Settings
@@ -186,6 +192,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_left(project: Project) -> N
     assert not list((project.home / "saved").rglob("*"))
     (report,) = (project.home / ".tidegate/docs/_edits").rglob("*.html")
     assert "_edits" not in str(report.relative_to(project.home / ".tidegate/docs/_edits"))
+    assert [answer for *_, answer in rewrites("shop")] == [AnswerStatus.REFUSED] * 2
     assert project.table() == project.state() == added({}, FIRST)
 
 
@@ -212,8 +219,21 @@ def test_a_pipeline_begins_with_the_state_of_another_system(project: Project) ->
     assert grown.max_parallelism == 128  # as its state has it
 
 
-def test_state_is_rewritten_for_another_max_parallelism(project: Project) -> None:
+def rewrites(pipeline: str) -> list[tuple[Any, Any, AnswerStatus]]:
+    """On record: from where to where, and the answer, newest first."""
+    found = [each for each in assembly.open_store().audit(pipeline, 50) if each.gesture.kind is GestureKind.REWRITE]
+    return [(each.gesture.details["origin"], each.gesture.details["to"], each.answer.status) for each in found]
+
+
+def test_state_is_rewritten_for_another_max_parallelism(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     shop = Shop(project.home)
+    on_record: list[Any] = []
+
+    def complete(graph: Graph, config: CheckpointConfig, target: CheckpointStorage, metadata: Metadata) -> Complete:
+        on_record.extend(rewrites("orders"))
+        return write_documents(graph, config, target, metadata)
+
+    monkeypatch.setattr(editing, "write_documents", complete)
 
     def defined(parallelism: int, max_parallelism: int) -> Pipeline:
         pipeline = orders_pipeline(project.home, parallelism=parallelism, retained=5)
@@ -225,6 +245,8 @@ def test_state_is_rewritten_for_another_max_parallelism(project: Project) -> Non
     with pytest.raises(StateSchemaError, match=r"`tidegate rewrite orders --to URL`.*`tidegate restore orders --from"):
         project.take(defined(5, 256))
     written = savepoint.edit(defined(5, 256), spark=project.spark).write("saved/wider")
+    # On record before its documents make a savepoint of it.
+    assert on_record == rewrites("orders") == [("checkpoint 1", written.url, AnswerStatus.DONE)]
     assembly.open_coordinator(defined(5, 256)).restore_from(written.url)
     check_tables(shop)
     shop.deliver(files=2, rows=20)

@@ -90,6 +90,8 @@ class World:
 
     def rows(self, pipeline=PIPELINE):
         table = pyarrow.dataset.dataset(self.home / f"tables/{pipeline}/rows", partitioning="hive").to_table()
+        if not table.num_columns:  # no checkpoint has completed yet
+            return []
         return sorted(zip(table["k"].to_pylist(), table["n"].to_pylist(), strict=True))
 
     def totals(self, pipeline=PIPELINE):
@@ -110,6 +112,22 @@ class World:
                 if not entry["key"].startswith("_link_"):
                     found[step, entry["key"]] = self.api.call("GET", f"{path}/{entry['key']}")["value"]
         return found
+
+
+def restored(page, confirm):
+    """The plan that is shown there is confirmed, and carried out; what the page says then."""
+    page.get_by_role("button", name="Show the plan").click()
+    page.wait_for_url("**/restore-plans/*")
+    page.get_by_role("button", name=confirm).click()
+    page.locator("#result", has_text="was restored to checkpoint").wait_for()
+    return page.locator("#page").inner_text()
+
+
+def wait_for(look, what):
+    deadline = time.monotonic() + PATIENCE
+    while not look():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.4)
 
 
 def alive_after(processes, seconds=60.0):

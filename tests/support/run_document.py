@@ -3,7 +3,8 @@ in the reader's directory.
 
 `python` blocks run one after the other in one namespace, and `save(FILE)`, from a block that is not shown, writes those
 so far as a module. `console` blocks are typed into one shell: what a command prints must be what stands below it, where
-`…` stands for anything. `sh` blocks are targets of make, which are looked up and not run: they run this.
+`…` stands for anything. `sh` blocks are targets of make, which are looked up and not run: they run this. `bash`
+blocks are run on a clean machine, by tests/acceptance/test_install.py.
 """
 
 import doctest
@@ -19,7 +20,7 @@ from sybil import Document, Example
 from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.markdown import CodeBlockParser
 
-LANGUAGES = ("python", "console", "sh", "text", "mermaid")
+LANGUAGES = ("python", "console", "sh", "bash", "text", "mermaid")
 _SAME = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 _END = "--end-of-command--"
 

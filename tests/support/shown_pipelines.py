@@ -78,7 +78,12 @@ class SteppedClock:
         self.time += timedelta(seconds=seconds)
 
 
+_STATE = "carrier STRING, route STRING, minutes BIGINT, n BIGINT"
+
+
 class _Source(SplitSource):
+    schema = "carrier STRING, route STRING, minutes BIGINT, delay DOUBLE, n BIGINT"
+
     def __init__(self, splits: int, place: str) -> None:
         super().__init__(splits)
         self._place = place
@@ -171,7 +176,7 @@ class ShownPipeline:
         )
         flights.sink("late_flights", _Sink(f"tables/late_flights{self._text}"), expect=late)
 
-        @pipeline.keyed("carriers", inputs=[flights, airlines], key=["carrier"], state="carrier STRING, n BIGINT")
+        @pipeline.keyed("carriers", inputs=[flights, airlines], key=["carrier"], state=_STATE)
         def carriers(batch: Any, names: Any, state: Any) -> Any:
             return batch
 

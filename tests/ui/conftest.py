@@ -1,7 +1,7 @@
 """Airflow's real authentication on a database of its own, without its server; reports, and pages in a browser."""
 
 import asyncio
-import importlib.util
+import importlib
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -31,6 +31,7 @@ from tidegate.coordination.all_operations import AllOperations
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
+from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.records import CheckpointKind, SubtaskId
 from tidegate.reading.readings import Readings
 
@@ -68,14 +69,8 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def plugin() -> ModuleType:
-    """The plugin file, imported as Airflow does: from its path."""
-    path = Path(__file__).parents[2] / "plugins" / "tidegate_plugin.py"
-    spec = importlib.util.spec_from_file_location("tidegate_plugin_under_test", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """The plugin that the entry point of the installed package names."""
+    return importlib.import_module("tidegate.airflow.plugin")
 
 
 @pytest.fixture
@@ -256,6 +251,7 @@ def _fill(store: PostgresCheckpointStore, storage: MemoryStorage) -> dict[str, S
     flights.clock.time = datetime.now(UTC) - timedelta(seconds=20)
     flights.snapshot(flights.trigger(), without=[SubtaskId("carriers", 2)])
     with store.transaction(flights.name) as tx:
+        tx.record_lag([SourceLag("flights", 12, "files", 48_000_000, flights.clock.now())])
         tx.record_dag("every hour", flights.clock.now())
         tx.record_dag("by hand", flights.clock.now())
         tx.record_dag("paused", flights.clock.now())

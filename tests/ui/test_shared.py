@@ -1,16 +1,18 @@
 """Browsers that follow the same page share an answer; those with other rights do not, and no answer is of the past."""
 
-import threading
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import httpx
 import pytest
-from fastapi.responses import Response
+from routes import example_of
 from sqlalchemy import event
 
+from tidegate.ui.asking import ReadingsDep
+from tidegate.ui.auth import User
 from tidegate.ui.schedules import NoSchedules, ReadableRuns
-from tidegate.ui.shared import LASTS, SharedAnswers
+from tidegate.ui.shared import LASTS, PageRoute, PageRoutes, SharedAnswers
 
 NO_SCHEDULES = NoSchedules()
 LIVE = {"Tidegate-Live": "1"}
@@ -24,62 +26,73 @@ class Clock:
         return self.now
 
 
-@pytest.fixture
-def clock():
-    return Clock()
+class Made:
+    """Counts what was made. Each takes until it is `over`."""
+
+    def __init__(self):
+        self.clock, self.number, self.over = Clock(), 0, asyncio.Event()
+        self.shared = SharedAnswers(self.clock)
+        self.over.set()
+
+    async def get(self, key="page", moment=1):
+        return await self.shared.get(key, moment, self._make)
+
+    async def _make(self):
+        self.number += 1
+        number = self.number
+        await self.over.wait()
+        if number > 9:
+            raise OSError("no answer")
+        return number
 
 
-@pytest.fixture
-def made(clock):
-    """What was made, one after the other, and a way to ask."""
+def test_an_answer_serves_until_something_changes_or_a_second_is_over():
+    async def ask():
+        made = Made()
+        assert [await made.get(), await made.get()] == [1, 1]
+        assert await made.get(key="another page") == 2
+        assert [await made.get(moment=2), await made.get(moment=2)] == [3, 3]
+        made.clock.now += LASTS
+        assert await made.get(moment=2) == 4
 
-    class Made(list):
-        shared = SharedAnswers(clock)
-
-        def get(self, key="page", moment=1):
-            return self.shared.get(key, moment, self._make).body
-
-        def _make(self):
-            self.append(len(self))
-            return Response(str(len(self)))
-
-    return Made()
-
-
-def test_an_answer_serves_until_something_changes_or_a_second_is_over(made, clock):
-    assert [made.get(), made.get()] == [b"1", b"1"]
-    assert made.get(key="another page") == b"2"
-    assert [made.get(moment=2), made.get(moment=2)] == [b"3", b"3"]
-    clock.now += LASTS
-    assert made.get(moment=2) == b"4"
+    asyncio.run(ask())
 
 
 def test_who_asks_meanwhile_waits_for_the_same_and_gets_the_same_error():
-    shared, begun, over = SharedAnswers(), threading.Event(), threading.Event()
+    async def ask():
+        made = Made()
+        made.over.clear()
+        made.number = 9
+        asked = [asyncio.create_task(made.get()) for _ in range(3)]
+        await asyncio.sleep(0)
+        asked[0].cancel()  # a browser that has gone
+        made.over.set()
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        assert isinstance(found[0], asyncio.CancelledError)
+        assert [str(one) for one in found[1:]] == ["no answer"] * 2
+        assert made.number == 10
 
-    def make():
-        begun.set()
-        over.wait(20)
-        raise OSError("no answer")
+    asyncio.run(ask())
 
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(shared.get, "page", 1, make)
-        begun.wait(20)
-        second = pool.submit(shared.get, "page", 1, pytest.fail)
-        over.set()
-        assert [str(one.exception(20)) for one in (first, second)] == ["no answer"] * 2
+
+def test_a_page_that_is_made_of_its_user_is_refused_as_a_shared_one():
+    def greeting(readings: ReadingsDep, user: User):
+        """Nobody can tell whether two users are equal."""
+
+    with pytest.raises(TypeError, match=r"The page /greeting cannot be shared: it depends on .*_identify"):
+        PageRoutes().get("/greeting")(greeting)
 
 
 @pytest.fixture
 def follow(site):
     """Asks for a page as so many browsers at once that follow it, as the users of these cookies."""
 
-    def follow_(path, *cookies, headers=LIVE):
+    def follow_(path, *cookies, headers=LIVE, of="text"):
         def ask(cookie):
             return httpx.get(site.url(path), headers=headers, cookies={"_token": cookie}, timeout=60)
 
         with ThreadPoolExecutor(len(cookies)) as pool:
-            return [answer.text for answer in pool.map(ask, cookies)]
+            return [getattr(answer, of) for answer in pool.map(ask, cookies)]
 
     return follow_
 
@@ -123,6 +136,27 @@ def test_rights_are_looked_at_for_each_and_shared_is_only_what_all_may_see(site,
     assert "Suspend …" not in theirs
     assert "takes the right to edit" in theirs
     assert "orders" not in none
+
+
+def test_no_page_that_others_follow_is_shown_to_whom_it_is_not_for(site, follow, listening, signed, monkeypatch):
+    from airflow.api_fastapi.app import get_auth_manager
+
+    pages = [example_of(route).lstrip("/") for route in shared_pages()]
+    assert len(pages) > 12
+    known = [page for page in pages if follow(page, site.cookie, of="status_code") == [200]]
+    assert len(known) > 10
+    monkeypatch.setattr("tidegate.ui.shared.LASTS", 60.0)
+    for page in known:
+        follow(page, site.cookie)
+    monkeypatch.setattr(get_auth_manager(), "is_authorized_dag", lambda **_: False)
+    for page in pages:
+        assert follow(page, site.cookie, signed("viewer"), "no token", of="status_code") == [403] * 3, page
+
+
+def shared_pages():
+    from tidegate.ui.app import create_app
+
+    return [route for route in create_app().routes if isinstance(route, PageRoute)]
 
 
 def test_who_may_read_other_dags_gets_an_answer_of_their_own():

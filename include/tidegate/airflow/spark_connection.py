@@ -1,16 +1,18 @@
 """Turns an Airflow connection into the Spark that a step runs on.
 
 Connection types of the Spark provider: `spark` (host is a master: `local[2]`, `spark://host` with a port, `yarn`,
-`k8s://https://host`) and `spark_connect`. Extras whose name starts with `spark.` become Spark configuration. The driver
-is the Airflow task itself, so deploy mode is always `client`.
+`k8s://https://host`) and `spark_connect`. They are read here, so that the provider need not be installed. Extras whose
+name starts with `spark.` become Spark configuration. The driver is the Airflow task itself, so deploy mode is always
+`client`.
 """
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.errors import ConfigurationError, MissingConnectionError
 
 if TYPE_CHECKING:
     from tidegate.spark.session.sessions import SparkSettings
@@ -24,24 +26,23 @@ _EXTRAS = {
 
 
 def spark_settings(conn_id: str) -> "SparkSettings":
-    """Raises `ConfigurationError` if the connection is missing or cannot be used;
-    it never falls back to another Spark."""
-    # pyspark is heavy, and DAG files import this module.
-    from tidegate.spark.session.sessions import SparkSettings
-
+    """Raises `MissingConnectionError`, and `ConfigurationError` if the connection cannot be used; it never falls back
+    to another Spark."""
     try:
         connection = BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
-        raise ConfigurationError(
+        raise MissingConnectionError(
             f"Airflow has no connection {conn_id!r}, which says where Spark runs. Add one of type Spark or Spark "
             "Connect, for example "
-            f'AIRFLOW_CONN_{conn_id.upper()}=\'{{"conn_type": "spark", "host": "local[2]"}}\'.'
+            f'AIRFLOW_CONN_{conn_id.upper()}=\'{{"conn_type": "spark", "host": "local[2]"}}\'. '
+            "Then clear the failed task."
         ) from error
+    # pyspark is heavy, and DAG files import this module.
+    from tidegate.spark.session.sessions import SparkSettings
+
     conf = _conf(conn_id, connection.extra_dejson)
     if connection.conn_type == "spark_connect":
-        from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
-
-        return SparkSettings.connect(SparkConnectHook(conn_id).get_connection_url(), conf)
+        return SparkSettings.connect(_remote(conn_id, connection), conf)
     if connection.conn_type == "spark":
         return SparkSettings.cluster(_master(conn_id, connection.host, connection.port), conf)
     raise ConfigurationError(
@@ -59,6 +60,24 @@ def _master(conn_id: str, host: str | None, port: int | None) -> str:
     if port is None:
         return host
     return f"{host}:{port}" if "://" in host else f"spark://{host}:{port}"
+
+
+def _remote(conn_id: str, connection: Any) -> str:
+    """The address of a Spark Connect server as its clients take it: `sc://host:port/;token=…`."""
+    host = connection.host or ""
+    server = urlsplit(host if "://" in host else f"sc://{host}")
+    if not server.netloc or server.path.strip("/"):
+        raise ConfigurationError(
+            f"Connection {conn_id!r} names no Spark Connect server. Give its host, without a path, and its port."
+        )
+    given = {
+        "user_id": connection.login,
+        "token": connection.password,
+        "use_ssl": connection.extra_dejson.get("use_ssl"),
+    }
+    options = (f"{name}={quote(str(value), safe='')}" for name, value in given.items() if value not in (None, ""))
+    port = f":{connection.port}" if connection.port else ""
+    return f"sc://{server.netloc}{port}/;{';'.join(options)}"
 
 
 def _conf(conn_id: str, extras: dict[str, Any]) -> dict[str, str]:

@@ -24,6 +24,7 @@ from tidegate.protocol.errors import (
     StoreUnavailableError,
     SupersededAttemptError,
 )
+from tidegate.protocol.installed import not_installed
 
 if TYPE_CHECKING:
     from tidegate.coordination.coordinator import CheckpointCoordinator
@@ -157,6 +158,10 @@ def airflow_outcome(context: Context) -> Iterator[None]:
     except CheckpointError as error:
         if is_deterministic(error):
             raise AirflowFailException(str(error)) from error
+        raise
+    except ModuleNotFoundError as error:
+        if missing := not_installed(error.name):
+            raise AirflowFailException(str(missing)) from error
         raise
 
 

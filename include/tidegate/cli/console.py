@@ -19,8 +19,9 @@ class PlainConsole(Console):
     """Only Rich sets styles: a character of a text that is not meant to be read is shown as U+FFFD. Where nobody looks
     at a screen, lines are as long as they are, unless COLUMNS says otherwise."""
 
-    def __init__(self, *, stderr: bool = False) -> None:
-        super().__init__(stderr=stderr)
+    def __init__(self, **options: Any) -> None:
+        """With Rich's options."""
+        super().__init__(**options)
         if not self.is_terminal and "COLUMNS" not in os.environ:
             self.width = _WHOLE
 

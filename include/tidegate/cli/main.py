@@ -1,9 +1,10 @@
 """`tidegate`: the command line. Thin: every command is a few calls to the coordinator or the store, then a view."""
 
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
+import tidegate as library
 from tidegate import assembly
 from tidegate.cli import run as running
 from tidegate.cli import views
@@ -11,6 +12,8 @@ from tidegate.cli.audit import audit
 from tidegate.cli.clean import clean
 from tidegate.cli.compare import compare
 from tidegate.cli.continuous import run_continuously
+from tidegate.cli.database import database
+from tidegate.cli.doctor import doctor
 from tidegate.cli.exit_codes import exit_code_of
 from tidegate.cli.export import FormatOption, SavepointFormat, ToOption, take_savepoint
 from tidegate.cli.fork import fork
@@ -30,6 +33,7 @@ from tidegate.cli.options import (
     stderr,
 )
 from tidegate.cli.plan import plan
+from tidegate.cli.projects import init, pipelines
 from tidegate.cli.recover import recover
 from tidegate.cli.restore import restore
 from tidegate.cli.rewrite import rewrite
@@ -39,27 +43,41 @@ from tidegate.cli.take import carry_out, new_request_by_hand, show_outcome
 from tidegate.cli.ui import ui
 from tidegate.cli.watch import watch
 from tidegate.documents.checkpoints import history_documents
-from tidegate.documents.pipelines import statistics_document
+from tidegate.documents.pipelines import lag_document, statistics_document
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.gestures import GestureKind
 from tidegate.protocol.hold import is_held
+from tidegate.protocol.installed import not_installed
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointKind
 from tidegate.protocol.savepoints import Label
 
 app = typer.Typer(
-    help="Flink's checkpoints for PySpark pipelines.",
     epilog=EPILOG,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-database = typer.Typer(help="The metadata database.", no_args_is_help=True)
 app.add_typer(database, name="db")
 for command in (plan, recover, restore, fork, abort, suspend, resume, savepoint, savepoints, rewrite, rename, dispose):
     app.command(epilog=EPILOG)(command)
-for other in (approve, reject, state, compare, clean, watch, audit, ui):
+for other in (init, doctor, pipelines, approve, reject, state, compare, clean, watch, audit, ui):
     app.command(epilog=EPILOG)(other)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"tidegate {library.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def tidegate(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Flink's checkpoints for PySpark pipelines."""
 
 
 @app.command(epilog=EPILOG)
@@ -77,7 +95,7 @@ def run(
     if continuous:
         _show_status(run_continuously(defined, stderr()))
         return
-    request_id = running.unfinished_request(assembly.open_store(), defined.name) or running.new_request()
+    request_id = running.unfinished_request(assembly.open_store(writes=True), defined.name) or running.new_request()
     show_outcome(carry_out(defined, request_id, CheckpointKind.CHECKPOINT, output, wait=False), output)
 
 
@@ -95,12 +113,14 @@ def checkpoints(
 
 @app.command(epilog=EPILOG)
 def stats(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
-    """Show statistics of a pipeline's checkpoints: counts, durations and sizes with percentiles,
-    and the latest ones."""
+    """Show statistics of a pipeline's checkpoints: counts, durations and sizes with percentiles, and the latest ones;
+    and its lag: what the last poll of each source has found and left."""
     store, name = known_pipeline(pipeline)
     known = store.pipeline(name) or PipelineRecord(name)
     held = next((record for record in store.history(name, 1) if is_held(record)), None)
-    show(statistics_document(known, assembly.open_readings().summary(name), held), output, views.statistics_tables)
+    readings = assembly.open_readings()
+    document = statistics_document(known, readings.summary(name), held) | lag_document(readings.line(name).lag)
+    show(document, output, views.statistics_tables)
 
 
 @app.command(epilog=EPILOG)
@@ -140,7 +160,7 @@ def stop(
     """Take a savepoint and stop with it; a checkpoint in progress is aborted. `resume` continues from the savepoint. If
     an earlier run of this command was cut short, its savepoint is resumed."""
     defined = assembly.load_pipeline(pipeline)
-    store = assembly.open_store()
+    store = assembly.open_store(writes=True)
     resumed = running.unfinished_stop(store, defined.name, drain)
     take_savepoint(defined, resumed, CheckpointKind.SYNC_SAVEPOINT, output, Label(name, note), format_, to, drain=drain)
     stopped = store.pipeline(defined.name)
@@ -181,24 +201,22 @@ def _show_status(record: PipelineRecord) -> None:
     stderr().print(f"Pipeline {record.pipeline_id} is {record.status}.", highlight=False)
 
 
-@database.command()
-def upgrade() -> None:
-    """Create or migrate the `tidegate` schema. Safe to repeat, and to run from several places at once."""
-    from tidegate.embedded_postgres.locate import locate_database
-    from tidegate.postgres.migrate import upgrade as migrate
-
-    migrate(locate_database(owner=True), assembly.new_gesture(GestureKind.UPGRADE))
-    stderr().print("The database is up to date.")
-
-
 def main() -> None:
     """The entry point: an error a user can meet is one paragraph and an exit code, not a traceback."""
     try:
         app()
     except CheckpointError as error:
-        stderr().print(f"[bold red]{type(error).__name__}[/]", end=" ")
-        stderr().print(str(error), markup=False, highlight=False)
-        raise SystemExit(exit_code_of(error)) from None
+        _end(error)
+    except ModuleNotFoundError as error:
+        if (missing := not_installed(error.name)) is None:
+            raise
+        _end(missing)
+
+
+def _end(error: CheckpointError) -> NoReturn:
+    stderr().print(f"[bold red]{type(error).__name__}[/]", end=" ")
+    stderr().print(str(error), markup=False, highlight=False)
+    raise SystemExit(exit_code_of(error)) from None
 
 
 if __name__ == "__main__":

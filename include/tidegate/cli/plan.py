@@ -18,7 +18,7 @@ def plan(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) 
     """Compare the pipeline's code with its latest completed checkpoint: what stays the same, what is new or dropped,
     what migrates, and what a run would refuse, with the way out. Runs no Spark job and changes nothing. Ends with exit
     code 9 if a run would be refused."""
-    planned = assembly.open_coordinator(assembly.load_pipeline(pipeline)).planning.plan()
+    planned = assembly.open_coordinator(assembly.load_pipeline(pipeline), writes=False).planning.plan()
     show(plan_document(planned), output, plan_tables)
     if planned.refuses:
         raise typer.Exit(ExitCode.INCOMPATIBLE)

@@ -48,5 +48,5 @@ def savepoint(
 
 def savepoints(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
     """List the savepoints of a pipeline, oldest first."""
-    found = assembly.open_coordinator(assembly.load_pipeline(pipeline)).savepoints.list()
+    found = assembly.open_coordinator(assembly.load_pipeline(pipeline), writes=False).savepoints.list()
     show([checkpoint_document(record) for record in found], output, views.savepoints_table)

@@ -34,6 +34,7 @@ def carry_out(
 ) -> RunOutcome:
     """From the trigger to the notification. Exits with DROPPED if the request was; raises what the steps raise."""
     coordinator = assembly.open_coordinator(defined)
+    assembly.check_installed(coordinator.graph)
     gesture = assembly.new_gesture(kind_of_request(kind, drain), request=request_id, name=label.name, note=label.note)
     outcome = run_checkpoint(
         coordinator,

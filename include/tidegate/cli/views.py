@@ -26,7 +26,7 @@ def statistics_tables(document: dict[str, Any]) -> Group:
     ends = {found["id"]: found for end in ("completed", "failed", "savepoint") if (found := document["latest"][end])}
     latest = history_table([ends[id_] for id_ in sorted(ends, reverse=True)])
     latest.title = "Latest"
-    parts: list[Any] = [Text(_standing(document["pipeline"])), counts, summary, latest]
+    parts: list[Any] = [Text(_standing(document["pipeline"])), lag_text(document["lag"]), counts, summary, latest]
     if (held := document["held"]) is not None:
         parts.insert(1, hold_text(held))
     if restored := document["latest"]["restored"]:
@@ -35,6 +35,16 @@ def statistics_tables(document: dict[str, Any]) -> Group:
             f"{moment(restored['restore_timestamp'])}, {restored['external_path']}"
         )
     return Group(*parts)
+
+
+def lag_text(lags: list[dict[str, Any]]) -> Text:
+    """By what the sources count in."""
+    shown = []
+    for lag in lags:
+        unit = lag["unit"].removesuffix("s") if lag["pending"] == 1 else lag["unit"]
+        size = f", {decimal(lag['bytes'])}" if lag["pending"] and lag["bytes"] >= 0 else ""
+        shown.append(f"{lag['pending']:,} {unit}{size}, polled at {moment(lag['polled_timestamp'])}")
+    return Text(plain(f"Lag: {'; '.join(shown) or 'no source has said'}."))
 
 
 def _standing(pipeline: dict[str, Any]) -> str:

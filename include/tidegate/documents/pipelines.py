@@ -1,6 +1,6 @@
 """A pipeline as a whole as JSON: its statistics, its options, and what it has."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,7 +10,7 @@ from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.statistics import LatestRestore
 from tidegate.reading.history_answers import Figures, History, PipelineSummary
-from tidegate.reading.pipeline_answers import Configuration
+from tidegate.reading.pipeline_answers import Configuration, Lag
 
 
 def statistics_document(
@@ -39,6 +39,11 @@ def statistics_document(
             "restored": _restored(summary.latest_restore),
         },
     }
+
+
+def lag_document(lags: Sequence[Lag]) -> dict[str, Any]:
+    """As the API's list of pipelines has it."""
+    return {"lag": written(lags)}
 
 
 def _restored(latest: LatestRestore | None) -> dict[str, Any] | None:

@@ -15,8 +15,9 @@ from sqlalchemy import URL
 
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.engine import database_url
-from tidegate.protocol.errors import ConfigurationError
-from tidegate.settings import Settings
+from tidegate.postgres.migrate import is_behind, upgrade
+from tidegate.protocol.errors import ConfigurationError, MissingConnectionError
+from tidegate.settings import Settings, is_project
 
 CONNECTION_ID = "tidegate_default"
 VARIABLE = "TIDEGATE_DATABASE_URL"
@@ -25,30 +26,52 @@ VARIABLE = "TIDEGATE_DATABASE_URL"
 _LIBPQ_EXTRAS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "options", "target_session_attrs")
 
 
-def locate_database(url: str | None = None, environment: Mapping[str, str] | None = None, owner: bool = False) -> URL:
-    """The database's URL. Starts the embedded server if nothing else is configured; with `owner`, the URL is that of
-    the role that may also upgrade the schema.
+def locate_database(
+    url: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    *,
+    owner: bool = False,
+    writes: bool = False,
+) -> URL:
+    """The database's URL; with `owner`, that of the role that may also upgrade the schema.
 
-    Raises `ConfigurationError` if a URL or the connection makes no sense, or if an Airflow task would have to fall back
-    to an embedded server that does not exist yet.
+    If nothing else is configured, it is the embedded server's. One that runs is used. With `writes`, in a project, one
+    is made, started and upgraded: it belongs to nobody else.
+
+    Raises `ConfigurationError` if a URL or the connection makes no sense, or if nothing is found;
+    `MissingConnectionError` if an Airflow task would have to make a database; `StoreUnavailableError` if the embedded
+    server is stopped.
     """
     env = os.environ if environment is None else environment
     given = url or env.get(VARIABLE)
     if given:
         return database_url(given)
-    if "AIRFLOW_HOME" in env or "AIRFLOW_CONN_TIDEGATE_DEFAULT" in env or "airflow" in sys.modules:
-        connection = _airflow_connection()
+    if has_airflow(env):
+        connection = airflow_connection()
         if connection is not None:
-            return _from_airflow(connection)
+            return connection_url(connection)
     data_dir = embedded_directory(Settings.from_environment(env))
-    if _in_airflow_task() and not data_dir.exists():
+    if data_dir.exists():
+        server = EmbeddedPostgres(data_dir)
+        if writes and is_project(env):
+            return database_url(start_embedded(data_dir, owner))
+        return database_url(server.url() if owner else server.running_url())
+    if _in_airflow_task():
         # Airflow reports an unreachable secrets backend as a missing connection. An empty database made on the spot
         # would begin at checkpoint 1 and deliver everything again.
-        raise ConfigurationError(
+        raise MissingConnectionError(
             f"This Airflow task finds no connection {CONNECTION_ID!r}, no {VARIABLE}, and no embedded database in "
-            f"{data_dir}. Nothing was changed. Define the connection (type Postgres) or set {VARIABLE} for the workers."
+            f"{data_dir}. Nothing was changed. Define the connection (type Tidegate or Postgres) or set {VARIABLE} for "
+            "the workers. Then clear the failed task."
         )
-    return database_url(start_embedded(data_dir, owner))
+    if writes and is_project(env):
+        return database_url(start_embedded(data_dir, owner))
+    raise _nothing_found(env, data_dir)
+
+
+def has_airflow(environment: Mapping[str, str]) -> bool:
+    """Whether anything says that there is an Airflow to ask. Importing it takes seconds."""
+    return "AIRFLOW_HOME" in environment or "AIRFLOW_CONN_TIDEGATE_DEFAULT" in environment or "airflow" in sys.modules
 
 
 def embedded_directory(settings: Settings) -> Path:
@@ -56,14 +79,30 @@ def embedded_directory(settings: Settings) -> Path:
 
 
 def start_embedded(data_dir: Path, owner: bool = False) -> str:
-    """The URL of the embedded server over a directory, started and with its database made."""
+    """The URL of the embedded server over a directory, started, with its database made and its schema upgraded."""
     server = EmbeddedPostgres(data_dir)
     server.start()
     server.create_database()
+    if is_behind(server.url()):
+        upgrade(server.url())
     return server.url() if owner else server.running_url()
 
 
-def _airflow_connection() -> Any:
+def _nothing_found(environment: Mapping[str, str], data_dir: Path) -> ConfigurationError:
+    airflow = f"no connection {CONNECTION_ID!r} in Airflow" if has_airflow(environment) else "no AIRFLOW_HOME"
+    project = (
+        "The first `tidegate run` makes one."
+        if is_project(environment)
+        else f"{data_dir.parents[1]} is no project either: it has no pyproject.toml with [tool.tidegate], and "
+        "TIDEGATE_HOME is not set. Go to your project, begin one with `tidegate init`, or set the URL."
+    )
+    return ConfigurationError(
+        f"No database was found, and none was started. Looked for: {VARIABLE}, which is not set; {airflow}; an "
+        f"embedded database in {data_dir}. {project}"
+    )
+
+
+def airflow_connection(name: str = CONNECTION_ID) -> Any:
     """Airflow's connection, None if there is none. Works in task processes and outside, through the task SDK."""
     try:
         # Imported only where there is a sign of Airflow: it takes seconds.
@@ -72,16 +111,17 @@ def _airflow_connection() -> Any:
     except ImportError:
         return None
     try:
-        return Connection.get(CONNECTION_ID)
+        return Connection.get(name)
     except AirflowNotFoundException:
         return None
 
 
-def _from_airflow(connection: Any) -> URL:
-    if connection.conn_type not in {"postgres", "postgresql"}:
+def connection_url(connection: Any) -> URL:
+    """The database that an Airflow connection names. Raises `ConfigurationError` if it is of another type."""
+    if connection.conn_type not in {"tidegate", "postgres", "postgresql"}:
         raise ConfigurationError(
             f"The Airflow connection {CONNECTION_ID!r} is of type {connection.conn_type!r}; Tidegate's store needs "
-            "PostgreSQL. Change its type to Postgres."
+            "PostgreSQL. Change its type to Tidegate or Postgres."
         )
     extra = connection.extra_dejson
     return URL.create(

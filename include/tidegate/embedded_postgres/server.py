@@ -94,7 +94,8 @@ class EmbeddedPostgres:
         _, port = self._postmaster() or (None, None)
         if port is None:
             raise StoreUnavailableError(
-                f"The embedded Postgres in {self.data_dir} is not running. `tidegate db upgrade` starts it."
+                f"The embedded Postgres in {self.data_dir} is not running. Its data is safe. `tidegate db start` "
+                "starts it."
             )
         return f"postgresql+psycopg2://{user}:{self._secret(secret)}@127.0.0.1:{port}/{database}"
 

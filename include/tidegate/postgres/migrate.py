@@ -73,6 +73,29 @@ def upgrade(url: str | URL, gesture: Gesture | None = None) -> None:
         engine.dispose()
 
 
+def is_behind(url: str | URL) -> bool:
+    """Whether the database has no schema yet, or an older one. Not so of one that a newer library has upgraded."""
+    engine = create_engine(database_url(url), poolclass=NullPool, connect_args={"connect_timeout": CONNECT_TIMEOUT})
+    try:
+        with engine.connect() as connection:
+            version = _version(connection)
+    except DBAPIError as error:
+        raise explain(error, "the look at the schema's version") from error
+    finally:
+        engine.dispose()
+    known = {script.revision for script in ScriptDirectory.from_config(config()).walk_revisions()}
+    return version is None or (version in known and version != needed_version())
+
+
+def answers(engine: Engine) -> None:
+    """Raises `StoreUnavailableError` unless the database takes a connection."""
+    try:
+        with engine.connect():
+            pass
+    except DBAPIError as error:
+        raise explain(error, "the look at the database") from error
+
+
 def check(engine: Engine) -> None:
     """Raise `ConfigurationError` unless the database's schema is the one this library works with."""
     try:

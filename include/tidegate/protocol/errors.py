@@ -20,6 +20,14 @@ class ConfigurationError(CheckpointError):
     """A setting, connection or command-line argument is missing or makes no sense."""
 
 
+class MissingConnectionError(ConfigurationError):
+    """Airflow has no connection of this name, so that a retry finds none either."""
+
+
+class NotInstalledError(ConfigurationError):
+    """A package is missing that this needs, or two that share a folder are of different versions."""
+
+
 class PipelineIdentityError(CheckpointError):
     """The definition does not match the pipeline recorded under its name: a source or sink lies elsewhere."""
 

@@ -80,7 +80,8 @@ class Subscriber:
         """None if nothing was heard for so many seconds. Raises `StopAsyncIteration` at the end."""
         if not self._heard.is_set():
             try:
-                await asyncio.wait_for(self._heard.wait(), timeout)
+                async with asyncio.timeout(timeout):
+                    await self._heard.wait()
             except TimeoutError:
                 return None
         if self._ended:

@@ -37,6 +37,7 @@ from tidegate.reading.pipeline_answers import (
     FilesRead,
     KeyLookup,
     Overview,
+    PipelineLine,
     PipelineList,
     SourceAt,
     StateAt,
@@ -98,6 +99,13 @@ class Readings:
     def pipeline(self, pipeline_id: str) -> PipelineRecord:
         """Its row alone."""
         found = self._ask(lambda c: reads.pipeline(c, pipeline_id))
+        if found is None:
+            raise self._no_pipeline(pipeline_id)
+        return found
+
+    def line(self, pipeline_id: str) -> PipelineLine:
+        """The pipeline as the list of all shows it."""
+        found = self._ask(lambda c: need.one_pipeline(c, self._now(), pipeline_id))
         if found is None:
             raise self._no_pipeline(pipeline_id)
         return found

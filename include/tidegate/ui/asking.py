@@ -36,6 +36,11 @@ class Asking:
                 self._readings.changes.stopping = server_is_stopping
             return self._readings
 
+    @property
+    def opened(self) -> Readings | None:
+        """If somebody has asked already."""
+        return self._readings
+
     def operations(self) -> AllOperations:
         """Raises what opening them raises."""
         with self._lock:
@@ -58,15 +63,15 @@ def asking_of(app: FastAPI) -> Asking:
     return asking
 
 
-def _readings(request: Request) -> Readings:
+def readings_of(request: Request) -> Readings:
     return asking_of(request.app).readings()
 
 
 #: A route's parameter of this type is the readings.
-ReadingsDep = Annotated[Readings, Depends(_readings)]
+ReadingsDep = Annotated[Readings, Depends(readings_of)]
 
 
-def _key(
+def looked_up(
     key: Annotated[
         list[Annotated[str, Query(max_length=1000)]] | None,
         Query(max_length=64, description="The values of the key columns, in their order, as Spark writes them."),
@@ -81,7 +86,7 @@ def _key(
 
 
 #: A key that is looked up, None if none is.
-Key = Annotated[list[str | None] | None, Depends(_key)]
+Key = Annotated[list[str | None] | None, Depends(looked_up)]
 
 
 def _operations(request: Request, pipeline: str) -> PipelineOperations:

@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
+from dataclasses import dataclass, field
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
@@ -28,14 +29,8 @@ _HEARTBEAT = ": nothing changed\n\n"
 @event_routes.get("/events", response_class=StreamingResponse)
 def all_events(request: Request, readings: ReadingsDep, user: User) -> StreamingResponse:
     """`changed`, `lost` and `back`, for all pipelines that you may read."""
-    users, allowed = users_of(request), dict[str, bool]()
-
-    def readable(pipeline_id: str) -> bool:
-        if pipeline_id not in allowed:
-            allowed[pipeline_id] = may(users, user, readings.dags(pipeline_id), Right.READ)
-        return allowed[pipeline_id]
-
-    return _stream(readings.changes, readable)
+    users = users_of(request)
+    return _stream(readings.changes, lambda changed: may(users, user, readings.dags(changed), Right.READ))
 
 
 @event_routes.get("/pipelines/{pipeline}/events", response_class=StreamingResponse)
@@ -51,22 +46,31 @@ def _stream(changes: Changes, wanted: Callable[[str], bool]) -> StreamingRespons
 
 async def events(changes: Changes, wanted: Callable[[str], bool], heartbeat: float = 15.0) -> AsyncIterator[str]:
     """The text of each event. The browser comes again by itself after the end, and its rights are looked at anew."""
-    end = asyncio.get_running_loop().time() + LONGEST
+    end, wants = asyncio.get_running_loop().time() + LONGEST, _Wants(wanted)
     async with aclosing(changes.subscribe(heartbeat)) as heard:
         async for change in heard:
             if change is None:
                 yield _HEARTBEAT
             else:
-                # Outside of the event loop: who may read a pipeline may have to be asked of the database.
-                pipelines = await asyncio.to_thread(_chosen, change, wanted)
+                pipelines = await wants.of(change)
                 if pipelines or change.what is not What.CHANGED:
                     yield _event(change, pipelines)
             if asyncio.get_running_loop().time() > end:
                 return
 
 
-def _chosen(change: Change, wanted: Callable[[str], bool]) -> list[str]:
-    return sorted(filter(wanted, change.pipelines))
+@dataclass(frozen=True, slots=True)
+class _Wants:
+    """What one answer tells of. Each pipeline is asked about once."""
+
+    wanted: Callable[[str], bool]
+    known: dict[str, bool] = field(default_factory=dict)
+
+    async def of(self, change: Change) -> list[str]:
+        if new := change.pipelines - self.known.keys():
+            # Outside of the event loop: who may read a pipeline may have to be asked of the database.
+            self.known.update(await asyncio.to_thread(lambda: {each: self.wanted(each) for each in new}))
+        return sorted(each for each in change.pipelines if self.known[each])
 
 
 def _event(change: Change, pipelines: list[str]) -> str:

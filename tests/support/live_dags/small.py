@@ -55,11 +55,14 @@ def tell(context):
         file.write(json.dumps(told | {"task": context["ti"].task_id}) + "\n")
 
 
-small = counting("small", "5 min", suite("rows", expect("column_values_to_be_between", column="n", min_value=0)))
+not_negative = expect("column_values_to_be_between", column="n", min_value=0)
+#: What is more than 100 waits for a person.
+unusual = expect("column_values_to_be_between", column="n", max_value=100, on_failure="hold", hold_for="1 h")
+small = counting("small", "5 min", suite("rows", not_negative))
 
 dag = checkpoint_dag(small, spark_conn_id="spark_server", on_checkpoint_failed=tell)  # Spark Connect
 again = checkpoint_dag(small, dag_id="small_again", max_active_runs=3, spark_conn_id="spark_server")
-walked_pipeline = counting("walked", "5 min")
+walked_pipeline = counting("walked", "5 min", suite("rows", not_negative, unusual))
 walked = checkpoint_dag(walked_pipeline, spark_conn_id="spark_server")
 restore = restore_dag(small, walked_pipeline)
 hasty = checkpoint_dag(counting("hasty", "40 s"))  # Spark inside the task's own process tree
@@ -68,8 +71,6 @@ brief = checkpoint_dag(
     counting("brief", "5 min"), spark_conn_id="spark_server", default_args={"retries": 1, "retry_delay": timedelta()}
 )
 brief.get_task("snapshot").execution_timeout = timedelta(seconds=5)
-#: What is more than 100 waits for a person.
-unusual = expect("column_values_to_be_between", column="n", max_value=100, on_failure="hold", hold_for="1 h")
 overruled = checkpoint_dag(counting("overruled", "5 min", suite("rows", unusual)), spark_conn_id="spark_server")
 #: Over before the tests begin, so that only a backfill makes runs of it.
 yearly = checkpoint_dag(

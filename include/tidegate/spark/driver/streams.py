@@ -5,6 +5,7 @@ Lazy throughout: nothing here runs a Spark job. State layouts are derived from t
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
@@ -236,7 +237,9 @@ def kind_of(vertex: StepVertex | KeyedVertex | SinkVertex) -> str:
 
 def arrow_schema(schema: StructType) -> Any:
     """The `pyarrow.Schema` in which rows of these columns reach a Spark task."""
-    return to_arrow_schema(schema, timezone="UTC")
+    if "timezone" in signature(to_arrow_schema).parameters:
+        return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema)  # Spark 4.1 knows no other zone
 
 
 def ddl(schema: Any) -> str:

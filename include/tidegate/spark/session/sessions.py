@@ -12,6 +12,7 @@ from typing import Any, cast
 from pyspark.sql import SparkSession
 
 from tidegate.protocol.errors import ConfigurationError
+from tidegate.spark.session.installed import check_pair
 from tidegate.spark.session.java import find_java
 from tidegate.spark.session.jvm import start_jvm, where_the_log_is
 from tidegate.spark.session.machine import raise_open_files, shortages
@@ -95,6 +96,7 @@ class SparkSettings:
 
 def open_session(settings: SparkSettings) -> SparkSession:
     """A session, ready for regions. Raises `ConfigurationError` when Spark cannot be started or reached."""
+    check_pair()
     if settings.remote is not None:
         return adopt_session(_connect(settings.remote, settings))
     raise_open_files()

@@ -1,0 +1,85 @@
+"""`tidegate db …`: the metadata database, and the embedded server, which outlives the command that starts it."""
+
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from tidegate import assembly
+from tidegate.cli.options import EPILOG, OutputFormat, OutputOption, say, show
+from tidegate.embedded_postgres.server import EmbeddedPostgres
+from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.gestures import GestureKind
+from tidegate.settings import Settings, is_project
+
+database = typer.Typer(help="The metadata database.", no_args_is_help=True)
+
+
+@database.command(epilog=EPILOG)
+def upgrade() -> None:
+    """Create or migrate the `tidegate` schema. Safe to repeat, and to run from several places at once."""
+    from tidegate.embedded_postgres.locate import locate_database
+    from tidegate.postgres.migrate import upgrade as migrate
+
+    migrate(locate_database(owner=True, writes=True), assembly.new_gesture(GestureKind.UPGRADE))
+    say("The database is up to date.")
+
+
+@database.command(epilog=EPILOG)
+def start() -> None:
+    """Start this project's embedded server, and make it if there is none. Commands that write do so by themselves."""
+    from tidegate.embedded_postgres.locate import start_embedded
+
+    directory = _directory()
+    if not is_project():
+        raise ConfigurationError(
+            f"{Settings.from_environment().home} is no project: it has no pyproject.toml with [tool.tidegate], and "
+            "TIDEGATE_HOME is not set. Nothing was started. Begin one with `tidegate init`."
+        )
+    start_embedded(directory)
+    say(f"The embedded server in {directory} is running. `tidegate db stop` stops it.")
+
+
+@database.command(epilog=EPILOG)
+def stop() -> None:
+    """Stop this project's embedded server. Its data stays; whoever is connected loses the connection."""
+    directory = _directory()
+    server = EmbeddedPostgres(directory)
+    if not directory.exists() or server.pid() is None:
+        say(f"No embedded server runs in {directory}.")
+        return
+    server.stop()
+    say(f"The embedded server in {directory} is stopped. Its data is safe.")
+
+
+@database.command(epilog=EPILOG)
+def status(output: OutputOption = OutputFormat.TABLE) -> None:
+    """List this project's embedded server, and all others that run on this machine. Starts nothing."""
+    from tidegate.embedded_postgres.listing import running_servers
+
+    ours = _directory()
+    documents = [
+        {"directory": str(server.directory), "pid": server.pid, "port": server.port, "this_project": server.of == ours}
+        for server in running_servers()
+    ]
+    if ours.exists() and not any(document["this_project"] for document in documents):
+        documents.insert(0, {"directory": str(ours), "pid": None, "port": None, "this_project": True})
+    show(documents, output, _table)
+
+
+def _directory() -> Path:
+    from tidegate.embedded_postgres.locate import embedded_directory
+
+    return embedded_directory(Settings.from_environment())
+
+
+def _table(documents: list[dict[str, Any]]) -> Any:
+    if not documents:
+        return Text("No embedded server runs on this machine, and this directory has none.")
+    table = Table("", "Embedded server", "Process", "Port")
+    for document in documents:
+        pid, port = document["pid"] or "stopped", document["port"] or ""
+        table.add_row("*" if document["this_project"] else "", Text(document["directory"]), str(pid), str(port))
+    return table

@@ -1,0 +1,67 @@
+"""`tidegate init` and `tidegate pipelines`: a user's own project."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from tidegate import assembly
+from tidegate.cli.options import OutputFormat, OutputOption, say, show
+from tidegate.cli.views import moment
+from tidegate.documents.values import milliseconds
+from tidegate.protocol.errors import ConfigurationError, StoreUnavailableError
+
+
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="[DIR]")] = Path(),
+    name: Annotated[str | None, typer.Option(help="Of the package in include/; default: the directory's.")] = None,
+) -> None:
+    """Begin a project: a pipeline that runs, its DAG, and a test that kills it once."""
+    from tidegate.project.scaffold import begin
+
+    for path in begin(directory, name):
+        typer.echo(path.relative_to(directory.resolve()))
+    there = "" if directory.resolve() == Path.cwd() else f"cd {directory} && "
+    say(f"Run it: {there}tidegate run example")
+
+
+def pipelines(output: OutputOption = OutputFormat.TABLE) -> None:
+    """List the pipelines that this project registers, and those that the database knows."""
+    registered = assembly.registered_pipelines()
+    try:
+        with closing(assembly.open_store()) as store:
+            known = {name: store.pipeline(name) for name in store.pipelines()}
+            latest = {name: next(iter(store.history(name, 1)), None) for name in known}
+    except (ConfigurationError, StoreUnavailableError) as error:
+        say(str(error))
+        known, latest = {}, {}
+    documents = []
+    for name in sorted(registered.keys() | known.keys()):
+        record, last = known.get(name), latest.get(name)
+        documents.append(
+            {
+                "pipeline": name,
+                "registered": registered.get(name),
+                "status": None if record is None else record.status.value,
+                "latest_checkpoint": None if last is None else last.checkpoint_id,
+                "latest_status": None if last is None else last.status.value,
+                "trigger_timestamp": -1 if last is None else milliseconds(last.triggered_at),
+            }
+        )
+    show(documents, output, _table)
+
+
+def _table(documents: list[dict[str, Any]]) -> Any:
+    if not documents:
+        return Text("No pipeline is registered under [tool.tidegate.pipelines], and the database knows none.")
+    table = Table("Pipeline", "Registered as", "Status", "Latest checkpoint")
+    for document in documents:
+        last = "none"
+        if document["latest_checkpoint"] is not None:
+            at = moment(document["trigger_timestamp"])
+            last = f"{document['latest_checkpoint']} {document['latest_status']}, {at}"
+        table.add_row(Text(document["pipeline"]), Text(document["registered"] or "not here"), document["status"], last)
+    return table

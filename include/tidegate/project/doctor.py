@@ -1,0 +1,200 @@
+"""Whether this machine has what the project needs: a finding for each thing, with the command that mends it.
+
+It changes nothing, except for a file that it writes to the checkpoint storage and deletes again. It starts nothing.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import entry_points
+from pathlib import Path
+from uuid import uuid4
+
+from sqlalchemy import URL, Engine, text
+
+from tidegate.embedded_postgres.locate import VARIABLE, airflow_connection, has_airflow, locate_database
+from tidegate.postgres.engine import connect
+from tidegate.postgres.migrate import answers, check
+from tidegate.project.registered import load_pipeline, registered_pipelines
+from tidegate.protocol.errors import CheckpointError, ConfigurationError, StoreUnavailableError
+from tidegate.protocol.installed import mend_pair
+from tidegate.settings import Settings, is_project
+from tidegate.spark.session.installed import installed
+from tidegate.spark.session.java import find_java
+
+PYTHONS = ((3, 11), (3, 13))
+OLDEST_SPARK, OLDEST_AIRFLOW = (4, 1), (3, 2)
+#: Seconds that the clocks of this machine and of the database may differ: deadlines are compared across them.
+SKEW = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`ok` is None if the thing is not there, and not needed for everything. `mend` is the command to run then."""
+
+    what: str
+    ok: bool | None
+    says: str
+    mend: str | None = None
+
+
+def examine(environment: Mapping[str, str] | None = None) -> list[Finding]:
+    """Everything, in the order in which it would be missed. Raises nothing."""
+    env = os.environ if environment is None else environment
+    findings = [_python(), _java(), _spark(), _quality(), _airflow(), _pipelines(), _storage(env)]
+    url, found = _database(env)
+    findings.append(found)
+    if url is not None:
+        engine = connect(url)
+        try:
+            findings += [_schema(engine), _clock(engine)]
+        finally:
+            engine.dispose()
+    return [*findings, _connections(env), _plugin(env)]
+
+
+def _python() -> Finding:
+    ok = PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1]
+    said = f"{sys.version_info.major}.{sys.version_info.minor}, {sys.executable}"
+    return Finding("python", ok, said, None if ok else "python3.12 -m venv .venv")
+
+
+def _java() -> Finding:
+    try:
+        return Finding("java", True, str(find_java()))
+    except ConfigurationError as error:
+        return Finding("java", False, str(error), "pip install 'tidegate[embedded]'")
+
+
+def _spark() -> Finding:
+    version, client = installed("pyspark"), installed("pyspark-client")
+    if version is None:
+        return Finding("spark", False, "pyspark is not installed.", "pip install 'tidegate[spark]'")
+    if _numbers(version) < OLDEST_SPARK:
+        return Finding("spark", False, f"pyspark {version} is too old.", "pip install --upgrade 'tidegate[spark]'")
+    if client is not None and client != version:
+        said = f"pyspark {version} and pyspark-client {client} share a folder, which is a mixture of both."
+        return Finding("spark", False, said, mend_pair(version, client))
+    return Finding("spark", True, f"pyspark {version}" + (f", pyspark-client {client}" if client else ""))
+
+
+def _quality() -> Finding:
+    version = installed("great-expectations")
+    if version is None:
+        said = "Great Expectations is not installed: pipelines with expectations do not run."
+        return Finding("quality", None, said, "pip install 'tidegate[quality]'")
+    return Finding("quality", True, f"Great Expectations {version}")
+
+
+def _airflow() -> Finding:
+    version = installed("apache-airflow-core") or installed("apache-airflow")
+    if version is None:
+        said = "Airflow is not installed: commands do without."
+        return Finding("airflow", None, said, "pip install 'tidegate[airflow]'")
+    pydantic = installed("pydantic")
+    if _numbers(version) < (3, 3) and pydantic is not None and _numbers(pydantic) >= (2, 14):
+        return Finding(
+            "airflow", False, f"{version} does not run with pydantic {pydantic}.", "pip install 'pydantic<2.14'"
+        )
+    ok = _numbers(version) >= OLDEST_AIRFLOW
+    return Finding("airflow", ok, version, None if ok else "pip install --upgrade 'tidegate[airflow]'")
+
+
+def _pipelines() -> Finding:
+    try:
+        names = sorted(registered_pipelines())
+        for name in names:
+            load_pipeline(name)
+    except CheckpointError as error:
+        return Finding("pipelines", False, str(error), "tidegate pipelines")
+    except Exception as error:  # a user's module may raise anything
+        return Finding("pipelines", False, f"{name} cannot be loaded: {error}", f"tidegate plan {name}")
+    if not names:
+        return Finding("pipelines", None, "None is registered in this directory.", "tidegate init")
+    return Finding("pipelines", True, ", ".join(names))
+
+
+def _storage(env: Mapping[str, str]) -> Finding:
+    from tidegate.state.storage import ArrowCheckpointStorage  # pyarrow is heavy, and commands import this module
+
+    url, probe = Settings.from_environment(env).storage, f".doctor-{uuid4()}"
+    try:
+        storage = ArrowCheckpointStorage(url)
+        storage.write(probe, b"ok")
+        storage.delete([probe])
+    except CheckpointError as error:
+        return Finding(
+            "storage", False, str(error), f"mkdir -p {url}" if "://" not in url else "export TIDEGATE_STORAGE=…"
+        )
+    return Finding("storage", True, url)
+
+
+def _database(env: Mapping[str, str]) -> tuple[URL | None, Finding]:
+    try:
+        url = locate_database(environment=env)
+        engine = connect(url)
+        try:
+            answers(engine)
+        finally:
+            engine.dispose()
+    except StoreUnavailableError as error:
+        return None, Finding("database", False, str(error), "tidegate db start")
+    except CheckpointError as error:
+        ours = is_project(env) and not env.get(VARIABLE)
+        return None, Finding(
+            "database", None if ours else False, str(error), "tidegate db start" if ours else "tidegate init"
+        )
+    return url, Finding("database", True, f"{url.database} on {url.host}:{url.port or 5432}, as {url.username}")
+
+
+def _schema(engine: Engine) -> Finding:
+    try:
+        check(engine)
+    except CheckpointError as error:
+        return Finding("schema", False, str(error), "tidegate db upgrade")
+    return Finding("schema", True, "up to date")
+
+
+def _clock(engine: Engine) -> Finding:
+    with engine.connect() as connection:
+        before = datetime.now(UTC)
+        theirs: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
+        after = datetime.now(UTC)
+    apart = max((before - theirs).total_seconds(), (theirs - after).total_seconds(), 0.0)
+    said = f"{apart:.1f} s from the database's"
+    return Finding("clock", apart <= SKEW, said, None if apart <= SKEW else "timedatectl set-ntp true")
+
+
+def _connections(env: Mapping[str, str]) -> Finding:
+    """Of Airflow. Asked only where there is a sign of one: to import it takes seconds."""
+    if installed("apache-airflow-core") is None or not has_airflow(env):
+        return Finding("connections", None, "No Airflow is configured here: AIRFLOW_HOME is not set.")
+    spark = airflow_connection("spark_default")
+    if spark is None:
+        said = "Airflow has no connection spark_default, which says where Spark runs."
+        return Finding(
+            "connections", False, said, "airflow connections add spark_default --conn-type spark --conn-host 'local[2]'"
+        )
+    database = "tidegate_default" if airflow_connection() is not None else "none for the database, which is found above"
+    return Finding("connections", True, f"spark_default ({spark.conn_type}), {database}")
+
+
+def _plugin(env: Mapping[str, str]) -> Finding:
+    if installed("apache-airflow-core") is None:
+        return Finding("plugin", None, "Airflow is not installed.")
+    folder = Path(env.get("AIRFLOW__CORE__PLUGINS_FOLDER") or Path(env.get("AIRFLOW_HOME") or "~/airflow") / "plugins")
+    registered = len(entry_points(group="airflow.plugins", name="tidegate"))
+    copies = [path for path in folder.expanduser().glob("*.py") if "class TidegatePlugin" in path.read_text()]
+    if registered and copies:
+        said = f"The package registers the pages, and so does {copies[0]}: Airflow takes neither."
+        return Finding("plugin", False, said, f"rm {copies[0]}")
+    if not registered and not copies:
+        said = "Nothing registers the pages with Airflow."
+        return Finding("plugin", False, said, "pip install --force-reinstall --no-deps tidegate")
+    return Finding("plugin", True, "registered by the package" if registered else str(copies[0]))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
