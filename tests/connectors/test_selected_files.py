@@ -15,7 +15,7 @@ from tidegate.sources.files import FileSource
 from tidegate.sources.listing import CHECKSUM_BELOW, FileVersion
 
 SCHEMA = "k STRING, v INT"
-PLACED = ["a.csv", "readme.md", "b.CSV", "old/c.csv", "old/notes.txt", "old/c.csv.bak"]
+PLACED = ["a.csv", "notes.txt", "b.CSV", "old/c.csv", "old/notes.txt", "old/c.csv.bak"]
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ def test_a_pattern_selects_files_by_their_names(
 def test_what_is_not_selected_neither_counts_as_late_nor_as_changed(landing: Path, context: Any) -> None:
     put(landing, "a.csv", mtime=1)
     put(landing, "DONE", "", mtime=2)
-    put(landing, "report.md", mtime=3)
+    put(landing, "report.txt", mtime=3)
     before, narrowed = (
-        FileSource("landing", schema=SCHEMA, exclude=exclude, end_marker="DONE") for exclude in (["*.md"], ["*"])
+        FileSource("landing", schema=SCHEMA, exclude=exclude, end_marker="DONE") for exclude in (["*.txt"], ["*"])
     )
     _, snapshot = before.poll(0, None, context(1))
     assert snapshot.finished

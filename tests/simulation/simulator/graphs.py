@@ -71,7 +71,7 @@ def draw_pipeline(world: "World", random: Random) -> Pipeline:
         undo_within=timedelta(seconds=random.choice([0, 60, 600, 7 * 24 * 3600])),
     )
     pipeline = Pipeline(PIPELINE_ID, random.choice([1, 1, 2, 3]), random.choice([4, 8, 11]), config)
-    emitting = world.emitting if world.emitting.random() < (0.6 if pipeline.parallelism > 1 else 0.1) else None
+    emitting = world.emitting if world.emitting.random() < (0.3 if pipeline.parallelism > 1 else 0.1) else None
     streams = [
         pipeline.source(f"source{number}", _draw_source(world, random, number))
         for number in range(random.choice([1, 1, 2]))

@@ -13,6 +13,7 @@ from made_gestures import resume, suspend
 from worlds import Crash, ManualClock
 
 from simulator.directories import require_closed
+from simulator.emitting import emitting
 from simulator.hearing import listening
 from simulator.holding import Holding
 from simulator.running_checks import Checks
@@ -61,7 +62,7 @@ class Running:
         self.restores = aside.choice([0.0, 0.0, 0.01, 0.05])  # per step
         self.cleanings = aside.choice([0.0, 0.0, 0.02])  # the same
         self.holding = Holding(seed, "continuous")
-        self.emitting = Random(f"emitting {seed}")
+        self.emitting = emitting(seed)
         self.checks = Checks(self)
         self.trace: deque[str] = deque(maxlen=60)
         self.store = Shaky(self)

@@ -20,6 +20,7 @@ from simulator.cleaning import clean
 from simulator.comparison import Comparison
 from simulator.disk import SimulatedDisk
 from simulator.drivers import EXPECTED, command_run, dag_run, meddle
+from simulator.emitting import emitting
 from simulator.ending import finish
 from simulator.forked import Forked
 from simulator.forks import use_forks
@@ -88,7 +89,7 @@ class World:
         self.aside = Random(f"aside {seed}")  # for what came later: so the rest stays as it was drawn
         self.holding = Holding(seed, "scheduled")
         self.forking = Random(f"forks {seed}")  # for the same reason
-        self.emitting = Random(f"emitting {seed}")
+        self.emitting = emitting(seed)
         self.temper = self.drawn = draw_temper(self.random, self.aside, self.forking)
         self.clock = SimulatedClock(self)
         self._names = count()
