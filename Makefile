@@ -22,7 +22,7 @@ PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:
 LANES := -n 4 --dist loadscope --no-loadscope-reorder
 
 # `make test-matrix-oldest PYTHON=…` is one half of it, on another Python.
-.PHONY: help setup demo test test-fast test-matrix test-long simulate noticed repeats up down screenshots lint bench bench-store bench-pages lock env clean
+.PHONY: help setup demo test test-fast test-matrix test-long simulate noticed repeats mistakes up down screenshots lint bench bench-store bench-pages lock env clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -100,6 +100,9 @@ noticed: $(INSTALLED) ## Find anew which simulated seed notices each planted mis
 
 repeats: $(INSTALLED) ## Find anew which cases of the conformance tests send Postgres what others do (left to test-long)
 	@$(BIN)/python -m pytest -p transaction_shapes tests/conformance
+
+mistakes: $(INSTALLED) ## Make the mistakes of users anew, and write what they see into docs/mistakes.md
+	@MISTAKES=write $(BIN)/python -m pytest tests/documents/test_mistakes.py
 
 screenshots: $(INSTALLED) ## Take the pictures of the pages anew, with the Chromium of this machine (docs/images)
 	@SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/ui/test_screenshots.py

@@ -64,7 +64,7 @@ def test_a_definition_is_checked_without_data_and_without_a_database(tmp_path, c
             ExitCode.NOT_FOUND,
             "has no 'pipeline'. Its pipelines: other.",
         ),
-        ("pipeline = 7", ExitCode.NOT_FOUND, "is a int, not a tidegate Pipeline"),
+        ("pipeline = 7", ExitCode.NOT_FOUND, "is of type int, not a tidegate Pipeline"),
     ],
 )
 def test_a_module_that_cannot_be_imported_is_told_with_file_and_line(source, code, message, tmp_path, request):
@@ -80,4 +80,4 @@ def test_a_module_that_cannot_be_imported_is_told_with_file_and_line(source, cod
 def test_a_module_that_is_not_there_is_not_found(tmp_path):
     ended = CommandHere(tmp_path, environment_of(tmp_path, NOWHERE))("check", "no_such_package.module:pipeline")
     assert ended.returncode == ExitCode.NOT_FOUND
-    assert "there is no module 'no_such_package', also not in" in " ".join(ended.stderr.split())
+    assert "there is no module 'no_such_package' where Python looks, nor in" in " ".join(ended.stderr.split())

@@ -38,7 +38,7 @@ def test_a_machine_that_has_everything_is_said_to(doctor, postgres_url):
     code, findings = doctor(TIDEGATE_DATABASE_URL=postgres_url)
     assert list(findings) == [*ALL, "connections", "plugin"]
     assert wrong({what: findings[what] for what in ALL}) == {}
-    assert code == (ExitCode.OK if findings["plugin"]["ok"] else ExitCode.USAGE)
+    assert code == (ExitCode.USAGE if wrong(findings) else ExitCode.OK)
 
 
 def test_a_fresh_project_has_no_database_yet_and_needs_none(doctor):
@@ -67,7 +67,7 @@ def test_what_is_wrong_comes_with_the_command_that_mends_it(doctor, postgres_ser
     assert mended == {
         "java": "pip install 'tidegate[embedded]'",
         "spark": "pip install --force-reinstall --no-deps pyspark==4.1.0 pyspark-client==4.1.0",
-        "pipelines": "tidegate plan example",
+        "pipelines": "tidegate check example",
         "storage": f"mkdir -p {tmp_path}/file/below",
         "schema": "tidegate db upgrade",
     }

@@ -5,6 +5,7 @@ import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
+from sysconfig import get_path
 from traceback import extract_tb
 from types import ModuleType
 
@@ -33,8 +34,7 @@ def load_pipeline(name: str) -> Pipeline:
             f"{known}). List it there, or give it as module:attribute."
         )
     module_name, _, attribute = target.partition(":")
-    # The library of a project that `tidegate init` has made is below `include`.
-    for place in (os.getcwd(), str(Settings.from_environment().home / "include")):
+    for place in _places():
         if place not in sys.path:
             sys.path.append(place)
     module = _imported(module_name, target)
@@ -45,8 +45,13 @@ def load_pipeline(name: str) -> Pipeline:
         )
     found = getattr(module, attribute)
     if not isinstance(found, Pipeline):
-        raise PipelineNotFoundError(f"{target!r} is a {type(found).__name__}, not a tidegate Pipeline.")
+        raise PipelineNotFoundError(f"{target!r} is of type {type(found).__name__}, not a tidegate Pipeline.")
     return found
+
+
+def _places() -> tuple[str, str]:
+    """Where modules of the project may lie; what `tidegate init` has made is below `include`."""
+    return os.getcwd(), str(Settings.from_environment().home / "include")
 
 
 def _imported(name: str, target: str) -> ModuleType:
@@ -56,9 +61,9 @@ def _imported(name: str, target: str) -> ModuleType:
         raise
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
-            places = ", ".join(place for place in sys.path[-2:])
             raise PipelineNotFoundError(
-                f"Pipeline {target!r} cannot be loaded: there is no module {error.name!r}, also not in {places}."
+                f"Pipeline {target!r} cannot be loaded: there is no module {error.name!r} where Python looks, nor in "
+                f"{' or '.join(dict.fromkeys(_places()))}."
             ) from error
         if isinstance(error, ModuleNotFoundError) and (missing := not_installed(error.name)):
             raise missing from error
@@ -69,10 +74,11 @@ def _imported(name: str, target: str) -> ModuleType:
 
 
 def _where(error: BaseException) -> str:
-    """The user's line that raised it: the innermost that is neither ours nor the import system's."""
+    """The user's line that raised it: the innermost that is neither ours nor of Python or of another library."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}, line {error.lineno}"
-    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith((_OURS, "<frozen "))]
+    theirs = (_OURS, "<frozen ", *(get_path(name) for name in ("stdlib", "purelib", "platlib")))
+    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith(theirs)]
     return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else "Importing it"
 
 

@@ -42,7 +42,7 @@ def frame(
     location: str,
     files: Sequence[FileVersion],
     output: str,
-    partitions: Sequence[PartitionColumn],
+    partitions: Sequence[PartitionColumn] = (),
 ) -> Any:
     """A lazy DataFrame over exactly these files: `rows` in the source's schema, followed by the `partitions`, or
     `malformed` as `MALFORMED`.

@@ -3,12 +3,14 @@
 A user's own session is taken as it is, except for settings that results depend on. Nothing here knows the pipeline.
 """
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from tidegate.protocol.errors import ConfigurationError
@@ -35,6 +37,9 @@ REQUIRED = {
     # Whether a plan is deterministic is read from its whole text.
     "spark.sql.debug.maxToStringFields": "100000",
 }
+
+#: By these PySpark prints errors that it raises as well, with Java's stack. Whoever catches one tells it.
+_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 #: For every session that is started here, whatever its master.
 _OURS = {
@@ -135,6 +140,8 @@ def adopt_session(session: SparkSession) -> SparkSession:
     """
     if tuple(int(part) for part in session.version.split(".")[:2]) < (4, 1):
         raise ConfigurationError(f"Tidegate needs Spark 4.1 or later (repartitionById), but this is {session.version}.")
+    for name in _LOGGERS:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     for key, value in REQUIRED.items():
         if session.conf.get(key) != value:  # a Connect server would check a default given here as if it were set
             session.conf.set(key, value)
