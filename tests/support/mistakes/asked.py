@@ -19,7 +19,6 @@ number = 7
 """,
     "syntax.py": "shop = Pipeline(\n",
     "raises.py": "import json\n\nshop = json.loads('{')\n",
-    "asks.py": "from pyspark.sql import functions as F\n\ndoubled = F.udf(lambda amount: 2 * amount, 'int')\n",
     "imports.py": "import a_package_that_is_not_there\n",
 }
 
@@ -42,7 +41,6 @@ COMMANDS = [
     Asked("a module that is no Python", "tidegate run syntax:shop"),
     Asked("a module that raises", "tidegate run raises:shop"),
     Asked("a module that imports what is not installed", "tidegate run imports:shop"),
-    Asked("a module that asks Spark when it is imported", "tidegate run asks:shop"),
     Asked("a format that there is not", "tidegate checkpoints shop -o yaml"),
     Asked("the history of what never ran", "tidegate checkpoints shop"),
     Asked("a checkpoint that there is not", "tidegate checkpoint shop 7"),
