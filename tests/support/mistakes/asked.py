@@ -5,11 +5,11 @@ from typing import NamedTuple
 HERE = {
     "pyproject.toml": """
 [tool.tidegate.pipelines]
-shop = "orders:shop"
+shop = "storefront:shop"
 lost = "not_there:shop"
-number = "orders:number"
+number = "storefront:number"
 """,
-    "orders.py": """
+    "storefront.py": """
 from tidegate import *
 
 shop = Pipeline("shop")
@@ -36,7 +36,7 @@ COMMANDS = [
     Asked("no pipeline", "tidegate run"),
     Asked("a pipeline that is not registered", "tidegate run shp"),
     Asked("a module that is not there", "tidegate run lost"),
-    Asked("a name that the module does not have", "tidegate run orders:shopp"),
+    Asked("a name that the module does not have", "tidegate run storefront:shopp"),
     Asked("something that is no pipeline", "tidegate run number"),
     Asked("a module that is no Python", "tidegate run syntax:shop"),
     Asked("a module that raises", "tidegate run raises:shop"),
