@@ -4,6 +4,7 @@ import io
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from commands import environment_of
@@ -28,6 +29,7 @@ pipeline = Pipeline("shop", parallelism=1)
 orders = pipeline.source("orders", FileSource("landing", schema="customer string, amount int"))
 
 def slow(rows):
+    (home / "begun").touch()
     while (home / "slow").exists():
         time.sleep(0.05)
     return rows
@@ -50,6 +52,11 @@ def test_what_was_interrupted_goes_on_when_the_command_is_repeated(tmp_path, pos
     ) as process:
         assert process.stdout is not None
         steps = [process.stdout.readline() for _ in range(2)]
+        # While a line is written, Rich would write it once more.
+        for _ in range(1200):
+            if (tmp_path / "begun").exists():
+                break
+            time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         said, _ = process.communicate(timeout=120)
     assert steps == ["Checkpoint 1: starting Spark\n", "Checkpoint 1: snapshot\n"]
