@@ -26,6 +26,7 @@ _PUBLIC = {
     "avg": "tidegate.pipeline.aggregates",
     "min_by": "tidegate.pipeline.aggregates",
     "max_by": "tidegate.pipeline.aggregates",
+    "window": "tidegate.pipeline.windows",
     "expect": "tidegate.pipeline.expectations",
     "suite": "tidegate.pipeline.expectations",
     "FileSource": "tidegate.sources.files",

@@ -6,12 +6,14 @@ checks it as a whole, and a region executes it.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 from tidegate.pipeline.aggregates import Aggregate
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.joins import Join
+from tidegate.pipeline.windows import BOUNDS, EventTime, Window, declared_time
 from tidegate.ports import (
     BacklogSource,
     CheckpointListener,
@@ -29,6 +31,9 @@ from tidegate.protocol.names import operator_of_sink
 from tidegate.protocol.records import Pending
 
 Transform = Callable[[Any], Any]
+
+#: The stream of rows that no window took, beside what an operator emits.
+LATE_ROWS = "late"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +90,16 @@ class Stream:
             )
         return self.pipeline.add(StepVertex(name, transformed))
 
+    @property
+    def late(self) -> "Stream":
+        """The rows that came when all their windows had been emitted, and those without an event time, as they came.
+
+        Of `aggregate` with a window only. What nobody reads is dropped, and counted.
+        """
+        return replace(self, output=LATE_ROWS, transforms=())
+
     def key_by(self, *columns: str) -> "KeyedStream":
-        """Partition by key; null is a key like any other."""
+        """Partition by key; null is a key like any other. With a window, the key may be empty."""
         return KeyedStream(self, columns)
 
     def join(
@@ -131,6 +144,7 @@ class KeyedStream:
     def aggregate(
         self,
         name: str,
+        window: Window | None = None,
         /,
         *,
         expect: ExpectationSuite | None = None,
@@ -138,6 +152,10 @@ class KeyedStream:
         **aggregates: Aggregate,
     ) -> Stream:
         """Keep declared aggregates per key; the stream carries the new row of every key that changed.
+
+        With a `window` they are kept per key and window: `aggregate("hourly", window("at", "1 hour"), n=count())`. The
+        stream carries the row of each window once, with its bounds in `window_start` and `window_end`, when the
+        watermark has passed its end. Rows that come later are in `.late`.
 
         `expect` judges the operator's whole state at every checkpoint, not only what changed. `previous` is the name
         that the operator had before, or see `Previous`.
@@ -149,6 +167,7 @@ class KeyedStream:
             expect=expect,
             aggregates=tuple(aggregates.items()),
             previous=Previous.of(previous),
+            window=window,
         )
         return self.stream.pipeline.add(vertex)
 
@@ -158,6 +177,7 @@ class SourceVertex:
     name: str
     source: Source
     previous: Previous = Previous()
+    event_time: EventTime | None = None
 
     @property
     def operator_id(self) -> str:
@@ -190,7 +210,8 @@ class KeyedVertex:
     """A keyed operator: `aggregates`, a `join`, or `update` with the DDL of its state rows (key columns included).
 
     `defaults` are what rows have that are older than a column. With an `output`, the DDL of rows that `update` emits,
-    these are the stream that leaves; without one, it carries the new row of every key that changed."""
+    these are the stream that leaves; without one, it carries the new row of every key that changed. With a `window`,
+    these are the rows of windows that the watermark has passed."""
 
     name: str
     inputs: tuple[Stream, ...]
@@ -203,6 +224,7 @@ class KeyedVertex:
     previous: Previous = Previous()
     output: str | None = None
     join: Join | None = None
+    window: Window | None = None
 
     @property
     def operator_id(self) -> str:
@@ -210,7 +232,12 @@ class KeyedVertex:
 
     @property
     def emits(self) -> bool:
-        return self.output is not None or self.join is not None
+        return self.output is not None or self.join is not None or self.window is not None
+
+    @property
+    def state_key(self) -> tuple[str, ...]:
+        """The columns by which its state is kept."""
+        return self.key if self.window is None else (*self.key, *BOUNDS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -275,9 +302,22 @@ class Pipeline:
         self.vertices.append(vertex)
         return Stream(self, vertex.name)
 
-    def source(self, name: str, source: Source, previous: str | None = None) -> Stream:
-        """Read a replayable input. `previous` is the name that it had before, if it was renamed."""
-        stream = self.add(SourceVertex(name, source, Previous(previous)))
+    def source(
+        self,
+        name: str,
+        source: Source,
+        previous: str | None = None,
+        *,
+        event_time: str | None = None,
+        delay: str | timedelta | None = None,
+    ) -> Stream:
+        """Read a replayable input. `previous` is the name that it had before, if it was renamed.
+
+        `event_time` is the column that says when an event was, and `delay` how much later than others its rows may
+        come: the watermark follows the largest event time at that distance, and windows are emitted when it passes
+        them.
+        """
+        stream = self.add(SourceVertex(name, source, Previous(previous), declared_time(name, event_time, delay)))
         if isinstance(source, QuarantiningSource) and source.quarantine is not None:
             self.add(SinkVertex(f"{name}_quarantine", replace(stream, output="malformed"), source.quarantine))
         return stream

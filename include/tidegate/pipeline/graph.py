@@ -4,13 +4,14 @@
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
 from tidegate.pipeline.aggregates import Aggregate
 from tidegate.pipeline.definition import (
+    LATE_ROWS,
     CheckVertex,
     KeyedVertex,
     Pipeline,
@@ -24,6 +25,7 @@ from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.guarantees import check_guarantee
 from tidegate.pipeline.joins import check_join
 from tidegate.pipeline.known_columns import check_columns
+from tidegate.pipeline.windows import check_event_time, check_window
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.hold import HoldRules
@@ -106,7 +108,22 @@ class Graph:
     @cached_property
     def outputs(self) -> Mapping[str, str]:
         """By operator, the columns of the rows that it emits, as they are declared."""
-        return {v.operator_id: " ".join((v.output or f"{v.join}").split()) for v in self.keyed if v.emits}
+        return {v.operator_id: " ".join(_emitted(v).split()) for v in self.keyed if v.emits}
+
+    @cached_property
+    def watched(self) -> frozenset[str]:
+        """The sources, steps and operators whose watermark anybody needs: those with windows, and what leads to them
+        from an event time."""
+        leading = {vertex.name for vertex in self.keyed if vertex.window is not None}
+        for vertex in reversed(self.producers):
+            if vertex.name in leading:
+                leading |= {stream.origin for stream in inputs_of(vertex)}
+        return frozenset(leading & timed_vertices((*self.sources, *self.producers)))
+
+    def reads_late(self, name: str) -> bool:
+        """Whether anybody reads the rows that come too late for an operator's windows."""
+        streams = (stream for vertex in self.operators for stream in inputs_of(vertex))
+        return any(stream.origin == name and stream.output == LATE_ROWS for stream in streams)
 
     @cached_property
     def restaged(self) -> frozenset[str]:
@@ -137,6 +154,23 @@ def inputs_of(vertex: Vertex) -> tuple[Stream, ...]:
             return ()
 
 
+def timed_vertices(upstream_first: Iterable[Vertex]) -> frozenset[str]:
+    """Those that have a watermark: an event time is declared somewhere before them. What has none holds up nobody."""
+    timed: set[str] = set()
+    for vertex in upstream_first:
+        declared = isinstance(vertex, SourceVertex) and vertex.event_time is not None
+        if declared or any(stream.origin in timed for stream in inputs_of(vertex)):
+            timed.add(vertex.name)
+    return frozenset(timed)
+
+
+def _emitted(vertex: KeyedVertex) -> str:
+    """What says whether rows that an operator has emitted are what it emits now."""
+    if vertex.window is None:
+        return vertex.output or f"{vertex.join}"
+    return f"{', '.join(vertex.state_key)}, {', '.join(f'{name} {aggregate}' for name, aggregate in vertex.aggregates)}"
+
+
 def compile_graph(pipeline: Pipeline) -> Graph:
     """Check a pipeline and order it. Raises `PipelineDefinitionError`."""
     _check_names(pipeline)
@@ -147,6 +181,7 @@ def compile_graph(pipeline: Pipeline) -> Graph:
     _check_previous(pipeline, origins)
     _check_feedback(pipeline)
     _check_effect(pipeline)
+    _check_watermarks(pipeline, ordered)
     check_columns(pipeline.name, pipeline.vertices)
     return Graph(
         pipeline,
@@ -194,6 +229,11 @@ def _check_vertex(pipeline: Pipeline, vertex: Vertex, origins: Mapping[str, Vert
             raise PipelineDefinitionError(
                 f"The {where} reads {stream.origin!r}, which is not a source, step or operator."
             )
+        if stream.output == LATE_ROWS and not _has_windows(origins[stream.origin]):
+            raise PipelineDefinitionError(
+                f"The {where} reads the late rows of {stream.origin!r}, which has no windows, so no row comes too late "
+                "for it. Only aggregate(name, window(…), …) has late rows."
+            )
     match vertex:
         case KeyedVertex():
             _check_keyed(where, vertex)
@@ -207,12 +247,36 @@ def _check_vertex(pipeline: Pipeline, vertex: Vertex, origins: Mapping[str, Vert
         case SourceVertex():
             if vertex.source.num_splits() < 1:
                 raise PipelineDefinitionError(f"The {where} has no split; it needs at least one.")
+            if vertex.event_time is not None:
+                check_event_time(where, vertex.event_time, vertex.source.schema)
         case StepVertex():
             pass
 
 
+def _has_windows(vertex: Vertex) -> bool:
+    return isinstance(vertex, KeyedVertex) and vertex.window is not None
+
+
+def _check_watermarks(pipeline: Pipeline, ordered: Sequence[Vertex]) -> None:
+    """Without a watermark no window would ever be emitted."""
+    timed = timed_vertices(ordered)
+    for vertex in ordered:
+        if isinstance(vertex, KeyedVertex) and vertex.window is not None and vertex.name not in timed:
+            sources = sorted(v.name for v in ordered if isinstance(v, SourceVertex))
+            raise PipelineDefinitionError(
+                f"The operator {vertex.name!r} of pipeline {pipeline.name!r} has windows, and the stream "
+                f"{vertex.inputs[0].origin!r} that it reads has no watermark, so none of them would ever be emitted. "
+                f"Say which column of its source has the event time: pipeline.source({sources[0]!r}, …, "
+                f"event_time={vertex.window.column!r}, delay='10 min')."
+            )
+
+
 def _check_keyed(where: str, vertex: KeyedVertex) -> None:
-    if not vertex.key or len(set(vertex.key)) != len(vertex.key):
+    if vertex.window is not None:
+        named = [name for name, _ in vertex.aggregates]
+        read = [column for _, a in vertex.aggregates if isinstance(a, Aggregate) for column in a.columns()]
+        check_window(where, vertex.window, vertex.key, [*named, *read])
+    if not vertex.state_key or len(set(vertex.key)) != len(vertex.key):
         raise PipelineDefinitionError(f"The key of {where} must name at least one column, and none twice.")
     if not vertex.inputs:
         raise PipelineDefinitionError(f"The {where} has no input.")

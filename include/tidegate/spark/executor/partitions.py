@@ -14,7 +14,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark import TaskContext
 
-from tidegate.dataflow.reports import Report
+from tidegate.dataflow.reports import ROWS_LATE, Report, joined
 from tidegate.dataflow.staging import Staging
 from tidegate.ports import StageContext
 from tidegate.protocol.records import StateHandle
@@ -25,6 +25,7 @@ from tidegate.state.arrivals import by_owner, owned_rows
 from tidegate.state.compaction import compact
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.subtask import Changed, aggregate, lookup, scan, upsert
+from tidegate.state.windows import EndedWindows, take_in
 
 Program = Callable[[Iterable[pa.RecordBatch], SubtaskSpec], Changed]
 
@@ -96,6 +97,7 @@ class KeyedPlan:
                 "async_duration": changed.async_ms + _since(started),
                 "rows_in": changed.rows_in,
                 "rows_out": 0 if self.emits else changed.rows.num_rows,
+                **({ROWS_LATE: changed.rows_late} if changed.rows_late else {}),
             },
         )
         for staging in self.stagings:
@@ -144,10 +146,10 @@ class RowsPlan:
         if rows is None:
             return
         with carried_to_driver():
-            reports = self._reports(index, rows)
+            reports = self.reports(index, rows)
         yield encode_reports(index, reports)
 
-    def _reports(self, index: int, rows: Iterable[pa.RecordBatch]) -> list[Report]:
+    def reports(self, index: int, rows: Iterable[pa.RecordBatch]) -> list[Report]:
         started, unique, count = perf_counter(), uuid4().hex, 0
         written: dict[str, list[StateHandle]] = {staging.operator_id: [] for staging in self.stagings}
         sent = []
@@ -163,6 +165,34 @@ class RowsPlan:
         own = metrics | {"rows_in": 0} if self.emitted else metrics
         sinks = (Report(operator_id, index, tuple(each), metrics) for operator_id, each in written.items())
         return [Report(self.operator_id, index, tuple(sent), own), *sinks]
+
+
+@dataclass(frozen=True, slots=True)
+class EndedWindowsPlan:
+    """Row i in, the report of subtask `indexes[i]` out: the windows that the watermark has passed are emitted, and
+    removed from its state."""
+
+    indexes: tuple[int, ...]
+    specs: Mapping[int, SubtaskSpec]
+    watermark: int
+    emitting: RowsPlan
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for place in _places(batches):
+            index = self.indexes[place]
+            with carried_to_driver():
+                reports = self._reports(index)
+            yield encode_reports(index, reports)
+
+    def _reports(self, index: int) -> list[Report]:
+        spec = self.specs[index]
+        ended = EndedWindows(replace(spec, prefix=f"{spec.prefix}-{uuid4().hex}-ended"), self.watermark)
+        rows = not_empty(ended.rows())
+        if rows is None:
+            return []
+        reports = self.emitting.reports(index, rows)
+        assert ended.removed is not None
+        return joined([*reports, Report(spec.operator, index, (ended.removed,), {})])
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +278,7 @@ class ExchangePlan:
                     yield batch if self.order is None else _with_place(batch, self.order[place])
 
 
-PROGRAMS: dict[str, Program] = {"aggregate": aggregate, "upsert": upsert}
+PROGRAMS: dict[str, Program] = {"aggregate": aggregate, "upsert": upsert, "windows": take_in}
 
 
 def _staged_state(staging: Staging, index: int, spec: SubtaskSpec, unique: str) -> Report:
