@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tidegate.dataflow.elements import Exchange
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
-from tidegate.dataflow.reports import Report
+from tidegate.dataflow.reports import ROWS_LATE, Report
 from tidegate.pipeline.definition import KeyedVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, StateHandle, SubtaskId, SubtaskMetrics
@@ -66,5 +66,5 @@ def _metrics(execution: Execution, subtask: SubtaskId, start_delay: int) -> Subt
         alignment_duration=execution.aligned.alignment,
         processed_bytes=execution.aligned.processed_bytes if first else 0,
         persisted_bytes=execution.aligned.persisted_bytes if first else 0,
-        **(nothing if report is None else {name: report.metrics[name] for name in nothing}),
+        **(nothing if report is None else {name: n for name, n in report.metrics.items() if name != ROWS_LATE}),
     )

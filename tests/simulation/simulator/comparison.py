@@ -29,7 +29,7 @@ class Comparison:
     def completes(self, id_: int, snapshots: Mapping[SubtaskId, Snapshot]) -> None:
         """The checkpoint's state and staged rows are those of the sequential execution of its cut."""
         cut, read = self._cut(id_, snapshots)
-        given = self.sequential.step(cut, self._drawn(snapshots))
+        given = self.sequential.step(cut, self._drawn(snapshots), self._ended(snapshots))
         self.world.observer.history.complete(id_, *self.sequential.came_to(), read)
         self._compare_states(id_, snapshots)
         self._compare_staged(id_, snapshots, given)
@@ -83,6 +83,14 @@ class Comparison:
                 cut[name] += [row for piece in sorted(now - before) for row in source.pieces[split][piece]]
                 read[subtask] = now
         return cut, read
+
+    def _ended(self, snapshots: Mapping[SubtaskId, Snapshot]) -> set[str]:
+        """The sources from which nothing will follow."""
+        return {
+            name
+            for name, source in self.world.sources.items()
+            if all(snapshots[SubtaskId(name, split)].finished for split in range(source.num_splits()))
+        }
 
     def _drawn(self, snapshots: Mapping[SubtaskId, Snapshot]) -> dict[str, list[Row]]:
         """By step, the rows on record; their files go with the completion."""
