@@ -243,6 +243,6 @@ def test_windows_of_something_that_is_no_time_are_refused(spark: Any, tmp_path: 
     rows = pipeline.source("rows", Listed(TIMES), event_time="at").transform(lambda df: df)
     rows.key_by("k").aggregate("hours", window("k", "1 h"), n=count())
     with pytest.raises(
-        PipelineDefinitionError, match="operator 'hours' of pipeline 'wrong' has windows of 'k'.*bigint"
+        PipelineDefinitionError, match=r"operator 'hours' of pipeline 'wrong' has windows of 'k'.*bigint"
     ):
         Checkpoints(pipeline, spark, tmp_path).region.streams.layout(compile_graph(pipeline).keyed[0])

@@ -22,6 +22,7 @@ from mutations import (
     snapshots,
     steps,
     stops,
+    windows,
 )
 from mutations.planting import MUTATIONS, planted
 
@@ -46,4 +47,5 @@ __all__ = [
     "snapshots",
     "steps",
     "stops",
+    "windows",
 ]

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from simulator.world import World
 
 #: Chosen so that seeds which alone are known to notice a rare planted mistake draw the pipelines that they always drew.
-_SALT = 1
+_SALT = 1096
 KEYS = 4
 TIMES = 4096
 MODULUS = 2**31 - 1
+ROWS = "k bigint, v timestamp"
 Row = tuple[int, int]
 
 
@@ -78,10 +79,30 @@ class WindowedFunction:
         return place % KEYS, (number % 100_000) * TIMES + place // KEYS - 1
 
 
+@dataclass(frozen=True, slots=True)
+class Sieve:
+    """Passes on the rows of one key, and keeps nothing: behind it, time passes without rows."""
+
+    kind: str = "sieve"
+    emits: bool = True
+
+    def key_of(self, row: Row) -> int:
+        return row[0] % KEYS
+
+    def stores(self, key: int) -> bool:
+        return False
+
+    def update(self, old: int | None, rows: Iterable[Row]) -> int:
+        return 0
+
+    def emit(self, key: int, old: int | None, rows: Iterable[Row]) -> list[Row]:
+        return list(rows) if key == 0 else []
+
+
 def add_windows(world: "World", pipeline: Pipeline) -> None:
     """Windows over sources, perhaps windows of these, and sinks of what they emit and of what comes too late."""
     random = world.windows
-    if random.random() >= 0.25:
+    if random.random() >= 0.2:
         return
     sources = [vertex for vertex in pipeline.vertices if isinstance(vertex, SourceVertex)]
     for vertex in sources:
@@ -90,6 +111,9 @@ def add_windows(world: "World", pipeline: Pipeline) -> None:
         pipeline.vertices[pipeline.vertices.index(vertex)] = replace(vertex, event_time=timed)
     streams = [Stream(pipeline, vertex.name) for vertex in sources]
     read = random.sample(streams, random.randint(1, len(streams)))
+    if random.random() < 0.4:
+        sieve = KeyedVertex("sieve", tuple(read), ("k",), update=Sieve(), state=ROWS, output=ROWS)
+        read = [pipeline.add(sieve)]
     stream = _windowed(world, pipeline, "windowed", tuple(read), "v", random.choice([(100, 100), (100, 50), (90, 30)]))
     if random.random() < 0.5:
         _windowed(world, pipeline, "windows_of_windows", (stream,), "window_start", (300, 300))
@@ -98,7 +122,7 @@ def add_windows(world: "World", pipeline: Pipeline) -> None:
 def _give_times(vertex: SourceVertex) -> None:
     """Later pieces have later rows, roughly."""
     source: Any = vertex.source
-    source.schema = "k bigint, v timestamp"
+    source.schema = ROWS
     for split in source.pieces:
         for number, rows in enumerate(split):
             rows[:] = [(key, value * TIMES + number * 60 + value % 150) for key, value in rows]
@@ -134,7 +158,6 @@ class PlainWatermarks:
             if name in ended:
                 known[name] = END_OF_TIME
         for vertex in self._graph.keyed:
-            if vertex.window is not None:
-                read = [known.get(stream.origin) for stream in vertex.inputs]
-                if None not in read:
-                    known[vertex.name] = min(read)  # type: ignore[type-var]
+            read = [known.get(stream.origin) for stream in vertex.inputs]
+            if None not in read:
+                known[vertex.name] = min(read)  # type: ignore[type-var]
