@@ -13,8 +13,8 @@ from typing import Any
 
 _PUBLIC = {
     "Pipeline": "tidegate.pipeline.definition",
-    "Previous": "tidegate.pipeline.definition",
-    "Update": "tidegate.pipeline.definition",
+    "Previous": "tidegate.pipeline.previous",
+    "Update": "tidegate.pipeline.update",
     "CheckpointConfig": "tidegate.pipeline.config",
     "CheckpointingMode": "tidegate.pipeline.config",
     "CheckpointListener": "tidegate.ports",

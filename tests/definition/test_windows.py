@@ -23,7 +23,7 @@ def pipeline_of(event_time: str | None = "at", **source: Any) -> tuple[Pipeline,
 
 def compiled(of: Any, event_time: str | None = "at", **source: Any) -> Graph:
     pipeline, orders = pipeline_of(event_time, **source)
-    of(orders).sink("out", MemorySink("out"))
+    of(orders).sink("out", MemorySink())
     return compile_graph(pipeline)
 
 
@@ -31,7 +31,7 @@ def test_columns_of_windows_and_of_late_rows_are_known() -> None:
     def both(orders: Any) -> Any:
         hourly = orders.key_by("city").aggregate("hourly", window("at", "1 hour"), n=count())
         late = hourly.late.key_by("amount").aggregate("late_ones", n=count())
-        late.sink("late", MemorySink("late"))
+        late.sink("late", MemorySink())
         return hourly.key_by("city").aggregate("daily", window("window_start", "1 d"), n=max_("n"))
 
     graph = compiled(both, delay="10 min")

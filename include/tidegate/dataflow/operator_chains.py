@@ -9,7 +9,8 @@ from tidegate.dataflow.event_time import InputWatermarks
 from tidegate.dataflow.input_gate import InputGate
 from tidegate.dataflow.reports import ROWS_LATE, Report
 from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, StepVertex
-from tidegate.pipeline.graph import Graph, inputs_of
+from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.inputs import inputs_of
 from tidegate.ports import Clock
 from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.barriers.options import make_handler

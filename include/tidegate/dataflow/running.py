@@ -12,7 +12,8 @@ from tidegate.dataflow.elements import Aligned, Data
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution, OperatorChain
 from tidegate.dataflow.reports import ROWS_LATE, Report
-from tidegate.pipeline.definition import KeyedVertex, SinkVertex, SourceVertex, StepVertex
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
+from tidegate.pipeline.vertices import SourceVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, SubtaskId

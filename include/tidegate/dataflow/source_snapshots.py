@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tidegate.dataflow.jobs import Parts
-from tidegate.pipeline.definition import SourceVertex
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.vertices import SourceVertex
 from tidegate.ports import Acknowledger, Segment, SourceContext
 from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.errors import SupersededAttemptError

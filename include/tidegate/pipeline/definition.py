@@ -13,14 +13,13 @@ from tidegate.pipeline.aggregates import Aggregate
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.joins import Join
-from tidegate.pipeline.windows import BOUNDS, EventTime, Window, declared_time
+from tidegate.pipeline.previous import Previous
+from tidegate.pipeline.vertices import CheckVertex, SourceVertex
+from tidegate.pipeline.windows import BOUNDS, Window, declared_time
 from tidegate.ports import (
-    BacklogSource,
     CheckpointListener,
     DeliveryGuarantee,
-    LaggingSource,
     QuarantiningSource,
-    Segment,
     Sink,
     Source,
 )
@@ -28,37 +27,11 @@ from tidegate.protocol.ddl import ddl_of
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.keygroups import MAX_PARALLELISM_LIMIT, default_max_parallelism
 from tidegate.protocol.names import operator_of_sink
-from tidegate.protocol.records import Pending
 
 Transform = Callable[[Any], Any]
 
 #: The stream of rows that no window took, beside what an operator emits.
 LATE_ROWS = "late"
-
-
-@dataclass(frozen=True, slots=True)
-class Previous:
-    """What an operator was called before, if it was renamed, and what its columns and aggregates were, by their names
-    now. None for a column says that it is a new one, although it looks like one that is gone.
-
-    Needed until the first rows have arrived for the operator after the change, and harmless afterwards.
-    """
-
-    name: str | None = None
-    columns: Mapping[str, str | None] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, previous: "Previous | str | None") -> "Previous":
-        return previous if isinstance(previous, Previous) else cls(previous)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Update:
-    """What the function of an operator with an `output` returns, both Spark DataFrames: `state` has the rows to upsert,
-    and `rows` what the operator emits."""
-
-    state: Any
-    rows: Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,26 +146,6 @@ class KeyedStream:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SourceVertex:
-    name: str
-    source: Source
-    previous: Previous = Previous()
-    event_time: EventTime | None = None
-
-    @property
-    def operator_id(self) -> str:
-        return self.name
-
-    def is_behind(self, split: int, polled: Segment | None) -> bool:
-        """Whether more has arrived than a poll took. A source that cannot say is never behind."""
-        return isinstance(self.source, BacklogSource) and self.source.is_behind(split, polled)
-
-    def pending(self, split: int) -> Pending | None:
-        """What the last poll has left. None of a source that cannot say."""
-        return self.source.pending(split) if isinstance(self.source, LaggingSource) else None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class StepVertex:
     """A transform that is not deterministic: the last one of `input`. Its rows are durable before any consumer reads
     them."""
@@ -221,7 +174,7 @@ class KeyedVertex:
     update: Callable[..., Any] | None = None
     state: str | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    previous: Previous = Previous()
+    previous: Previous = field(default_factory=Previous)
     output: str | None = None
     join: Join | None = None
     window: Window | None = None
@@ -251,16 +204,6 @@ class SinkVertex:
     @property
     def operator_id(self) -> str:
         return operator_of_sink(self.name)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CheckVertex:
-    """A judgement across several sinks: `query` makes one DataFrame of their staged rows, `expect` judges it."""
-
-    name: str
-    sinks: tuple[str, ...]
-    query: Callable[..., Any]
-    expect: ExpectationSuite
 
 
 Vertex = SourceVertex | StepVertex | KeyedVertex | SinkVertex | CheckVertex

@@ -4,27 +4,20 @@
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
 from tidegate.pipeline.aggregates import Aggregate
-from tidegate.pipeline.definition import (
-    LATE_ROWS,
-    CheckVertex,
-    KeyedVertex,
-    Pipeline,
-    SinkVertex,
-    SourceVertex,
-    StepVertex,
-    Stream,
-    Vertex,
-)
+from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, Pipeline, SinkVertex, StepVertex, Vertex
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.guarantees import check_guarantee
+from tidegate.pipeline.inputs import check_watermarks, inputs_of, timed_vertices
 from tidegate.pipeline.joins import check_join
 from tidegate.pipeline.known_columns import check_columns
+from tidegate.pipeline.places import check_effect, check_places, place_of
+from tidegate.pipeline.vertices import CheckVertex, SourceVertex
 from tidegate.pipeline.windows import check_event_time, check_window
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import PipelineDefinitionError
@@ -144,26 +137,6 @@ class Graph:
         return tuple(vertex for vertex in self.operators if name in (s.origin for s in inputs_of(vertex)))
 
 
-def inputs_of(vertex: Vertex) -> tuple[Stream, ...]:
-    match vertex:
-        case KeyedVertex():
-            return vertex.inputs
-        case StepVertex() | SinkVertex():
-            return (vertex.input,)
-        case SourceVertex() | CheckVertex():
-            return ()
-
-
-def timed_vertices(upstream_first: Iterable[Vertex]) -> frozenset[str]:
-    """Those that have a watermark: an event time is declared somewhere before them. What has none holds up nobody."""
-    timed: set[str] = set()
-    for vertex in upstream_first:
-        declared = isinstance(vertex, SourceVertex) and vertex.event_time is not None
-        if declared or any(stream.origin in timed for stream in inputs_of(vertex)):
-            timed.add(vertex.name)
-    return frozenset(timed)
-
-
 def _emitted(vertex: KeyedVertex) -> str:
     """What says whether rows that an operator has emitted are what it emits now."""
     if vertex.window is None:
@@ -179,9 +152,9 @@ def compile_graph(pipeline: Pipeline) -> Graph:
         _check_vertex(pipeline, vertex, origins)
     ordered = _topological(pipeline)
     _check_previous(pipeline, origins)
-    _check_feedback(pipeline)
-    _check_effect(pipeline)
-    _check_watermarks(pipeline, ordered)
+    check_places(pipeline)
+    check_effect(pipeline)
+    check_watermarks(pipeline, ordered)
     check_columns(pipeline.name, pipeline.vertices)
     return Graph(
         pipeline,
@@ -255,20 +228,6 @@ def _check_vertex(pipeline: Pipeline, vertex: Vertex, origins: Mapping[str, Vert
 
 def _has_windows(vertex: Vertex) -> bool:
     return isinstance(vertex, KeyedVertex) and vertex.window is not None
-
-
-def _check_watermarks(pipeline: Pipeline, ordered: Sequence[Vertex]) -> None:
-    """Without a watermark no window would ever be emitted."""
-    timed = timed_vertices(ordered)
-    for vertex in ordered:
-        if isinstance(vertex, KeyedVertex) and vertex.window is not None and vertex.name not in timed:
-            sources = sorted(v.name for v in ordered if isinstance(v, SourceVertex))
-            raise PipelineDefinitionError(
-                f"The operator {vertex.name!r} of pipeline {pipeline.name!r} has windows, and the stream "
-                f"{vertex.inputs[0].origin!r} that it reads has no watermark, so none of them would ever be emitted. "
-                f"Say which column of its source has the event time: pipeline.source({sources[0]!r}, …, "
-                f"event_time={vertex.window.column!r}, delay='10 min')."
-            )
 
 
 def _check_keyed(where: str, vertex: KeyedVertex) -> None:
@@ -348,39 +307,5 @@ def _topological(pipeline: Pipeline) -> list[Vertex]:
         ) from error
 
 
-def _check_effect(pipeline: Pipeline) -> None:
-    """State alone is enough: it is plain Parquet, and can be judged. Rows that go nowhere are lost: they are read only
-    once."""
-    if not any(isinstance(vertex, KeyedVertex | SinkVertex) for vertex in pipeline.vertices):
-        raise PipelineDefinitionError(
-            f"Pipeline {pipeline.name!r} has no effect: it has neither a sink nor an operator with state, so what its "
-            "sources read would be lost. Add a sink with stream.sink(…)."
-        )
-
-
-def _check_feedback(pipeline: Pipeline) -> None:
-    """A sink that writes where a source reads is a cycle too, through the file system. Sinks must not share a place."""
-    sources = {_place(v.source.describe()): v.name for v in pipeline.vertices if isinstance(v, SourceVertex)}
-    sinks: dict[str, str] = {}
-    for vertex in pipeline.vertices:
-        if isinstance(vertex, SinkVertex) and (place := _place(vertex.sink.describe())):
-            for read, source in sources.items():
-                if read and (place == read or place.startswith(read + "/")):
-                    raise PipelineDefinitionError(
-                        f"Pipeline {pipeline.name!r} has a cycle: sink {vertex.name!r} writes to {place!r}, where "
-                        f"source {source!r} reads. Give the sink a directory of its own."
-                    )
-            if place in sinks:
-                raise PipelineDefinitionError(
-                    f"Sinks {sinks[place]!r} and {vertex.name!r} of pipeline {pipeline.name!r} both write to "
-                    f"{place!r}. Each commits as a whole, so give each a directory of its own."
-                )
-            sinks[place] = vertex.name
-
-
-def _place(description: Mapping[str, object]) -> str:
-    return str(description.get("path", "")).rstrip("/")
-
-
 def _endpoint(role: Role, name: str, description: Mapping[str, object], home: str) -> Endpoint:
-    return Endpoint(role, name, str(description["type"]), relative_to_home(_place(description), home))
+    return Endpoint(role, name, str(description["type"]), relative_to_home(place_of(description), home))

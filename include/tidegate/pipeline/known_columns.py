@@ -7,8 +7,9 @@ transform. `tidegate check` asks Spark for the rest.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
-from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, SourceVertex, Stream, Vertex
+from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, Stream, Vertex
 from tidegate.pipeline.expectations import ExpectationSuite
+from tidegate.pipeline.vertices import SourceVertex
 from tidegate.protocol.ddl import columns_of
 from tidegate.protocol.errors import PipelineDefinitionError
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 BEFORE = """
 from tidegate import *
-from tidegate.pipeline.definition import Update
+from tidegate.pipeline.update import Update
 
 shop = Pipeline("shop")
 orders = shop.source("orders", FileSource("landing", schema="customer string, amount int"))

@@ -26,8 +26,8 @@ from tidegate.spark.driver.run_job import Emit, run_job
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import SIDE, Streams, ddl, read_by
 from tidegate.spark.driver.windows import late_rows, with_windows
+from tidegate.spark.executor.ended_windows import EndedWindowsPlan
 from tidegate.spark.executor.partitions import (
-    EndedWindowsPlan,
     KeyedPlan,
     LookupPlan,
     RestagingPlan,

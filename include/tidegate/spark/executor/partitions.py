@@ -14,7 +14,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark import TaskContext
 
-from tidegate.dataflow.reports import ROWS_LATE, Report, joined
+from tidegate.dataflow.reports import ROWS_LATE, Report
 from tidegate.dataflow.staging import Staging
 from tidegate.ports import StageContext
 from tidegate.protocol.records import StateHandle
@@ -25,7 +25,7 @@ from tidegate.state.arrivals import by_owner, owned_rows
 from tidegate.state.compaction import compact
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.subtask import Changed, aggregate, lookup, scan, upsert
-from tidegate.state.windows import EndedWindows, take_in
+from tidegate.state.windows import take_in
 
 Program = Callable[[Iterable[pa.RecordBatch], SubtaskSpec], Changed]
 
@@ -168,34 +168,6 @@ class RowsPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class EndedWindowsPlan:
-    """Row i in, the report of subtask `indexes[i]` out: the windows that the watermark has passed are emitted, and
-    removed from its state."""
-
-    indexes: tuple[int, ...]
-    specs: Mapping[int, SubtaskSpec]
-    watermark: int
-    emitting: RowsPlan
-
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for place in _places(batches):
-            index = self.indexes[place]
-            with carried_to_driver():
-                reports = self._reports(index)
-            yield encode_reports(index, reports)
-
-    def _reports(self, index: int) -> list[Report]:
-        spec = self.specs[index]
-        ended = EndedWindows(replace(spec, prefix=f"{spec.prefix}-{uuid4().hex}-ended"), self.watermark)
-        rows = not_empty(ended.rows())
-        if rows is None:
-            return []
-        reports = self.emitting.reports(index, rows)
-        assert ended.removed is not None
-        return joined([*reports, Report(spec.operator, index, (ended.removed,), {})])
-
-
-@dataclass(frozen=True, slots=True)
 class RestagingPlan:
     """A sink of current rows, for subtasks to which nothing came. Row i in, the report of `indexes[i]` out."""
 
@@ -204,7 +176,7 @@ class RestagingPlan:
     staging: Staging
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for place in _places(batches):
+        for place in places(batches):
             index = self.indexes[place]
             with carried_to_driver():
                 report = _staged_state(self.staging, index, self.specs[index], uuid4().hex)
@@ -233,7 +205,7 @@ class ScanPlan:
     specs: tuple[SubtaskSpec, ...]
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for place in _places(batches):
+        for place in places(batches):
             with carried_to_driver():
                 yield from scan(self.specs[place])
 
@@ -254,7 +226,7 @@ class CompactionPlan:
     merges: tuple[Merge, ...]
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for place in _places(batches):
+        for place in places(batches):
             merge = self.merges[place]
             spec = replace(merge.spec, prefix=f"{merge.spec.prefix}-{uuid4().hex}")
             with carried_to_driver():
@@ -272,7 +244,7 @@ class ExchangePlan:
     order: tuple[int, ...] | None = None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for place in _places(batches):
+        for place in places(batches):
             with carried_to_driver():
                 for batch in read_exchange(self.handles[place], self.storage_url, self.schema):
                     yield batch if self.order is None else _with_place(batch, self.order[place])
@@ -344,7 +316,7 @@ def _with_place(batch: pa.RecordBatch, place: int) -> pa.RecordBatch:
     return batch.append_column(PLACE, pa.repeat(pa.scalar(place, pa.int64()), batch.num_rows))
 
 
-def _places(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+def places(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
     """The ids of a `range`. Not the number of the Spark partition, which changes where partitions are coalesced."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
