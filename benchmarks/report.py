@@ -21,6 +21,7 @@ GROWTH_TARGET = 1.5
 RESOURCE_TARGET = 1.0
 FIXED_COST_TARGET = 0.150  # seconds
 EMITTING_TARGET = 1.2  # of the epoch without emitted rows
+WINDOWED_TARGET = 0.5
 
 _PARTS = ("spark", "state", "store", "metadata", "compaction", "rest")
 
@@ -44,7 +45,12 @@ class Figure:
         return {**asdict(self), "verdict": self.verdict}
 
 
-def figures(results: list[dict[str, Any]], fixed_cost: list[float], emitting: list[list[float]]) -> list[Figure]:
+def figures(
+    results: list[dict[str, Any]],
+    fixed_cost: list[float],
+    emitting: list[list[float]],
+    windowed: dict[str, list[float]],
+) -> list[Figure]:
     by_keys = {result["keys"]: result for result in results}
     found = [figure for result in results for figure in _ratios(result)]
     found += _growth(by_keys)
@@ -55,6 +61,10 @@ def figures(results: list[dict[str, Any]], fixed_cost: list[float], emitting: li
         without, emitted = emitting
         measured = f"{spread(emitted, 1, 's')} / {spread(without, 1, 's')}"
         found.append(Figure("epoch with emitted rows", measured, median(emitted) / median(without), EMITTING_TARGET))
+    if windowed:
+        ours, theirs = windowed["tidegate"], windowed["streaming"]
+        measured = f"{spread(ours, 1, 's')} : {spread(theirs, 1, 's')}"
+        found.append(Figure("windowed count: epoch", measured, median(ours) / median(theirs), WINDOWED_TARGET))
     return found
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
-from tidegate.dataflow.reports import Report, joined
+from tidegate.dataflow.reports import ROWS_LATE, Report, joined
 from tidegate.dataflow.staging import Staging
 from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, StepVertex, Stream
 from tidegate.pipeline.graph import Graph
@@ -19,14 +19,14 @@ from tidegate.pipeline.windows import Window
 from tidegate.ports import Segment
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.in_flight import OUTPUT
-from tidegate.protocol.records import HandleKind, SubtaskId
+from tidegate.protocol.records import SubtaskId
 from tidegate.spark.driver.hashing import key_expressions, quoted, subtask_expression
 from tidegate.spark.driver.results import Result, require_keys, result_of
 from tidegate.spark.driver.run_job import Emit, run_job
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import SIDE, Streams, ddl, read_by
 from tidegate.spark.driver.windows import late_rows, with_windows
-from tidegate.spark.executor.ended_windows import EndedWindowsPlan
+from tidegate.spark.executor.ended_windows import EndedWindowsPlan, Ending
 from tidegate.spark.executor.partitions import (
     KeyedPlan,
     LookupPlan,
@@ -155,16 +155,21 @@ class OperatorJobs:
         )
 
     def _windowed(self, execution: Execution, vertex: KeyedVertex, window: Window) -> list[Report]:
-        """Rows are taken into open windows first, then those that the watermark has passed are emitted. What both
-        jobs write counts together."""
+        """Each subtask takes rows into open windows first, then emits those that the watermark has passed. Subtasks to
+        which nothing came need a job of their own. What is written counts together."""
+        ending = None
+        if execution.has_windows_due:
+            assert execution.watermark is not None
+            ending = Ending(execution.watermark, self._rows_plan(execution, vertex))
         reports: list[Report] = []
         if execution.has_input:
-            run_job(self._taken_in(execution, vertex, window), reports.extend)
-        if execution.has_windows_due and (ended := self._ended(execution, vertex, reports)) is not None:
+            run_job(self._taken_in(execution, vertex, window, ending), reports.extend)
+        done = {report.subtask_index for report in reports if ROWS_LATE in report.metrics}  # else late rows alone
+        if ending is not None and (ended := self._ended(execution, vertex, ending, done)) is not None:
             run_job(ended, reports.extend)
         return joined(reports)
 
-    def _taken_in(self, execution: Execution, vertex: KeyedVertex, window: Window) -> DataFrame:
+    def _taken_in(self, execution: Execution, vertex: KeyedVertex, window: Window, ending: Ending | None) -> DataFrame:
         where, frame = self._streams.where(vertex), self._input(execution, vertex, vertex.inputs[0])
         layout = self._streams.layout(vertex, frame)
         read = read_by(vertex)
@@ -174,6 +179,7 @@ class OperatorJobs:
         )
         together = _is_small(vertex.inputs[0], execution)
         plan = self._keyed_plan(execution, vertex, layout, "windows", together)
+        plan = plan if ending is None else replace(plan, followed_by=ending.reports)
         placed = keyed.coalesce(1) if together else self._by_subtask(keyed)
         reports = placed.mapInArrow(plan.run, REPORT_TYPE)
         if not self._graph.reads_late(vertex.name):
@@ -193,19 +199,14 @@ class OperatorJobs:
         )
         return reports.union(late.coalesce(self._parallelism).mapInArrow(sent.run, REPORT_TYPE))
 
-    def _ended(self, execution: Execution, vertex: KeyedVertex, taken_in: Sequence[Report]) -> DataFrame | None:
-        """None if there is no state. `taken_in` has the newest runs."""
-        assert execution.watermark is not None
-        layout = self._location.layout(vertex, self._streams.layout(vertex), self._plan)
-        specs = self._location.specs(vertex, layout, self._plan, self._plan.pending(execution.chain))
-        for report in taken_in:
-            runs = tuple(handle for handle in report.handles if handle.kind is HandleKind.RUN)
-            spec = specs[report.subtask_index]
-            specs[report.subtask_index] = replace(spec, runs=(*spec.runs, *runs))
-        indexes = tuple(index for index, spec in specs.items() if spec.runs)
+    def _ended(self, execution: Execution, vertex: KeyedVertex, ending: Ending, done: Set[int]) -> DataFrame | None:
+        """For subtasks that are not `done`; None if the others have no state."""
+        left = [index for index in self._plan.pending(execution.chain) if index not in done]
+        indexes = tuple(index for index in left if self._plan.runs(vertex, index))
         if not indexes:
             return None
-        plan = EndedWindowsPlan(indexes, specs, execution.watermark, self._rows_plan(execution, vertex))
+        layout = self._location.layout(vertex, self._streams.layout(vertex), self._plan)
+        plan = EndedWindowsPlan(indexes, self._location.specs(vertex, layout, self._plan, indexes), ending)
         frame = self._streams.session.range(0, len(indexes), 1, len(indexes))
         return frame.mapInArrow(plan.run, REPORT_TYPE)
 

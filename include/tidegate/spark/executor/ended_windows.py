@@ -1,4 +1,4 @@
-"""What runs inside a Spark task when windows may have ended."""
+"""What runs inside a Spark task when windows may have ended: they are emitted, and removed from state."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,24 +15,14 @@ from tidegate.state.windows import EndedWindows
 
 
 @dataclass(frozen=True, slots=True)
-class EndedWindowsPlan:
-    """Row i in, the report of subtask `indexes[i]` out: the windows that the watermark has passed are emitted, and
-    removed from its state."""
+class Ending:
+    """The windows that end at the watermark or before leave, as `emitting` says."""
 
-    indexes: tuple[int, ...]
-    specs: Mapping[int, SubtaskSpec]
     watermark: int
     emitting: RowsPlan
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for place in places(batches):
-            index = self.indexes[place]
-            with carried_to_driver():
-                reports = self._reports(index)
-            yield encode_reports(index, reports)
-
-    def _reports(self, index: int) -> list[Report]:
-        spec = self.specs[index]
+    def reports(self, index: int, spec: SubtaskSpec) -> list[Report]:
+        """Of subtask `index`, whose state has all rows by now."""
         ended = EndedWindows(replace(spec, prefix=f"{spec.prefix}-{uuid4().hex}-ended"), self.watermark)
         rows = not_empty(ended.rows())
         if rows is None:
@@ -40,3 +30,19 @@ class EndedWindowsPlan:
         reports = self.emitting.reports(index, rows)
         assert ended.removed is not None
         return joined([*reports, Report(spec.operator, index, (ended.removed,), {})])
+
+
+@dataclass(frozen=True, slots=True)
+class EndedWindowsPlan:
+    """For subtasks to which nothing came. Row i in, the report of `indexes[i]` out."""
+
+    indexes: tuple[int, ...]
+    specs: Mapping[int, SubtaskSpec]
+    ending: Ending
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for place in places(batches):
+            index = self.indexes[place]
+            with carried_to_driver():
+                reports = self.ending.reports(index, self.specs[index])
+            yield encode_reports(index, reports)

@@ -44,7 +44,7 @@ class KeyedPlan:
     """A keyed operator's part of a checkpoint: by subtask, what to read and under which prefix to write.
 
     `together`: a single Spark task has the rows of all subtasks; else Spark partition i has those of subtask i. If it
-    `emits`, what leaves the operator is a `RowsPlan`'s.
+    `emits`, what leaves the operator is a `RowsPlan`'s. What it is `followed_by` sees the state as it is then.
     """
 
     program: str
@@ -54,6 +54,7 @@ class KeyedPlan:
     exchange: bool
     together: bool
     emits: bool
+    followed_by: Callable[[int, SubtaskSpec], list[Report]] | None = None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Update the state of the partition's subtasks. A subtask without rows or without a spec reports nothing."""
@@ -97,9 +98,11 @@ class KeyedPlan:
                 "async_duration": changed.async_ms + _since(started),
                 "rows_in": changed.rows_in,
                 "rows_out": 0 if self.emits else changed.rows.num_rows,
-                **({ROWS_LATE: changed.rows_late} if changed.rows_late else {}),
+                **({} if changed.rows_late is None else {ROWS_LATE: changed.rows_late}),
             },
         )
+        if self.followed_by is not None:
+            yield from self.followed_by(index, replace(spec, runs=(*spec.runs, *handles)))
         for staging in self.stagings:
             if staging.current and changed.handle is not None:
                 now = replace(spec, runs=(*spec.runs, changed.handle))
