@@ -27,7 +27,7 @@ from tidegate.settings import Settings
 from tidegate.spark.session.sessions import SparkSettings, open_session
 from tidegate.state.storage import ArrowCheckpointStorage
 
-KEYS, ROWS = 20_000, 100_000
+KEYS, ROWS = 200_000, 500_000
 WARM_UPS, MEASURED = 3, 9
 SCHEMA = "key bigint, at timestamp"
 _HOUR = 3_600_000_000

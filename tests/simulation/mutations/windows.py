@@ -3,13 +3,15 @@
 from dataclasses import replace
 
 from mutations.planting import mutation
-from tidegate.dataflow import event_time, scheduled_driver, source_snapshots
+from tidegate.dataflow import event_time, in_flight, scheduled_driver, source_snapshots
 from tidegate.dataflow.channels import Channels
+from tidegate.dataflow.continuous_driver import ContinuousDriver
 from tidegate.dataflow.driver_base import DriverBase
 from tidegate.dataflow.elements import has_rows
 from tidegate.dataflow.event_time import InputWatermarks
 from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.scheduled_driver import ScheduledDriver
+from tidegate.dataflow.snapshot_steps import SnapshotSteps
 from tidegate.protocol import restore
 from tidegate.protocol.records import Snapshot
 
@@ -119,3 +121,39 @@ def _(original):
         original(self, origin, data)
 
     return arrive
+
+
+@mutation("a continuous run forgets which windows have been emitted", (ContinuousDriver, "_put_back"))
+def _(original):
+    def put_back(self):
+        original(self)
+        for running in self._chains:
+            running.closed = None
+
+    return put_back
+
+
+@mutation("a snapshot has the watermark that came after its barrier", (SnapshotSteps, "_acknowledgements_of"))
+def _(original):
+    def acknowledgements_of(self, vertex):
+        vertex.pending.execution.watermarks = dict(vertex.chain.watermarks.known)
+        return original(self, vertex)
+
+    return acknowledgements_of
+
+
+@mutation("data in flight does not say how far it has come", (in_flight, "_to_json"))
+def _(original):
+    def to_json(data):
+        return {name: value for name, value in original(data).items() if name not in ("event_time", "watermark")}
+
+    return to_json
+
+
+@mutation("a continuous run counts late rows in windows that have been emitted", (ContinuousDriver, "_process"))
+def _(original):
+    def process(self, running, batch):
+        running.closed = None
+        original(self, running, batch)
+
+    return process
