@@ -11,7 +11,6 @@ from tidegate.dataflow.elements import has_rows
 from tidegate.dataflow.event_time import InputWatermarks
 from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.scheduled_driver import ScheduledDriver
-from tidegate.dataflow.snapshot_steps import SnapshotSteps
 from tidegate.protocol import restore
 from tidegate.protocol.records import Snapshot
 
@@ -131,15 +130,6 @@ def _(original):
             running.closed = None
 
     return put_back
-
-
-@mutation("a snapshot has the watermark that came after its barrier", (SnapshotSteps, "_acknowledgements_of"))
-def _(original):
-    def acknowledgements_of(self, vertex):
-        vertex.pending.execution.watermarks = dict(vertex.chain.watermarks.known)
-        return original(self, vertex)
-
-    return acknowledgements_of
 
 
 @mutation("data in flight does not say how far it has come", (in_flight, "_to_json"))

@@ -45,13 +45,12 @@ def add_windows(world: "Running", pipeline: Pipeline) -> None:
 def check_windows(
     world: "Running", what: str, snapshots: Mapping[SubtaskId, Snapshot], state: Mapping[int, int], rows: Sequence[Row]
 ) -> int | None:
-    """A checkpoint that holds all `rows` that were read: how far it has come, and which windows are open. Returns the
+    """A checkpoint in which the operator has read `rows`: how far it has come, and which windows are open. Returns the
     watermark."""
     source = next(v for v in world.graph.sources if v.name == world.sources[0].name)
     assert source.event_time is not None
-    splits = [SubtaskId(source.name, split) for split in range(source.source.num_splits())]
     watermark = max((time_of(row) - source.event_time.delay_micros for row in rows), default=None)
-    if all(snapshots[id_].finished for id_ in splits):
+    if snapshots[SubtaskId(WINDOWED, 0)].finished:
         watermark = END_OF_TIME
     position = snapshots[SubtaskId(WINDOWED, 0)].position or {}
     found = position.get("watermarks", {}).get(source.name)

@@ -111,7 +111,7 @@ def add_windows(world: "World", pipeline: Pipeline) -> None:
         timed = EventTime("v", timedelta(microseconds=random.choice([0, 40, 150])))
         pipeline.vertices[pipeline.vertices.index(vertex)] = replace(vertex, event_time=timed)
     streams = [Stream(pipeline, vertex.name) for vertex in sources]
-    read = random.sample(streams, random.randint(1, len(streams)))
+    read = streams if random.random() < 0.8 else streams[:1]
     if random.random() < 0.4:
         sieve = KeyedVertex("sieve", tuple(read), ("k",), update=Sieve(), state=ROWS, output=ROWS)
         read = [pipeline.add(sieve)]
@@ -136,7 +136,7 @@ def _windowed(world: "World", pipeline: Pipeline, name: str, read: Any, column: 
         name, read, ("k",), aggregates=(("n", count()),), update=WindowedFunction(size, slide), window=window
     )
     stream = pipeline.add(vertex)
-    for sink_name, what in ((name, stream), (f"{name}_late", stream.late)):
+    for sink_name, what in ((f"{name}_shown", stream), (f"{name}_late", stream.late)):
         if what is stream or world.windows.random() < 0.6:
             sink = SimulatedSink(world, sink_name, SinkInput.CHANGES)
             world.sinks[sink_name] = sink
