@@ -45,12 +45,13 @@ class Running:
     attempt: int = 0
     ended: bool = False
     lag: Sequence[SourceLag] = ()
+    clock: Any = field(default_factory=SystemClock)
 
     def __post_init__(self) -> None:
         self.graph = compile_graph(self.pipeline)
         self.storage = ArrowCheckpointStorage(str(self.root / "checkpoints"))
         settings = Settings(self.root, self.storage.url, str(self.root / "cache"), self.root / "docs")
-        self.region = SparkRegion(self.graph, self.session, self.storage, SystemClock(), settings)
+        self.region = SparkRegion(self.graph, self.session, self.storage, self.clock, settings)
         self.restart()
 
     def restart(self) -> None:
@@ -86,7 +87,8 @@ class Running:
         kind = CheckpointKind.SAVEPOINT if savepoint else CheckpointKind.CHECKPOINT
         kind = kind if stop is None else CheckpointKind.SYNC_SAVEPOINT
         attempts = dict.fromkeys(plan.wait, 1)
-        self.running.begin(SnapshotTask(self.checkpoint_id, datetime.now(UTC), attempts, {}, {}, kind, stop))
+        self.triggered_at = self.clock.now()
+        self.running.begin(SnapshotTask(self.checkpoint_id, self.triggered_at, attempts, {}, {}, kind, stop))
 
     def until_acknowledged(self, rounds: int = 100) -> None:
         for _ in range(rounds):
@@ -130,7 +132,7 @@ class Running:
 
     def rows(self, target: str) -> list[tuple[Any, ...]]:
         """What a verdict on `target` would be about, sorted."""
-        frame = self.region.frame(Target.parse(target), self.records())
+        frame = self.region.frame(Target.parse(target), self.records(), self.triggered_at)
         return [] if frame is None else sorted((tuple(row) for row in frame.collect()), key=repr)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from tidegate.protocol.canonical import FileCopy, Rewrite
@@ -35,8 +36,9 @@ class Region(Protocol):
         """Merge runs where there are too many; an empty list if there is nothing worth merging."""
         ...
 
-    def frame(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
-        """The data of a verdict's `target` as a DataFrame: staged rows, state, or a check's own query over them."""
+    def frame(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], triggered_at: datetime) -> Any:
+        """The data of a verdict's `target` as a DataFrame: staged rows, state as of the trigger, or a check's own query
+        over them."""
         ...
 
 

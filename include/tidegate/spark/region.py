@@ -5,6 +5,7 @@ jobs), `executor.partitions` (what runs inside them), `driver.frames` and `drive
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from sys import modules
 from types import ModuleType
 from typing import Any
@@ -90,9 +91,9 @@ class SparkRegion:
         )
         return export_files(self.session, plan)
 
-    def frame(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
+    def frame(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], triggered_at: datetime) -> Any:
         """See `ports.Region`. Raises `PipelineDefinitionError` if the pipeline has no such target."""
-        return Frames(self.graph, self.streams, self.location, subtasks).of(target)
+        return Frames(self.graph, self.streams, self.location, subtasks, triggered_at).of(target)
 
 
 def _modules_of(graph: Graph) -> set[ModuleType]:

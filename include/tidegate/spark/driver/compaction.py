@@ -16,6 +16,11 @@ from tidegate.spark.driver.streams import Streams
 from tidegate.spark.executor.partitions import CompactionPlan, Merge
 from tidegate.spark.executor.report_rows import REPORT_TYPE
 from tidegate.state.compaction import plan_compaction
+from tidegate.state.expiring import judge
+from tidegate.state.runs import newest_of
+
+#: A time at which nothing has expired but what has by the times of the runs: that is gone for later checkpoints, too.
+_BY_RUNS_ALONE = 0
 
 
 def compact_runs(
@@ -58,11 +63,15 @@ def _plan(
         runs = [_runs(snapshots, vertex, index) for index in range(graph.pipeline.parallelism)]
         if max(map(len, runs)) <= 1:
             continue
-        layout = location.succeeding(vertex, streams.layout(vertex), [run for each in runs for run in each])
+        together = [run for each in runs for run in each]
+        layout = location.succeeding(vertex, streams.layout(vertex), together, _BY_RUNS_ALONE)
+        if (layout.ttl or layout.expired) and newest_of(together).details.get("layout") != layout.fingerprint:
+            continue  # it says when a time to live begins to count, and that is for a checkpoint to say
+        judged = judge(layout, together, _BY_RUNS_ALONE)
         for index, own in enumerate(runs):
             if len(own) > 1:
                 prefix = compaction_prefix(below, SubtaskId(vertex.operator_id, index))
-                spec = location.spec(vertex, layout, index, own, checkpoint_id, prefix)
+                spec = location.spec(vertex, layout, index, own, checkpoint_id, judged, prefix)
                 if chosen := plan_compaction(spec):
                     merges.append(Merge(index, spec, chosen))
     return merges

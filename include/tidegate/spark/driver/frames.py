@@ -4,27 +4,36 @@ None stands for "nothing is there", so that an empty checkpoint is judged withou
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from tidegate.pipeline.graph import Graph
 from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.expiry import microseconds
 from tidegate.protocol.names import Target, TargetKind
 from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId, SubtaskRecord
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams, ddl
 from tidegate.spark.executor.partitions import ScanPlan
+from tidegate.state.expiring import judge
 
 
 class Frames:
     """Frames over the acknowledged subtasks of one checkpoint."""
 
     def __init__(
-        self, graph: Graph, streams: Streams, location: StateLocation, subtasks: Mapping[SubtaskId, SubtaskRecord]
+        self,
+        graph: Graph,
+        streams: Streams,
+        location: StateLocation,
+        subtasks: Mapping[SubtaskId, SubtaskRecord],
+        triggered_at: datetime,
     ) -> None:
         self._graph = graph
         self._streams = streams
         self._location = location
         self._subtasks = subtasks
+        self._at = microseconds(triggered_at)
 
     def of(self, target: Target) -> Any:
         """Raises `PipelineDefinitionError` if the pipeline has no such target."""
@@ -66,9 +75,11 @@ class Frames:
             runs.setdefault(index, []).append(handle)
         if not runs:
             return None
-        layout = self._location.succeeding(vertex, layout, [handle for each in runs.values() for handle in each])
+        together = [handle for each in runs.values() for handle in each]
+        layout = self._location.succeeding(vertex, layout, together, self._at)
+        judged = judge(layout, together, self._at)
         specs = tuple(
-            self._location.spec(vertex, layout, index, handles, max(handle.created_by for handle in handles))
+            self._location.spec(vertex, layout, index, handles, max(handle.created_by for handle in handles), judged)
             for index, handles in sorted(runs.items())
         )
         partitions = self._streams.session.range(0, len(specs), 1, len(specs))

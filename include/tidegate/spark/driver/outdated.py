@@ -58,7 +58,7 @@ def _handles(restored: Mapping[SubtaskId, Snapshot], operator_id: str, kind: Han
 
 def _layout(streams: Streams, location: StateLocation, vertex: KeyedVertex, runs: list[StateHandle]) -> StateLayout:
     try:
-        return location.succeeding(vertex, streams.layout(vertex), runs)
+        return location.succeeding(vertex, streams.layout(vertex), runs, 0)  # the same layout or another, at any time
     except CheckpointError:
         raise
     except Exception as error:
