@@ -83,7 +83,7 @@ class Reports:
     def compact(self, checkpoint_id: int, snapshots: Any) -> list[Any]:
         return []
 
-    def frame(self, target: str, subtasks: Any, triggered_at: Any) -> None:
+    def frame(self, target: str, subtasks: Any, record: Any) -> None:
         return None
 
 

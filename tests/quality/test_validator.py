@@ -202,7 +202,7 @@ def test_a_dataframe_that_cannot_be_computed_is_an_error_in_the_verdict(spark: S
 def test_a_target_whose_rows_cannot_be_read_does_not_keep_the_others_from_being_judged(
     carriers: DataFrame, checkpoint: CheckpointRecord, graph_of: Callable[..., Graph], docs: Path
 ) -> None:
-    def frames(target: Target, subtasks: Any, triggered_at: Any) -> DataFrame:
+    def frames(target: Target, subtasks: Any, record: Any) -> DataFrame:
         if str(target) == "check:totals":
             raise ValueError("the query of totals names an unknown table")
         return carriers

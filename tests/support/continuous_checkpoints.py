@@ -132,7 +132,8 @@ class Running:
 
     def rows(self, target: str) -> list[tuple[Any, ...]]:
         """What a verdict on `target` would be about, sorted."""
-        frame = self.region.frame(Target.parse(target), self.records(), self.triggered_at)
+        record = completed_record(self.checkpoint_id, triggered_at=self.triggered_at)
+        frame = self.region.frame(Target.parse(target), self.records(), record)
         return [] if frame is None else sorted((tuple(row) for row in frame.collect()), key=repr)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from commits import commit
 from pyspark.sql import SparkSession
+from records import completed as completed_record
 
 from tidegate.clock import SystemClock
 from tidegate.pipeline.definition import Pipeline
@@ -19,6 +20,7 @@ from tidegate.protocol.names import Target
 from tidegate.protocol.records import (
     Acknowledgement,
     AcknowledgeResult,
+    CheckpointRecord,
     HandleKind,
     Snapshot,
     StateHandle,
@@ -105,8 +107,11 @@ class Checkpoints:
             for id_, ack in self.acknowledged.items()
         }
 
+    def record(self) -> CheckpointRecord:
+        return completed_record(self.checkpoint_id, triggered_at=self.triggered_at)
+
     def frame(self, target: str) -> Any:
-        return self.region.frame(Target.parse(target), self.records(), self.triggered_at)
+        return self.region.frame(Target.parse(target), self.records(), self.record())
 
     def rows(self, target: str) -> list[tuple[Any, ...]]:
         """What a verdict on `target` would be about, sorted."""

@@ -176,8 +176,9 @@ class ContinuousDriver:
             return
         parallelism = self._graph.pipeline.parallelism
         attempts = {SubtaskId(running.vertex.operator_id, index): self._attempt for index in range(parallelism)}
-        snapshots, below = self._state.snapshots, self._state.directory
-        plan = ExecutionPlan(self._last_begun + 1, parallelism, attempts, snapshots, below, self._micro_batch_at())
+        checkpoint_id, below = self._last_begun + 1, self._state.directory
+        snapshots = self._state.as_of(checkpoint_id)
+        plan = ExecutionPlan(checkpoint_id, parallelism, attempts, snapshots, below, self._micro_batch_at())
         reports = self._parts.jobs.run(Execution(replace(running.chain, sinks=()), batch), plan)
         self._state.ran(reports)
         running.ran(reports)

@@ -10,7 +10,15 @@ from tidegate.dataflow.staging import Staging
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import SinkInput
-from tidegate.protocol.expiry import HORIZON, may_expire_between, microseconds, recorded_horizon
+from tidegate.protocol.expiry import (
+    HORIZON,
+    Moment,
+    RecordedTtl,
+    may_expire_between,
+    microseconds,
+    newest_recorded,
+    recorded_horizon,
+)
 from tidegate.protocol.paths import directory, write_prefix
 from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.protocol.snapshot import SnapshotTask
@@ -43,6 +51,10 @@ class ExecutionPlan:
         """The state of a subtask as of the latest completed checkpoint."""
         return self.carried(SubtaskId(vertex.operator_id, index), HandleKind.RUN)
 
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.checkpoint_id, self.at)
+
     def all_runs(self, vertex: KeyedVertex) -> list[StateHandle]:
         """The state of all its subtasks."""
         return [run for index in range(self.parallelism) for run in self.runs(vertex, index)]
@@ -59,20 +71,28 @@ class ExecutionPlan:
         if sink.sink.input is not SinkInput.CURRENT or not isinstance(vertex, KeyedVertex):
             return []
         ids = {index: SubtaskId(sink.operator_id, index) for index in self.pending(execution.chain)}
-        horizon = recorded_horizon(self.all_runs(vertex), self.at)
+        current = newest_recorded(runs := self.all_runs(vertex))
+        horizon = recorded_horizon(current, runs, self.moment)
         return [
             index
             for index, subtask in ids.items()
             if subtask in self.attempts
             and subtask not in execution.reports
             and self.runs(vertex, index)
-            and not self._shows(sink, index, self.runs(vertex, index), horizon)
+            and not self._shows(sink, index, current, self.runs(vertex, index), horizon)
         ]
 
-    def _shows(self, sink: SinkVertex, index: int, runs: Sequence[StateHandle], horizon: int | None) -> bool:
+    def _shows(
+        self,
+        sink: SinkVertex,
+        index: int,
+        current: RecordedTtl | None,
+        runs: Sequence[StateHandle],
+        horizon: int | None,
+    ) -> bool:
         """Whether a sink has exactly the current rows of a subtask to which nothing came."""
         staged = self.staged_before(sink, index)
-        return bool(staged) and not may_expire_between(runs, staged[0].details.get(HORIZON), horizon)
+        return bool(staged) and not may_expire_between(current, runs, staged[0].details.get(HORIZON), horizon)
 
     def staged_before(self, sink: SinkVertex, index: int) -> tuple[StateHandle, ...]:
         """All current rows of a subtask as the sink has them; none if they were staged for another place or mode."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Protocol
 
 from tidegate.protocol.canonical import FileCopy, Rewrite
@@ -36,8 +35,8 @@ class Region(Protocol):
         """Merge runs where there are too many; an empty list if there is nothing worth merging."""
         ...
 
-    def frame(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], triggered_at: datetime) -> Any:
-        """The data of a verdict's `target` as a DataFrame: staged rows, state as of the trigger, or a check's own query
+    def frame(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], record: CheckpointRecord) -> Any:
+        """The data of a verdict's `target` as a DataFrame: staged rows, state, or a check's own query
         over them."""
         ...
 

@@ -2,9 +2,9 @@
 
 A row has expired once its time is at or before the *horizon*, which lies the time to live before the operator's clock.
 By processing time a row's time is its last change, and the clock is the checkpoint's trigger or the micro-batch's
-beginning. By event time both come from a column of the state: the clock is the largest value that was written so far.
-The horizon is computed from facts that are on record, never from the time of a retry, and does not go back while the
-state goes forward.
+beginning. By event time both come from a column of the state: the clock is the largest value that earlier checkpoints
+have written. The horizon is computed from facts that are on record, never from the time of a retry, and does not go
+back while the state goes forward.
 
 Times are microseconds since 1970.
 """
@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tidegate.protocol.keygroups import key_group_of
-from tidegate.protocol.records import StateHandle
+from tidegate.protocol.records import CheckpointRecord, StateHandle
 from tidegate.protocol.restore import layout_version
 
 #: The column of state that says when a row was last changed, by processing time.
@@ -62,14 +62,17 @@ class Expired:
 @dataclass(frozen=True, slots=True)
 class RecordedTtl:
     """What a run says of its rows: the time to live with which it was written, its column by id, and the oldest and
-    newest time; None if no row has any. `removed` rows that had expired are no longer there, or in older runs, because
-    of this one."""
+    newest time; None if no row has any. `clock` is what the time was to whoever wrote it, `default` the time of rows
+    that are older than the column. `removed` rows that had expired were left out when the run was merged, or those
+    before it."""
 
     column: str
     after: int
     processing_time: bool
     oldest: int | None = None
     newest: int | None = None
+    clock: int | None = None
+    default: int | None = None
     removed: int = 0
 
     @classmethod
@@ -94,33 +97,75 @@ def written_duration(microseconds_: int) -> str:
     return " ".join(parts) or "0 s"
 
 
-def find_horizon(column: str, after: int, processing_time: bool, runs: Iterable[StateHandle], at: int) -> int | None:
-    """Up to where rows have expired at a time, `runs` being those of all subtasks of the operator, and `column` an id.
-    None: none has, because no event time is known yet. Performs no I/O."""
-    recorded = (RecordedTtl.of(run) for run in runs)
-    seen = [each.newest for each in recorded if each and each.column == column and each.newest is not None]
-    clock = max([*seen, at] if processing_time else seen, default=None)
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When expiry is judged: for which checkpoint, and the time of its trigger, or of a micro-batch."""
+
+    checkpoint_id: int
+    at: int
+
+    @classmethod
+    def of(cls, record: CheckpointRecord) -> "Moment":
+        return cls(record.checkpoint_id, microseconds(record.triggered_at))
+
+
+def find_horizon(
+    column: str, after: int, processing_time: bool, runs: Iterable[StateHandle], moment: Moment
+) -> int | None:
+    """Up to where rows have expired, `runs` being those of all subtasks of the operator, and `column` an id. None: none
+    has, because no event time is known yet. Performs no I/O."""
+    clock = find_clock(column, runs, moment.checkpoint_id)
+    if processing_time:
+        clock = moment.at if clock is None else max(clock, moment.at)
     return None if clock is None else clock - after
 
 
-def recorded_horizon(runs: Sequence[StateHandle], at: int) -> int | None:
-    """The same by what the newest runs say themselves. None if their rows do not expire. Performs no I/O."""
-    if not runs:
+def find_clock(column: str, runs: Iterable[StateHandle], checkpoint_id: int) -> int | None:
+    """What the time was to those who wrote runs, and what these brought; but not what the checkpoint itself does: its
+    subtasks do not know that of each other. None if no time is known. Performs no I/O."""
+    seen = []
+    for run in runs:
+        recorded = RecordedTtl.of(run)
+        if recorded is not None and recorded.column == column:
+            seen += [recorded.clock, recorded.newest if run.created_by < checkpoint_id else None]
+    return max((time for time in seen if time is not None), default=None)
+
+
+def newest_recorded(runs: Sequence[StateHandle]) -> RecordedTtl | None:
+    """By what the rows of an operator live, as its newest run says; None if they do not expire. Performs no I/O."""
+    return RecordedTtl.of(max(runs, key=lambda run: (layout_version(run), run.created_by))) if runs else None
+
+
+def recorded_horizon(current: RecordedTtl | None, runs: Iterable[StateHandle], moment: Moment) -> int | None:
+    """`find_horizon`, None also if rows do not expire. Performs no I/O."""
+    if current is None:
         return None
-    newest = RecordedTtl.of(max(runs, key=lambda run: (layout_version(run), run.created_by)))
-    return None if newest is None else find_horizon(newest.column, newest.after, newest.processing_time, runs, at)
+    return find_horizon(current.column, current.after, current.processing_time, runs, moment)
 
 
-def may_expire_between(runs: Iterable[StateHandle], before: int | None, now: int | None) -> bool:
+def may_expire_between(
+    current: RecordedTtl | None, runs: Iterable[StateHandle], before: int | None, now: int | None
+) -> bool:
     """Whether a row of these runs may have been there at one horizon, and have expired at a later one. Performs no
     I/O."""
-    if now is None:
+    if current is None or now is None or (before is not None and before >= now):
         return False
-    times = ((each.oldest, each.newest) for run in runs if (each := RecordedTtl.of(run)))
-    return any(
-        oldest is not None and newest is not None and oldest <= now and (before is None or newest > before)
-        for oldest, newest in times
-    )
+    return any(_may_be_between(*_times(current, run), before, now) for run in runs)
+
+
+def _times(current: RecordedTtl, run: StateHandle) -> tuple[int | None, int | None, bool]:
+    """Oldest and newest time of a run, and whether these are known. A run that is older than the column of the last
+    change has that column's default throughout."""
+    recorded = RecordedTtl.of(run)
+    if recorded is not None and recorded.column == current.column:
+        return recorded.oldest, recorded.newest, True
+    return current.default, current.default, current.processing_time
+
+
+def _may_be_between(oldest: int | None, newest: int | None, known: bool, before: int | None, now: int) -> bool:
+    if not known:
+        return True
+    return oldest is not None and newest is not None and oldest <= now and (before is None or newest > before)
 
 
 def may_have_alive(run: StateHandle, horizon: int | None) -> bool:

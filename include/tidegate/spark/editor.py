@@ -1,7 +1,6 @@
 """`SparkEditor`: writes the files of a savepoint that is edited, on a Spark session, and shows them where they lie."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from pyspark.sql import functions as F
@@ -12,7 +11,7 @@ from tidegate.pipeline.definition import KeyedVertex, SinkVertex
 from tidegate.ports import PortableSink, SinkInput
 from tidegate.protocol.canonical import FileCopy, Rewrite
 from tidegate.protocol.editing import Base, staging_root
-from tidegate.protocol.expiry import microseconds
+from tidegate.protocol.expiry import Moment, microseconds
 from tidegate.protocol.names import Target
 from tidegate.protocol.records import CheckpointRecord, HandleKind, StateHandle, SubtaskId, SubtaskRecord
 from tidegate.protocol.restore import former_names
@@ -101,7 +100,9 @@ class SparkEditor:
             for handle in known.snapshot.handles
             if handle.kind is HandleKind.RUN
         ]
-        return self._located(self._base.url).succeeding(vertex, self._region.streams.layout(vertex), runs, self._at)
+        return self._located(self._base.url).succeeding(
+            vertex, self._region.streams.layout(vertex), runs, Moment(self._base.checkpoint_id, self._at)
+        )
 
     def _located(self, url: str) -> StateLocation:
         return StateLocation(self._graph, url, self._region.location.cache_dir)
@@ -131,7 +132,7 @@ class SparkEditor:
         for index in indexes:
             handles = subtasks[SubtaskId(operator.operator_id, index)].snapshot.handles
             runs[index] = [handle for handle in handles if handle.kind is HandleKind.RUN]
-        judged = judge(layout, [run for each in runs.values() for run in each], microseconds(record.triggered_at))
+        judged = judge(layout, [run for each in runs.values() for run in each], Moment.of(record))
         specs = {
             index: there.spec(operator, layout, index, own, record.checkpoint_id, judged) for index, own in runs.items()
         }
@@ -143,11 +144,11 @@ class SparkEditor:
         return {SubtaskId(report.operator_id, report.subtask_index): report.handles for report in reports}
 
     def frame(
-        self, location: str, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], triggered_at: datetime
+        self, location: str, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], record: CheckpointRecord
     ) -> Any:
         """What a verdict on a savepoint that was written to `location` is about; see `ports.Region.frame`."""
         located = self._located(location)
-        return EditedFrames(self._graph, self._region.streams, located, subtasks, triggered_at).of(target)
+        return EditedFrames(self._graph, self._region.streams, located, subtasks, record).of(target)
 
 
 class EditedFrames(Frames):

@@ -5,7 +5,6 @@ jobs), `executor.partitions` (what runs inside them), `driver.frames` and `drive
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from sys import modules
 from types import ModuleType
 from typing import Any
@@ -91,9 +90,9 @@ class SparkRegion:
         )
         return export_files(self.session, plan)
 
-    def frame(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], triggered_at: datetime) -> Any:
+    def frame(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], record: CheckpointRecord) -> Any:
         """See `ports.Region`. Raises `PipelineDefinitionError` if the pipeline has no such target."""
-        return Frames(self.graph, self.streams, self.location, subtasks, triggered_at).of(target)
+        return Frames(self.graph, self.streams, self.location, subtasks, record).of(target)
 
 
 def _modules_of(graph: Graph) -> set[ModuleType]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from tidegate.protocol.expiry import may_expire_between
 from tidegate.protocol.records import StateHandle
 from tidegate.state.columns import Bools, booleans, canonical_key, hashes_of_column, integers, one_chunk, same_rows
+from tidegate.state.expiring import recorded_as
 from tidegate.state.keys import Keys
 from tidegate.state.layout import HASH, StateLayout
 from tidegate.state.lookup import Found, Opened, find_rows
@@ -56,7 +57,10 @@ def _unshared(before: SubtaskSpec, now: SubtaskSpec) -> list[StateHandle]:
         if before.hashes_in(old[shared]) != now.hashes_in(new[shared]):
             break
         shared += 1
-    expiring = [run for run in new[:shared] if may_expire_between([run], before.horizon, now.horizon)]
+    if before.layout.expired != now.layout.expired:  # the time to live was changed in between
+        return [*old, *new[shared:]]
+    current = recorded_as(now.layout)
+    expiring = [run for run in new[:shared] if may_expire_between(current, [run], before.horizon, now.horizon)]
     return [*expiring, *old[shared:], *new[shared:]]
 
 

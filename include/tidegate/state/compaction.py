@@ -6,9 +6,9 @@ as the state can double. The number of runs must stay small, because every looku
 
 from collections.abc import Sequence
 
-from tidegate.protocol.expiry import count_removed, may_have_alive
+from tidegate.protocol.expiry import may_have_alive
 from tidegate.protocol.records import StateHandle
-from tidegate.state.expiring import Span, newest_time
+from tidegate.state.expiring import Span
 from tidegate.state.runs import run_schema, writing_run
 from tidegate.state.slices import merged_slices
 from tidegate.state.spec import SubtaskSpec
@@ -65,7 +65,7 @@ def compact(spec: SubtaskSpec, chosen: Sequence[StateHandle]) -> StateHandle:
     may_be_gone = may_be_gone or any(run.details.get("tombstones", True) for run in chosen)
     tombstones = chosen[0] != spec.runs[0] and may_be_gone
     schema = run_schema(spec.layout, tombstones)
-    span = Span(spec.layout, newest_time(spec.layout, chosen), count_removed(chosen))
+    span = Span.merging(spec, chosen)
     with writing_run(spec, schema, span) as writer:
         for table in merged_slices(spec, chosen, schema, keep_tombstones=tombstones, span=span):
             writer.write(table)

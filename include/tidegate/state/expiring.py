@@ -4,18 +4,19 @@ What decides is in `protocol.expiry`. Rows of a run may be older than the column
 time to live; then the layouts say what that means for them.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from tidegate.protocol.expiry import Expired, RecordedTtl, find_horizon
+from tidegate.protocol.expiry import Expired, Moment, RecordedTtl, count_removed, find_clock, find_horizon
 from tidegate.protocol.records import StateHandle
 from tidegate.protocol.state_schema import StateSchema
 from tidegate.state.columns import Bools, Ints, fixed, integers, one_chunk, valid
 from tidegate.state.layout import StateLayout
+from tidegate.state.spec import SubtaskSpec
 from tidegate.state.values import value_array
 
 _DAY = 86_400_000_000
@@ -29,25 +30,25 @@ class Judged:
     horizon: int | None
 
 
-def judge(layout: StateLayout, runs: Iterable[StateHandle], at: int) -> Judged:
+def judge(layout: StateLayout, runs: Iterable[StateHandle], moment: Moment) -> Judged:
     """For all subtasks of an operator, whose runs these are."""
     lives_by = layout.schema.lives_by()
     if lives_by is None:
-        return Judged(at, None)
-    horizon = find_horizon(*lives_by, runs, at)
+        return Judged(moment.at, None)
+    horizon = find_horizon(*lives_by, runs, moment)
     if lives_by[2] and horizon is not None:  # a clock that went back does not make rows older than they are
         return Judged(horizon + lives_by[1], horizon)
-    return Judged(at, horizon)
+    return Judged(moment.at, horizon)
 
 
 def succeeding(
-    stored: StateLayout, defined: StateLayout, schema: StateSchema, runs: Iterable[StateHandle], at: int
+    stored: StateLayout, defined: StateLayout, schema: StateSchema, runs: Iterable[StateHandle], moment: Moment
 ) -> StateLayout:
     """`defined` as the successor of `stored`. If rows expire otherwise now, those that have expired by then are gone
     for ever."""
     before, expired = stored.schema.lives_by(), stored.expired
     if before is not None and before != schema.lives_by():
-        horizon = find_horizon(*before, runs, at)
+        horizon = find_horizon(*before, runs, moment)
         if horizon is not None:
             default = default_time(stored, stored.ttl.column) if stored.ttl else None
             expired = (*expired, Expired(before[0], horizon, schema.version, default))
@@ -116,22 +117,45 @@ def times_of(column: pa.Array | pa.ChunkedArray) -> Ints:
     return values * _DAY if pa.types.is_date32(column.type) else values
 
 
-def newest_time(layout: StateLayout, runs: Iterable[StateHandle]) -> int | None:
-    """The newest time that runs have had in the column that counts now: a merge must not forget it."""
+def recorded_as(layout: StateLayout) -> RecordedTtl | None:
+    """By what rows of a layout live, as runs in it say."""
     lives_by = layout.schema.lives_by()
-    recorded = [RecordedTtl.of(run) for run in runs]
-    times = (r.newest for r in recorded if r and r.newest is not None and lives_by and r.column == lives_by[0])
-    return max(times, default=None)
+    if lives_by is None or layout.ttl is None:
+        return None
+    return RecordedTtl(*lives_by, default=default_time(layout, layout.ttl.column))
 
 
 class Span:
-    """The oldest and newest time of the rows of a run that is being written, without tombstones."""
+    """The oldest and newest time of the rows of a run that is being written, without tombstones. `clock` is what the
+    time is to who writes it."""
 
-    def __init__(self, layout: StateLayout, newest: int | None = None, removed: int = 0) -> None:
-        self.removed = removed
+    def __init__(self, layout: StateLayout, clock: int | None = None) -> None:
+        self.removed = 0
         self._layout = layout
+        self._clock = clock
         self._oldest: int | None = None
-        self._newest = newest
+        self._newest: int | None = None
+
+    @classmethod
+    def of(cls, spec: SubtaskSpec) -> "Span":
+        """For rows that change now."""
+        ttl = spec.layout.ttl
+        return cls(spec.layout, None if ttl is None or spec.horizon is None else spec.horizon + ttl.after)
+
+    @classmethod
+    def merging(cls, spec: SubtaskSpec, runs: Sequence[StateHandle]) -> "Span":
+        """For a run that takes the place of others, and must not forget which times they have seen."""
+        lives_by = spec.layout.schema.lives_by()
+        if lives_by is None:
+            return cls(spec.layout)
+        span = cls(spec.layout, find_clock(lives_by[0], runs, spec.checkpoint_id))
+        recorded = (RecordedTtl.of(run) for run in runs)
+        span._newest = max(
+            (each.newest for each in recorded if each and each.column == lives_by[0] and each.newest is not None),
+            default=None,
+        )
+        span.removed = count_removed(runs)
+        return span
 
     def add(self, table: pa.Table, alive: Bools | None) -> None:
         """Rows of the layout, of which some are no tombstones."""
@@ -149,7 +173,8 @@ class Span:
 
     def recorded(self) -> dict[str, Any] | None:
         """What the handle says of them; None of rows that do not expire."""
-        lives_by = self._layout.schema.lives_by()
-        if lives_by is None:
+        recorded = recorded_as(self._layout)
+        if recorded is None:
             return None
-        return RecordedTtl(*lives_by, self._oldest, self._newest, self.removed).to_json()
+        times = replace(recorded, oldest=self._oldest, newest=self._newest, clock=self._clock, removed=self.removed)
+        return times.to_json()

@@ -8,12 +8,11 @@ import pyarrow as pa
 
 from tidegate.protocol.canonical import Rewrite
 from tidegate.protocol.errors import SavepointEditError
-from tidegate.protocol.expiry import count_removed
 from tidegate.protocol.keygroups import covering
 from tidegate.protocol.records import StateHandle
 from tidegate.state.arrivals import arrange, gather
 from tidegate.state.columns import booleans, flags, hashes_of_column, integers
-from tidegate.state.expiring import Span, newest_time
+from tidegate.state.expiring import Span
 from tidegate.state.layout import DELETE, StateLayout
 from tidegate.state.opening import RunPart, read_layout
 from tidegate.state.runs import newest_of, run_schema, writing_run
@@ -55,8 +54,7 @@ def rewrite_state(
     source = replace(target, storage_url=storage_url, key_groups=groups, max_parallelism=former)
     schema = run_schema(target.layout, False)
     merged = merged_slices(source, rewrite.runs, schema, False, _arranged(changes, target))
-    span = Span(target.layout, newest_time(target.layout, rewrite.runs), count_removed(rewrite.runs))
-    with writing_run(target, schema, span) as writer:
+    with writing_run(target, schema, Span.merging(target, rewrite.runs)) as writer:
         for table in merged:
             writer.write(_own(table, target))
     return writer.handle

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.protocol.errors import StateSchemaError
-from tidegate.protocol.expiry import microseconds
+from tidegate.protocol.expiry import Moment, microseconds
 from tidegate.protocol.keygroups import KeyGroupRange, key_groups_of
 from tidegate.protocol.operator_state import OperatorState
 from tidegate.state.changes import CHANGE, changed_rows, changes_schema, touched_keys
@@ -166,11 +166,11 @@ def _specs(files: StateFiles, state: OperatorState, layout: StateLayout) -> list
 
 def _judged(files: StateFiles, state: OperatorState, layout: StateLayout) -> tuple[StateLayout, int | None]:
     """How a reader in `layout` sees what had expired at a checkpoint by the layout that it had then."""
-    at = microseconds(state.triggered_at)
+    moment = Moment(state.checkpoint_id, microseconds(state.triggered_at))
     own = _layout(files, state) if state.runs else layout
     if own.schema.lives_by() == layout.schema.lives_by():
-        return layout, judge(layout, state.runs, at).horizon
-    return succeeding(own, layout, layout.schema, state.runs, at), None
+        return layout, judge(layout, state.runs, moment).horizon
+    return succeeding(own, layout, layout.schema, state.runs, moment), None
 
 
 def _common(one: KeyGroupRange, other: KeyGroupRange) -> KeyGroupRange | None:

@@ -186,7 +186,7 @@ def _written(
     ready = time.perf_counter()
     handle = None
     if table.num_rows:
-        with writing_run(spec, schema, Span(layout, spec.at if layout.keeps_updated else None)) as writer:
+        with writing_run(spec, schema, Span.of(spec)) as writer:
             writer.write(table)
         handle = writer.handle
     ended = time.perf_counter()

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from tidegate.pipeline.definition import KeyedVertex
 from tidegate.pipeline.graph import Graph
+from tidegate.protocol.expiry import Moment
 from tidegate.protocol.paths import compaction_prefix
 from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.spark.driver.run_job import collect_reports
@@ -64,10 +65,11 @@ def _plan(
         if max(map(len, runs)) <= 1:
             continue
         together = [run for each in runs for run in each]
-        layout = location.succeeding(vertex, streams.layout(vertex), together, _BY_RUNS_ALONE)
+        moment = Moment(checkpoint_id, _BY_RUNS_ALONE)
+        layout = location.succeeding(vertex, streams.layout(vertex), together, moment)
         if (layout.ttl or layout.expired) and newest_of(together).details.get("layout") != layout.fingerprint:
             continue  # it says when a time to live begins to count, and that is for a checkpoint to say
-        judged = judge(layout, together, _BY_RUNS_ALONE)
+        judged = judge(layout, together, moment)
         for index, own in enumerate(runs):
             if len(own) > 1:
                 prefix = compaction_prefix(below, SubtaskId(vertex.operator_id, index))

@@ -4,14 +4,13 @@ None stands for "nothing is there", so that an empty checkpoint is judged withou
 """
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from tidegate.pipeline.graph import Graph
 from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.protocol.expiry import microseconds
+from tidegate.protocol.expiry import Moment
 from tidegate.protocol.names import Target, TargetKind
-from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId, SubtaskRecord
+from tidegate.protocol.records import CheckpointRecord, HandleKind, Snapshot, StateHandle, SubtaskId, SubtaskRecord
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams, ddl
 from tidegate.spark.executor.partitions import ScanPlan
@@ -27,13 +26,13 @@ class Frames:
         streams: Streams,
         location: StateLocation,
         subtasks: Mapping[SubtaskId, SubtaskRecord],
-        triggered_at: datetime,
+        record: CheckpointRecord,
     ) -> None:
         self._graph = graph
         self._streams = streams
         self._location = location
         self._subtasks = subtasks
-        self._at = microseconds(triggered_at)
+        self._moment = Moment.of(record)
 
     def of(self, target: Target) -> Any:
         """Raises `PipelineDefinitionError` if the pipeline has no such target."""
@@ -76,8 +75,8 @@ class Frames:
         if not runs:
             return None
         together = [handle for each in runs.values() for handle in each]
-        layout = self._location.succeeding(vertex, layout, together, self._at)
-        judged = judge(layout, together, self._at)
+        layout = self._location.succeeding(vertex, layout, together, self._moment)
+        judged = judge(layout, together, self._moment)
         specs = tuple(
             self._location.spec(vertex, layout, index, handles, max(handle.created_by for handle in handles), judged)
             for index, handles in sorted(runs.items())

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.pipeline.definition import KeyedVertex
 from tidegate.pipeline.graph import Graph
+from tidegate.protocol.expiry import Moment
 from tidegate.protocol.keygroups import key_groups_of
 from tidegate.protocol.records import StateHandle
 from tidegate.protocol.refusal import require_none, unfit_state
@@ -57,7 +58,7 @@ class StateLocation:
     ) -> dict[int, SubtaskSpec]:
         """What subtasks need to find their state as of the latest completed checkpoint and to write their run."""
         id_, prefixes = plan.checkpoint_id, plan.prefixes(vertex)
-        judged = judge(layout, plan.all_runs(vertex), plan.at)
+        judged = judge(layout, plan.all_runs(vertex), plan.moment)
         return {
             index: self.spec(vertex, layout, index, plan.runs(vertex, index), id_, judged, prefixes[index])
             for index in indexes
@@ -65,13 +66,13 @@ class StateLocation:
 
     def layout(self, vertex: KeyedVertex, defined: StateLayout, plan: ExecutionPlan) -> StateLayout:
         """The layout in which a checkpoint reads and writes an operator's state. Raises as `succeeding` does."""
-        return self.succeeding(vertex, defined, plan.all_runs(vertex), plan.at)
+        return self.succeeding(vertex, defined, plan.all_runs(vertex), plan.moment)
 
     def succeeding(
-        self, vertex: KeyedVertex, defined: StateLayout, runs: Sequence[StateHandle], at: int
+        self, vertex: KeyedVertex, defined: StateLayout, runs: Sequence[StateHandle], moment: Moment
     ) -> StateLayout:
         """The layout of an operator's definition as the successor of that in which its state (`runs`, of all subtasks)
-        was last written. If its rows expire otherwise than before, the change counts from the time `at`. Raises
+        was last written. If its rows expire otherwise than before, the change counts from that moment. Raises
         `StateSchemaError` if it cannot be that."""
         newest = newest_of(runs) if runs else None
         if newest is None or newest.details.get("layout") == defined.fingerprint:
@@ -79,7 +80,7 @@ class StateLocation:
         pipeline_id = self.graph.pipeline.name
         where = f"operator {vertex.operator_id} of pipeline {pipeline_id}"
         stored = known_layout(self.storage_url, where, newest)
-        change = compare_schemas(stored.schema, defined.beginning(at).schema, vertex.previous.columns)
+        change = compare_schemas(stored.schema, defined.beginning(moment.at).schema, vertex.previous.columns)
         if change.problems:
             require_none([unfit_state(pipeline_id, vertex.operator_id, change.problems)])
-        return succeeding(stored, defined, change.schema, runs, at)
+        return succeeding(stored, defined, change.schema, runs, moment)
