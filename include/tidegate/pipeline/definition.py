@@ -13,6 +13,7 @@ from tidegate.pipeline.aggregates import Aggregate
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.joins import Join
+from tidegate.pipeline.previous import Previous
 from tidegate.pipeline.ttl import ttl_of
 from tidegate.ports import (
     BacklogSource,
@@ -32,22 +33,6 @@ from tidegate.protocol.names import operator_of_sink
 from tidegate.protocol.records import Pending
 
 Transform = Callable[[Any], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Previous:
-    """What an operator was called before, if it was renamed, and what its columns and aggregates were, by their names
-    now. None for a column says that it is a new one, although it looks like one that is gone.
-
-    Needed until the first rows have arrived for the operator after the change, and harmless afterwards.
-    """
-
-    name: str | None = None
-    columns: Mapping[str, str | None] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, previous: "Previous | str | None") -> "Previous":
-        return previous if isinstance(previous, Previous) else cls(previous)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,7 +149,7 @@ class KeyedStream:
 class SourceVertex:
     name: str
     source: Source
-    previous: Previous = Previous()
+    previous: Previous = field(default_factory=Previous)
 
     @property
     def operator_id(self) -> str:
@@ -208,7 +193,7 @@ class KeyedVertex:
     update: Callable[..., Any] | None = None
     state: str | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    previous: Previous = Previous()
+    previous: Previous = field(default_factory=Previous)
     output: str | None = None
     join: Join | None = None
     ttl: TimeToLive | None = None
