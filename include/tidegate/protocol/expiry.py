@@ -10,7 +10,7 @@ Times are microseconds since 1970.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,6 +26,9 @@ TTL = "ttl"
 
 #: The detail of a staged file that says up to where rows had expired, and were left out of it.
 HORIZON = "horizon"
+
+#: A time at which nothing has expired but what has by the times of runs.
+BY_RUNS_ALONE = 0
 
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _MICROSECOND = timedelta(microseconds=1)
@@ -74,6 +77,7 @@ class RecordedTtl:
     clock: int | None = None
     default: int | None = None
     removed: int = 0
+    removed_to: int | None = None
 
     @classmethod
     def of(cls, run: StateHandle) -> "RecordedTtl | None":
@@ -148,9 +152,15 @@ def may_expire_between(
 ) -> bool:
     """Whether a row of these runs may have been there at one horizon, and have expired at a later one. Performs no
     I/O."""
-    if current is None or now is None or (before is not None and before >= now):
+    if current is None or now is None:
         return False
-    return any(_may_be_between(*_times(current, run), before, now) for run in runs)
+    return any(_may_be_between(*_times(current, run), before, now) or _was_merged_since(run, before) for run in runs)
+
+
+def _was_merged_since(run: StateHandle, before: int | None) -> bool:
+    """Whether rows are gone that were there at a horizon: nothing in the run tells of their times."""
+    recorded = RecordedTtl.of(run)
+    return recorded is not None and recorded.removed_to is not None and (before is None or recorded.removed_to > before)
 
 
 def _times(current: RecordedTtl, run: StateHandle) -> tuple[int | None, int | None, bool]:
@@ -163,9 +173,42 @@ def _times(current: RecordedTtl, run: StateHandle) -> tuple[int | None, int | No
 
 
 def _may_be_between(oldest: int | None, newest: int | None, known: bool, before: int | None, now: int) -> bool:
+    if before is not None and before >= now:
+        return False
     if not known:
         return True
     return oldest is not None and newest is not None and oldest <= now and (before is None or newest > before)
+
+
+def merged(current: RecordedTtl, runs: Sequence[StateHandle], checkpoint_id: int) -> RecordedTtl:
+    """What a run says that takes the place of others, apart from its own rows: it must not forget what time it was.
+    Performs no I/O."""
+    recorded = [each for run in runs if (each := RecordedTtl.of(run)) and each.column == current.column]
+    return replace(
+        current,
+        newest=max((each.newest for each in recorded if each.newest is not None), default=None),
+        clock=find_clock(current.column, runs, checkpoint_id),
+        removed=count_removed(runs),
+        removed_to=max((each.removed_to for each in recorded if each.removed_to is not None), default=None),
+    )
+
+
+def with_removed(recorded: RecordedTtl, rows: int, horizon: int | None) -> RecordedTtl:
+    """The same without so many rows that had expired up to a horizon. Performs no I/O."""
+    if not rows or horizon is None:
+        return recorded
+    before = recorded.removed_to
+    to = horizon if before is None else max(before, horizon)
+    return replace(recorded, removed=recorded.removed + rows, removed_to=to)
+
+
+def with_times(recorded: RecordedTtl, oldest: int, newest: int) -> RecordedTtl:
+    """The same with rows of such times. Performs no I/O."""
+    return replace(
+        recorded,
+        oldest=oldest if recorded.oldest is None else min(recorded.oldest, oldest),
+        newest=newest if recorded.newest is None else max(recorded.newest, newest),
+    )
 
 
 def may_have_alive(run: StateHandle, horizon: int | None) -> bool:

@@ -5,10 +5,11 @@ as the state can double. The number of runs must stay small, because every looku
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from tidegate.protocol.expiry import may_have_alive
+from tidegate.protocol.expiry import BY_RUNS_ALONE, Moment, may_have_alive
 from tidegate.protocol.records import StateHandle
-from tidegate.state.expiring import Span
+from tidegate.state.expiring import Span, judge
 from tidegate.state.runs import run_schema, writing_run
 from tidegate.state.slices import merged_slices
 from tidegate.state.spec import SubtaskSpec
@@ -59,8 +60,10 @@ def compact(spec: SubtaskSpec, chosen: Sequence[StateHandle]) -> StateHandle:
     """Merge neighbouring runs of `spec.runs` into one at `spec.prefix`, in bounded memory.
 
     Tombstones and expired rows are dropped if the merged runs begin with the subtask's oldest: nothing older is left
-    for them to hide. Else expired rows become tombstones.
+    for them to hide. Else expired rows become tombstones. What has expired is judged by the merged runs alone: a
+    restore may lead to a checkpoint that has these and none of the newer ones.
     """
+    spec = replace(spec, horizon=judge(spec.layout, chosen, Moment(spec.checkpoint_id, BY_RUNS_ALONE)).horizon)
     may_be_gone = spec.layout.ttl is not None or bool(spec.layout.expired)
     may_be_gone = may_be_gone or any(run.details.get("tombstones", True) for run in chosen)
     tombstones = chosen[0] != spec.runs[0] and may_be_gone

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidegate.protocol.expiry import Expired, Moment, RecordedTtl, count_removed, find_clock, find_horizon
+from tidegate.protocol.expiry import Expired, Moment, RecordedTtl, find_horizon, merged, with_removed, with_times
 from tidegate.protocol.records import StateHandle
 from tidegate.protocol.state_schema import StateSchema
 from tidegate.state.columns import Bools, Ints, fixed, integers, one_chunk, valid
@@ -126,55 +126,42 @@ def recorded_as(layout: StateLayout) -> RecordedTtl | None:
 
 
 class Span:
-    """The oldest and newest time of the rows of a run that is being written, without tombstones. `clock` is what the
-    time is to who writes it."""
+    """What a run that is being written will say of the times of its rows, tombstones apart."""
 
-    def __init__(self, layout: StateLayout, clock: int | None = None) -> None:
+    def __init__(self, layout: StateLayout, recorded: RecordedTtl | None, horizon: int | None = None) -> None:
         self.removed = 0
         self._layout = layout
-        self._clock = clock
-        self._oldest: int | None = None
-        self._newest: int | None = None
+        self._recorded = recorded
+        self._horizon = horizon
 
     @classmethod
     def of(cls, spec: SubtaskSpec) -> "Span":
         """For rows that change now."""
-        ttl = spec.layout.ttl
-        return cls(spec.layout, None if ttl is None or spec.horizon is None else spec.horizon + ttl.after)
+        recorded = recorded_as(spec.layout)
+        if recorded is None or spec.horizon is None:
+            return cls(spec.layout, recorded)
+        return cls(spec.layout, replace(recorded, clock=spec.horizon + recorded.after))
 
     @classmethod
     def merging(cls, spec: SubtaskSpec, runs: Sequence[StateHandle]) -> "Span":
-        """For a run that takes the place of others, and must not forget which times they have seen."""
-        lives_by = spec.layout.schema.lives_by()
-        if lives_by is None:
-            return cls(spec.layout)
-        span = cls(spec.layout, find_clock(lives_by[0], runs, spec.checkpoint_id))
-        recorded = (RecordedTtl.of(run) for run in runs)
-        span._newest = max(
-            (each.newest for each in recorded if each and each.column == lives_by[0] and each.newest is not None),
-            default=None,
-        )
-        span.removed = count_removed(runs)
-        return span
+        """For a run that takes the place of others."""
+        recorded = recorded_as(spec.layout)
+        times = None if recorded is None else merged(recorded, runs, spec.checkpoint_id)
+        return cls(spec.layout, times, spec.horizon)
 
     def add(self, table: pa.Table, alive: Bools | None) -> None:
         """Rows of the layout, of which some are no tombstones."""
-        if self._layout.ttl is None or table.num_rows == 0:
+        if self._recorded is None or self._layout.ttl is None or table.num_rows == 0:
             return
         column = one_chunk(table.column(self._layout.ttl.column))
-        times = times_of(column)
-        there = valid(column)
+        times, there = times_of(column), valid(column)
         kept = there if alive is None else alive if there is None else there & alive
         times = times if kept is None else times[kept]
         if len(times):
-            oldest, newest = int(times.min()), int(times.max())
-            self._oldest = oldest if self._oldest is None else min(self._oldest, oldest)
-            self._newest = newest if self._newest is None else max(self._newest, newest)
+            self._recorded = with_times(self._recorded, int(times.min()), int(times.max()))
 
     def recorded(self) -> dict[str, Any] | None:
         """What the handle says of them; None of rows that do not expire."""
-        recorded = recorded_as(self._layout)
-        if recorded is None:
+        if self._recorded is None:
             return None
-        times = replace(recorded, oldest=self._oldest, newest=self._newest, clock=self._clock, removed=self.removed)
-        return times.to_json()
+        return with_removed(self._recorded, self.removed, self._horizon).to_json()

@@ -50,7 +50,7 @@ def writing_run(spec: SubtaskSpec, schema: pa.Schema, span: Span | None = None) 
     copy = cache.Addition(spec.cache_dir, schema, cache.IN_PLACE_MEMORY if storage.is_local else 0)
     try:
         with storage.open_output(f"{spec.prefix}.parquet") as file:
-            writer = RunWriter(spec, HashingFile(file), schema, copy, span or Span(spec.layout))
+            writer = RunWriter(spec, HashingFile(file), schema, copy, span or Span.of(spec))
             try:
                 yield writer
                 writer.finish()

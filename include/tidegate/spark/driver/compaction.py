@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from tidegate.pipeline.definition import KeyedVertex
 from tidegate.pipeline.graph import Graph
-from tidegate.protocol.expiry import Moment
+from tidegate.protocol.expiry import BY_RUNS_ALONE, Moment
 from tidegate.protocol.paths import compaction_prefix
 from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.spark.driver.run_job import collect_reports
@@ -19,9 +19,6 @@ from tidegate.spark.executor.report_rows import REPORT_TYPE
 from tidegate.state.compaction import plan_compaction
 from tidegate.state.expiring import judge
 from tidegate.state.runs import newest_of
-
-#: A time at which nothing has expired but what has by the times of the runs: that is gone for later checkpoints, too.
-_BY_RUNS_ALONE = 0
 
 
 def compact_runs(
@@ -65,7 +62,7 @@ def _plan(
         if max(map(len, runs)) <= 1:
             continue
         together = [run for each in runs for run in each]
-        moment = Moment(checkpoint_id, _BY_RUNS_ALONE)
+        moment = Moment(checkpoint_id, BY_RUNS_ALONE)
         layout = location.succeeding(vertex, streams.layout(vertex), together, moment)
         if (layout.ttl or layout.expired) and newest_of(together).details.get("layout") != layout.fingerprint:
             continue  # it says when a time to live begins to count, and that is for a checkpoint to say
