@@ -198,8 +198,8 @@ class ContinuousDriver:
 
     def _compact(self, checkpoint_id: int) -> None:
         """Merge runs where there are too many. They are used from here on, and are part of the next checkpoint."""
-        state = self._state
-        state.compacted(self._parts.jobs.compact(checkpoint_id + 1, state.snapshots, state.directory))
+        state, following = self._state, checkpoint_id + 1
+        state.compacted(self._parts.jobs.compact(following, state.as_of(following), state.directory))
 
     def _delete_unused(self) -> None:
         self._state.delete_unused(exchanged(data for running in self._chains for data in running.waiting()))
