@@ -46,6 +46,7 @@ class Checkpoints:
     checkpoint_id: int = 0
     attempt: int = 0
     clock: Any = field(default_factory=SystemClock)
+    triggered_at: datetime = datetime.min.replace(tzinfo=UTC)
 
     def __post_init__(self) -> None:
         self.graph = compile_graph(self.pipeline)
