@@ -167,12 +167,12 @@ def test_rows_that_are_given_by_hand_are_changed_when_they_are_given(project: Pr
     edit = savepoint.edit(pipeline, spark=project.spark)
     edit.upsert("totals", project.frame([("ann", 100, 1000)]))
     edit.remove("totals", project.frame([("bob",)], "customer string"))
-    edit.write("saved/living")
+    written = edit.write("saved/living")
     files = [pq.read_table(path) for path in (project.home / "saved/living/state").rglob("*.parquet")]
     changed = [at for table in files for at in table.column("_updated").to_pylist()]
     assert len(changed) == 3
     assert all(begun <= at <= datetime.now(UTC) for at in changed)
-    assembly.open_coordinator(pipeline).restore_from("saved/living")
+    assembly.open_coordinator(pipeline).restore_from(written.url)
     project.deliver("2", THIRD)
     project.take(pipeline)
     expected = added({"ann": (100, 1000), None: (1, 1), "cyd": (1, 2)}, THIRD)

@@ -10,6 +10,7 @@ from typing import Any
 
 from commits import commit
 from pyspark.sql import SparkSession
+from records import T0
 from records import completed as completed_record
 
 from tidegate.clock import SystemClock
@@ -46,7 +47,7 @@ class Running:
     ended: bool = False
     lag: Sequence[SourceLag] = ()
     clock: Any = field(default_factory=SystemClock)
-    triggered_at: datetime = datetime.min.replace(tzinfo=UTC)
+    triggered_at: datetime = T0
 
     def __post_init__(self) -> None:
         self.graph = compile_graph(self.pipeline)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from commits import commit
 from pyspark.sql import SparkSession
+from records import T0
 from records import completed as completed_record
 
 from tidegate.clock import SystemClock
@@ -46,7 +47,7 @@ class Checkpoints:
     checkpoint_id: int = 0
     attempt: int = 0
     clock: Any = field(default_factory=SystemClock)
-    triggered_at: datetime = datetime.min.replace(tzinfo=UTC)
+    triggered_at: datetime = T0
 
     def __post_init__(self) -> None:
         self.graph = compile_graph(self.pipeline)
