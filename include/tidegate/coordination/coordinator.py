@@ -11,6 +11,7 @@ from tidegate.coordination.audit import Deed
 from tidegate.coordination.checkpoint_failures import CheckpointFailureManager
 from tidegate.coordination.clean import Cleaning
 from tidegate.coordination.cleanup import Sweeper
+from tidegate.coordination.definitions import Definitions
 from tidegate.coordination.editing import Editing
 from tidegate.coordination.export import Exporting
 from tidegate.coordination.finalize import CommitPoint
@@ -96,6 +97,7 @@ class CheckpointCoordinator:
         self._clock = clock
         self._unsaid = reservations(pipeline, self.graph.sinks)
         self._identification = Identification(self.graph, store, storage, clock)
+        self.definitions = Definitions(self.graph, store, storage)
         #: What people do with the pipeline by hand.
         self.operations = PipelineOperations(self.pipeline_id, store, storage, clock)
         self.auditing, self.savepoints = self.operations.auditing, self.operations.savepoints
