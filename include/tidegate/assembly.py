@@ -208,10 +208,11 @@ def check_definition(pipeline: Pipeline) -> list[str]:
 
     graph = compile_graph(pipeline)
     check_installed(graph)
-    return _problems(graph, open_session(SparkSettings.from_environment()))
+    return definition_problems(graph, open_session(SparkSettings.from_environment()))
 
 
-def _problems(graph: Graph, session: Any) -> list[str]:
+def definition_problems(graph: Graph, session: Any) -> list[str]:
+    """What is wrong with a definition, on a session that is there."""
     from tidegate.spark.checking import DefinitionCheck
 
     check = DefinitionCheck(graph, session, Settings.from_environment().storage)
@@ -226,7 +227,7 @@ def _problems(graph: Graph, session: Any) -> list[str]:
 def require_definition(coordinator: CheckpointCoordinator, region: "SparkRegion") -> None:
     """The same on the region's session, before its first checkpoint with a definition: one that the newest completed
     checkpoint ran with is not looked at again. Raises `PipelineDefinitionError`."""
-    if coordinator.definitions.has_changed() and (problems := _problems(region.graph, region.session)):
+    if coordinator.definitions.has_changed() and (problems := definition_problems(coordinator.graph, region.session)):
         raise refused_definition(coordinator.pipeline_id, problems)
 
 

@@ -1,4 +1,5 @@
-"""`tidegate check`, what a run checks by itself, and modules of pipelines that cannot be imported: exit code 2, with file and line."""
+"""`tidegate check`, what a run checks by itself, and modules of pipelines that cannot be imported: exit code 2, with
+file and line."""
 
 import json
 

@@ -246,3 +246,13 @@ def test_the_schema_is_created_and_an_old_one_gets_the_command_to_run(here, post
     for _ in range(2):
         assert here("db", "upgrade", **url).returncode == ExitCode.OK
     assert here("checkpoints", "orders", **url).returncode == ExitCode.NOT_FOUND
+
+
+def test_what_caused_an_error_is_shown_to_those_who_ask(tmp_path):
+    here = CommandHere(tmp_path, environment_of(tmp_path, "postgresql+psycopg2://nobody@127.0.0.1:1/none"))
+    short, long = here("checkpoints", "orders"), here("--verbose", "checkpoints", "orders")
+    assert (short.returncode, long.returncode) == (6, 6)
+    assert long.stderr.startswith(short.stderr)
+    assert "Caused by" not in short.stderr
+    assert "\nCaused by psycopg2.OperationalError: connection to server" in long.stderr
+    assert "Traceback" not in long.stderr

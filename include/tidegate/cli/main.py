@@ -1,6 +1,6 @@
 """`tidegate`: the command line. Thin: every command is a few calls to the coordinator or the store, then a view."""
 
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -15,7 +15,7 @@ from tidegate.cli.compare import compare
 from tidegate.cli.continuous import run_continuously
 from tidegate.cli.database import database
 from tidegate.cli.doctor import doctor
-from tidegate.cli.exit_codes import exit_code_of
+from tidegate.cli.errors import Wishes, end
 from tidegate.cli.export import FormatOption, SavepointFormat, ToOption, take_savepoint
 from tidegate.cli.fork import fork
 from tidegate.cli.gestures import abort, dispose, rename, resume, suspend
@@ -74,11 +74,14 @@ def _show_version(asked: bool) -> None:
 
 @app.callback()
 def tidegate(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="After an error, show what caused it.")] = False,
 ) -> None:
     """Flink's checkpoints for PySpark pipelines."""
+    context.obj.verbose = verbose
 
 
 @app.command(epilog=EPILOG)
@@ -204,20 +207,15 @@ def _show_status(record: PipelineRecord) -> None:
 
 def main() -> None:
     """The entry point: an error a user can meet is one paragraph and an exit code, not a traceback."""
+    wishes = Wishes()
     try:
-        app()
+        app(obj=wishes)
     except CheckpointError as error:
-        _end(error)
+        end(error, wishes)
     except ModuleNotFoundError as error:
         if (missing := not_installed(error.name)) is None:
             raise
-        _end(missing)
-
-
-def _end(error: CheckpointError) -> NoReturn:
-    stderr().print(f"[bold red]{type(error).__name__}[/]", end=" ")
-    stderr().print(str(error), markup=False, highlight=False)
-    raise SystemExit(exit_code_of(error)) from None
+        end(missing, wishes)
 
 
 if __name__ == "__main__":
