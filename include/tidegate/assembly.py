@@ -26,10 +26,7 @@ from tidegate.ports import Meter, Notifier
 from tidegate.project.registered import load_pipeline as load_pipeline
 from tidegate.project.registered import registered_pipelines as registered_pipelines
 from tidegate.protocol.comparison import Comparison
-from tidegate.protocol.errors import (
-    OperatorNotFoundError,
-    StateIntegrityError,
-)
+from tidegate.protocol.errors import OperatorNotFoundError, StateIntegrityError
 from tidegate.protocol.gestures import Actor, ActorKind, Gesture, GestureKind
 from tidegate.protocol.installed import not_installed
 from tidegate.protocol.paths import shared_directory

@@ -25,8 +25,10 @@ from tidegate.protocol.errors import (
     ConfigurationError,
     StoreUnavailableError,
     SupersededAttemptError,
+    ValidationFailedError,
 )
 from tidegate.protocol.installed import not_installed
+from tidegate.protocol.verdicts import failed_expectations
 
 if TYPE_CHECKING:
     from tidegate.coordination.coordinator import CheckpointCoordinator
@@ -160,6 +162,7 @@ def airflow_outcome(context: Context) -> Iterator[None]:
             raise
         raise AirflowFailException("Interrupted. The checkpoint in progress is aborted.") from error
     except CheckpointError as error:
+        _log_what_failed(error)
         _log_causes(error)
         if is_deterministic(error):
             raise AirflowFailException(str(error)) from None
@@ -168,6 +171,19 @@ def airflow_outcome(context: Context) -> Iterator[None]:
         if missing := not_installed(error.name):
             raise AirflowFailException(str(missing)) from None
         raise
+
+
+def _log_what_failed(error: CheckpointError) -> None:
+    """Of a validation, a line for each expectation, and where the report is."""
+    if not isinstance(error, ValidationFailedError):
+        return
+    for failed in failed_expectations(error.verdicts):
+        log.warning("%s", failed)
+    if path := next((verdict.docs_path for verdict in error.verdicts if verdict.docs_path), None):
+        from tidegate.settings import Settings
+        from tidegate.ui.urls import docs_url
+
+        log.warning("Report: %s, on the pages %s", Settings.from_environment().docs / path, docs_url(path))
 
 
 def _log_causes(error: CheckpointError) -> None:

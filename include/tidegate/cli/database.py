@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from tidegate import assembly
 from tidegate.cli.options import EPILOG, OutputFormat, OutputOption, say, show
+from tidegate.cli.tables import Table
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.protocol.errors import ConfigurationError
 from tidegate.protocol.gestures import GestureKind
@@ -78,7 +78,7 @@ def _directory() -> Path:
 def _table(documents: list[dict[str, Any]]) -> Any:
     if not documents:
         return Text("No embedded server runs on this machine, and this directory has none.")
-    table = Table("", "Embedded server", "Process", "Port")
+    table = Table("", "Embedded server", "Process", "Port", leave=(), wrap=("Embedded server",))
     for document in documents:
         pid, port = document["pid"] or "stopped", document["port"] or ""
         table.add_row("*" if document["this_project"] else "", Text(document["directory"]), str(pid), str(port))

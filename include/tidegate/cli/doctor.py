@@ -4,11 +4,11 @@ from dataclasses import asdict
 from typing import Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, OutputOption, show
+from tidegate.cli.tables import Table
 
 _MARKS = {True: "ok", False: "WRONG", None: "-"}
 
@@ -25,7 +25,7 @@ def doctor(output: OutputOption = OutputFormat.TABLE) -> None:
 
 
 def _table(documents: list[dict[str, Any]]) -> Table:
-    table = Table("", "What", "Found")
+    table = Table("", "What", "Found", leave=(), wrap=("Found",))
     for document in documents:
         said = Text(document["says"])
         if document["ok"] is not True and document["mend"]:

@@ -2,10 +2,12 @@
 
 from typing import NoReturn
 
+from tidegate.cli.checkpoint_page import judged_badly, report_line
 from tidegate.cli.exit_codes import exit_code_of
 from tidegate.cli.options import stderr
 from tidegate.protocol.causes import causes_of
-from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.errors import CheckpointError, ValidationFailedError
+from tidegate.protocol.verdicts import failed_expectations
 
 
 class Wishes:
@@ -19,6 +21,12 @@ def end(error: CheckpointError, wishes: Wishes) -> NoReturn:
     console = stderr()
     console.print(f"[bold red]{type(error).__name__}[/]", end=" ")
     console.print(str(error), markup=False, highlight=False)
+    if isinstance(error, ValidationFailedError):
+        for part in (
+            *judged_badly(failed_expectations(error.verdicts)),
+            *report_line([verdict.docs_path for verdict in error.verdicts]),
+        ):
+            console.print(part)
     if wishes.verbose:
         causes = causes_of(error) or ["Nothing else was raised: the error is the cause."]
         for cause in causes:

@@ -10,6 +10,7 @@ from tidegate.cli import run as running
 from tidegate.cli import views
 from tidegate.cli.audit import audit
 from tidegate.cli.check import check
+from tidegate.cli.checkpoint_page import checkpoint_page
 from tidegate.cli.clean import clean
 from tidegate.cli.compare import compare
 from tidegate.cli.continuous import run_continuously
@@ -146,7 +147,7 @@ def checkpoint(
     if request_id:
         raise typer.BadParameter("--request-id asks for a new checkpoint: leave the ID out.")
     document = details(name_of(pipeline), checkpoint_id)
-    show(document, output, views.details_tables)
+    show(document, output, checkpoint_page)
 
 
 @app.command(epilog=EPILOG)

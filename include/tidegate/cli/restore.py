@@ -6,11 +6,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Group
 from rich.filesize import decimal
-from rich.table import Table
 from rich.text import Text
 
 from tidegate import assembly
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say, show
+from tidegate.cli.tables import Table
 from tidegate.cli.views import returning_states_table
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.importing import ImportPlan
@@ -119,11 +119,11 @@ def _target(
 
 def plan_tables(document: dict[str, Any]) -> Group:
     """What a person decides by. Sizes of state are of files that stay where they are: a restore moves none."""
-    sources = Table("Source", "Reads again", "Missing", title="Sources")
+    sources = Table("Source", "Reads again", "Missing", title="Sources", leave=(), wrap=("Missing",))
     for each in document["sources"]:
         sources.add_row(each["source"], f"{each['files']:,} files, {decimal(each['bytes'])}", _some(each["missing"]))
     operators = returning_states_table(document["operators"], "returns")
-    sinks = Table("Sink", "Rows of checkpoints", "Withdrawn", title="Sinks")
+    sinks = Table("Sink", "Rows of checkpoints", "Withdrawn", title="Sinks", leave=(), wrap=("Rows of checkpoints",))
     for each in document["sinks"]:
         files = f"{each['files']:,} files, {decimal(each['bytes'])}"
         sinks.add_row(
