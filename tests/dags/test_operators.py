@@ -186,14 +186,17 @@ def test_a_database_that_is_away_is_worth_a_retry(dag, run, monkeypatch):
 # -- validate, finalize
 
 
-def test_a_failed_validation_is_not_retried(dag, run, regions, checkpoint, monkeypatch):
-    judge(monkeypatch, False)
+def test_a_failed_validation_is_not_retried(dag, run, regions, checkpoint, monkeypatch, caplog):
+    judge(monkeypatch, False, ({"type": "expect_column_to_exist", "kwargs": {"column": "n"}, "success": False},))
     run(dag.get_task("trigger"))
     run(dag.get_task("snapshot"))
     ran = run(dag.get_task("validate"), try_number=1)
     assert ran.state == "failed"
     assert isinstance(ran.error, AirflowFailException)
     assert checkpoint().failure_reason is FailureReason.VALIDATION_FAILED
+    said = [record.getMessage() for record in caplog.records if record.name == "tidegate"]
+    assert said[-2] == "sink:out: column_to_exist on n: failed"
+    assert said[-1].endswith("/docs/p/chk-1.html, on the pages /tidegate/docs/p/chk-1.html")
     assert run(dag.get_task("finalize")).state == "failed"
 
 

@@ -22,10 +22,8 @@ def end(error: CheckpointError, wishes: Wishes) -> NoReturn:
     console.print(f"[bold red]{type(error).__name__}[/]", end=" ")
     console.print(str(error), markup=False, highlight=False)
     if isinstance(error, ValidationFailedError):
-        for part in (
-            *judged_badly(failed_expectations(error.verdicts)),
-            *report_line([verdict.docs_path for verdict in error.verdicts]),
-        ):
+        tables = judged_badly(failed_expectations(error.verdicts))
+        for part in (*tables, *report_line([verdict.docs_path for verdict in error.verdicts])):
             console.print(part)
     if wishes.verbose:
         causes = causes_of(error) or ["Nothing else was raised: the error is the cause."]
