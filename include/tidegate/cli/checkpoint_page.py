@@ -8,7 +8,7 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from tidegate.cli.console import plain
-from tidegate.cli.tables import Table, pairs
+from tidegate.cli.tables import Pairs, Table
 from tidegate.cli.views import count, duration, hold_text, moment, size, status_of
 from tidegate.protocol.verdicts import FailedExpectation, failed_of
 from tidegate.settings import Settings
@@ -40,14 +40,14 @@ def _head(document: dict[str, Any]) -> Group:
         ("Completed", _moment_of(document["completed_timestamp"])),
         ("Failed", _moment_of(document["failure_timestamp"])),
         ("Failure", document["failure_reason"]),
-        ("State", sizes),
+        ("State", sizes if document["status"] == "COMPLETED" else None),
         ("Rows", f"{count(document['rows_in'])} in, {count(document['rows_out'])} out"),
         ("Metadata", document["external_path"]),
         ("Savepoint in", document["savepoint_location"]),
         ("Note", document["note"]),
     ]
     title = Text.from_markup(f"[bold]Checkpoint {document['id']}[/] {status_of(document)}")
-    return Group(title, pairs([(name, None if said is None else plain(str(said))) for name, said in known]))
+    return Group(title, Pairs(known))
 
 
 def _moment_of(milliseconds: int) -> str | None:
@@ -92,7 +92,7 @@ def _subtasks(tasks: Sequence[dict[str, Any]]) -> Table:
 
 def _files(tasks: Sequence[dict[str, Any]]) -> list[Table]:
     """None of a checkpoint without files."""
-    table = Table("File", "Rows", "Size", "SHA-256", title="Files", leave=("SHA-256", "Size", "Rows"), wrap=("File",))
+    table = Table("File", "Rows", "Size", "SHA-256", title="Files", leave=("SHA-256", "Size", "Rows"), whole=("File",))
     for task in tasks:
         for subtask in task.get("subtasks", ()):
             for handle in subtask["handles"]:
@@ -120,7 +120,7 @@ def _failed(verdict: dict[str, Any]) -> list[FailedExpectation]:
 def judged_badly(failed: Sequence[FailedExpectation]) -> list[Table]:
     """The table of what failed; none if nothing did."""
     names = ("Target", "Expectation", "Column", "Observed", "Unexpected", "Samples")
-    table = Table(*names, title="What failed", leave=("Target",), wrap=("Expectation", "Observed", "Samples"))
+    table = Table(*names, title="What failed", leave=("Target",), wrap=("Observed", "Samples"))
     for each in failed:
         texts = (each.target, each.expectation, each.column, each.observed, each.unexpected, each.samples)
         table.add_row(*(Text(plain(text)) for text in texts))

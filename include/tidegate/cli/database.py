@@ -66,7 +66,7 @@ def status(output: OutputOption = OutputFormat.TABLE) -> None:
     ]
     if ours.exists() and not any(document["this_project"] for document in documents):
         documents.insert(0, {"directory": str(ours), "pid": None, "port": None, "this_project": True})
-    show(documents, output, _table)
+    show(documents, output, servers_table)
 
 
 def _directory() -> Path:
@@ -75,7 +75,7 @@ def _directory() -> Path:
     return embedded_directory(Settings.from_environment())
 
 
-def _table(documents: list[dict[str, Any]]) -> Any:
+def servers_table(documents: list[dict[str, Any]]) -> Any:
     if not documents:
         return Text("No embedded server runs on this machine, and this directory has none.")
     table = Table("", "Embedded server", "Process", "Port", leave=(), wrap=("Embedded server",))

@@ -19,12 +19,12 @@ def doctor(output: OutputOption = OutputFormat.TABLE) -> None:
     from tidegate.project.doctor import examine  # it imports what other commands need not
 
     findings = examine()
-    show([asdict(finding) for finding in findings], output, _table)
+    show([asdict(finding) for finding in findings], output, findings_table)
     if any(finding.ok is False for finding in findings):
         raise typer.Exit(ExitCode.USAGE)
 
 
-def _table(documents: list[dict[str, Any]]) -> Table:
+def findings_table(documents: list[dict[str, Any]]) -> Table:
     table = Table("", "What", "Found", leave=(), wrap=("Found",))
     for document in documents:
         said = Text(document["says"])

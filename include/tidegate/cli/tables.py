@@ -16,22 +16,24 @@ from rich.text import Text
 
 from tidegate.cli.console import plain
 
-#: Characters that a column needs whose texts may be broken into lines.
-_NARROWEST = 24
+#: Characters that a column needs whose texts may be broken into lines, and the longest word that need not be broken.
+_NARROWEST, _LONGEST_WORD = 14, 24
 #: A column that is wider is one of texts.
 _LONG = 40
 
 
 class Table(RichTable):
     """Rich's, with the `Column`s by name. `leave` are the columns that may leave, the first of them first; by default
-    all but the first column, from the right. The texts of `wrap` may be broken into lines, and lose nothing by it."""
+    all but the first column, from the right. The texts of `wrap`, and long ones but those of `whole`, may be broken
+    into lines, and lose nothing by it."""
 
     def __init__(
-        self, *names: str, title: str | None = None, leave: Sequence[str] | None = None, wrap: Sequence[str] = ()
-    ) -> None:
+        self, *names: str, title: str | None = None, leave: Sequence[str] | None = None, wrap: Sequence[str] = (),
+        whole: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         super().__init__(*names, title=title, title_justify="left", title_style="bold")
         self._leave = leave
-        self._wrap = wrap
+        self._wrap, self._whole = wrap, whole
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if not console.is_terminal:
@@ -70,27 +72,38 @@ class Table(RichTable):
             column._index, column.overflow = index, "fold"
         return made
 
-    def _natural(self, console: Console, options: ConsoleOptions, column: Column) -> int:
-        """A heading may be broken between its words."""
-        cells = [Measurement.get(console, options, cell).maximum for cell in column.cells]
-        return max(Measurement.get(console, options, column.header).minimum, *cells, 0)
+    def _natural(self, console: Console, options: ConsoleOptions, column: Column, whole: bool = False) -> int:
+        """A heading that need not be `whole` may be broken between its words."""
+        wide = options.update(max_width=100_000)
+        cells = [Measurement.get(console, wide, cell).maximum for cell in column.cells]
+        heading = Measurement.get(console, wide, column.header)
+        return max(heading.maximum if whole else heading.minimum, *cells, 0)
 
     def _may_break(self, column: Column, width: int) -> bool:
-        return str(column.header) in self._wrap or width > _LONG
+        name = str(column.header)
+        return name in self._wrap or (width > _LONG and name not in self._whole)
 
-    def _width(self, console: Console, options: ConsoleOptions) -> int:
+    def _width(
+        self, console: Console, options: ConsoleOptions, whole: bool = False, longest_word: int = _LONGEST_WORD
+    ) -> int:
         """What it needs at least: all of each column, and of one whose texts may be broken some."""
-        wide = options.update(max_width=100_000)
-        needed = [(self._natural(console, wide, column), column) for column in self.columns]
-        content = sum(min(width, _NARROWEST) if self._may_break(each, width) else width for width, each in needed)
+        content = sum(self._least(console, options, column, whole, longest_word) for column in self.columns)
         return content + 3 * len(self.columns) + 1  # the frame
 
+    def _least(self, console: Console, options: ConsoleOptions, column: Column, whole: bool, longest_word: int) -> int:
+        width = self._natural(console, options, column, whole)
+        if not self._may_break(column, width):
+            return width
+        words = [Measurement.get(console, options, cell).minimum for cell in (column.header, *column.cells)]
+        return min(width, max(_NARROWEST, min(max(words), longest_word)))
+
     def _fix_widths(self, console: Console, options: ConsoleOptions) -> None:
-        """Only texts that may be broken give way, unless that is not enough."""
-        if self._width(console, options) > options.max_width:
+        """Only texts that may be broken give way, within words if need be, unless that is not enough."""
+        if self._width(console, options, longest_word=0) > options.max_width:
             return
+        whole = self._width(console, options, whole=True) <= options.max_width
         for column in self.columns:
-            width = self._natural(console, options.update(max_width=100_000), column)
+            width = self._natural(console, options, column, whole)
             column.width = None if self._may_break(column, width) else width
 
     def _lines(self, console: Console) -> Iterator[str]:
@@ -109,12 +122,21 @@ def _one_line(console: Console, cell: Any) -> str:
     return "; ".join(filter(None, map(str.strip, plain(f"{text}").splitlines())))
 
 
-def pairs(rows: Sequence[tuple[str, Any]]) -> RichTable:
+class Pairs:
     """What a thing is, a line for each that there is: a name, and what is said."""
-    grid = RichTable.grid(padding=(0, 2, 0, 0))
-    grid.add_column(style="dim")
-    grid.add_column(overflow="fold")
-    for name, said in rows:
-        if said is not None and str(said):
-            grid.add_row(name, said if isinstance(said, Text) else Text(str(said)))
-    return grid
+
+    def __init__(self, rows: Sequence[tuple[str, str | None]]) -> None:
+        self._rows = [(name, plain(said)) for name, said in rows if said]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if console.is_terminal:
+            grid = RichTable.grid(padding=(0, 2, 0, 0))
+            grid.add_column(style="dim")
+            grid.add_column(overflow="fold")
+            for name, said in self._rows:
+                grid.add_row(name, Text(said))
+            yield grid
+        else:
+            widest = max((len(name) for name, _ in self._rows), default=0)
+            lines = [f"{name:{widest}}  {' '.join(said.splitlines())}" for name, said in self._rows]
+            yield Text("\n".join(lines), no_wrap=True, overflow="ignore")

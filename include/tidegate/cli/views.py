@@ -99,7 +99,7 @@ def status_of(document: dict[str, Any]) -> str:
 def savepoints_table(documents: list[dict[str, Any]]) -> Table:
     table = Table(
         "ID", "Name", "Taken", "Format", "Full Size", "Path", "Note",
-        leave=("Format", "Full Size"), wrap=("Path", "Note"),
+        leave=("Format", "Full Size", "Path"), wrap=("Path", "Note"),
     )  # fmt: skip
     for document in documents:
         table.add_row(
@@ -125,7 +125,7 @@ def history_table(documents: list[dict[str, Any]]) -> Table:
         "Full Size",
         "Failure",
         leave=("Acknowledged", "Full Size", "Checkpointed Data Size", "End to End Duration", "Trigger Time"),
-        wrap=("Failure",),
+        wrap=("Status", "Failure"),
     )
     for document in documents:
         table.add_row(
