@@ -30,7 +30,7 @@ COMPARED = {
                 {"number": 1197, "surplus": 0, "sample": []},
             ],
         },
-        {"part": "STATE", "name": "carriers", "likeness": "ONLY_FIRST", "columns_of_one_side": [], "rows": []},
+        {"part": "STATE", "name": "carriers", "likeness": "ONLY_IN_FIRST", "columns_of_one_side": [], "rows": []},
     ],
 }  # fmt: skip
 FINDINGS = [

@@ -31,6 +31,7 @@ from tidegate.cli.options import (
     known_pipeline,
     name_of,
     say,
+    say_or_show,
     show,
     stderr,
 )
@@ -45,7 +46,7 @@ from tidegate.cli.take import carry_out, new_request_by_hand, show_outcome
 from tidegate.cli.ui import ui
 from tidegate.cli.watch import watch
 from tidegate.documents.checkpoints import history_documents
-from tidegate.documents.pipelines import lag_document, statistics_document
+from tidegate.documents.pipelines import lag_document, statistics_document, status_document
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.gestures import GestureKind
 from tidegate.protocol.hold import is_held
@@ -98,7 +99,7 @@ def run(
     command was cut short, its checkpoint is resumed."""
     defined = assembly.load_pipeline(pipeline)
     if continuous:
-        _show_status(run_continuously(defined, stderr()))
+        _show_status(run_continuously(defined, stderr()), OutputFormat.TABLE)
         return
     request_id = running.unfinished_request(assembly.open_store(writes=True), defined.name) or running.new_request()
     show_outcome(carry_out(defined, request_id, CheckpointKind.CHECKPOINT, output, wait=False), output)
@@ -174,17 +175,17 @@ def stop(
 
 
 @app.command(epilog=EPILOG)
-def cancel(pipeline: PipelineArgument, yes: YesOption = False) -> None:
+def cancel(pipeline: PipelineArgument, yes: YesOption = False, output: OutputOption = OutputFormat.TABLE) -> None:
     """Cancel the pipeline for good. Its tables stay; its state is deleted unless CheckpointConfig.retention keeps it.
     Only `restore` leads back, to a checkpoint or savepoint that is kept."""
     defined = assembly.load_pipeline(pipeline)
     if not yes:
         typer.confirm(f"Cancel {defined.name} for good (retention: {defined.checkpoints.retention})?", abort=True)
-    _show_status(assembly.open_coordinator(defined).cancel(assembly.new_gesture(GestureKind.CANCEL)))
+    _show_status(assembly.open_coordinator(defined).cancel(assembly.new_gesture(GestureKind.CANCEL)), output)
 
 
 @app.command(epilog=EPILOG)
-def relocate(pipeline: PipelineArgument, yes: YesOption = False) -> None:
+def relocate(pipeline: PipelineArgument, yes: YesOption = False, output: OutputOption = OutputFormat.TABLE) -> None:
     """Confirm that sources or sinks were moved on purpose. Until then, a checkpoint of a pipeline whose sources or
     sinks are not where they were is refused: it may be another pipeline of the same name."""
     defined = assembly.load_pipeline(pipeline)
@@ -199,11 +200,13 @@ def relocate(pipeline: PipelineArgument, yes: YesOption = False) -> None:
         if relocated
         else "nothing has moved"
     )
-    say(f"Pipeline {defined.name}: {said}.")
+    document = {"pipeline": defined.name, "moved": [str(moved) for moved in relocated]}
+    say_or_show(f"Pipeline {defined.name}: {said}.", document, output)
 
 
-def _show_status(record: PipelineRecord) -> None:
-    stderr().print(f"Pipeline {record.pipeline_id} is {record.status}.", highlight=False)
+def _show_status(record: PipelineRecord, output: OutputFormat) -> None:
+    document = {"pipeline": record.pipeline_id} | status_document(record)
+    say_or_show(f"Pipeline {record.pipeline_id} is {record.status}.", document, output)
 
 
 def main() -> None:
