@@ -1,6 +1,6 @@
 """Documents as commands print them that need Spark, a lost database or another machine; each with what draws it."""
 
-from tidegate.cli import clean, compare, database, doctor, fork, plan, recover, restore, state, views, watch
+from tidegate.cli import clean, compare, database, doctor, fork, plan, recover, restore, source, state, views, watch
 
 ROW = {"carrier": "AA", "flights": 1200, "delay": 12.5, "note": "a longer text that a column of its own would need"}
 RUN = {
@@ -127,7 +127,20 @@ KEPT = [
     }
 ]  # fmt: skip
 
+REPLACED = {
+    "pipeline": "flights", "source": "flights",
+    "files": [
+        {
+            "file": "2026-01-03.csv", "read_by_checkpoint": 6,
+            "then": {"bytes": 1200, "modified_timestamp": 1772350000000, "checksum": "c45fc64ff0a960c718a09e2417"},
+            "now": {"bytes": 1300, "modified_timestamp": 1772352000000, "checksum": "4b185dbdb1674b185dbdb1674b"},
+        }
+    ],
+    "restore": RESTORE,
+}  # fmt: skip
+
 DRAWN = {
+    "source-replace": (source.replacement_tables, REPLACED),
     "restore": (restore.plan_tables, RESTORE),
     "fork": (fork.plan_tables, FORK),
     "plan": (plan.plan_tables, PLAN),

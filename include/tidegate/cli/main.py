@@ -41,6 +41,7 @@ from tidegate.cli.recover import recover
 from tidegate.cli.restore import restore
 from tidegate.cli.rewrite import rewrite
 from tidegate.cli.savepoints import NameOption, NoteOption, savepoint, savepoints
+from tidegate.cli.source import source
 from tidegate.cli.state import state
 from tidegate.cli.take import carry_out, new_request_by_hand, show_outcome
 from tidegate.cli.ui import ui
@@ -62,6 +63,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(database, name="db")
+app.add_typer(source, name="source")
 for command in (plan, recover, restore, fork, abort, suspend, resume, savepoint, savepoints, rewrite, rename, dispose):
     app.command(epilog=EPILOG)(command)
 for other in (init, doctor, check, pipelines, approve, reject, state, compare, clean, watch, audit, ui):

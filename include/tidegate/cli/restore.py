@@ -28,6 +28,17 @@ class MissingFiles(StrEnum):
     SKIP = "skip"
 
 
+MissingFilesOption = Annotated[
+    MissingFiles, typer.Option(help="What to do if files that would be read again are gone or have changed.")
+]
+LeaveOption = Annotated[
+    list[str] | None, typer.Option(metavar="SINK", help="A sink that cannot be rewound, and stays as it is.")
+]
+AllowNonRestoredStateOption = Annotated[
+    bool, typer.Option("--allow-non-restored-state", help="Drop state that the definition has no operator for.")
+]
+
+
 def restore(
     pipeline: PipelineArgument,
     checkpoint_id: Annotated[
@@ -47,15 +58,9 @@ def restore(
     relocate: Annotated[
         bool, typer.Option("--relocate", help="With --from: sources or sinks were moved on purpose, with their tables.")
     ] = False,
-    missing_files: Annotated[
-        MissingFiles, typer.Option(help="What to do if files that would be read again are gone or have changed.")
-    ] = MissingFiles.REFUSE,
-    leave: Annotated[
-        list[str] | None, typer.Option(metavar="SINK", help="A sink that cannot be rewound, and stays as it is.")
-    ] = None,
-    allow_non_restored_state: Annotated[
-        bool, typer.Option("--allow-non-restored-state", help="Drop state that the definition has no operator for.")
-    ] = False,
+    missing_files: MissingFilesOption = MissingFiles.REFUSE,
+    leave: LeaveOption = None,
+    allow_non_restored_state: AllowNonRestoredStateOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
     yes: YesOption = False,
     output: OutputOption = OutputFormat.TABLE,

@@ -24,6 +24,7 @@ from tidegate.coordination.notify import Delivered, Delivery
 from tidegate.coordination.operations import PipelineOperations
 from tidegate.coordination.plan import Planning
 from tidegate.coordination.region_lease import RegionControl
+from tidegate.coordination.replacing import Replacing
 from tidegate.coordination.reporting import Reporting
 from tidegate.coordination.restore import Restoring, Target
 from tidegate.coordination.rewind import Rewinding
@@ -123,6 +124,7 @@ class CheckpointCoordinator:
         self.editing = Editing(self.graph, store, storage, self._identification, clock)
         back = self.graph, self.config, store, storage, self._delivery, self._identification, self.planning, clock
         self._restoring = Restoring(*back)
+        self.replacing = Replacing(self.graph, store, storage, self._restoring)
         self._importing = Importing(*back)
         self.forking = Forking(*back)
 

@@ -143,6 +143,30 @@ class Restore(Document):
     sinks: list[Withdrawal]
 
 
+class FileVersion(Document):
+    """`checksum` is null where the content is not remembered."""
+
+    bytes: int
+    modified_timestamp: int
+    checksum: str | None
+
+
+class ReplacedFile(Document):
+    file: str
+    read_by_checkpoint: int
+    then: FileVersion
+    now: FileVersion | None
+
+
+class Replacement(Document):
+    """Files that are taken as they are now, and the restore that goes with it."""
+
+    pipeline: str
+    source: str
+    files: list[ReplacedFile]
+    restore: Restore
+
+
 class TakenOver(Document):
     source: str
     taken_over: bool
@@ -389,6 +413,7 @@ COMMANDS: dict[str, Any] = {
     "rewrite": Rewritten,
     "run": _TAKEN,
     "savepoint": _TAKEN | WholeCheckpoint,
+    "source-replace": Replacement,
     "savepoints": list[Checkpoint],
     "state": StateRows | StateChanges | KeyHistory,
     "stats": Statistics,
