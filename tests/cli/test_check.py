@@ -2,10 +2,13 @@
 file and line."""
 
 import json
+from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 from commands import Command, CommandHere, environment_of
 
+from tidegate import assembly
 from tidegate.cli.exit_codes import ExitCode
 
 SHOP = """
@@ -82,6 +85,17 @@ def test_a_run_checks_a_definition_once_before_it_reads(tmp_path, connect_server
     (first, looked), (second, again) = run("nothing", "b.csv"), run("nothing", "c.csv")
     assert (first.returncode, second.returncode) == (ExitCode.OK, ExitCode.OK), first.stderr + second.stderr
     assert looked > again > 0
+
+
+def test_a_continuous_run_checks_a_definition_before_it_is_the_region(tmp_path, postgres_url, monkeypatch):
+    (tmp_path / "counted.py").write_text(COUNTED)
+    monkeypatch.setattr(assembly, "open_region", lambda *_: SimpleNamespace(session=None))
+    monkeypatch.setattr(assembly, "definition_problems", lambda graph, session: ["A column is missing."])
+    ended = CommandHere(tmp_path, environment_of(tmp_path, postgres_url))("run", "counted:shop", "--continuous")
+    assert ended.returncode == ExitCode.USAGE, ended.stderr
+    assert "PipelineDefinitionError A column is missing. The definition of pipeline counted was" in ended.stderr
+    with closing(assembly.open_store(postgres_url)) as store:
+        assert store.region("counted").attempt == 0
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,14 @@ from tidegate import FileSource, ParquetSink, Pipeline, count, expect, suite, su
 COLUMN = "amount"
 seen = []
 
+class Frame:
+    def describe(self):
+        raise AssertionError("a DataFrame would run a Spark job")
+
+lookup = Frame()
+
 def helper(rows):
-    return rows.dropna()
+    return rows.dropna().join(lookup) if rows else helper(rows)
 
 def cleaned(rows, least):
     seen.append(least)

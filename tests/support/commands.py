@@ -120,5 +120,6 @@ def _exit_code():
 
 
 def _is_below(home, module):
-    path = getattr(module, "__file__", None)
+    """Also a folder that was imported as a package without a file."""
+    path = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
     return path is not None and Path(path).is_relative_to(home)

@@ -13,7 +13,7 @@ from hashlib import sha256
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from tidegate.pipeline.definition import Pipeline, Stream
+from tidegate.pipeline.definition import Pipeline, SinkVertex, SourceVertex, Stream
 from tidegate.pipeline.graph import Graph
 
 
@@ -25,10 +25,10 @@ def fingerprint(graph: Graph) -> str:
 
 
 class _Facts:
-    """What is said of a value, as JSON. A function that calls itself is said once."""
+    """What is said of a value, as JSON. What refers to itself is said once."""
 
     def __init__(self) -> None:
-        self._said: set[int] = set()
+        self._said: dict[int, object] = {}  # kept, so that no other object gets their ids
 
     def of(self, value: Any) -> Any:
         match value:
@@ -38,41 +38,45 @@ class _Facts:
                 return [type(value).__qualname__, value.name]
             case type() | ModuleType():
                 return [getattr(value, "__module__", ""), getattr(value, "__qualname__", value.__name__)]
-            case list() | tuple():
+            case tuple():
                 return [self.of(each) for each in value]
+            case SourceVertex():
+                return [value.name, self.of(value.source.describe()), self.of(value.previous)]
+            case SinkVertex():
+                return [value.name, self.of(value.input), self.of(value.sink.describe()), self.of(value.expect)]
             case set() | frozenset():
                 return sorted(json.dumps(self.of(each)) for each in value)
-            case Mapping():
-                return {str(key): self.of(each) for key, each in value.items()}
             case Pipeline():
                 return value.name
             case Stream():
                 return [value.origin, value.output, self.of(value.transforms)]
-            case FunctionType():
-                return self._function(value)
             case MethodType():
-                return [self.of(value.__func__), self._object(value.__self__)]
+                return [self.of(value.__func__), self.of(value.__self__)]
             case partial():
                 return [self.of(value.func), self.of(value.args), self.of(value.keywords)]
             case CodeType():
                 return self._code(value)
             case _:
-                return self._object(value)
+                return self._once(value)
 
-    def _object(self, value: Any) -> Any:
-        """A connector by its description. Of an object that nothing is known of, only the type is said."""
-        what: list[Any] = [type(value).__module__, type(value).__qualname__]
-        if callable(describe := getattr(value, "describe", None)) and not isinstance(value, type):
-            return [*what, self.of(describe())]
+    def _once(self, value: Any) -> Any:
+        """Of an object that nothing is known of, only the type is said: to ask it more could start Spark."""
+        what = [type(value).__module__, type(value).__qualname__]
+        if id(value) in self._said:
+            return what
+        self._said[id(value)] = value
+        if isinstance(value, FunctionType):
+            return self._function(value)
+        if isinstance(value, list):
+            return [self.of(each) for each in value]
+        if isinstance(value, Mapping):
+            return {str(key): self.of(each) for key, each in value.items()}
         if is_dataclass(value):
             return [*what, [self.of(getattr(value, field.name)) for field in fields(value)]]
         return what
 
     def _function(self, function: FunctionType) -> Any:
         name = [function.__module__, function.__qualname__]
-        if id(function) in self._said:
-            return name
-        self._said.add(id(function))
         closed = [content for cell in function.__closure__ or () if _is_fixed(content := _content(cell))]
         given = [function.__defaults__, function.__kwdefaults__, closed, vars(function)]
         used = {name: self.of(value) for name, value in sorted(_used(function))}
