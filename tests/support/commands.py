@@ -120,6 +120,6 @@ def _exit_code():
 
 
 def _is_below(home, module):
-    """Also a folder that was imported as a package without a file."""
-    path = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", ())), None)
-    return path is not None and Path(path).is_relative_to(home)
+    """A directory without an `__init__` is a module without a file."""
+    places = [path] if (path := getattr(module, "__file__", None)) else list(getattr(module, "__path__", ()))
+    return any(Path(place).is_relative_to(home) for place in places)
