@@ -93,6 +93,14 @@ def emitting(directory: Path, database: Database) -> list[list[float]]:
     return seconds
 
 
+def expiring(directory: Path, database: Database) -> list[list[float]]:
+    """Seconds of each epoch of aggregates that live for ever, and of those that expire."""
+    root = directory / "expiring"
+    root.mkdir()
+    seconds: list[list[float]] = answered("expiring_state.py", str(root), root, database)
+    return seconds
+
+
 def windowed(directory: Path, database: Database) -> dict[str, list[float]]:
     """Seconds of each epoch of a windowed count, by engine. Raises `RuntimeError` if the windows differ."""
     found = {}

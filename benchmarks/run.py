@@ -47,6 +47,8 @@ def main() -> None:
             fixed_cost = measuring.fixed_cost(directory, found)
             progress("emitted rows")
             emitting = measuring.emitting(directory, found)
+            progress("state that ends")
+            expiring = measuring.expiring(directory, found)
             progress("windowed counts")
             windowed = measuring.windowed(directory, found)
             progress("the way back")
@@ -54,7 +56,7 @@ def main() -> None:
     except RuntimeError as error:
         sys.exit(f"{error}. What was measured so far stays in {directory}.")
     shutil.rmtree(directory)
-    show(options, described, results, fixed_cost, emitting, windowed, back)
+    show(options, described, results, fixed_cost, emitting, expiring, windowed, back)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -102,10 +104,11 @@ def show(
     results: list[dict[str, Any]],
     fixed_cost: list[float],
     emitting: list[list[float]],
+    expiring: list[list[float]],
     windowed: dict[str, list[float]],
     back: dict[str, Any],
 ) -> None:
-    figures = [*report.figures(results, fixed_cost, emitting, windowed), *way_back.figures(back)]
+    figures = [*report.figures(results, fixed_cost, emitting, expiring, windowed), *way_back.figures(back)]
     divided = report.splits(results)
     policy = (
         f"medians (smallest-largest) of {options.measured} epochs after {options.warm_ups} for warming up; "
@@ -119,6 +122,7 @@ def show(
             "splits": divided,
             "fixed_cost": fixed_cost,
             "emitting": emitting,
+            "expiring": expiring,
             "windowed": windowed,
             "way_back": back,
             "epochs": results,

@@ -28,14 +28,22 @@ home = Path(os.environ["TIDEGATE_HOME"])
 pipeline = Pipeline("shop", parallelism=1)
 orders = pipeline.source("orders", FileSource("landing", schema="customer string, amount int"))
 
-def slow(rows):
+def waiting(batches):
     (home / "begun").touch()
     while (home / "slow").exists():
         time.sleep(0.05)
-    return rows
+    yield from batches
+
+def slow(rows):
+    return rows.mapInArrow(waiting, rows.schema)
 
 orders.transform(slow).sink("orders", ParquetSink("tables/orders"))
 """
+
+
+def heeding_interrupts():
+    """A shell lets what it starts in the background ignore SIGINT, and the tests' processes inherit it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.mark.spark
@@ -48,7 +56,13 @@ def test_what_was_interrupted_goes_on_when_the_command_is_repeated(tmp_path, pos
     environment = environment_of(tmp_path, postgres_url) | {"TIDEGATE_SPARK_REMOTE": connect_server}
     command = [sys.executable, "-m", "tidegate.cli.main", "run", "shop"]
     with subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command,
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=heeding_interrupts,
     ) as process:
         assert process.stdout is not None
         steps = [process.stdout.readline() for _ in range(2)]
@@ -58,7 +72,10 @@ def test_what_was_interrupted_goes_on_when_the_command_is_repeated(tmp_path, pos
                 break
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=120)
+        try:
+            said, _ = process.communicate(timeout=120)
+        finally:
+            process.kill()
     assert steps == ["Checkpoint 1: starting Spark\n", "Checkpoint 1: snapshot\n"]
     assert process.returncode == ExitCode.INTERRUPTED, said
     assert said.startswith(
@@ -84,9 +101,6 @@ def test_a_terminal_has_a_bar_and_nothing_of_it_stays():
 
 
 def test_lines_that_nobody_looks_at_on_a_screen_are_not_broken(monkeypatch, capsys):
-    monkeypatch.delenv("COLUMNS", raising=False)
-    PlainConsole().print("word " * 400)
-    assert capsys.readouterr().out.count("\n") == 1
     monkeypatch.setenv("COLUMNS", "80")
     PlainConsole().print("word " * 400)
-    assert capsys.readouterr().out.count("\n") > 20
+    assert capsys.readouterr().out.count("\n") == 1

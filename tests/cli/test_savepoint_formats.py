@@ -34,7 +34,7 @@ class Region:
     def compact(self, checkpoint_id, snapshots):
         return []
 
-    def frame(self, target, subtasks):
+    def frame(self, target, subtasks, record):
         return None
 
     def export(self, record, location, rewrites, copies):
@@ -47,6 +47,7 @@ class Region:
 def region(monkeypatch):
     found = Region()
     monkeypatch.setattr(assembly, "open_region", lambda pipeline: found)
+    monkeypatch.setattr(assembly, "require_definition", lambda coordinator, region: None)
     return found
 
 

@@ -65,6 +65,10 @@ REFUSED: dict[str, tuple[Any, str]] = {
         "sink 'out' of pipeline 'orders' reads the late rows of 'n', which has no windows",
     ),
     "late rows of a source": (lambda o: o.late, "reads the late rows of 'orders', which has no windows"),
+    "a ttl": (
+        lambda o: o.key_by("city").aggregate("n", window("at", "1 h"), ttl="1 d", n=count()),
+        "has windows and a ttl",
+    ),
     "no aggregate": (lambda o: o.key_by("city").aggregate("n", window("at", "1 h")), "declares no aggregate"),
 }
 

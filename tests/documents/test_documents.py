@@ -47,17 +47,23 @@ def fences(document):
     "document", [each for each in DOCUMENTS if fences(each)], ids=lambda path: str(path.relative_to(PROJECT))
 )
 def test_the_blocks_of_a_document_run_one_after_the_other(document, clone, connect_server, quick_python):
-    """The README's as by its reader, the others' on a Spark that runs and in a Python that does, which saves each
-    command the start of a JVM and, but for the first of its kind, the imports. It saves the blocks them, too."""
+    """On a Spark that runs and in a Python that does, which saves each command the start of a JVM and, but for the
+    first of its kind, the imports. It saves the blocks them, too."""
+    make_environment(clone / ".venv", quick_python)
+    run_blocks(document, clone, quick_python, {"TIDEGATE_SPARK_REMOTE": connect_server})
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_the_blocks_of_the_readme_run_as_its_reader_runs_them(clone):
+    (clone / ".venv").symlink_to(sys.prefix)
+    run_blocks(PROJECT / "README.md", clone, [sys.executable], {})
+
+
+def run_blocks(document, clone, python, variables):
     support = PROJECT / "tests" / "support"
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("TIDEGATE_", "AIRFLOW_"))}
-    environment |= {"HOME": str(clone / ".home"), "PWD": str(clone), "COLUMNS": "100"}
-    python = [sys.executable] if document.name == "README.md" else quick_python
-    if document.name == "README.md":
-        (clone / ".venv").symlink_to(sys.prefix)
-    else:
-        make_environment(clone / ".venv", quick_python)
-        environment["TIDEGATE_SPARK_REMOTE"] = connect_server
+    environment |= {"HOME": str(clone / ".home"), "PWD": str(clone), "COLUMNS": "100", **variables}
     reader = subprocess.Popen(
         [*python, str(support / "run_document.py"), str(document)],
         cwd=clone, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,

@@ -34,6 +34,7 @@ from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.records import CheckpointKind, SubtaskId
 from tidegate.reading.readings import Readings
+from tidegate.ui.shared import SharedAnswers
 
 Get = Callable[..., httpx.Response]
 
@@ -89,18 +90,26 @@ def docs(tmp_path: Path) -> Path:
     return tmp_path / "docs"
 
 
+@pytest.fixture(scope="module")
+def app(airflow: None, plugin: ModuleType) -> FastAPI:
+    """The plugin's. To make it costs more than most tests of it."""
+    plugin._app.cache_clear()
+    made: FastAPI = plugin._app()
+    return made
+
+
 @pytest.fixture
 def get(
-    airflow: None, plugin: ModuleType, docs: Path, running_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    app: FastAPI, plugin: ModuleType, docs: Path, running_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Get]:
     """Ask for a path, by default with GET, of an app that mounts the plugin's apps as Airflow's API server does."""
-    monkeypatch.setenv("TIDEGATE_DOCS", str(docs))
     monkeypatch.setenv("TIDEGATE_STORAGE", str(tmp_path / "checkpoints"))
     monkeypatch.setenv("TIDEGATE_DATABASE_URL", running_url)
-    plugin._app.cache_clear()
+    app.state.docs = docs
+    app.state.shared = SharedAnswers()
     server = FastAPI()
-    for app in plugin.TidegatePlugin.fastapi_apps:
-        server.mount(app["url_prefix"], app["app"])
+    for mounted in plugin.TidegatePlugin.fastapi_apps:
+        server.mount(mounted["url_prefix"], mounted["app"])
 
     def get_(
         path: str, token: str | None = None, cookie: str | None = None, method: str = "GET", **options: Any
@@ -118,7 +127,7 @@ def get(
         return asyncio.run(request())
 
     yield get_
-    plugin._app().state.asking.close()
+    app.state.asking.close()
 
 
 @pytest.fixture
@@ -128,10 +137,18 @@ def token(airflow: None) -> Callable[[str | None], str]:
 
 
 @pytest.fixture
-def ask(get: Get, token: Callable[[str | None], str]) -> Callable[[str], httpx.Response]:
+def described(app: FastAPI, get: Get, token: Callable[[str | None], str]) -> Description:
+    """What the API says of itself."""
+    if not hasattr(app.state, "described"):
+        app.state.described = Description(get("/tidegate/api/v1/openapi.json", token=token("viewer")).json())
+    described: Description = app.state.described
+    return described
+
+
+@pytest.fixture
+def ask(get: Get, described: Description, token: Callable[[str | None], str]) -> Callable[[str], httpx.Response]:
     """Ask as a viewer. What the API answers with is held against its own description."""
     viewer = token("viewer")
-    described = Description(get("/tidegate/api/v1/openapi.json", token=viewer).json())
 
     def ask_(path: str) -> httpx.Response:
         response = get(path, token=viewer)

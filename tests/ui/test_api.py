@@ -22,10 +22,9 @@ API = "/tidegate/api/v1"
 
 
 @pytest.fixture
-def ask(get: Callable[..., httpx.Response], token: Callable[[str], str]) -> Ask:
+def ask(get: Callable[..., httpx.Response], described: Description, token: Callable[[str], str]) -> Ask:
     """Every answer is held against what the API says of itself."""
     viewer = token("viewer")
-    described = Description(get(f"{API}/openapi.json", token=viewer).json())
 
     def ask_(path: str) -> httpx.Response:
         response = get(f"{API}{path}", token=viewer)
@@ -178,8 +177,7 @@ def test_every_answer_of_a_pipeline_that_has_everything_is_as_described(ask, sto
         assert ask(path).status_code == 200, path
 
 
-def test_what_is_not_as_described_is_noticed(get, token, past) -> None:
-    described = Description(get(f"{API}/openapi.json", token=token("viewer")).json())
+def test_what_is_not_as_described_is_noticed(get, token, described, past) -> None:
     path = f"{API}/pipelines/{PIPELINE}/checkpoints/1"
     answer = get(path, token=token("viewer")).json()
     assert described.wrong(path_of(path), answer) == []

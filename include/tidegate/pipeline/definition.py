@@ -14,6 +14,7 @@ from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.joins import Join
 from tidegate.pipeline.previous import Previous
+from tidegate.pipeline.ttl import ttl_of
 from tidegate.pipeline.vertices import CheckVertex, SourceVertex
 from tidegate.pipeline.windows import BOUNDS, Window, declared_time
 from tidegate.ports import (
@@ -25,6 +26,7 @@ from tidegate.ports import (
 )
 from tidegate.protocol.ddl import ddl_of
 from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.expiry import TimeToLive
 from tidegate.protocol.keygroups import MAX_PARALLELISM_LIMIT, default_max_parallelism
 from tidegate.protocol.names import operator_of_sink
 
@@ -122,6 +124,8 @@ class KeyedStream:
         *,
         expect: ExpectationSuite | None = None,
         previous: Previous | str | None = None,
+        ttl: str | timedelta | None = None,
+        ttl_by: str | None = None,
         **aggregates: Aggregate,
     ) -> Stream:
         """Keep declared aggregates per key; the stream carries the new row of every key that changed.
@@ -131,7 +135,8 @@ class KeyedStream:
         watermark has passed its end. Rows that come later are in `.late`.
 
         `expect` judges the operator's whole state at every checkpoint, not only what changed. `previous` is the name
-        that the operator had before, or see `Previous`.
+        that the operator had before, or see `Previous`. With `ttl`, such as "30 d", a key begins anew once nothing has
+        arrived for it so long; with `ttl_by`, the name of an aggregate or column of the key, so long after that time.
         """
         vertex = KeyedVertex(
             name,
@@ -141,6 +146,7 @@ class KeyedStream:
             aggregates=tuple(aggregates.items()),
             previous=Previous.of(previous),
             window=window,
+            ttl=ttl_of(name, ttl, ttl_by),
         )
         return self.stream.pipeline.add(vertex)
 
@@ -164,7 +170,8 @@ class KeyedVertex:
 
     `defaults` are what rows have that are older than a column. With an `output`, the DDL of rows that `update` emits,
     these are the stream that leaves; without one, it carries the new row of every key that changed. With a `window`,
-    these are the rows of windows that the watermark has passed."""
+    these are the rows of windows that the watermark has passed. Rows live as long
+    as `ttl` says."""
 
     name: str
     inputs: tuple[Stream, ...]
@@ -177,6 +184,7 @@ class KeyedVertex:
     previous: Previous = field(default_factory=Previous)
     output: str | None = None
     join: Join | None = None
+    ttl: TimeToLive | None = None
     window: Window | None = None
 
     @property
@@ -276,6 +284,8 @@ class Pipeline:
         defaults: Mapping[str, Any] | None = None,
         expect: ExpectationSuite | None = None,
         previous: Previous | str | None = None,
+        ttl: str | timedelta | None = None,
+        ttl_by: str | None = None,
     ) -> Callable[[Callable[..., Any]], Stream]:
         """Decorate `update(*batches, state) -> rows to upsert`, all Spark DataFrames.
 
@@ -289,8 +299,11 @@ class Pipeline:
         stream carries what it emits: any number of rows, each once.
 
         When `state` gets another column, rows that are there already have null in it, or what `defaults` says.
-        `previous` is the name that the operator had before, or see `Previous`.
+        `previous` is the name that the operator had before, or see `Previous`. With `ttl`, such as "30 d", a row leaves
+        the state once the function has not returned it anew for so long; with `ttl_by`, a column of the state, so long
+        after that time.
         """
+        lives = ttl_of(name, ttl, ttl_by)
 
         def decorate(update: Callable[..., Any]) -> Stream:
             vertex = KeyedVertex(
@@ -303,6 +316,7 @@ class Pipeline:
                 defaults=dict(defaults or {}),
                 previous=Previous.of(previous),
                 output=None if output is None else ddl_of(output),
+                ttl=lives,
             )
             return self.add(vertex)
 

@@ -17,6 +17,7 @@ from tidegate.pipeline.inputs import check_watermarks, inputs_of, timed_vertices
 from tidegate.pipeline.joins import check_join
 from tidegate.pipeline.known_columns import check_columns
 from tidegate.pipeline.places import check_effect, check_places, place_of
+from tidegate.pipeline.ttl import check_ttl
 from tidegate.pipeline.vertices import CheckVertex, SourceVertex
 from tidegate.pipeline.windows import check_event_time, check_window
 from tidegate.ports import SinkInput
@@ -252,6 +253,13 @@ def _check_keyed(where: str, vertex: KeyedVertex) -> None:
             f"Aggregates of {where} cannot be called {', '.join(sorted(clashes | reserved))}: key columns keep their "
             "names, and a leading underscore is reserved."
         )
+    if vertex.ttl is not None and vertex.window is not None:
+        raise PipelineDefinitionError(
+            f"The {where} has windows and a ttl. Windows leave the state when they have ended, so it needs no ttl: leave "
+            "it out."
+        )
+    if vertex.ttl is not None:
+        check_ttl(where, vertex.ttl, vertex.aggregates)
     if vertex.output is not None and not vertex.output.strip():
         raise PipelineDefinitionError(
             f"The output of {where} names no column. Say which columns its function emits, such as "

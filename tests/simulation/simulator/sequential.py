@@ -4,6 +4,7 @@ retries or files."""
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from simulator.expiring import Lives, alive, plain, stored
 from simulator.scheduler import require
 from simulator.sources import Row
 from simulator.windowed import PlainWatermarks, WindowedFunction
@@ -34,7 +35,11 @@ class SequentialExecution:
         self.outputs = dict(outputs)
 
     def step(
-        self, cut: Mapping[str, Sequence[Row]], drawn: Mapping[str, Sequence[Row]], ended: set[str]
+        self,
+        cut: Mapping[str, Sequence[Row]],
+        drawn: Mapping[str, Sequence[Row]],
+        triggered_at: int,
+        ended: set[str],
     ) -> dict[str, list[Row]]:
         """Process one checkpoint's rows by source name, `drawn` being what is on record of steps; returns what each
         sink gets of it. A step keeps the values of its rows, so that none can be lost or doubled."""
@@ -50,7 +55,11 @@ class SequentialExecution:
                 same = sorted(value for _, value in before) == sorted(value for _, value in after)
                 require(same, f"{vertex.name} was to draw keys for the values of {before}, but on record is {after}")
                 continue
-            function, state = vertex.update, self.states[vertex.name]
+            function, ttl = vertex.update, vertex.ttl
+            lives = Lives(vertex.name, ttl, self.states)
+            now = lives.begin(triggered_at)
+            stamped = alive(ttl, self.states[vertex.name], lives.horizon)
+            state = plain(ttl, stamped)
             rows = [row for stream in vertex.inputs for row in produced[stream.origin]]
             if vertex.window is not None:
                 emitted, late = self._windowed(vertex.name, function, rows, closed.get(vertex.name))
@@ -61,14 +70,18 @@ class SequentialExecution:
                 by_key.setdefault(function.key_of(row), []).append(row)
             changed = {k: function.update(state.get(k), group) for k, group in by_key.items() if function.stores(k)}
             emitted = [row for key, group in by_key.items() for row in function.emit(key, state.get(key), group)]
-            state.update(changed)
+            fresh = {key: stored(ttl, value, now) for key, value in changed.items()}
+            lives.wrote(fresh.values())
+            self.states[vertex.name] = alive(ttl, stamped | fresh, lives.horizon)
             produced[vertex.name] = sorted(emitted if function.emits else changed.items())
         given = {}
+        ttls = {vertex.name: vertex.ttl for vertex in self._graph.keyed}
         for vertex in self._graph.sinks:
             origin = vertex.input.origin
             origin = f"{origin}.{LATE_ROWS}" if vertex.input.output == LATE_ROWS else origin
             if vertex.sink.input is SinkInput.CURRENT:
-                given[vertex.name] = self.outputs[vertex.name] = sorted(self.states[origin].items())
+                lasting = plain(ttls[origin], self.states[origin])
+                given[vertex.name] = self.outputs[vertex.name] = sorted(lasting.items())
             else:
                 given[vertex.name] = sorted(produced[origin])
                 self.outputs[vertex.name] = sorted(self.outputs[vertex.name] + given[vertex.name])

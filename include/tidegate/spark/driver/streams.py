@@ -193,7 +193,8 @@ class Streams:
             schema = columns.state
         else:
             schema = self._columns(f"The state of {self.where(vertex)}", vertex.state or "")
-        return self._named(vertex, lambda: StateLayout.of_rows(arrow_schema(schema), vertex.key, vertex.defaults))
+        rows = arrow_schema(schema)
+        return self._named(vertex, lambda: StateLayout.of_rows(rows, vertex.key, vertex.defaults).living(vertex.ttl))
 
     def _of_output(self, vertex: KeyedVertex) -> StructType:
         if vertex.join is not None:
@@ -233,7 +234,9 @@ class Streams:
             fields = [field for field in fields if field.name not in BOUNDS]
             fields += [StructField(name, TimestampType()) for name in BOUNDS]
         types = arrow_schema(StructType(fields))
-        return self._named(vertex, lambda: StateLayout.of_aggregates(types, vertex.state_key, vertex.aggregates))
+        return self._named(
+            vertex, lambda: StateLayout.of_aggregates(types, vertex.state_key, vertex.aggregates).living(vertex.ttl)
+        )
 
     def _named(self, vertex: KeyedVertex, make: Callable[[], StateLayout]) -> StateLayout:
         try:
