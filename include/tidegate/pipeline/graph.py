@@ -255,8 +255,7 @@ def _check_keyed(where: str, vertex: KeyedVertex) -> None:
         )
     if vertex.ttl is not None and vertex.window is not None:
         raise PipelineDefinitionError(
-            f"The {where} has windows and a ttl. Windows leave the state when they have ended, so it needs no ttl: leave "
-            "it out."
+            f"The {where} has windows and a ttl. Windows leave the state when they have ended, so leave the ttl out."
         )
     if vertex.ttl is not None:
         check_ttl(where, vertex.ttl, vertex.aggregates)

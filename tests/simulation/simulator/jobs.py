@@ -186,7 +186,7 @@ class SimulatedJobs:
             reports = []
             if changed or gone:
                 values = changed | dict.fromkeys(gone, 0)
-                run = self._write_run(plan.prefixes(vertex)[index], plan.checkpoint_id, index, values)
+                run = self._write_run(plan.prefixes(vertex)[index], plan.checkpoint_id, index, values, None)
                 reports.append(Report(vertex.operator_id, index, (run,), {}))
             if emitted:
                 sent = (self._send(vertex, plan, index, emitted),) if execution.chain.exchanges else ()

@@ -4,7 +4,8 @@ under test are not asked.
 
 from typing import TYPE_CHECKING, Any
 
-from simulator.running_parts import Log, PlainJobs, Rows, plain_execution, rows_before
+from simulator.running_parts import Log, PlainJobs, Rows
+from simulator.running_plain import plain_execution, rows_before
 from simulator.running_windows import WINDOWED, check_shown, check_windows
 from simulator.scheduler import require
 from tidegate.coordination.restore import Target, ToCheckpoint

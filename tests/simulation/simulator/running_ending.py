@@ -8,7 +8,8 @@ from made_gestures import resume, suspend
 
 from simulator.holding import held_in
 from simulator.running_emitting import EMITTED_TO, Numbers
-from simulator.running_parts import TICKETS, Rows, plain_execution
+from simulator.running_parts import TICKETS, Rows
+from simulator.running_plain import plain_execution
 from simulator.running_restores import draw_target, restore
 from simulator.running_windows import LATE_TABLE, SHOWN
 from simulator.scheduler import require

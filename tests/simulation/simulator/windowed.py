@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from simulator.world import World
 
 #: Chosen so that seeds which alone are known to notice a rare planted mistake draw the pipelines that they always drew.
-_SALT = 1096
+_SALT = 3712
 KEYS = 4
 TIMES = 4096
 MODULUS = 2**31 - 1

@@ -95,5 +95,6 @@ def _is_open(window: Window, start: Column, closed: int | None) -> Column:
 
 def _open_starts(window: Window, closed: int | None) -> Column:
     last = _last_start(window)
-    starts = F.array(*(last - F.lit(back * window.slide_micros) for back in range(window.overlapping)))
+    earlier = F.sequence(F.lit(0).cast("bigint"), F.lit(window.overlapping - 1).cast("bigint"))
+    starts = F.transform(earlier, lambda back: last - back * F.lit(window.slide_micros))
     return F.filter(starts, lambda start: _is_open(window, start, closed))
