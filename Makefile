@@ -22,7 +22,7 @@ PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:
 LANES := -n 4 --dist loadscope --no-loadscope-reorder
 
 # `make test-matrix-oldest PYTHON=…` is one half of it, on another Python.
-.PHONY: help setup demo test test-fast test-matrix test-long simulate noticed repeats mistakes up down screenshots lint bench bench-store bench-pages lock env clean
+.PHONY: help setup demo test test-fast test-matrix test-long simulate noticed repeats mistakes up down screens schemas screenshots lint bench bench-store bench-pages lock env clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -103,6 +103,12 @@ repeats: $(INSTALLED) ## Find anew which cases of the conformance tests send Pos
 
 mistakes: $(INSTALLED) ## Make the mistakes of users anew, and write what they see into docs/mistakes.md
 	@MISTAKES=write $(BIN)/python -m pytest tests/documents/test_mistakes.py
+
+screens: $(INSTALLED) ## Write anew what the commands show, on a terminal and to other programs (tests/cli/screens)
+	@SCREENS=write $(BIN)/python -m pytest tests/cli/test_screens.py
+
+schemas: $(INSTALLED) ## Write anew what describes the JSON of the commands (docs/schemas)
+	@SCHEMAS=write $(BIN)/python -m pytest tests/cli/test_schemas.py
 
 screenshots: $(INSTALLED) ## Take the pictures of the pages anew, with the Chromium of this machine (docs/images)
 	@SCREENSHOTS=docs/images $(BIN)/python -m pytest tests/ui/test_screenshots.py

@@ -14,6 +14,7 @@ from tidegate.clock import SystemClock
 from tidegate.coordination.all_operations import AllOperations
 from tidegate.coordination.continuous_run import ContinuousRun
 from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.coordination.definitions import refused_definition
 from tidegate.coordination.listeners import NotifiedListeners
 from tidegate.coordination.lookup import keep_max_parallelism
 from tidegate.coordination.operations import PipelineOperations
@@ -25,10 +26,7 @@ from tidegate.ports import Meter, Notifier
 from tidegate.project.registered import load_pipeline as load_pipeline
 from tidegate.project.registered import registered_pipelines as registered_pipelines
 from tidegate.protocol.comparison import Comparison
-from tidegate.protocol.errors import (
-    OperatorNotFoundError,
-    StateIntegrityError,
-)
+from tidegate.protocol.errors import OperatorNotFoundError, StateIntegrityError
 from tidegate.protocol.gestures import Actor, ActorKind, Gesture, GestureKind
 from tidegate.protocol.installed import not_installed
 from tidegate.protocol.paths import shared_directory
@@ -181,6 +179,7 @@ def open_continuous(
     coordinator = open_coordinator(pipeline, settings, database_url)
     coordinator.check()  # what cannot begin is refused before Spark is started
     region = open_region(pipeline, spark, settings)
+    require_definition(coordinator, region)
 
     def start(begin: RegionStart) -> ContinuousDriver:
         directory = shared_directory(pipeline.name, begin.attempt)
@@ -202,15 +201,31 @@ def check_definition(pipeline: Pipeline) -> list[str]:
     """What a run would refuse of the definition, a sentence each: what Spark says of columns, types and functions
     without data, and what Great Expectations says of expectations. Raises `PipelineDefinitionError` for what shows
     without both."""
-    from tidegate.quality.definition import wrong_expectations
-    from tidegate.spark.checking import DefinitionCheck
     from tidegate.spark.session.sessions import SparkSettings, open_session
 
     graph = compile_graph(pipeline)
     check_installed(graph)
-    check = DefinitionCheck(graph, open_session(SparkSettings.from_environment()), Settings.from_environment().storage)
+    return definition_problems(graph, open_session(SparkSettings.from_environment()))
+
+
+def definition_problems(graph: Graph, session: Any) -> list[str]:
+    """What is wrong with a definition, on a session that is there."""
+    from tidegate.spark.checking import DefinitionCheck
+
+    check = DefinitionCheck(graph, session, Settings.from_environment().storage)
     problems = check.problems()
-    return problems + (wrong_expectations(graph, check.columns()) if graph.suites else [])
+    if graph.suites:
+        from tidegate.quality.definition import wrong_expectations
+
+        problems += wrong_expectations(graph, check.columns())
+    return problems
+
+
+def require_definition(coordinator: CheckpointCoordinator, region: "SparkRegion") -> None:
+    """The same on the region's session, before its first checkpoint with a definition: one that the newest completed
+    checkpoint ran with is not looked at again. Raises `PipelineDefinitionError`."""
+    if coordinator.definitions.has_changed() and (problems := definition_problems(coordinator.graph, region.session)):
+        raise refused_definition(coordinator.pipeline_id, problems)
 
 
 def open_validator(region: "SparkRegion", settings: Settings | None = None) -> "GreatExpectationsValidator":

@@ -1,10 +1,14 @@
-"""`tidegate check`, and modules of pipelines that cannot be imported: exit code 2, with file and line."""
+"""`tidegate check`, what a run checks by itself, and modules of pipelines that cannot be imported: exit code 2, with
+file and line."""
 
 import json
+from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 from commands import Command, CommandHere, environment_of
 
+from tidegate import assembly
 from tidegate.cli.exit_codes import ExitCode
 
 SHOP = """
@@ -40,6 +44,58 @@ def test_a_definition_is_checked_without_data_and_without_a_database(tmp_path, c
     assert [problem[:66] for problem in said["problems"]] == [
         "The operator 'totals' of pipeline 'wrong' needs column 'amount', a"
     ]
+
+
+COUNTED = """
+import os
+from tidegate import FileSource, ParquetSink, Pipeline, count
+
+def left(rows):
+    with open("looked", "a") as file:
+        file.write(".")
+    return rows.drop(os.environ["TAKEN"])
+
+shop = Pipeline("counted", parallelism=1)
+orders = shop.source("orders", FileSource("landing", schema="customer string, amount int"))
+orders.transform(left).key_by("customer").aggregate("totals", n=count("amount")).sink("t", ParquetSink("tables/t"))
+"""
+
+
+@pytest.mark.spark
+def test_a_run_checks_a_definition_once_before_it_reads(tmp_path, connect_server, quick_python, postgres_url):
+    (tmp_path / "counted.py").write_text(COUNTED)
+    (tmp_path / "landing").mkdir()
+    environment = environment_of(tmp_path, postgres_url) | {"TIDEGATE_SPARK_REMOTE": connect_server}
+    command = Command(tmp_path, environment, quick_python)
+
+    def run(taken, file):
+        (tmp_path / "landing" / file).write_text("customer,amount\neve,1\n")
+        (tmp_path / "looked").unlink(missing_ok=True)
+        ended = command("run", "counted:shop", TAKEN=taken)
+        return ended, (tmp_path / "looked").stat().st_size
+
+    refused, _ = run("amount", "a.csv")
+    assert refused.returncode == ExitCode.USAGE, refused.stderr
+    assert "needs column 'amount', and its input has only customer." in refused.stderr
+    assert "Nothing was read, and committed data is untouched." in refused.stderr
+    assert "snapshot" not in refused.stderr
+    failed = json.loads(command("checkpoint", "counted", "1", "-o", "json").stdout)
+    assert (failed["status"], failed["failure_reason"]) == ("FAILED", "TASK_FAILURE")
+    assert [task["attempt"] for task in failed["tasks"].values()] == [0, 0, 0]
+    (first, looked), (second, again) = run("nothing", "b.csv"), run("nothing", "c.csv")
+    assert (first.returncode, second.returncode) == (ExitCode.OK, ExitCode.OK), first.stderr + second.stderr
+    assert looked > again > 0
+
+
+def test_a_continuous_run_checks_a_definition_before_it_is_the_region(tmp_path, postgres_url, monkeypatch):
+    (tmp_path / "counted.py").write_text(COUNTED)
+    monkeypatch.setattr(assembly, "open_region", lambda *_: SimpleNamespace(session=None))
+    monkeypatch.setattr(assembly, "definition_problems", lambda graph, session: ["A column is missing."])
+    ended = CommandHere(tmp_path, environment_of(tmp_path, postgres_url))("run", "counted:shop", "--continuous")
+    assert ended.returncode == ExitCode.USAGE, ended.stderr
+    assert "PipelineDefinitionError A column is missing. The definition of pipeline counted was" in ended.stderr
+    with closing(assembly.open_store(postgres_url)) as store:
+        assert store.region("counted").attempt == 0
 
 
 @pytest.mark.parametrize(

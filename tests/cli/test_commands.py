@@ -1,6 +1,7 @@
 """The commands as a user runs them, on a real database, and their exit codes."""
 
 import json
+import re
 
 import pytest
 from commands import Command, CommandHere, environment_of
@@ -204,6 +205,15 @@ def test_validation_that_fails_has_an_exit_code_and_leaves_nothing_visible(remot
     details = json.loads(here("checkpoint", "strict", "1", "-o", "json").stdout)
     assert (details["status"], details["failure_reason"]) == ("FAILED", "VALIDATION_FAILED")
     assert details["verdicts"][0]["success"] is False
+    report = f"Report: {tmp_path / '.tidegate/docs' / details['verdicts'][0]['docs_path']}\n"
+    assert result.stderr.endswith(report)
+    page = here("checkpoint", "strict", "1").stdout
+    assert report in page
+    for shown in (result.stderr, page):
+        heads, failed = shown.partition("What failed:\n")[2].splitlines()[:2]
+        assert heads.split() == ["Target", "Expectation", "Column", "Observed", "Unexpected", "Samples"]
+        assert re.split("  +", failed)[:3] == ["sink:out", "column_values_to_be_between", "amount"]
+        assert re.fullmatch(r"\d+ of \d+ rows", re.split("  +", failed)[3])
 
 
 @pytest.mark.parametrize(
@@ -246,3 +256,13 @@ def test_the_schema_is_created_and_an_old_one_gets_the_command_to_run(here, post
     for _ in range(2):
         assert here("db", "upgrade", **url).returncode == ExitCode.OK
     assert here("checkpoints", "orders", **url).returncode == ExitCode.NOT_FOUND
+
+
+def test_what_caused_an_error_is_shown_to_those_who_ask(tmp_path):
+    here = CommandHere(tmp_path, environment_of(tmp_path, "postgresql+psycopg2://nobody@127.0.0.1:1/none"))
+    short, long = here("checkpoints", "orders"), here("--verbose", "checkpoints", "orders")
+    assert (short.returncode, long.returncode) == (6, 6)
+    assert long.stderr.startswith(short.stderr)
+    assert "Caused by" not in short.stderr
+    assert "\nCaused by psycopg2.OperationalError: connection to server" in long.stderr
+    assert "Traceback" not in long.stderr

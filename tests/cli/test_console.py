@@ -8,6 +8,7 @@ from answers import NO_CHECKPOINTS, page_of
 from records import T0, record
 
 from tidegate.cli import views
+from tidegate.cli.checkpoint_page import checkpoint_page
 from tidegate.cli.console import PlainConsole
 from tidegate.documents.checkpoints import details_document
 from tidegate.documents.pipelines import lag_document, statistics_document
@@ -42,7 +43,7 @@ def test_a_value_from_data_does_not_control_the_terminal(field):
             [Verdict(Target.parse("sink:out"), "[bold]", None, 0, 0, error=HOSTILE)] if field == "verdict" else []
         )
         known = failed if field == "failure" else replace(failed, failure_message="it broke")
-        shown = printed(views.details_tables(details_document(page_of(known, verdicts=verdicts), {})))
+        shown = printed(checkpoint_page(details_document(page_of(known, verdicts=verdicts), {})))
     assert all(word in shown for word in ("owned", "[/nothing]", "[bold]"))
     assert not set(shown) & set("\x1b\x07\x9b\r\x08\udc80\u202e")
 

@@ -56,7 +56,7 @@ def test_the_table_fits_a_narrow_terminal_and_texts_do_not_control_it(here, stor
     triggered(store, pipeline_id="p")
     here("suspend", "p")
     assert here("dispose", "p", "\x1b[2J[red]" + "x" * 200, "--yes").returncode == ExitCode.NOT_FOUND
-    shown = here("audit", "--limit", "2", COLUMNS="80").stdout
+    shown = here("audit", "--limit", "2", COLUMNS="80", FORCE_COLOR="1", TERM="dumb").stdout
     assert max(map(len, shown.splitlines())) <= 80
     assert "\x1b" not in shown
     assert "REFUSED" in shown

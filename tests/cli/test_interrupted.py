@@ -101,9 +101,6 @@ def test_a_terminal_has_a_bar_and_nothing_of_it_stays():
 
 
 def test_lines_that_nobody_looks_at_on_a_screen_are_not_broken(monkeypatch, capsys):
-    monkeypatch.delenv("COLUMNS", raising=False)
-    PlainConsole().print("word " * 400)
-    assert capsys.readouterr().out.count("\n") == 1
     monkeypatch.setenv("COLUMNS", "80")
     PlainConsole().print("word " * 400)
-    assert capsys.readouterr().out.count("\n") > 20
+    assert capsys.readouterr().out.count("\n") == 1

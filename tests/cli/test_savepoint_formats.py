@@ -47,6 +47,7 @@ class Region:
 def region(monkeypatch):
     found = Region()
     monkeypatch.setattr(assembly, "open_region", lambda pipeline: found)
+    monkeypatch.setattr(assembly, "require_definition", lambda coordinator, region: None)
     return found
 
 

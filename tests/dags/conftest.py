@@ -91,11 +91,13 @@ class RecordedSession:
 
 @dataclass
 class Regions:
-    """Stands where a task would open Spark: every region it opened, in order."""
+    """Stands where a task would open Spark: every region it opened, in order, and what it would say is wrong with the
+    definition."""
 
     sink: MemorySink
     before: Callable[[], None] = lambda: None
     opened: list[InProcessRegion] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     def region(self) -> InProcessRegion:
         return InProcessRegion(self.sink, self.before)
@@ -110,6 +112,7 @@ class Regions:
 def regions(sink, monkeypatch) -> Regions:
     regions = Regions(sink)
     monkeypatch.setattr("tidegate.airflow.operators.running_region", regions.running)
+    monkeypatch.setattr("tidegate.assembly.definition_problems", lambda graph, session: list(regions.problems))
     return regions
 
 

@@ -4,13 +4,15 @@ The coordinator and the database are real."""
 import os
 import signal
 import time
+import traceback
+from datetime import UTC, datetime
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from dag_steps import complete, judge
 
 from tidegate.assembly import open_coordinator
-from tidegate.protocol.errors import SourceChangedError
+from tidegate.protocol.errors import SourceChangedError, StorageError
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.reasons import FailureReason
 
@@ -48,6 +50,47 @@ def test_a_deterministic_failure_is_not_retried_and_its_cause_is_recorded(dag, r
     assert str(ran.error) == "landing/a.csv has changed."
     assert checkpoint().failure_reason is FailureReason.CHECKPOINT_DECLINED
     assert checkpoint().failure_message == "Task snapshot failed for good: landing/a.csv has changed."
+
+
+def test_a_definition_that_cannot_run_fails_before_the_region_begins(dag, run, regions, checkpoint):
+    run(dag.get_task("trigger"))
+    regions.problems = ["The operator 'totals' needs column 'amount'."]
+    ran = run(dag.get_task("snapshot"), try_number=1)
+    assert ran.state == "failed"
+    assert str(ran.error).startswith("The operator 'totals' needs column 'amount'. The definition of pipeline ")
+    assert [region.attempts for region in regions.opened] == [[]]
+    assert checkpoint().failure_reason is FailureReason.TASK_FAILURE
+
+
+def test_a_definition_that_has_completed_a_checkpoint_is_not_checked_again(dag, run, regions, monkeypatch):
+    judge(monkeypatch, True)
+    complete(dag, run, "r1")
+    regions.problems = ["It is looked at again."]
+    complete(dag, run, "r2", run_after=datetime(2026, 11, 23, tzinfo=UTC))
+
+
+@pytest.mark.parametrize("kind", [SourceChangedError, StorageError])
+def test_what_caused_an_error_is_in_a_group_of_the_log(kind, dag, run, regions, caplog):
+    """Airflow logs all of what is raised, and would log the stack of Java with it."""
+
+    def fail():
+        try:
+            raise OSError(
+                "An error occurred while calling o57.\n: java.io.IOException: disk\n\tat org.apache.A.b(C.java)"
+            )
+        except OSError as error:
+            raise kind("landing/a.csv cannot be read.") from error
+
+    run(dag.get_task("trigger"))
+    regions.before = fail
+    with caplog.at_level("INFO", "tidegate"):
+        ran = run(dag.get_task("snapshot"), try_number=1)
+    assert "java" not in "".join(traceback.format_exception(ran.error))
+    said = [record.getMessage() for record in caplog.records if record.name == "tidegate"]
+    begin = said.index("::group::What caused it")
+    assert said[begin + 1 : begin + 3] == [
+        "OSError: An error occurred while calling o57.\n: java.io.IOException: disk", "::endgroup::"
+    ]  # fmt: skip
 
 
 def test_a_missing_spark_connection_fails_the_task_at_once(database, dag, run, monkeypatch):
@@ -143,14 +186,17 @@ def test_a_database_that_is_away_is_worth_a_retry(dag, run, monkeypatch):
 # -- validate, finalize
 
 
-def test_a_failed_validation_is_not_retried(dag, run, regions, checkpoint, monkeypatch):
-    judge(monkeypatch, False)
+def test_a_failed_validation_is_not_retried(dag, run, regions, checkpoint, monkeypatch, caplog):
+    judge(monkeypatch, False, ({"type": "expect_column_to_exist", "kwargs": {"column": "n"}, "success": False},))
     run(dag.get_task("trigger"))
     run(dag.get_task("snapshot"))
     ran = run(dag.get_task("validate"), try_number=1)
     assert ran.state == "failed"
     assert isinstance(ran.error, AirflowFailException)
     assert checkpoint().failure_reason is FailureReason.VALIDATION_FAILED
+    said = [record.getMessage() for record in caplog.records if record.name == "tidegate"]
+    assert said[-2] == "sink:out: column_to_exist on n: failed"
+    assert said[-1].endswith("/docs/p/chk-1.html, on the pages /tidegate/docs/p/chk-1.html")
     assert run(dag.get_task("finalize")).state == "failed"
 
 

@@ -5,16 +5,22 @@ All are callable: `command("run", "orders")` is the ended command, with `returnc
 """
 
 import io
+import json
 import os
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from unittest import mock
 
+from jsonschema import Draft202012Validator
+
 from tidegate.cli.main import main
 
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
+GROUPS = ("db", "source")
 SUPPORT = str(Path(__file__).parent)
 
 
@@ -47,10 +53,28 @@ class Command:
         return self._run([*wrapper, "sh", sys.executable, "-m", "tidegate.cli.main", *arguments], {})
 
     def _run(self, arguments, changes):
-        return subprocess.run(
+        ended = subprocess.run(
             arguments,
             capture_output=True, text=True, cwd=self._home, env=self.environment | changes, timeout=300,
         )  # fmt: skip
+        if "tidegate.cli.main" in arguments:
+            require_described(arguments[arguments.index("tidegate.cli.main") + 1 :], ended.stdout)
+        return ended
+
+
+def require_described(arguments, printed):
+    """What any test sees of `-o json` is as its schema says."""
+    if "-o" not in arguments or not printed.strip() or arguments[arguments.index("-o") + 1] != "json":
+        return
+    words = [word for word in arguments if not word.startswith("-")]
+    command = "-".join(words[:2]) if words[0] in GROUPS else words[0]
+    wrong = list(Draft202012Validator(_schema(command)).iter_errors(json.loads(printed)))
+    assert not wrong, f"tidegate {command}: {wrong[0].json_path}: {wrong[0].message[:500]}"
+
+
+@cache
+def _schema(command):
+    return json.loads((SCHEMAS / f"{command}.json").read_text())
 
 
 @dataclass
@@ -83,6 +107,7 @@ class CommandHere:
             for name in set(sys.modules) - modules:
                 if _is_below(self._home, sys.modules[name]):
                     del sys.modules[name]
+        require_described(arguments, out.getvalue())
         return Ended(code, out.getvalue(), err.getvalue())
 
 

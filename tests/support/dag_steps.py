@@ -4,13 +4,14 @@ from tidegate.protocol.names import Target
 from tidegate.protocol.records import Verdict
 
 
-def judge(monkeypatch, verdict):
+def judge(monkeypatch, verdict, results=()):
     class Judge:
         asked = 0
 
         def validate(self, checkpoint, subtasks):
             Judge.asked += 1
-            return [Verdict(Target.parse("sink:out"), "s", verdict, 1, 0 if verdict else 1)]
+            target = Target.parse("sink:out")
+            return [Verdict(target, "s", verdict, 1, 0 if verdict else 1, results, docs_path="p/chk-1.html")]
 
     monkeypatch.setattr("tidegate.assembly.open_validator", lambda region: Judge())
     return Judge

@@ -175,6 +175,8 @@ class SparkStep(CheckpointStep):
 
     @contextmanager
     def region(self) -> "Iterator[SparkRegion]":
+        # It logs everything it loads: some hundred lines that would bury ours in the task's log.
+        logging.getLogger("great_expectations").setLevel(logging.WARNING)
         with running_region(self.resolve_pipeline(), self.spark_conn_id) as region:
             self._session = region.session
             yield region
@@ -188,10 +190,13 @@ class SparkStep(CheckpointStep):
 class SnapshotOperator(SparkStep):
     """Lets the region take its part of the checkpoint on Spark. A retry resumes the same checkpoint, as a new attempt.
 
-    While a continuous region lives it takes the snapshot, and this task has nothing to do: `acknowledge` waits for it.
+    A definition other than that of the newest checkpoint is checked first, without data. While a continuous region
+    lives it takes the snapshot, and this task has nothing to do: `acknowledge` waits for it.
     """
 
     def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> None:
+        from tidegate.assembly import require_definition
+
         if coordinator.acknowledge(checkpoint_id).phase is not Phase.TRIGGERED:
             self.log.info("Every subtask has acknowledged checkpoint %s; Spark is not needed.", checkpoint_id)
             return
@@ -201,6 +206,7 @@ class SnapshotOperator(SparkStep):
             )
             return
         with self.region() as region, only_while_wanted(coordinator, checkpoint_id, region.session):
+            require_definition(coordinator, region)
             record = coordinator.snapshot(checkpoint_id, region)
         self.log.info("%s of %s subtasks have acknowledged.", record.num_acknowledged, record.num_subtasks)
 
@@ -261,8 +267,6 @@ class _SparkValidator:
     def validate(self, checkpoint: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Sequence[Verdict]:
         from tidegate.assembly import open_validator
 
-        # It logs everything it loads: some hundred lines that would bury ours in the task's log.
-        logging.getLogger("great_expectations").setLevel(logging.WARNING)
         with self._region as region:
             return open_validator(region).validate(checkpoint, subtasks)
 

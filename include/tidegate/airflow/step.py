@@ -4,6 +4,7 @@ A step that fails for good aborts the checkpoint at once, with the real cause, w
 task does so if the process died before it could.
 """
 
+import logging
 import signal
 from abc import abstractmethod
 from collections.abc import Collection, Iterator
@@ -17,17 +18,22 @@ from tidegate.airflow.callbacks import CallbackNotifier, Callbacks
 from tidegate.airflow.links import CheckpointLink
 from tidegate.airflow.outcome import cause_of, is_deterministic
 from tidegate.pipeline.definition import Pipeline
+from tidegate.protocol.causes import causes_of
 from tidegate.protocol.errors import (
     CheckpointError,
     CheckpointHeldError,
     ConfigurationError,
     StoreUnavailableError,
     SupersededAttemptError,
+    ValidationFailedError,
 )
 from tidegate.protocol.installed import not_installed
+from tidegate.protocol.verdicts import failed_expectations
 
 if TYPE_CHECKING:
     from tidegate.coordination.coordinator import CheckpointCoordinator
+
+log = logging.getLogger("tidegate")
 
 #: What the task `trigger` of the same DAG run returned.
 TRIGGERED_ID = "{{ ti.xcom_pull(task_ids='trigger') }}"
@@ -147,7 +153,7 @@ def airflow_outcome(context: Context) -> Iterator[None]:
     """Errors that a retry would only repeat fail the task at once; the others are left to Airflow's retries.
 
     An interrupt of `airflow dags test` fails the task too: otherwise it would only begin the next try. `abort` then
-    ends the checkpoint.
+    ends the checkpoint. What caused an error is logged, and not part of what is raised.
     """
     try:
         yield
@@ -156,13 +162,37 @@ def airflow_outcome(context: Context) -> Iterator[None]:
             raise
         raise AirflowFailException("Interrupted. The checkpoint in progress is aborted.") from error
     except CheckpointError as error:
+        _log_what_failed(error)
+        _log_causes(error)
         if is_deterministic(error):
-            raise AirflowFailException(str(error)) from error
-        raise
+            raise AirflowFailException(str(error)) from None
+        raise error from None  # Airflow logs the whole chain, with Java's stacks
     except ModuleNotFoundError as error:
         if missing := not_installed(error.name):
-            raise AirflowFailException(str(missing)) from error
+            raise AirflowFailException(str(missing)) from None
         raise
+
+
+def _log_what_failed(error: CheckpointError) -> None:
+    """Of a validation, a line for each expectation, and where the report is."""
+    if not isinstance(error, ValidationFailedError):
+        return
+    for failed in failed_expectations(error.verdicts):
+        log.warning("%s", failed)
+    if path := next((verdict.docs_path for verdict in error.verdicts if verdict.docs_path), None):
+        from tidegate.settings import Settings
+        from tidegate.ui.urls import docs_url
+
+        log.warning("Report: %s, on the pages %s", Settings.from_environment().docs / path, docs_url(path))
+
+
+def _log_causes(error: CheckpointError) -> None:
+    """In a group, which Airflow shows collapsed."""
+    if causes := causes_of(error):
+        log.info("::group::What caused it")
+        for cause in causes:
+            log.info("%s", cause)
+        log.info("::endgroup::")
 
 
 def _is_test(context: Context) -> bool:

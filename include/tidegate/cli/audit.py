@@ -3,11 +3,11 @@
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from tidegate import assembly
 from tidegate.cli.options import OutputFormat, OutputOption, name_of, show
+from tidegate.cli.tables import Table
 from tidegate.cli.views import moment
 from tidegate.documents.audit import audit_document
 from tidegate.protocol.errors import PipelineNotFoundError
@@ -30,7 +30,7 @@ def audit(
 
 def audit_table(documents: list[dict[str, Any]]) -> Table:
     """Fits 80 columns: what does not fit beside the others wraps in its own column."""
-    table = Table("When", "Who", "What", "Answer")
+    table = Table("When", "Who", "What", "Answer", leave=(), wrap=("Who", "Answer"))
     for each in documents:
         who = f"{each['actor']['name']}\n{each['actor']['origin']}"
         what = f"{each['kind']}\n{each['pipeline'] or ''}".rstrip()

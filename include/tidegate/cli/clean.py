@@ -6,12 +6,12 @@ import typer
 from rich.console import Group
 from rich.filesize import decimal
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from tidegate import assembly
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, OutputOption, say, show
+from tidegate.cli.tables import Table
 from tidegate.documents.values import milliseconds
 from tidegate.protocol.errors import CheckpointError, ConfigurationError, PipelineNotFoundError
 from tidegate.protocol.gestures import GestureKind
@@ -109,7 +109,9 @@ def report_tables(documents: list[dict[str, Any]]) -> Group:
     """What a person looks for: what is kept, and what each would set free."""
     parts: list[Any] = []
     for document in documents:
-        table = Table("ID", "Why", "Files", "Full Size", "Alone", title=f"Pipeline {document['pipeline']} keeps")
+        title = f"Pipeline {document['pipeline']} keeps"
+        names = ("ID", "Why", "Files", "Full Size", "Alone")
+        table = Table(*names, title=title, leave=("Files", "Full Size"), wrap=("Why",))
         for each in document["kept"]:
             full, alone = each["full"], each["alone"]
             table.add_row(

@@ -5,13 +5,13 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from tidegate import assembly
 from tidegate.cli.console import plain
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, show
+from tidegate.cli.tables import Table
 from tidegate.protocol.comparison import Compared, Comparison
 
 Document = dict[str, Any]
@@ -54,7 +54,7 @@ def _document(compared: Compared) -> Document:
 
 def comparison_table(document: Document) -> Any:
     names = [_text(f"{side['pipeline']} at {side['checkpoint']}") for side in document["pipelines"]]
-    table = Table("Part", "Name", "")
+    table = Table("Part", "Name", "", leave=("Part",), wrap=("Name",))
     for name in names:
         table.add_column(name)
     samples: list[Text] = []

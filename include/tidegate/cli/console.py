@@ -1,6 +1,5 @@
 """The console of the command line: what it prints may hold values from data, and these never control the terminal."""
 
-import os
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -17,12 +16,12 @@ _UNPRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\
 
 class PlainConsole(Console):
     """Only Rich sets styles: a character of a text that is not meant to be read is shown as U+FFFD. Where nobody looks
-    at a screen, lines are as long as they are, unless COLUMNS says otherwise."""
+    at a screen, lines are as long as they are."""
 
     def __init__(self, **options: Any) -> None:
         """With Rich's options."""
         super().__init__(**options)
-        if not self.is_terminal and "COLUMNS" not in os.environ:
+        if not self.is_terminal:
             self.width = _WHOLE
 
     def render(self, renderable: Any, options: ConsoleOptions | None = None) -> Iterable[Segment]:

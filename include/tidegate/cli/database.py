@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from tidegate import assembly
 from tidegate.cli.options import EPILOG, OutputFormat, OutputOption, say, show
+from tidegate.cli.tables import Table
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.protocol.errors import ConfigurationError
 from tidegate.protocol.gestures import GestureKind
@@ -66,7 +66,7 @@ def status(output: OutputOption = OutputFormat.TABLE) -> None:
     ]
     if ours.exists() and not any(document["this_project"] for document in documents):
         documents.insert(0, {"directory": str(ours), "pid": None, "port": None, "this_project": True})
-    show(documents, output, _table)
+    show(documents, output, servers_table)
 
 
 def _directory() -> Path:
@@ -75,10 +75,10 @@ def _directory() -> Path:
     return embedded_directory(Settings.from_environment())
 
 
-def _table(documents: list[dict[str, Any]]) -> Any:
+def servers_table(documents: list[dict[str, Any]]) -> Any:
     if not documents:
         return Text("No embedded server runs on this machine, and this directory has none.")
-    table = Table("", "Embedded server", "Process", "Port")
+    table = Table("", "Embedded server", "Process", "Port", leave=(), wrap=("Embedded server",))
     for document in documents:
         pid, port = document["pid"] or "stopped", document["port"] or ""
         table.add_row("*" if document["this_project"] else "", Text(document["directory"]), str(pid), str(port))

@@ -4,11 +4,11 @@ from dataclasses import asdict
 from typing import Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, OutputOption, show
+from tidegate.cli.tables import Table
 
 _MARKS = {True: "ok", False: "WRONG", None: "-"}
 
@@ -19,13 +19,13 @@ def doctor(output: OutputOption = OutputFormat.TABLE) -> None:
     from tidegate.project.doctor import examine  # it imports what other commands need not
 
     findings = examine()
-    show([asdict(finding) for finding in findings], output, _table)
+    show([asdict(finding) for finding in findings], output, findings_table)
     if any(finding.ok is False for finding in findings):
         raise typer.Exit(ExitCode.USAGE)
 
 
-def _table(documents: list[dict[str, Any]]) -> Table:
-    table = Table("", "What", "Found")
+def findings_table(documents: list[dict[str, Any]]) -> Table:
+    table = Table("", "What", "Found", leave=(), wrap=("Found",))
     for document in documents:
         said = Text(document["says"])
         if document["ok"] is not True and document["mend"]:

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Group
 from rich.filesize import decimal
-from rich.table import Table
 from rich.text import Text
 
 from tidegate import assembly
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say, show
+from tidegate.cli.tables import Table
 from tidegate.cli.views import returning_states_table
 from tidegate.coordination.restore import ToCheckpoint
 from tidegate.documents.checkpoints import checkpoint_document, fork_document, returning_state_document
@@ -100,13 +100,13 @@ def plan_document(plan: ForkPlan) -> dict[str, Any]:
 
 def plan_tables(document: dict[str, Any]) -> Group:
     """What a person decides by."""
-    sources = Table("Source", "Goes on behind", title="Sources")
+    sources = Table("Source", "Goes on behind", title="Sources", leave=(), wrap=("Goes on behind",))
     for each in document["sources"]:
         sources.add_row(each["source"], _position(each))
     operators = returning_states_table(document["operators"], "is copied")
     for name in document["new_operators"]:
         operators.add_row(name, "starts empty", "", "")
-    sinks = Table("Sink", "Table", title="Sinks")
+    sinks = Table("Sink", "Table", title="Sinks", leave=(), wrap=("Table",))
     for each in document["sinks"]:
         what = "filled from the state by the first run" if each["filled_from_state"] else "starts empty"
         sinks.add_row(each["sink"], what)

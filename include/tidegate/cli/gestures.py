@@ -13,8 +13,9 @@ from uuid import uuid4
 import typer
 
 from tidegate import assembly
-from tidegate.cli.options import PipelineArgument, YesOption, say
+from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say_or_show
 from tidegate.coordination.operations import PipelineOperations
+from tidegate.documents.audit import answer_document
 from tidegate.protocol.errors import CheckpointError, CheckpointNotFoundError, ConfigurationError, PipelineNotFoundError
 from tidegate.protocol.gestures import Actor, GestureAnswer
 from tidegate.protocol.savepoints import Label
@@ -27,20 +28,21 @@ SavepointArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name
 def abort(
     pipeline: PipelineArgument,
     checkpoint_id: Annotated[int | None, typer.Argument(metavar="[ID]")] = None,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Abort one checkpoint: the one with this ID, or else the one in progress. The pipeline keeps running, and
     committed data stays. A completed checkpoint cannot be aborted."""
-    carry_out_gesture(pipeline, lambda operations, id_, actor: operations.abort(id_, actor, checkpoint_id))
+    carry_out_gesture(pipeline, lambda operations, id_, actor: operations.abort(id_, actor, checkpoint_id), output)
 
 
-def suspend(pipeline: PipelineArgument) -> None:
+def suspend(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
     """Take no checkpoints until the pipeline is resumed. A checkpoint in progress is aborted; committed data stays."""
-    carry_out_gesture(pipeline, lambda operations, id_, actor: operations.suspend(id_, actor))
+    carry_out_gesture(pipeline, lambda operations, id_, actor: operations.suspend(id_, actor), output)
 
 
-def resume(pipeline: PipelineArgument) -> None:
+def resume(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
     """Take checkpoints again, from the latest completed one, after `suspend` or after too many failures."""
-    carry_out_gesture(pipeline, lambda operations, id_, actor: operations.resume(id_, actor))
+    carry_out_gesture(pipeline, lambda operations, id_, actor: operations.resume(id_, actor), output)
 
 
 def rename(
@@ -48,15 +50,21 @@ def rename(
     wanted: SavepointArgument,
     new_name: Annotated[str | None, typer.Argument(metavar="[NEW]")] = None,
     note: Annotated[str | None, typer.Option(help="Another note.")] = None,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Call a savepoint differently, or replace its note."""
     if new_name is None and note is None:
         raise ConfigurationError("Say what the savepoint is called from now on, or give a --note. Nothing was changed.")
     label = Label(new_name, note)
-    carry_out_gesture(pipeline, lambda operations, id_, actor: operations.rename(id_, actor, wanted, label))
+    carry_out_gesture(pipeline, lambda operations, id_, actor: operations.rename(id_, actor, wanted, label), output)
 
 
-def dispose(pipeline: PipelineArgument, wanted: SavepointArgument, yes: YesOption = False) -> None:
+def dispose(
+    pipeline: PipelineArgument,
+    wanted: SavepointArgument,
+    yes: YesOption = False,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
     """Give a savepoint up. What nothing else refers to is deleted; the tables stay as they are."""
 
     def act(operations: PipelineOperations, id_: str, actor: Actor) -> GestureAnswer:
@@ -68,18 +76,21 @@ def dispose(pipeline: PipelineArgument, wanted: SavepointArgument, yes: YesOptio
                 typer.confirm(f"Dispose of savepoint {shown} for good?", abort=True, err=True)
         return operations.dispose(id_, actor, chosen)
 
-    carry_out_gesture(pipeline, act)
+    carry_out_gesture(pipeline, act, output)
 
 
-def carry_out_gesture(pipeline: str, act: Callable[[PipelineOperations, str, Actor], GestureAnswer]) -> None:
+def carry_out_gesture(
+    pipeline: str, act: Callable[[PipelineOperations, str, Actor], GestureAnswer], output: OutputFormat
+) -> None:
     """Raises what refuses it. Afterwards files are deleted: garbage can wait, and fails nothing."""
     operations, delete = _opened(pipeline)
-    answer = act(operations, str(uuid4()), assembly.command_actor()).require_done()
+    request_id = str(uuid4())
+    answer = act(operations, request_id, assembly.command_actor()).require_done()
     try:
         delete()
     except CheckpointError as error:
         log.warning("Cleaning up after pipeline %s is left to the next run: %s", operations.pipeline_id, error)
-    say(answer.sentence)
+    say_or_show(answer.sentence, answer_document(request_id, answer), output)
 
 
 def _opened(pipeline: str) -> tuple[PipelineOperations, Callable[[], None]]:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tidegate.cli.gestures import carry_out_gesture
-from tidegate.cli.options import PipelineArgument
+from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument
 
 IdArgument = Annotated[
     int | None, typer.Argument(metavar="[ID]", help="The checkpoint; without it, the one that is held.")
@@ -22,11 +22,12 @@ def approve(
     checkpoint_id: IdArgument = None,
     comment: CommentOption = None,
     by: ByOption = None,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Let a held checkpoint complete although its data broke a rule. Whoever drives it goes on; without Airflow,
     `tidegate run` completes it."""
     carry_out_gesture(
-        pipeline, lambda operations, id_, actor: operations.approve(id_, actor, checkpoint_id, comment, by)
+        pipeline, lambda operations, id_, actor: operations.approve(id_, actor, checkpoint_id, comment, by), output
     )
 
 
@@ -35,8 +36,9 @@ def reject(
     checkpoint_id: IdArgument = None,
     comment: CommentOption = None,
     by: ByOption = None,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Abort a held checkpoint. Nothing of it becomes visible, and the next checkpoint takes the same data."""
     carry_out_gesture(
-        pipeline, lambda operations, id_, actor: operations.reject(id_, actor, checkpoint_id, comment, by)
+        pipeline, lambda operations, id_, actor: operations.reject(id_, actor, checkpoint_id, comment, by), output
     )

@@ -1,6 +1,6 @@
 """`tidegate`: the command line. Thin: every command is a few calls to the coordinator or the store, then a view."""
 
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
@@ -10,12 +10,13 @@ from tidegate.cli import run as running
 from tidegate.cli import views
 from tidegate.cli.audit import audit
 from tidegate.cli.check import check
+from tidegate.cli.checkpoint_page import checkpoint_page
 from tidegate.cli.clean import clean
 from tidegate.cli.compare import compare
 from tidegate.cli.continuous import run_continuously
 from tidegate.cli.database import database
 from tidegate.cli.doctor import doctor
-from tidegate.cli.exit_codes import exit_code_of
+from tidegate.cli.errors import Wishes, end
 from tidegate.cli.export import FormatOption, SavepointFormat, ToOption, take_savepoint
 from tidegate.cli.fork import fork
 from tidegate.cli.gestures import abort, dispose, rename, resume, suspend
@@ -30,6 +31,7 @@ from tidegate.cli.options import (
     known_pipeline,
     name_of,
     say,
+    say_or_show,
     show,
     stderr,
 )
@@ -39,12 +41,13 @@ from tidegate.cli.recover import recover
 from tidegate.cli.restore import restore
 from tidegate.cli.rewrite import rewrite
 from tidegate.cli.savepoints import NameOption, NoteOption, savepoint, savepoints
+from tidegate.cli.source import source
 from tidegate.cli.state import state
 from tidegate.cli.take import carry_out, new_request_by_hand, show_outcome
 from tidegate.cli.ui import ui
 from tidegate.cli.watch import watch
 from tidegate.documents.checkpoints import history_documents
-from tidegate.documents.pipelines import lag_document, statistics_document
+from tidegate.documents.pipelines import lag_document, statistics_document, status_document
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.gestures import GestureKind
 from tidegate.protocol.hold import is_held
@@ -60,6 +63,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(database, name="db")
+app.add_typer(source, name="source")
 for command in (plan, recover, restore, fork, abort, suspend, resume, savepoint, savepoints, rewrite, rename, dispose):
     app.command(epilog=EPILOG)(command)
 for other in (init, doctor, check, pipelines, approve, reject, state, compare, clean, watch, audit, ui):
@@ -74,11 +78,14 @@ def _show_version(asked: bool) -> None:
 
 @app.callback()
 def tidegate(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="After an error, show what caused it.")] = False,
 ) -> None:
     """Flink's checkpoints for PySpark pipelines."""
+    context.obj.verbose = verbose
 
 
 @app.command(epilog=EPILOG)
@@ -94,7 +101,7 @@ def run(
     command was cut short, its checkpoint is resumed."""
     defined = assembly.load_pipeline(pipeline)
     if continuous:
-        _show_status(run_continuously(defined, stderr()))
+        _show_status(run_continuously(defined, stderr()), OutputFormat.TABLE)
         return
     request_id = running.unfinished_request(assembly.open_store(writes=True), defined.name) or running.new_request()
     show_outcome(carry_out(defined, request_id, CheckpointKind.CHECKPOINT, output, wait=False), output)
@@ -143,7 +150,7 @@ def checkpoint(
     if request_id:
         raise typer.BadParameter("--request-id asks for a new checkpoint: leave the ID out.")
     document = details(name_of(pipeline), checkpoint_id)
-    show(document, output, views.details_tables)
+    show(document, output, checkpoint_page)
 
 
 @app.command(epilog=EPILOG)
@@ -170,17 +177,17 @@ def stop(
 
 
 @app.command(epilog=EPILOG)
-def cancel(pipeline: PipelineArgument, yes: YesOption = False) -> None:
+def cancel(pipeline: PipelineArgument, yes: YesOption = False, output: OutputOption = OutputFormat.TABLE) -> None:
     """Cancel the pipeline for good. Its tables stay; its state is deleted unless CheckpointConfig.retention keeps it.
     Only `restore` leads back, to a checkpoint or savepoint that is kept."""
     defined = assembly.load_pipeline(pipeline)
     if not yes:
         typer.confirm(f"Cancel {defined.name} for good (retention: {defined.checkpoints.retention})?", abort=True)
-    _show_status(assembly.open_coordinator(defined).cancel(assembly.new_gesture(GestureKind.CANCEL)))
+    _show_status(assembly.open_coordinator(defined).cancel(assembly.new_gesture(GestureKind.CANCEL)), output)
 
 
 @app.command(epilog=EPILOG)
-def relocate(pipeline: PipelineArgument, yes: YesOption = False) -> None:
+def relocate(pipeline: PipelineArgument, yes: YesOption = False, output: OutputOption = OutputFormat.TABLE) -> None:
     """Confirm that sources or sinks were moved on purpose. Until then, a checkpoint of a pipeline whose sources or
     sinks are not where they were is refused: it may be another pipeline of the same name."""
     defined = assembly.load_pipeline(pipeline)
@@ -195,29 +202,26 @@ def relocate(pipeline: PipelineArgument, yes: YesOption = False) -> None:
         if relocated
         else "nothing has moved"
     )
-    say(f"Pipeline {defined.name}: {said}.")
+    document = {"pipeline": defined.name, "moved": [str(moved) for moved in relocated]}
+    say_or_show(f"Pipeline {defined.name}: {said}.", document, output)
 
 
-def _show_status(record: PipelineRecord) -> None:
-    stderr().print(f"Pipeline {record.pipeline_id} is {record.status}.", highlight=False)
+def _show_status(record: PipelineRecord, output: OutputFormat) -> None:
+    document = {"pipeline": record.pipeline_id} | status_document(record)
+    say_or_show(f"Pipeline {record.pipeline_id} is {record.status}.", document, output)
 
 
 def main() -> None:
     """The entry point: an error a user can meet is one paragraph and an exit code, not a traceback."""
+    wishes = Wishes()
     try:
-        app()
+        app(obj=wishes)
     except CheckpointError as error:
-        _end(error)
+        end(error, wishes)
     except ModuleNotFoundError as error:
         if (missing := not_installed(error.name)) is None:
             raise
-        _end(missing)
-
-
-def _end(error: CheckpointError) -> NoReturn:
-    stderr().print(f"[bold red]{type(error).__name__}[/]", end=" ")
-    stderr().print(str(error), markup=False, highlight=False)
-    raise SystemExit(exit_code_of(error)) from None
+        end(missing, wishes)
 
 
 if __name__ == "__main__":

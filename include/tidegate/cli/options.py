@@ -28,7 +28,7 @@ class OutputFormat(StrEnum):
 
 
 PipelineArgument = Annotated[str, typer.Argument(help=r"module:attribute, or a name from \[tool.tidegate.pipelines].")]
-OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="table or json")]
+OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="json is described by docs/schemas/.")]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 
@@ -64,6 +64,14 @@ def details(pipeline_id: str, checkpoint_id: int) -> dict[str, Any]:
 def say(text: str) -> None:
     """A sentence for a person, on standard error. It may hold what users have written."""
     stderr().print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def say_or_show(text: str, document: Any, output: OutputFormat) -> None:
+    """What a command has done: a sentence for a person, or the document for a program."""
+    if output is OutputFormat.JSON:
+        typer.echo(to_json(document))
+    else:
+        say(text)
 
 
 def stderr() -> Console:

@@ -4,13 +4,13 @@ from typing import Any
 
 import typer
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from tidegate import assembly
 from tidegate.cli.console import plain
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, show
+from tidegate.cli.tables import Table
 from tidegate.protocol.change_plan import ChangePlan
 
 
@@ -47,7 +47,7 @@ def plan_document(planned: ChangePlan) -> dict[str, Any]:
 
 def plan_tables(document: dict[str, Any]) -> Group:
     """Everything that a person decides by; what is said of a vertex wraps in its own column."""
-    table = Table("Vertex", "Kind", "Verdict", "What changes")
+    table = Table("Vertex", "Kind", "Verdict", "What changes", leave=("Kind",), wrap=("What changes",))
     for each in document["vertices"]:
         said = [*each["changes"], *([each["way_out"]] if each["way_out"] else [])]
         table.add_row(each["name"], each["kind"], each["verdict"], Text("\n".join(map(plain, said))))

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from tidegate import assembly
 from tidegate.cli.options import OutputFormat, OutputOption, say, show
+from tidegate.cli.tables import Table
 from tidegate.cli.views import moment
 from tidegate.documents.values import milliseconds
 from tidegate.protocol.errors import ConfigurationError, StoreUnavailableError
@@ -57,7 +57,10 @@ def pipelines(output: OutputOption = OutputFormat.TABLE) -> None:
 def _table(documents: list[dict[str, Any]]) -> Any:
     if not documents:
         return Text("No pipeline is registered under [tool.tidegate.pipelines], and the database knows none.")
-    table = Table("Pipeline", "Registered as", "Status", "Latest checkpoint")
+    table = Table(
+        "Pipeline", "Registered as", "Status", "Latest checkpoint",
+        leave=("Registered as",), wrap=("Latest checkpoint",),
+    )  # fmt: skip
     for document in documents:
         last = "none"
         if document["latest_checkpoint"] is not None:

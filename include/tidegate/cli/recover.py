@@ -5,11 +5,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Group
 from rich.filesize import decimal
-from rich.table import Table
 from rich.text import Text
 
 from tidegate import assembly
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say, show
+from tidegate.cli.tables import Table
 from tidegate.documents.checkpoints import checkpoint_document
 from tidegate.protocol.finalize import sizes
 from tidegate.protocol.gestures import GestureKind
@@ -98,7 +98,7 @@ def plan_tables(document: dict[str, Any]) -> Group:
     for each in document["checkpoints"]:
         type_ = each["checkpoint_type"] + (", was in doubt" if each["was_in_doubt"] else "")
         found.add_row(str(each["id"]), type_, decimal(each["state_size"]))
-    left = Table("ID", "Why not", title="Not recovered")
+    left = Table("ID", "Why not", title="Not recovered", wrap=("Why not",))
     for each in (*document["in_doubt"], *document["not_recovered"]):
         left.add_row(str(each["id"]), Text(each["reason"]))
     return Group(Text(_summary(document)), found, *([left] if left.row_count else []))

@@ -6,11 +6,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Group
 from rich.filesize import decimal
-from rich.table import Table
 from rich.text import Text
 
 from tidegate import assembly
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, YesOption, say, show
+from tidegate.cli.tables import Table
 from tidegate.cli.views import returning_states_table
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.importing import ImportPlan
@@ -26,6 +26,17 @@ from tidegate.settings import absolute
 class MissingFiles(StrEnum):
     REFUSE = "refuse"
     SKIP = "skip"
+
+
+MissingFilesOption = Annotated[
+    MissingFiles, typer.Option(help="What to do if files that would be read again are gone or have changed.")
+]
+LeaveOption = Annotated[
+    list[str] | None, typer.Option(metavar="SINK", help="A sink that cannot be rewound, and stays as it is.")
+]
+AllowNonRestoredStateOption = Annotated[
+    bool, typer.Option("--allow-non-restored-state", help="Drop state that the definition has no operator for.")
+]
 
 
 def restore(
@@ -47,15 +58,9 @@ def restore(
     relocate: Annotated[
         bool, typer.Option("--relocate", help="With --from: sources or sinks were moved on purpose, with their tables.")
     ] = False,
-    missing_files: Annotated[
-        MissingFiles, typer.Option(help="What to do if files that would be read again are gone or have changed.")
-    ] = MissingFiles.REFUSE,
-    leave: Annotated[
-        list[str] | None, typer.Option(metavar="SINK", help="A sink that cannot be rewound, and stays as it is.")
-    ] = None,
-    allow_non_restored_state: Annotated[
-        bool, typer.Option("--allow-non-restored-state", help="Drop state that the definition has no operator for.")
-    ] = False,
+    missing_files: MissingFilesOption = MissingFiles.REFUSE,
+    leave: LeaveOption = None,
+    allow_non_restored_state: AllowNonRestoredStateOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
     yes: YesOption = False,
     output: OutputOption = OutputFormat.TABLE,
@@ -119,11 +124,11 @@ def _target(
 
 def plan_tables(document: dict[str, Any]) -> Group:
     """What a person decides by. Sizes of state are of files that stay where they are: a restore moves none."""
-    sources = Table("Source", "Reads again", "Missing", title="Sources")
+    sources = Table("Source", "Reads again", "Missing", title="Sources", leave=(), wrap=("Missing",))
     for each in document["sources"]:
         sources.add_row(each["source"], f"{each['files']:,} files, {decimal(each['bytes'])}", _some(each["missing"]))
     operators = returning_states_table(document["operators"], "returns")
-    sinks = Table("Sink", "Rows of checkpoints", "Withdrawn", title="Sinks")
+    sinks = Table("Sink", "Rows of checkpoints", "Withdrawn", title="Sinks", leave=(), wrap=("Rows of checkpoints",))
     for each in document["sinks"]:
         files = f"{each['files']:,} files, {decimal(each['bytes'])}"
         sinks.add_row(

@@ -6,7 +6,7 @@ import typer
 from rich.filesize import decimal
 
 from tidegate import assembly
-from tidegate.cli.options import PipelineArgument, say
+from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, say_or_show
 
 
 def rewrite(
@@ -23,6 +23,7 @@ def rewrite(
     ] = None,
     name: Annotated[str | None, typer.Option(help="What the new savepoint is called.")] = None,
     note: Annotated[str | None, typer.Option(help="What it is for.")] = None,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Write the state of a checkpoint to a new canonical savepoint, as the code has it now: with its max_parallelism
     and its columns. Nothing else changes; `restore --from` goes back to it."""
@@ -31,8 +32,17 @@ def rewrite(
     defined = assembly.load_pipeline(pipeline)
     begun = edit(defined, savepoint=savepoint, checkpoint=checkpoint_id, from_url=from_)
     written = begun.write(to, name=name, note=note)
-    say(
+    document = {
+        "pipeline": defined.name,
+        "checkpoint": written.checkpoint_id,
+        "url": written.url,
+        "bytes": written.bytes,
+        "max_parallelism": defined.max_parallelism,
+    }
+    say_or_show(
         f"The state of pipeline {defined.name} at checkpoint {written.checkpoint_id} is complete in {written.url}, "
         f"with max_parallelism {defined.max_parallelism}: {decimal(written.bytes)}. To go on from it, run `tidegate "
-        f"restore {defined.name} --from {written.url}`."
+        f"restore {defined.name} --from {written.url}`.",
+        document,
+        output,
     )

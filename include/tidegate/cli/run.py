@@ -168,6 +168,7 @@ class _Steps:
                 record = self._coordinator.acknowledge(self._id)
             else:
                 region = self._region()
+                assembly.require_definition(self._coordinator, region)
                 self._shown.step("snapshot", 0)
                 watched = _Watched(region, self._shown.advance)
                 record = self._coordinator.snapshot(self._id, watched)

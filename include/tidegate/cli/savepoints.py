@@ -6,6 +6,7 @@ import typer
 
 from tidegate import assembly
 from tidegate.cli import views
+from tidegate.cli.checkpoint_page import checkpoint_page
 from tidegate.cli.export import FormatOption, SavepointFormat, ToOption, take_savepoint
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, details, show
 from tidegate.documents.checkpoints import checkpoint_document
@@ -43,7 +44,7 @@ def savepoint(
             f"{defined.name} {wanted} NEW`."
         )
     found = assembly.open_coordinator(defined).savepoints.find(wanted)
-    show(details(defined.name, found.checkpoint_id), output, views.details_tables)
+    show(details(defined.name, found.checkpoint_id), output, checkpoint_page)
 
 
 def savepoints(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:

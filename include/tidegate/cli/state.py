@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from tidegate import assembly
 from tidegate.cli.console import plain
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, name_of, show
+from tidegate.cli.tables import Table
 from tidegate.cli.views import moment
 from tidegate.coordination.operator_state import find_history, find_state
 from tidegate.protocol.errors import OperatorNotFoundError

@@ -6,10 +6,10 @@ from typing import Any
 from rich.console import Group
 from rich.filesize import decimal
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from tidegate.cli.console import plain
+from tidegate.cli.tables import Table
 from tidegate.protocol.names import Fork
 from tidegate.reading.history_answers import SUMMARIZED
 
@@ -17,10 +17,13 @@ from tidegate.reading.history_answers import SUMMARIZED
 def statistics_tables(document: dict[str, Any]) -> Group:
     counts = Table(*(name.replace("_", " ").capitalize() for name in document["counts"]), title="Checkpoints")
     counts.add_row(*(f"{number:,}" for number in document["counts"].values()))
-    summary = Table("", "Minimum", "Average", "p50", "p90", "p95", "p99", "p99.9", "Maximum", title="Summary")
+    summary = Table(
+        "", "Minimum", "Average", "p50", "p90", "p95", "p99", "p99.9", "Maximum", title="Summary",
+        leave=("p99.9", "p90", "p99", "p95", "Minimum", "p50"),
+    )  # fmt: skip
     for figure, label in zip(SUMMARIZED, _FIGURE_LABELS, strict=True):
         values = document["summary"][figure]
-        shown = _duration if figure.endswith("duration") else _size
+        shown = duration if figure.endswith("duration") else size
         order = ("min", "avg", "p50", "p90", "p95", "p99", "p999", "max")
         summary.add_row(label, *(shown(round(values[name])) for name in order))
     ends = {found["id"]: found for end in ("completed", "failed", "savepoint") if (found := document["latest"][end])}
@@ -75,7 +78,7 @@ def run_table(document: dict[str, Any]) -> Any:
     return table
 
 
-def _status(document: dict[str, Any]) -> str:
+def status_of(document: dict[str, Any]) -> str:
     shown: str = document["status"]
     if shown == "IN_PROGRESS":
         shown += f" ({document['phase']})"
@@ -94,7 +97,10 @@ def _status(document: dict[str, Any]) -> str:
 
 
 def savepoints_table(documents: list[dict[str, Any]]) -> Table:
-    table = Table("ID", "Name", "Taken", "Format", "Full Size", "Path", "Note")
+    table = Table(
+        "ID", "Name", "Taken", "Format", "Full Size", "Path", "Note",
+        leave=("Format", "Full Size", "Path"), wrap=("Path", "Note"),
+    )  # fmt: skip
     for document in documents:
         table.add_row(
             str(document["id"]),
@@ -118,67 +124,21 @@ def history_table(documents: list[dict[str, Any]]) -> Table:
         "Checkpointed Data Size",
         "Full Size",
         "Failure",
+        leave=("Acknowledged", "Full Size", "Checkpointed Data Size", "End to End Duration", "Trigger Time"),
+        wrap=("Status", "Failure"),
     )
     for document in documents:
         table.add_row(
             str(document["id"]),
-            _status(document),
+            status_of(document),
             f"{document['num_acknowledged_subtasks']}/{document['num_subtasks']}",
             moment(document["trigger_timestamp"]),
-            _duration(document["end_to_end_duration"]),
+            duration(document["end_to_end_duration"]),
             decimal(document["checkpointed_size"]),
             decimal(document["state_size"]),
             document["failure_reason"] or "",
         )
     return table
-
-
-def details_tables(document: dict[str, Any]) -> Group:
-    parts: list[Any] = [history_table([document])]
-    if document["hold"] is not None:
-        parts.append(hold_text(document))
-    if document["failure_message"]:
-        parts.append(Text(document["failure_message"], style="red"))
-    table = Table(
-        "Operator",
-        "Subtask",
-        "Attempt",
-        "Acknowledged",
-        "Sync",
-        "Async",
-        "Rows in",
-        "Rows out",
-        "Full Size",
-        "Files",
-        title="Subtasks",
-    )
-    for task in document["tasks"].values():
-        for subtask in task["subtasks"]:
-            table.add_row(
-                task["id"],
-                str(subtask["index"]),
-                str(subtask["attempt"]),
-                moment(subtask["ack_timestamp"]),
-                _duration(subtask["checkpoint"]["sync"]),
-                _duration(subtask["checkpoint"]["async"]),
-                _count(subtask["rows_in"]),
-                _count(subtask["rows_out"]),
-                decimal(subtask["state_size"]),
-                "\n".join(f"{handle['path']} {handle['sha256'][:12]}" for handle in subtask["handles"]),
-            )
-    parts.append(table)
-    if document["verdicts"]:
-        verdicts = Table("Target", "Suite", "Verdict", "Failed", "Report", title="Verdicts")
-        for verdict in document["verdicts"]:
-            verdicts.add_row(
-                verdict["target"],
-                Text(verdict["suite"]),
-                {True: "passed", False: "failed", None: "error"}[verdict["success"]],
-                f"{verdict['failed']}/{verdict['evaluated']}",
-                Text(plain(verdict["error"] or verdict["docs_path"] or "")),  # before the table measures it
-            )
-        parts.append(verdicts)
-    return Group(*parts)
 
 
 def hold_text(document: dict[str, Any]) -> Text:
@@ -194,7 +154,7 @@ def hold_text(document: dict[str, Any]) -> Text:
 
 def returning_states_table(states: list[dict[str, Any]], becomes: str) -> Table:
     """By operator, what `becomes` of its state, and how it migrates."""
-    table = Table("Operator", "State", "Rows", "Size", title="State")
+    table = Table("Operator", "State", "Rows", "Size", title="State", leave=(), wrap=("State",))
     for each in states:
         what = becomes if each["matched"] else "has no operator in the definition"
         what = "\n".join((what, *each["changes"]))
@@ -208,13 +168,13 @@ def moment(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def _duration(milliseconds: int) -> str:
+def duration(milliseconds: int) -> str:
     return "n/a" if milliseconds < 0 else f"{milliseconds:,} ms"
 
 
-def _size(size: int) -> str:
+def size(size: int) -> str:
     return "n/a" if size < 0 else decimal(size)
 
 
-def _count(count: int) -> str:
+def count(count: int) -> str:
     return "n/a" if count < 0 else f"{count:,}"

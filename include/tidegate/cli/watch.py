@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from tidegate import assembly
 from tidegate.cli.clean import PipelinesArgument
 from tidegate.cli.continuous import stopping_on_signals
 from tidegate.cli.exit_codes import ExitCode
 from tidegate.cli.options import OutputFormat, OutputOption, say, show
+from tidegate.cli.tables import Table
 from tidegate.coordination.reporting import Reporting
 from tidegate.coordination.staleness import Health
 from tidegate.documents.values import milliseconds
@@ -97,7 +97,7 @@ def health_document(health: Health) -> dict[str, Any]:
 
 
 def health_table(documents: list[dict[str, Any]]) -> Table:
-    table = Table("Pipeline", "Well", "What is the matter")
+    table = Table("Pipeline", "Well", "What is the matter", wrap=("What is the matter",))
     for document in documents:
         table.add_row(escape(document["pipeline"]), "yes" if document["well"] else "no", escape(document["summary"]))
     return table

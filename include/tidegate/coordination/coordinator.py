@@ -11,6 +11,7 @@ from tidegate.coordination.audit import Deed
 from tidegate.coordination.checkpoint_failures import CheckpointFailureManager
 from tidegate.coordination.clean import Cleaning
 from tidegate.coordination.cleanup import Sweeper
+from tidegate.coordination.definitions import Definitions
 from tidegate.coordination.editing import Editing
 from tidegate.coordination.export import Exporting
 from tidegate.coordination.finalize import CommitPoint
@@ -23,6 +24,7 @@ from tidegate.coordination.notify import Delivered, Delivery
 from tidegate.coordination.operations import PipelineOperations
 from tidegate.coordination.plan import Planning
 from tidegate.coordination.region_lease import RegionControl
+from tidegate.coordination.replacing import Replacing
 from tidegate.coordination.reporting import Reporting
 from tidegate.coordination.restore import Restoring, Target
 from tidegate.coordination.rewind import Rewinding
@@ -96,6 +98,7 @@ class CheckpointCoordinator:
         self._clock = clock
         self._unsaid = reservations(pipeline, self.graph.sinks)
         self._identification = Identification(self.graph, store, storage, clock)
+        self.definitions = Definitions(self.graph, store, storage)
         #: What people do with the pipeline by hand.
         self.operations = PipelineOperations(self.pipeline_id, store, storage, clock)
         self.auditing, self.savepoints = self.operations.auditing, self.operations.savepoints
@@ -121,6 +124,7 @@ class CheckpointCoordinator:
         self.editing = Editing(self.graph, store, storage, self._identification, clock)
         back = self.graph, self.config, store, storage, self._delivery, self._identification, self.planning, clock
         self._restoring = Restoring(*back)
+        self.replacing = Replacing(self.graph, store, storage, self._restoring)
         self._importing = Importing(*back)
         self.forking = Forking(*back)
 

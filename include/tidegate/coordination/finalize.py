@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, assert_never
 
 from tidegate.pipeline.config import CheckpointConfig
+from tidegate.pipeline.fingerprint import fingerprint
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import guarantee_of
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
@@ -81,6 +82,7 @@ class CommitPoint:
                 tx.endpoints(),
                 tx.restores(),
                 tx.region().attempt,
+                definition=fingerprint(self._graph),
             )
         if now is None or now.status is not Status.IN_PROGRESS:
             # Restores may have followed since. With them the metadata is not what its marker says, and it is there.

@@ -66,7 +66,7 @@ class Validation:
                 now, why = self._clock.now(), " ".join(find_complaints(self._graph.targets, verdicts))
                 tx.hold(checkpoint_id, now + hold_for, why, now)
                 record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
-        raise ValidationFailedError(rejection) if hold_for is None else held_error(record)
+        raise ValidationFailedError(rejection, verdicts) if hold_for is None else held_error(record)
 
     def _begin(
         self, checkpoint_id: int

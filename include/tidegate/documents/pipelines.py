@@ -24,11 +24,7 @@ def statistics_document(
         return checkpoint_document(record, summary.figures_of.get(record.checkpoint_id, Figures()))
 
     return {
-        "pipeline": {
-            "status": pipeline.status,
-            "since_timestamp": milliseconds(pipeline.since),
-            "message": pipeline.message,
-        },
+        "pipeline": status_document(pipeline),
         "counts": asdict(summary.counts),
         "summary": {name: asdict(figure) for name, figure in summary.figures.items()},
         "held": None if held is None else checkpoint_document(held),
@@ -38,6 +34,14 @@ def statistics_document(
             "savepoint": shown(summary.latest_savepoint),
             "restored": _restored(summary.latest_restore),
         },
+    }
+
+
+def status_document(pipeline: PipelineRecord) -> dict[str, Any]:
+    return {
+        "status": pipeline.status,
+        "since_timestamp": milliseconds(pipeline.since),
+        "message": pipeline.message,
     }
 
 

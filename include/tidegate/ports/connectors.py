@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
@@ -125,6 +126,41 @@ class RereadingSource(Protocol):
         self, split: int, restored: Snapshot | None, taken: Snapshot | None, storage: ReadableStorage
     ) -> ReadSince:
         """What was read after `restored` and up to `taken`, as it is now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PieceVersion:
+    """What a file is, or was. `checksum` is None if its content is not remembered."""
+
+    bytes: int
+    modified_at: datetime
+    checksum: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPiece:
+    """A file that a checkpoint has read: as it was then, and as it is now, None if it is gone."""
+
+    name: str
+    checkpoint_id: int
+    then: PieceVersion
+    now: PieceVersion | None
+    is_same: bool
+
+
+@runtime_checkable
+class ReplaceableSource(Protocol):
+    """A source of files, which can say what it has read of one."""
+
+    def name_of(self, given: str) -> str:
+        """How the source calls a file that somebody names: relative to where it reads."""
+        ...
+
+    def find_read(
+        self, names: Sequence[str], taken: Sequence[Snapshot], storage: ReadableStorage
+    ) -> Mapping[str, ReadPiece]:
+        """Of these files, those that were read according to the snapshots of all splits."""
         ...
 
 

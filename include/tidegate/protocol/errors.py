@@ -3,7 +3,13 @@
 A message says what happened, to which pipeline, checkpoint or file, what is safe, and what to do next.
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from tidegate.protocol.reasons import FailureReason
+
+if TYPE_CHECKING:
+    from tidegate.protocol.records import Verdict
 
 
 class CheckpointError(Exception):
@@ -126,9 +132,14 @@ class ForeignPathError(CheckpointError):
 
 
 class ValidationFailedError(CheckpointError):
-    """Staged data or state did not meet its expectations, or the judgement itself failed or is missing."""
+    """Staged data or state did not meet its expectations, or the judgement itself failed or is missing. `verdicts` say
+    what, where there are any."""
 
     reason = FailureReason.VALIDATION_FAILED
+
+    def __init__(self, message: str, verdicts: "Sequence[Verdict]" = ()) -> None:
+        super().__init__(message)
+        self.verdicts = tuple(verdicts)
 
 
 class CheckpointHeldError(CheckpointError):

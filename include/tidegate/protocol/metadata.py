@@ -65,7 +65,7 @@ class Metadata:
 
     `endpoints` and `restores` are the pipeline's; `region_attempt` is the newest that was given out. In `version` 1
     these were missing, and so was everything about requests, attempts and figures. `edited` if it is not what a
-    checkpoint has found.
+    checkpoint has found. `definition` is the fingerprint of the definition that a checkpoint completed with.
     """
 
     record: CheckpointRecord
@@ -76,6 +76,7 @@ class Metadata:
     region_attempt: int = 0
     version: int = METADATA_VERSION
     edited: Edited | None = None
+    definition: str | None = None
 
 
 # -- written
@@ -107,6 +108,7 @@ def metadata_document(
         "restores": written_restores(metadata.restores),
         "region_attempt": metadata.region_attempt,
         **({} if metadata.edited is None else {"edited": edited_document(metadata.edited)}),
+        **({} if metadata.definition is None else {"definition": metadata.definition}),
     }
 
 
@@ -179,6 +181,7 @@ def metadata_of(document: Mapping[str, Any]) -> Metadata:
         [read_restore(restore) for restore in document["restores"]],
         int(document["region_attempt"]),
         edited=_edited(document["edited"]) if "edited" in document else None,
+        definition=document.get("definition"),
     )
 
 

@@ -58,9 +58,10 @@ class GreatExpectationsValidator:
             verdicts = [section.verdict for section in sections]
             hold_for = decide_hold(self._graph.targets, verdicts, self._graph.holds)
             return build_docs(self._docs, checkpoint, sections, hold_for)
-        except Exception:
+        except Exception as error:
             # That a report cannot be written says nothing about the data.
-            log.warning("The report of checkpoint %d could not be written.", checkpoint.checkpoint_id, exc_info=True)
+            log.warning("The report of checkpoint %d could not be written: %s", checkpoint.checkpoint_id, error)
+            log.debug("It raised.", exc_info=True)
             return None
 
     def _judge(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], of: CheckpointRecord) -> Section:
@@ -79,7 +80,7 @@ class GreatExpectationsValidator:
                 target, suite, f"{target} was not judged, because suite {suite.name!r} is wrong: {error}"
             )
         except Exception as error:
-            log.warning("Judging %s raised.", target, exc_info=True)
+            log.debug("Judging %s raised.", target, exc_info=True)
             cause = f"{type(error).__name__}: {headline(str(error))}"
             return _not_judged(target, suite, f"{target} could not be judged by suite {suite.name!r}: {cause}.")
 

@@ -9,7 +9,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from tidegate.ports import CheckpointStorage, ReadableStorage, ReadSince, Segment, Sink, SinkInput, SourceContext
+from tidegate.ports import (
+    CheckpointStorage,
+    ReadableStorage,
+    ReadPiece,
+    ReadSince,
+    Segment,
+    Sink,
+    SinkInput,
+    SourceContext,
+)
 from tidegate.protocol.ddl import ddl_of
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, SourceChangedError
 from tidegate.protocol.records import Pending, Snapshot
@@ -18,6 +27,7 @@ from tidegate.sources import manifests, parsing
 from tidegate.sources.dialect import check_options, text_format
 from tidegate.sources.listing import Directory, FileVersion, in_reading_order, split_of
 from tidegate.sources.read_errors import translate_read_error
+from tidegate.sources.replaced import name_below, read_pieces
 from tidegate.sources.selection import check_directories, is_selected, partition_columns
 
 
@@ -188,6 +198,18 @@ class FileSource:
         rows = (row for row in manifests.read(own, storage) if row.checkpoint == checkpoint_id)
         return {row.file.path: row.file.size for row in rows}
 
+    def name_of(self, given: str) -> str:
+        """See `ports.ReplaceableSource`: a path with the directory, or below it."""
+        return name_below(self.location, given)
+
+    def find_read(
+        self, names: Sequence[str], taken: Sequence[Snapshot], storage: ReadableStorage
+    ) -> dict[str, ReadPiece]:
+        """See `ports.ReplaceableSource`."""
+        handles = {handle.path: handle for snapshot in taken for handle in snapshot.handles}
+        rows = {row.file.path: row for row in manifests.read(handles.values(), storage) if row.file.path in names}
+        return read_pieces(Directory(self.location), list(rows.values()))
+
     def read(self, spark: Any, segments: Sequence[Segment], output: str = "rows") -> Any:
         """See `ports.Source`. Checks every file first: one that changed after listing raises `SourceChangedError`."""
         files = files_of(segments)
@@ -260,7 +282,8 @@ class FileSource:
                     f"{self.location}/{file.path} has changed since checkpoint {row.checkpoint} read it: "
                     f"{_difference(row.file, file)}. The rows it had then are in the state and tables, which are safe, "
                     "so nothing more was read. Put the file back as it was, with its modification time, or move it "
-                    "away. Deliver a corrected or longer copy under a new name: its rows are read as new."
+                    "away. Deliver a corrected or longer copy under a new name: its rows are read as new. Or take the "
+                    "file as it is now, with the way back: `tidegate source replace`."
                 )
 
     def _check_still_there(self, location: str, files: Sequence[FileVersion]) -> None:

@@ -53,6 +53,8 @@ COMMANDS = [
     Asked("a restore to a savepoint that there is not", "tidegate restore shop --savepoint before"),
     Asked("an undo of nothing", "tidegate restore shop --undo"),
     Asked("a savepoint to delete that there is not", "tidegate dispose shop before"),
+    Asked("a source that there is not", "tidegate source replace shop ordres 1.csv"),
+    Asked("a correction of a file that was never read", "tidegate source replace shop orders 1.csv"),
     Asked("an approval of what is not held", "tidegate approve shop --comment fine"),
     Asked("a database that does not answer", "tidegate checkpoints shop", NOWHERE),
     Asked(

@@ -1,0 +1,107 @@
+"""`tidegate source replace`: a file that was read and then corrected is taken on purpose, with the way back."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group
+
+from tidegate import assembly
+from tidegate.cli.options import EPILOG, OutputFormat, OutputOption, PipelineArgument, YesOption, say, show
+from tidegate.cli.restore import AllowNonRestoredStateOption, LeaveOption, MissingFiles, MissingFilesOption, plan_tables
+from tidegate.cli.tables import Table
+from tidegate.cli.views import moment, size
+from tidegate.coordination.replacing import Replacement
+from tidegate.documents.restores import plan_document
+from tidegate.documents.values import milliseconds
+from tidegate.ports import PieceVersion
+from tidegate.protocol.gestures import GestureKind
+from tidegate.protocol.restore_plan import Accepted
+
+source = typer.Typer(help="What a pipeline's sources have read.", no_args_is_help=True)
+
+
+@source.callback()
+def group() -> None:
+    """What a pipeline's sources have read."""
+
+
+@source.command(name="replace", epilog=EPILOG)
+def replace(
+    pipeline: PipelineArgument,
+    name: Annotated[str, typer.Argument(metavar="SOURCE", help="A source of the pipeline.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Below the source's directory, or with it.")],
+    missing_files: MissingFilesOption = MissingFiles.REFUSE,
+    leave: LeaveOption = None,
+    allow_non_restored_state: AllowNonRestoredStateOption = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and change nothing.")] = False,
+    yes: YesOption = False,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Take files that have changed since they were read: go back to the newest checkpoint from before, as `restore`
+    does. The next checkpoint reads them as they are now, with all that was read since. First shows a plan."""
+    defined = assembly.load_pipeline(pipeline)
+    coordinator = assembly.open_coordinator(defined)
+    details = {
+        "source": name,
+        "files": files,
+        "missing_files": missing_files,
+        "leave": leave,
+        "allow_non_restored_state": allow_non_restored_state or None,
+    }
+    gesture = None if dry_run else assembly.new_gesture(GestureKind.RESTORE, **details)
+    with coordinator.auditing.attempt(gesture):
+        planned = coordinator.replacing.plan(name, files)
+    show(replacement_document(defined.name, planned), output, replacement_tables)
+    if dry_run:
+        return
+    back = planned.restore.checkpoint.checkpoint_id
+    if not yes:
+        typer.confirm(f"Restore {defined.name} to checkpoint {back}?", abort=True, err=True)
+    accepted = Accepted(missing_files is MissingFiles.SKIP, tuple(leave or ()), allow_non_restored_state)
+    coordinator.restore(planned.target, accepted, planned.restore, gesture)
+    say(
+        f"Pipeline {defined.name} was restored to checkpoint {back}. The next checkpoint reads "
+        f"{', '.join(piece.name for piece in planned.pieces)} as it is now."
+    )
+
+
+def replacement_document(pipeline: str, planned: Replacement) -> dict[str, Any]:
+    """The plan as JSON; `restore` is as `tidegate restore` prints it."""
+    return {
+        "pipeline": pipeline,
+        "source": planned.source,
+        "files": [
+            {
+                "file": piece.name,
+                "read_by_checkpoint": piece.checkpoint_id,
+                "then": _version(piece.then),
+                "now": None if piece.now is None else _version(piece.now),
+            }
+            for piece in planned.pieces
+        ],
+        "restore": plan_document(planned.restore),
+    }
+
+
+def _version(version: PieceVersion) -> dict[str, Any]:
+    at: datetime = version.modified_at
+    return {"bytes": version.bytes, "modified_timestamp": milliseconds(at), "checksum": version.checksum}
+
+
+def replacement_tables(document: dict[str, Any]) -> Group:
+    """What was read of each file, what it is now, and what going back costs."""
+    names = ("File", "", "Size", "Modified", "Checksum", "Read by")
+    table = Table(*names, title=f"Source {document['source']}", leave=("Checksum",), wrap=("File",))
+    for each in document["files"]:
+        for when, version in (("then", each["then"]), ("now", each["now"])):
+            is_then = when == "then"
+            table.add_row(
+                each["file"] if is_then else "",
+                when,
+                size(version["bytes"]),
+                moment(version["modified_timestamp"]),
+                (version["checksum"] or "not kept")[:12],
+                f"checkpoint {each['read_by_checkpoint']}" if is_then else "the next one",
+            )
+    return Group(table, plan_tables(document["restore"]))

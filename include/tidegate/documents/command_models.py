@@ -1,0 +1,287 @@
+"""The types of what commands print with `-o json`, by command: docs/schemas/ is made of them.
+
+What the API answers with too has its type in `checkpoint_models` and `pipeline_models`. Sizes are bytes, durations
+milliseconds, timestamps milliseconds since 1970; -1 means that there is none.
+"""
+
+from typing import Any
+
+from pydantic import Field, TypeAdapter
+
+from tidegate.documents.checkpoint_models import (
+    Checkpoint,
+    CheckpointDetails,
+    HistoryLine,
+    Numbers,
+    Statistic,
+    Subtask,
+    Task,
+)
+from tidegate.documents.derived import Document, model_of
+from tidegate.documents.pipeline_models import Answer, AuditLine, Latest, PipelineStatus
+from tidegate.documents.plan_models import ChangePlan, ForkPlan, Recovery, Replacement, Restore
+from tidegate.protocol.comparison import Likeness, Part
+from tidegate.reading.pipeline_answers import Lag
+
+LagDocument: Any = model_of(Lag)
+
+
+class DeliveredSink(Document):
+    sink: str
+    rows: int
+    guarantee: str
+
+
+class Taken(Checkpoint):
+    """A checkpoint or savepoint that was taken, and what its sinks show by it."""
+
+    sinks: list[DeliveredSink]
+
+
+class Dropped(Document):
+    """A request that was not admitted; nothing was begun."""
+
+    dropped: str
+    message: str
+
+
+class TaskOfCommand(Task):
+    """A task with all of its subtasks; without any if the checkpoint has none on record."""
+
+    subtasks: list[Subtask] = Field(default_factory=list)
+
+
+class WholeCheckpoint(CheckpointDetails):
+    """A checkpoint with every subtask of each of its tasks."""
+
+    tasks: dict[str, TaskOfCommand]  # type: ignore[assignment]
+
+
+class Statistics(Document):
+    """Flink's overview of the checkpoints, without the history."""
+
+    pipeline: PipelineStatus
+    counts: Numbers
+    summary: dict[str, Statistic]
+    held: Checkpoint | None
+    latest: Latest
+    lag: list[LagDocument]
+
+
+class Checked(Document):
+    """A definition; `problems` are sentences, none if a run would take it."""
+
+    pipeline: str
+    problems: list[str]
+
+
+class Side(Document):
+    pipeline: str
+    checkpoint: int
+
+
+class Rows(Document):
+    number: int
+    surplus: int
+    sample: list[str]
+
+
+class ComparedPart(Document):
+    part: Part
+    name: str
+    likeness: Likeness
+    columns_of_one_side: list[str]
+    rows: list[Rows]
+
+
+class Comparison(Document):
+    """In what two pipelines differ."""
+
+    same: bool
+    pipelines: list[Side]
+    compared: list[ComparedPart]
+
+
+class Cost(Document):
+    files: int
+    bytes: int
+
+
+class KeptFor(Document):
+    reason: str
+    until_timestamp: int
+
+
+class KeptCheckpoint(Document):
+    """`alone` is what nothing else refers to."""
+
+    id: int
+    is_savepoint: bool
+    name: str | None
+    completed_timestamp: int
+    reasons: list[KeptFor]
+    why: str
+    full: Cost
+    alone: Cost
+
+
+class Garbage(Document):
+    owner: str
+    path: str
+
+
+class Damage(Document):
+    path: str
+    problem: str
+    checkpoints: list[int]
+
+
+class Cleaned(Document):
+    """What is kept of a pipeline and what was deleted, or would be."""
+
+    pipeline: str
+    changed: bool
+    kept: list[KeptCheckpoint]
+    total: Cost
+    expired_checkpoints: list[int]
+    freed: Cost
+    garbage: list[Garbage]
+    withdrawn_checkpoints: dict[str, list[int]]
+    withdrawn_for_good: dict[str, list[int]]
+    unknown_checkpoints: list[int]
+    verified: Cost
+    damage: list[Damage]
+    safe_checkpoints: list[int]
+    summary: list[str]
+
+
+class Health(Document):
+    pipeline: str
+    status: str
+    well: bool
+    stale: bool
+    stale_since_timestamp: int
+    failed_checkpoint: int | None
+    failure_reason: str | None
+    summary: str
+
+
+class StateRows(Document):
+    """The first rows of an operator's state, or the row of a key."""
+
+    pipeline: str
+    operator: str
+    checkpoint: int
+    num_rows: int
+    rows: list[dict[str, Any]]
+
+
+class StateChanges(Document):
+    """Each change has the columns of the state, and `_change`."""
+
+    pipeline: str
+    operator: str
+    changes_since: int
+    checkpoint: int
+    num_changes: int
+    changes: list[dict[str, Any]]
+
+
+class RowAt(Document):
+    checkpoint: int
+    completed_timestamp: int
+    row: dict[str, Any] | None
+
+
+class KeyHistory(Document):
+    pipeline: str
+    operator: str
+    history: list[RowAt]
+
+
+class Finding(Document):
+    """`ok` is null if the thing is not there, and not needed for everything."""
+
+    what: str
+    ok: bool | None
+    says: str
+    mend: str | None
+
+
+class EmbeddedServer(Document):
+    directory: str
+    pid: int | None
+    port: int | None
+    this_project: bool
+
+
+class KnownPipeline(Document):
+    pipeline: str
+    registered: str | None
+    status: str | None
+    latest_checkpoint: int | None
+    latest_status: str | None
+    trigger_timestamp: int
+
+
+class StatusOf(PipelineStatus):
+    """A pipeline after a command."""
+
+    pipeline: str
+
+
+class Relocated(Document):
+    pipeline: str
+    moved: list[str]
+
+
+class Rewritten(Document):
+    """A savepoint that was written; `restore --from` its `url` goes back to it."""
+
+    pipeline: str
+    checkpoint: int
+    url: str
+    bytes: int
+    max_parallelism: int
+
+
+_TAKEN = Taken | Dropped
+_ANSWERED = ("abort", "approve", "dispose", "reject", "rename", "resume", "suspend")
+
+#: By command, spaces as hyphens.
+COMMANDS: dict[str, Any] = {
+    "audit": list[AuditLine],
+    "cancel": StatusOf,
+    "check": Checked,
+    "checkpoint": _TAKEN | WholeCheckpoint,
+    "checkpoints": list[HistoryLine],
+    "clean": list[Cleaned],
+    "compare": Comparison,
+    "db-status": list[EmbeddedServer],
+    "doctor": list[Finding],
+    "fork": ForkPlan,
+    "pipelines": list[KnownPipeline],
+    "plan": ChangePlan,
+    "recover": Recovery,
+    "relocate": Relocated,
+    "restore": Restore,
+    "rewrite": Rewritten,
+    "run": _TAKEN,
+    "savepoint": _TAKEN | WholeCheckpoint,
+    "source-replace": Replacement,
+    "savepoints": list[Checkpoint],
+    "state": StateRows | StateChanges | KeyHistory,
+    "stats": Statistics,
+    "stop": _TAKEN,
+    "watch": list[Health],
+} | dict.fromkeys(_ANSWERED, Answer)
+
+
+def schema_of(command: str) -> dict[str, Any]:
+    """The JSON Schema of what a command prints."""
+    made: dict[str, Any] = TypeAdapter(COMMANDS[command]).json_schema(mode="serialization")
+    about = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"tidegate {command.replace('-', ' ')}",
+    }
+    return made | about

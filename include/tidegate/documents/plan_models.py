@@ -1,0 +1,149 @@
+"""The types of the plans that commands print with `-o json`: of changes, restores, forks and recoveries."""
+
+from tidegate.documents.checkpoint_models import Checkpoint, ForkedFrom
+from tidegate.documents.derived import Document
+
+
+class PlannedVertex(Document):
+    kind: str
+    name: str
+    verdict: str
+    changes: list[str]
+    way_out: str | None
+
+
+class ChangePlan(Document):
+    """What a run with this code would do to the pipeline's state."""
+
+    pipeline: str
+    status: str
+    checkpoint: int | None
+    can_go_on: bool
+    summary: str
+    vertices: list[PlannedVertex]
+
+
+class Edited(Document):
+    by: str
+    at: str
+    origin: str
+    base: int | None
+    changes: list[str]
+    said: str
+
+
+class ReadAgain(Document):
+    source: str
+    files: int
+    bytes: int
+    missing: list[str]
+
+
+class ReturningState(Document):
+    operator_id: str
+    matched: bool
+    rows: int
+    bytes: int
+    changes: list[str]
+
+
+class Withdrawal(Document):
+    sink: str
+    can_rewind: bool
+    withdrawn_checkpoints: list[int]
+    files: int
+    bytes: int
+
+
+class Restore(Document):
+    """What a restore does, or would do."""
+
+    checkpoint: Checkpoint
+    copied_from: str | None
+    edited: Edited | None
+    moved: list[str]
+    latest_checkpoint: int | None
+    undoes_restore: int | None
+    abandoned_checkpoints: list[int]
+    returning_checkpoints: list[int]
+    aborted_checkpoints: list[int]
+    sources: list[ReadAgain]
+    operators: list[ReturningState]
+    sinks: list[Withdrawal]
+
+
+class FileVersion(Document):
+    """`checksum` is null where the content is not remembered."""
+
+    bytes: int
+    modified_timestamp: int
+    checksum: str | None
+
+
+class ReplacedFile(Document):
+    file: str
+    read_by_checkpoint: int
+    then: FileVersion
+    now: FileVersion | None
+
+
+class Replacement(Document):
+    """Files that are taken as they are now, and the restore that goes with it."""
+
+    pipeline: str
+    source: str
+    files: list[ReplacedFile]
+    restore: Restore
+
+
+class TakenOver(Document):
+    source: str
+    taken_over: bool
+    files: int | None
+    bytes: int | None
+
+
+class FilledSink(Document):
+    sink: str
+    filled_from_state: bool
+
+
+class ForkPlan(Document):
+    """What a fork does, or would do."""
+
+    pipeline: str
+    forked_from: ForkedFrom | None
+    checkpoint: Checkpoint
+    copied_from: str | None
+    moved: list[str]
+    sources: list[TakenOver]
+    operators: list[ReturningState]
+    new_operators: list[str]
+    sinks: list[FilledSink]
+
+
+class RecoveredCheckpoint(Checkpoint):
+    was_in_doubt: bool
+
+
+class InDoubt(Document):
+    id: int
+    reason: str
+
+
+class NotRecovered(InDoubt):
+    had_completed: bool
+
+
+class Recovery(Document):
+    """What is there of a pipeline whose database was lost."""
+
+    pipeline: str
+    storage: str
+    latest_checkpoint: int
+    checkpoints: list[RecoveredCheckpoint]
+    in_doubt: list[InDoubt]
+    not_recovered: list[NotRecovered]
+    lost_checkpoints: list[int]
+    moved: list[str]
+    last_checkpoint_id: int

@@ -1,0 +1,121 @@
+"""A fingerprint of a definition: equal as long as nothing that columns, types and expectations depend on has changed.
+
+Functions count by what they do: their byte code, what they close over, and the functions of their own package that they
+call by name. So a comment or a moved line changes nothing. What a library of somebody else does is not looked into.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import partial
+from hashlib import sha256
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from tidegate.pipeline.definition import Pipeline, SinkVertex, SourceVertex, Stream
+from tidegate.pipeline.graph import Graph
+
+
+def fingerprint(graph: Graph) -> str:
+    """The same in every process of one Python version. Performs no I/O."""
+    vertices = (*graph.sources, *graph.producers, *graph.sinks, *graph.checks)
+    facts = [_Facts().of(vertex) for vertex in vertices]
+    return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+class _Facts:
+    """What is said of a value, as JSON. What refers to itself is said once."""
+
+    def __init__(self) -> None:
+        self._said: dict[int, object] = {}  # kept, so that no other object gets their ids
+
+    def of(self, value: Any) -> Any:
+        match value:
+            case None | bool() | int() | float() | str() | bytes():
+                return repr(value)
+            case Enum():
+                return [type(value).__qualname__, value.name]
+            case type() | ModuleType():
+                return [getattr(value, "__module__", ""), getattr(value, "__qualname__", value.__name__)]
+            case tuple():
+                return [self.of(each) for each in value]
+            case SourceVertex():
+                return [value.name, self.of(value.source.describe()), self.of(value.previous)]
+            case SinkVertex():
+                return [value.name, self.of(value.input), self.of(value.sink.describe()), self.of(value.expect)]
+            case set() | frozenset():
+                return sorted(json.dumps(self.of(each)) for each in value)
+            case Pipeline():
+                return value.name
+            case Stream():
+                return [value.origin, value.output, self.of(value.transforms)]
+            case MethodType():
+                return [self.of(value.__func__), self.of(value.__self__)]
+            case partial():
+                return [self.of(value.func), self.of(value.args), self.of(value.keywords)]
+            case CodeType():
+                return self._code(value)
+            case _:
+                return self._once(value)
+
+    def _once(self, value: Any) -> Any:
+        """Of an object that nothing is known of, only the type is said: to ask it more could start Spark."""
+        what = [type(value).__module__, type(value).__qualname__]
+        if id(value) in self._said:
+            return what
+        self._said[id(value)] = value
+        if isinstance(value, FunctionType):
+            return self._function(value)
+        if isinstance(value, list):
+            return [self.of(each) for each in value]
+        if isinstance(value, Mapping):
+            return {str(key): self.of(each) for key, each in value.items()}
+        if is_dataclass(value):
+            return [*what, [self.of(getattr(value, field.name)) for field in fields(value)]]
+        return what
+
+    def _function(self, function: FunctionType) -> Any:
+        name = [function.__module__, function.__qualname__]
+        closed = [content for cell in function.__closure__ or () if _is_fixed(content := _content(cell))]
+        given = [function.__defaults__, function.__kwdefaults__, closed, vars(function)]
+        used = {name: self.of(value) for name, value in sorted(_used(function))}
+        return [*name, self._code(function.__code__), [self.of(each) for each in given], used]
+
+    def _code(self, code: CodeType) -> Any:
+        return [code.co_code.hex(), code.co_names, code.co_varnames, [self.of(each) for each in code.co_consts]]
+
+
+def _is_fixed(value: Any) -> bool:
+    """What a function may change while it runs would make every run another definition."""
+    return not isinstance(value, list | dict | set | bytearray)
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # nothing yet: a function that refers to itself while it is defined
+        return None
+
+
+def _used(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """By the names that its code has, the globals of its module, and functions of modules of its package."""
+    package = function.__module__.partition(".")[0]
+    spaces: list[tuple[str, Mapping[str, Any]]] = [("", function.__globals__)]
+    names = _names(function.__code__)
+    for name in names:
+        module = function.__globals__.get(name)
+        if isinstance(module, ModuleType) and module.__name__.partition(".")[0] == package:
+            spaces.append((f"{name}.", vars(module)))
+    for prefix, space in spaces:
+        for name in names & space.keys():
+            value = space[name]
+            is_theirs = isinstance(value, FunctionType) and (value.__module__ or "").partition(".")[0] != package
+            if _is_fixed(value) and not is_theirs:
+                yield prefix + name, value
+
+
+def _names(code: CodeType) -> set[str]:
+    """Also of the functions that it defines."""
+    inner = [_names(each) for each in code.co_consts if isinstance(each, CodeType)]
+    return set(code.co_names).union(*inner)

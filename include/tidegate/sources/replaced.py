@@ -1,0 +1,30 @@
+"""What a file source has read of a file, beside what the file is now."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from tidegate.ports import PieceVersion, ReadPiece
+from tidegate.settings import absolute
+from tidegate.sources.listing import Directory, FileVersion
+from tidegate.sources.manifests import ReadFile
+
+
+def name_below(location: str, given: str) -> str:
+    """A file's path relative to the source's directory, however somebody names it."""
+    return absolute(given).removeprefix(f"{location}/") if absolute(given).startswith(f"{location}/") else given
+
+
+def read_pieces(directory: Directory, rows: Iterable[ReadFile]) -> dict[str, ReadPiece]:
+    """By their paths. Raises `StorageError`."""
+    by_path = {row.file.path: row for row in rows}
+    found = directory.look(list(by_path)) if by_path else []
+    pieces = {}
+    for row, now in zip(by_path.values(), found, strict=True):
+        then = row.file
+        known = None if now is None else _version(directory.with_checksums([now])[0])
+        pieces[then.path] = ReadPiece(then.path, row.checkpoint, _version(then), known, directory.is_same(then, now))
+    return pieces
+
+
+def _version(file: FileVersion) -> PieceVersion:
+    return PieceVersion(file.size, datetime.fromtimestamp(file.mtime_ns / 1e9, UTC), file.checksum)
