@@ -4,26 +4,13 @@ in the same kind of sink, once as emitted rows and once as changed rows of state
 From the call of the region until every subtask has acknowledged; the two take turns.
 """
 
-import json
-import sys
-import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+from taking_turns import PARALLELISM, source_of, take_turns
 
-from tidegate import FileSource, ParquetSink, Pipeline, Update, assembly
-from tidegate.pipeline.graph import compile_graph
-from tidegate.protocol.records import AcknowledgeResult, HandleKind, Snapshot
-from tidegate.protocol.snapshot import SnapshotTask
-from tidegate.settings import Settings
-from tidegate.spark.session.sessions import SparkSettings
+from tidegate import ParquetSink, Pipeline, Update
 
-PARALLELISM, KEYS, ROWS = 2, 200_000, 100_000
-_WARM_UPS, _MEASURED = 3, 9
 STATE = "key bigint, n bigint"
 
 
@@ -40,59 +27,11 @@ def counted_and_emitted(batch: Any, state: Any) -> Update:
 def pipeline_of(root: Path, emits: bool) -> Pipeline:
     name = "emitting" if emits else "changing"
     pipeline = Pipeline(name, PARALLELISM)
-    rows = pipeline.source("rows", FileSource(str(root / "landing"), format="parquet", schema="key bigint"))
+    rows = pipeline.source("rows", source_of(root))
     declare = pipeline.keyed("counts", inputs=[rows], key=["key"], state=STATE, output=STATE if emits else None)
     declare(counted_and_emitted if emits else counted).sink("counts", ParquetSink(str(root / name)))
     return pipeline
 
 
-class Side:
-    """One of the two, which keeps in memory what a store would keep."""
-
-    def __init__(self, root: Path, emits: bool, spark: Any) -> None:
-        pipeline = pipeline_of(root, emits)
-        self.graph = compile_graph(pipeline)
-        settings = Settings(root, str(root / "checkpoints"), str(root / "cache"), root / "docs")
-        self.region: Any = assembly.open_region(pipeline, spark, settings)
-        self.completed: dict[Any, Snapshot] = {}
-        self.checkpoint_id = 0
-
-    def take(self) -> float:
-        self.checkpoint_id += 1
-        taken: dict[Any, Snapshot] = {}
-
-        def acknowledge(reported: Any) -> dict[Any, AcknowledgeResult]:
-            taken.update({each.subtask: each.snapshot for each in reported})
-            return {each.subtask: AcknowledgeResult.SUCCESS for each in reported}
-
-        attempts = dict.fromkeys(self.graph.subtasks, 1)
-        task = SnapshotTask(self.checkpoint_id, datetime.now(UTC), attempts, self.completed, {})
-        begin = time.perf_counter()
-        self.region.snapshot(task, acknowledge)
-        seconds = time.perf_counter() - begin
-        kept = (HandleKind.RUN, HandleKind.POSITION)
-        self.completed = {
-            id_: Snapshot(tuple(h for h in snapshot.handles if h.kind in kept), snapshot.position)
-            for id_, snapshot in taken.items()
-        }
-        return seconds
-
-
-def main() -> None:
-    """The argument is the directory to work in; prints the seconds of each epoch of both as its last line."""
-    root, random = Path(sys.argv[1]), np.random.default_rng(1)
-    (root / "landing").mkdir()
-    spark = SparkSettings.local(PARALLELISM)
-    sides = [Side(root, emits, spark) for emits in (False, True)]
-    seconds: list[list[float]] = [[], []]
-    for number in range(_WARM_UPS + _MEASURED):
-        keys = random.permutation(KEYS) if number == 0 else random.integers(0, KEYS, ROWS)
-        pq.write_table(pa.table({"key": keys}), root / "landing" / f"{number:03}.parquet")
-        for side, into in zip(sides, seconds, strict=True):
-            into.append(side.take())
-    sides[0].region.session.stop()
-    print(json.dumps([each[_WARM_UPS:] for each in seconds]))
-
-
 if __name__ == "__main__":
-    main()
+    take_turns(pipeline_of)

@@ -93,6 +93,14 @@ def emitting(directory: Path, database: Database) -> list[list[float]]:
     return seconds
 
 
+def expiring(directory: Path, database: Database) -> list[list[float]]:
+    """Seconds of each epoch of aggregates that live for ever, and of those that expire."""
+    root = directory / "expiring"
+    root.mkdir()
+    seconds: list[list[float]] = answered("expiring_state.py", str(root), root, database)
+    return seconds
+
+
 def answered(script: str, argument: str, root: Path, database: Database) -> Any:
     """What a script of this directory prints as its last line, as JSON. Raises `RuntimeError` if it fails."""
     process = start(script, argument, root, database)

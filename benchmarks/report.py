@@ -21,6 +21,7 @@ GROWTH_TARGET = 1.5
 RESOURCE_TARGET = 1.0
 FIXED_COST_TARGET = 0.150  # seconds
 EMITTING_TARGET = 1.2  # of the epoch without emitted rows
+EXPIRING_TARGET = 1.2  # of the epoch without a ttl
 
 _PARTS = ("spark", "state", "store", "metadata", "compaction", "rest")
 
@@ -44,18 +45,28 @@ class Figure:
         return {**asdict(self), "verdict": self.verdict}
 
 
-def figures(results: list[dict[str, Any]], fixed_cost: list[float], emitting: list[list[float]]) -> list[Figure]:
+def figures(
+    results: list[dict[str, Any]],
+    fixed_cost: list[float],
+    emitting: list[list[float]],
+    expiring: list[list[float]],
+) -> list[Figure]:
     by_keys = {result["keys"]: result for result in results}
     found = [figure for result in results for figure in _ratios(result)]
     found += _growth(by_keys)
     if fixed_cost:
         measured = spread(fixed_cost, 1000, "ms")
         found.append(Figure("fixed cost, seconds", measured, median(fixed_cost), FIXED_COST_TARGET))
-    if emitting:
-        without, emitted = emitting
-        measured = f"{spread(emitted, 1, 's')} / {spread(without, 1, 's')}"
-        found.append(Figure("epoch with emitted rows", measured, median(emitted) / median(without), EMITTING_TARGET))
+    found += _in_turns("epoch with emitted rows", emitting, EMITTING_TARGET)
+    found += _in_turns("epoch with a ttl", expiring, EXPIRING_TARGET)
     return found
+
+
+def _in_turns(what: str, seconds: list[list[float]], target: float) -> Iterator[Figure]:
+    if seconds:
+        without, with_it = seconds
+        measured = f"{spread(with_it, 1, 's')} / {spread(without, 1, 's')}"
+        yield Figure(what, measured, median(with_it) / median(without), target)
 
 
 def _ratios(result: dict[str, Any]) -> Iterator[Figure]:

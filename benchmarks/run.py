@@ -47,12 +47,14 @@ def main() -> None:
             fixed_cost = measuring.fixed_cost(directory, found)
             progress("emitted rows")
             emitting = measuring.emitting(directory, found)
+            progress("state that ends")
+            expiring = measuring.expiring(directory, found)
             progress("the way back")
             back = way_back.measure(max(options.keys), directory, DRIVER_MEMORY, found)
     except RuntimeError as error:
         sys.exit(f"{error}. What was measured so far stays in {directory}.")
     shutil.rmtree(directory)
-    show(options, described, results, fixed_cost, emitting, back)
+    show(options, described, results, fixed_cost, emitting, expiring, back)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -100,9 +102,10 @@ def show(
     results: list[dict[str, Any]],
     fixed_cost: list[float],
     emitting: list[list[float]],
+    expiring: list[list[float]],
     back: dict[str, Any],
 ) -> None:
-    figures = [*report.figures(results, fixed_cost, emitting), *way_back.figures(back)]
+    figures = [*report.figures(results, fixed_cost, emitting, expiring), *way_back.figures(back)]
     divided = report.splits(results)
     policy = (
         f"medians (smallest-largest) of {options.measured} epochs after {options.warm_ups} for warming up; "
@@ -116,6 +119,7 @@ def show(
             "splits": divided,
             "fixed_cost": fixed_cost,
             "emitting": emitting,
+            "expiring": expiring,
             "way_back": back,
             "epochs": results,
         }

@@ -13,7 +13,7 @@ from typing import Any
 
 _PUBLIC = {
     "Pipeline": "tidegate.pipeline.definition",
-    "Previous": "tidegate.pipeline.definition",
+    "Previous": "tidegate.pipeline.previous",
     "Update": "tidegate.pipeline.definition",
     "CheckpointConfig": "tidegate.pipeline.config",
     "CheckpointingMode": "tidegate.pipeline.config",

@@ -34,7 +34,7 @@ class Region:
     def compact(self, checkpoint_id, snapshots):
         return []
 
-    def frame(self, target, subtasks):
+    def frame(self, target, subtasks, record):
         return None
 
     def export(self, record, location, rewrites, copies):

@@ -83,7 +83,7 @@ class Reports:
     def compact(self, checkpoint_id: int, snapshots: Any) -> list[Any]:
         return []
 
-    def frame(self, target: str, subtasks: Any) -> None:
+    def frame(self, target: str, subtasks: Any, record: Any) -> None:
         return None
 
 

@@ -26,7 +26,9 @@ def two_checkpoints(store: CheckpointStore, subsume: tuple[int, ...] = ()) -> No
 def test_the_runs_of_the_latest_checkpoint_or_of_the_one_that_is_named(store: CheckpointStore) -> None:
     two_checkpoints(store)
     latest = find_state(store, PIPELINE, "carriers")
-    assert latest == OperatorState(PIPELINE, "carriers", 2, 128, ((handle("a", 1),), (handle("b", 2),)))
+    assert latest == OperatorState(
+        PIPELINE, "carriers", 2, 128, ((handle("a", 1),), (handle("b", 2),)), latest.triggered_at
+    )
     assert OperatorState.from_json(latest.to_json()) == latest
     assert find_state(store, PIPELINE, "carriers", 2) == latest
     first = find_state(store, PIPELINE, "carriers", 1)

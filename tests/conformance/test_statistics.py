@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
-from store_steps import FIRST, PIPELINE, SECOND, SUBTASKS, acknowledgement, at, completed, triggered
+from store_steps import FIRST, PIPELINE, SECOND, SUBTASKS, acknowledgement, at, completed, handle, triggered
 
 from tidegate.ports import CheckpointStore
+from tidegate.protocol.expiry import TTL, RecordedTtl
+from tidegate.protocol.keygroups import KeyGroupRange
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import SubtaskMetrics
@@ -49,3 +51,14 @@ def test_bytes_in_flight_are_summed_where_they_were_reported(store: CheckpointSt
     with store.transaction(PIPELINE) as transaction:
         transaction.complete(id_, at(30), f"{PIPELINE}/chk-1/_metadata", 0, 0)
     assert store.figures(PIPELINE).latest == Measurement(1, 11_000, 0, 0, 120, 7)
+
+
+def test_rows_that_had_expired_and_were_removed_are_counted_once(store: CheckpointStore) -> None:
+    """A run that two subtasks share counts where its smallest hash is."""
+    details = {"min_hash": "c000000000000000", "max_parallelism": 4}
+    ttl = RecordedTtl("_updated", 1, True, removed=7)
+    shared = replace(handle("shared", 1), details=details | {TTL: ttl.to_json()})
+    of = [replace(shared, key_groups=groups) for groups in (KeyGroupRange(0, 1), KeyGroupRange(2, 3))]
+    own = replace(shared, path="own", details=details | {TTL: replace(ttl, removed=3).to_json()})
+    completed(store, {FIRST: [of[0], own], SECOND: [of[1], handle("none", 1)]})
+    assert store.figures(PIPELINE).expired_rows == 10

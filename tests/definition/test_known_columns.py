@@ -5,7 +5,7 @@ import re
 import pytest
 from worlds import MemorySink, SplitSource
 
-from tidegate import Pipeline, avg, count, expect, max_by, suite
+from tidegate import Pipeline, avg, count, expect, max_, max_by, suite
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.errors import PipelineDefinitionError
 
@@ -53,6 +53,15 @@ MISTAKES = {
         lambda p, o: o.key_by("customer").aggregate("totals", mean=avg("amuont")),
         "mean=avg(…) in operator 'totals' of pipeline 'shop' names a column 'amuont', which 'orders' does not have. It "
         "has customer, Amount, place. Is 'Amount' meant?",
+    ),
+    "ttl_by of an aggregate": (
+        lambda p, o: o.key_by("customer").aggregate("totals", last=max_("Amount"), ttl="1 d", ttl_by="lst"),
+        "ttl_by of operator 'totals' of pipeline 'shop' names a column 'lst', which its state does not have. It has "
+        "customer, last. Is 'last' meant?",
+    ),
+    "ttl_by of a function": (
+        lambda p, o: p.keyed("k", inputs=[o], key=["customer"], state="customer string", ttl="1 d", ttl_by="at")(print),
+        "ttl_by of operator 'k' of pipeline 'shop' names a column 'at', which its state does not have",
     ),
     "ordering": (
         lambda p, o: o.key_by("customer").aggregate("totals", last=max_by("amount", "at")),

@@ -23,7 +23,7 @@ def test_what_was_subsumed_counts_as_completed_and_the_rest_is_of_the_latest():
     lag = [SourceLag("a", 2, "files", 30, at(1)), SourceLag("b", 1, "files", 40, at(1))]
     by_status = {Status.IN_PROGRESS: 1, Status.COMPLETED: 2, Status.DISCARDED: 3, Status.FAILED: 4}
     restored, measured = LatestRestore(latest, at(2)), Measurement(7, 10, 20, 30, 40, 50)
-    found = gauges(LatestFigures(by_status, 1, restored, latest, measured, lag))
+    found = gauges(LatestFigures(by_status, 1, restored, latest, measured, lag, 9))
     assert found == {
         "totalNumberOfCheckpoints": 10,
         "numberOfInProgressCheckpoints": 1,
@@ -38,4 +38,5 @@ def test_what_was_subsumed_counts_as_completed_and_the_rest_is_of_the_latest():
         "lastCompletedCheckpointId": 7,
         "lastCheckpointCompletedTimestamp": int(at(5).timestamp() * 1000),
         "pendingBytes": 70,
+        "numberOfExpiredRows": 9,
     }

@@ -55,7 +55,7 @@ def judge(checkpoint: CheckpointRecord, graph_of: Callable[..., Graph], docs: Pa
     """Judge one DataFrame as the staged rows of sink `carriers`, or as the state of its operator, by one suite."""
 
     def judge_(frame: DataFrame | None, suite: ExpectationSuite, kind: str = "sink") -> Verdict:
-        def frames(target: Target, subtasks: Any) -> DataFrame | None:
+        def frames(target: Target, subtasks: Any, record: Any) -> DataFrame | None:
             return frame
 
         (verdict,) = GreatExpectationsValidator(graph_of(**{kind: suite}), frames, docs).validate(checkpoint, {})

@@ -58,7 +58,7 @@ def judged(
         expect("table_row_count_to_be_between", min_value=1),
     )
     docs = tmp_path_factory.mktemp("docs")
-    validator = GreatExpectationsValidator(graph_of(sink=rules), lambda target, subtasks: hostile, docs)
+    validator = GreatExpectationsValidator(graph_of(sink=rules), lambda target, *_: hostile, docs)
     (verdict,) = validator.validate(record(7, pipeline_id="flight_delays"), {})
     assert verdict.docs_path == "flight_delays/chk-7/index.html"
     return verdict, docs / verdict.docs_path

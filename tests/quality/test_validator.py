@@ -202,7 +202,7 @@ def test_a_dataframe_that_cannot_be_computed_is_an_error_in_the_verdict(spark: S
 def test_a_target_whose_rows_cannot_be_read_does_not_keep_the_others_from_being_judged(
     carriers: DataFrame, checkpoint: CheckpointRecord, graph_of: Callable[..., Graph], docs: Path
 ) -> None:
-    def frames(target: Target, subtasks: Any) -> DataFrame:
+    def frames(target: Target, subtasks: Any, record: Any) -> DataFrame:
         if str(target) == "check:totals":
             raise ValueError("the query of totals names an unknown table")
         return carriers
@@ -224,7 +224,7 @@ def test_a_check_across_tables_shows_the_rows_that_disagree_by_all_their_columns
     totals = spark.sql("select 'flights' as what, 10 as left, 10 as right union all select 'minutes', 7, 9")
     equal = suite("totals", expect("column_pair_values_to_be_equal", column_A="left", column_B="right"))
     frames = {"check:totals": totals}
-    validator = GreatExpectationsValidator(graph_of(check=equal), lambda target, _: frames[str(target)], docs)
+    validator = GreatExpectationsValidator(graph_of(check=equal), lambda target, *_: frames[str(target)], docs)
     (verdict,) = validator.validate(checkpoint, {})
     (result,) = verdict.results
     assert (str(verdict.target), verdict.success, result["unexpected_count"]) == ("check:totals", False, 1)
@@ -332,7 +332,7 @@ flights = pipeline.source("flights", FileSource("landing", format="csv", schema=
 rule = suite("rule", expect("column_values_to_not_be_null", column="carrier"))
 flights.sink("flights", ParquetSink("tables/flights"), expect=rule)
 docs = Path({str(docs)!r})
-validator = GreatExpectationsValidator(compile_graph(pipeline), lambda target, subtasks: None, docs)
+validator = GreatExpectationsValidator(compile_graph(pipeline), lambda target, *_: None, docs)
 (verdict,) = validator.validate(record(1), {{}})
 assert (verdict.success, verdict.evaluated, verdict.failed, verdict.results) == (True, 0, 0, ())
 assert verdict.docs_path is None and not docs.exists()

@@ -43,7 +43,7 @@ class Slow:
 
 
 def states(*ids: int, more: bool = False) -> States:
-    of = [(completed(id_), OperatorState("p", "op", id_, 8, ())) for id_ in ids]
+    of = [(completed(id_), OperatorState("p", "op", id_, 8, (), T0)) for id_ in ids]
     return States(of[0][1], of, more)
 
 
@@ -96,7 +96,7 @@ def test_so_many_checkpoints_are_read_and_only_the_files_of_the_operator(pages, 
 @pytest.mark.parametrize("path", ["other/chk-1/op/0-1-a.parquet", "pp/x", "/etc/passwd", "p/../../etc/passwd"])
 def test_a_file_of_another_pipeline_is_not_read(path: str, tmp_path: Any) -> None:
     file = StateHandle(path, HandleKind.RUN, 1, 1, "0" * 64, 1)
-    state = OperatorState("p", "op", 1, 8, ((file,),))
+    state = OperatorState("p", "op", 1, 8, ((file,),), T0)
     lookups = Lookups(StoredState(str(tmp_path), None), lambda: T0)
     refused = r"not of this pipeline|not a path below"
     with pytest.raises(StorageError, match=refused):
@@ -104,6 +104,6 @@ def test_a_file_of_another_pipeline_is_not_read(path: str, tmp_path: Any) -> Non
     with pytest.raises(StorageError, match=refused):
         lookups.files_read(Split("p", 1, SubtaskId("source", 0), [file]))
     if not path.startswith("p/"):
-        good = OperatorState("p", "op", 1, 8, ())
+        good = OperatorState("p", "op", 1, 8, (), T0)
         with pytest.raises(StorageError, match=refused):
             Lookups(Slow(), lambda: T0).look_up(States(good, [(completed(1), state)], False), ["a"])

@@ -96,7 +96,14 @@ def read_state(session: Any, checkpoints: Checkpoints) -> list[tuple[Any, ...]]:
     """The same state by its format, which knows nothing of the pipeline's definition."""
     subtasks = sorted((id_, known) for id_, known in checkpoints.completed.items() if id_.operator_id == "totals")
     runs = tuple(known.handles for _, known in subtasks)
-    state = OperatorState("remote", "totals", checkpoints.checkpoint_id, checkpoints.pipeline.max_parallelism, runs)
+    state = OperatorState(
+        "remote",
+        "totals",
+        checkpoints.checkpoint_id,
+        checkpoints.pipeline.max_parallelism,
+        runs,
+        checkpoints.triggered_at,
+    )
     register_state_source(session)
     files = StateFiles(checkpoints.storage.url, None, state).to_json()
     return in_order(session.read.format("tidegate_state").option("files", files).load().collect())

@@ -3,9 +3,11 @@ from them, and its tables and state are what a computation without it says."""
 
 import csv
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from orders import Shop, check_tables, orders_pipeline, rows_of
 from pyspark.sql import SparkSession
@@ -56,11 +58,14 @@ class Project:
         self.home = home
         self.spark = spark
 
-    def pipeline(self, name: str = "shop", landing: str = "landing", **options: Any) -> Pipeline:
+    def pipeline(
+        self, name: str = "shop", landing: str = "landing", ttl: str | None = None, **options: Any
+    ) -> Pipeline:
         positive = suite("amounts", expect("column_values_to_be_between", column="total", min_value=0))
         pipeline = Pipeline(name, checkpoints=CheckpointConfig(retained=5), **options)
         rows = pipeline.source("rows", FileSource(str(self.home / landing), schema="customer string, amount int"))
-        totals = rows.key_by("customer").aggregate("totals", n=count(), total=sum_("amount"), expect=positive)
+        sums = {"n": count(), "total": sum_("amount")}
+        totals = rows.key_by("customer").aggregate("totals", expect=positive, ttl=ttl, **sums)
         totals.sink("totals", ParquetSink(str(self.home / name / "totals"), mode="latest"), expect=positive)
         rows.sink("seen", ParquetSink(str(self.home / name / "seen")))
         return pipeline
@@ -151,6 +156,27 @@ def test_a_pipeline_goes_on_from_state_that_was_corrected(project: Project) -> N
     replaced.replace("totals", project.frame([("zoe", 1, 2)])).write("saved/replaced")
     assembly.open_coordinator(pipeline).restore_from(str(project.home / "saved/replaced"))
     assert project.table() == project.state() == {"zoe": (1, 2)}
+
+
+def test_rows_that_are_given_by_hand_are_changed_when_they_are_given(project: Project) -> None:
+    """Also where the time to live is new in the definition that is edited with."""
+    project.deliver("1", FIRST)
+    project.take(project.pipeline())
+    pipeline = project.pipeline(ttl="1 h")
+    begun = datetime.now(UTC)
+    edit = savepoint.edit(pipeline, spark=project.spark)
+    edit.upsert("totals", project.frame([("ann", 100, 1000)]))
+    edit.remove("totals", project.frame([("bob",)], "customer string"))
+    written = edit.write("saved/living")
+    files = [pq.read_table(path) for path in (project.home / "saved/living/state").rglob("*.parquet")]
+    changed = [at for table in files for at in table.column("_updated").to_pylist()]
+    assert len(changed) == 3
+    assert all(begun <= at <= datetime.now(UTC) for at in changed)
+    assembly.open_coordinator(pipeline).restore_from(written.url)
+    project.deliver("2", THIRD)
+    project.take(pipeline)
+    expected = added({"ann": (100, 1000), None: (1, 1), "cyd": (1, 2)}, THIRD)
+    assert project.table() == project.state() == expected
 
 
 def test_what_does_not_fit_is_refused_and_nothing_is_left(project: Project) -> None:

@@ -169,7 +169,8 @@ def test_a_pipeline_that_has_read_everything_is_finished_and_its_state_stays(
     assert shown(tmp_path / "copy") == sorted((number % 2, number) for number in range(6))
     last = runs.store.history("bounded", 1)[0]
     assert runs.finished(last.checkpoint_id) == {"rows", "sums", "sums-sink", "copy-sink"}
-    frame = runs.region.frame(Target.parse("state:sums"), runs.store.subtasks("bounded", last.checkpoint_id))
+    subtasks = runs.store.subtasks("bounded", last.checkpoint_id)
+    frame = runs.region.frame(Target.parse("state:sums"), subtasks, last)
     assert sorted(tuple(row) for row in frame.collect()) == [(0, 6), (1, 9)]
     rows.put(k=[7], v=[7])  # too late: nobody looks any more
     dropped = runs.take()

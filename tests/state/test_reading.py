@@ -234,8 +234,8 @@ def test_what_is_no_run_or_of_another_format_is_refused(workshop) -> None:
     operator.upsert(routes(("a", "b", 1, False)))
     (run,) = operator.state().runs
     schema = pa.parquet.read_schema(workshop.file(run))
-    newer = {b"tidegate.state": schema.metadata[b"tidegate.state"].replace(b'"format": 1', b'"format": 3')}
-    for metadata, said in ((None, "is not a run of keyed state"), (newer, "its format is 3")):
+    newer = {b"tidegate.state": schema.metadata[b"tidegate.state"].replace(b'"format": 1', b'"format": 9')}
+    for metadata, said in ((None, "is not a run of keyed state"), (newer, "its format is 9")):
         pa.parquet.write_table(schema.with_metadata(metadata).empty_table(), workshop.file(run))
         with pytest.raises(StateSchemaError, match=said):
             read(files_of(operator))

@@ -10,6 +10,7 @@ from typing import Any
 
 from commits import commit
 from pyspark.sql import SparkSession
+from records import T0
 from records import completed as completed_record
 
 from tidegate.clock import SystemClock
@@ -45,12 +46,14 @@ class Running:
     attempt: int = 0
     ended: bool = False
     lag: Sequence[SourceLag] = ()
+    clock: Any = field(default_factory=SystemClock)
+    triggered_at: datetime = T0
 
     def __post_init__(self) -> None:
         self.graph = compile_graph(self.pipeline)
         self.storage = ArrowCheckpointStorage(str(self.root / "checkpoints"))
         settings = Settings(self.root, self.storage.url, str(self.root / "cache"), self.root / "docs")
-        self.region = SparkRegion(self.graph, self.session, self.storage, SystemClock(), settings)
+        self.region = SparkRegion(self.graph, self.session, self.storage, self.clock, settings)
         self.restart()
 
     def restart(self) -> None:
@@ -86,7 +89,8 @@ class Running:
         kind = CheckpointKind.SAVEPOINT if savepoint else CheckpointKind.CHECKPOINT
         kind = kind if stop is None else CheckpointKind.SYNC_SAVEPOINT
         attempts = dict.fromkeys(plan.wait, 1)
-        self.running.begin(SnapshotTask(self.checkpoint_id, datetime.now(UTC), attempts, {}, {}, kind, stop))
+        self.triggered_at = self.clock.now()
+        self.running.begin(SnapshotTask(self.checkpoint_id, self.triggered_at, attempts, {}, {}, kind, stop))
 
     def until_acknowledged(self, rounds: int = 100) -> None:
         for _ in range(rounds):
@@ -130,7 +134,8 @@ class Running:
 
     def rows(self, target: str) -> list[tuple[Any, ...]]:
         """What a verdict on `target` would be about, sorted."""
-        frame = self.region.frame(Target.parse(target), self.records())
+        record = completed_record(self.checkpoint_id, triggered_at=self.triggered_at)
+        frame = self.region.frame(Target.parse(target), self.records(), record)
         return [] if frame is None else sorted((tuple(row) for row in frame.collect()), key=repr)
 
 

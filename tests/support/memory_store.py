@@ -15,6 +15,7 @@ from memory_state import PipelineState, read_subtasks
 from memory_transaction import MemoryTransaction
 
 from tidegate.protocol.errors import RecordRefusedError, StoreUnavailableError
+from tidegate.protocol.expiry import count_removed
 from tidegate.protocol.gestures import AuditRecord
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
@@ -95,7 +96,12 @@ class MemoryCheckpointStore:
             latest[-1] if latest else None,
             self._measured(latest[-1]) if latest else None,
             self._state(pipeline_id).lag,
+            self._expired_rows(latest[-1]) if latest else 0,
         )
+
+    def _expired_rows(self, record: CheckpointRecord) -> int:
+        subtasks = self.subtasks(record.pipeline_id, record.checkpoint_id).values()
+        return sum(count_removed(known.snapshot.handles) for known in subtasks)
 
     def _latest_restore(self, state: PipelineState) -> LatestRestore | None:
         return (

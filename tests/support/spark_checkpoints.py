@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from commits import commit
 from pyspark.sql import SparkSession
+from records import T0
+from records import completed as completed_record
 
 from tidegate.clock import SystemClock
 from tidegate.pipeline.definition import Pipeline
@@ -19,6 +21,7 @@ from tidegate.protocol.names import Target
 from tidegate.protocol.records import (
     Acknowledgement,
     AcknowledgeResult,
+    CheckpointRecord,
     HandleKind,
     Snapshot,
     StateHandle,
@@ -43,17 +46,20 @@ class Checkpoints:
     calls: list[list[SubtaskId]] = field(default_factory=list)
     checkpoint_id: int = 0
     attempt: int = 0
+    clock: Any = field(default_factory=SystemClock)
+    triggered_at: datetime = T0
 
     def __post_init__(self) -> None:
         self.graph = compile_graph(self.pipeline)
         self.storage = ArrowCheckpointStorage(str(self.root / "checkpoints"))
         settings = Settings(self.root, self.storage.url, str(self.root / "cache"), self.root / "docs")
-        self.region = SparkRegion(self.graph, self.session, self.storage, SystemClock(), settings)
+        self.region = SparkRegion(self.graph, self.session, self.storage, self.clock, settings)
 
     def trigger(self) -> None:
         self.checkpoint_id += 1
         self.attempt = 0
         self.acknowledged = {}
+        self.triggered_at = self.clock.now()
 
     def attempt_once(self, refuse: Callable[[SubtaskId], AcknowledgeResult | None] = lambda _: None) -> None:
         """One attempt at the current checkpoint; `refuse` may answer an acknowledgement instead of recording it."""
@@ -76,7 +82,7 @@ class Checkpoints:
     def task(self) -> SnapshotTask:
         return SnapshotTask(
             checkpoint_id=self.checkpoint_id,
-            triggered_at=datetime.now(UTC),
+            triggered_at=self.triggered_at,
             attempts={id_: self.attempt for id_ in self.graph.subtasks if id_ not in self.acknowledged},
             restored=self.completed,
             acknowledged={id_: ack.snapshot for id_, ack in self.acknowledged.items()},
@@ -103,8 +109,11 @@ class Checkpoints:
             for id_, ack in self.acknowledged.items()
         }
 
+    def record(self) -> CheckpointRecord:
+        return completed_record(self.checkpoint_id, triggered_at=self.triggered_at)
+
     def frame(self, target: str) -> Any:
-        return self.region.frame(Target.parse(target), self.records())
+        return self.region.frame(Target.parse(target), self.records(), self.record())
 
     def rows(self, target: str) -> list[tuple[Any, ...]]:
         """What a verdict on `target` would be about, sorted."""

@@ -158,7 +158,7 @@ class Operator:
         """As a reader finds it."""
         ids = [SubtaskId(OPERATOR, index) for index in range(self.parallelism)]
         runs = tuple(self.snapshots[id_].handles for id_ in ids)
-        return OperatorState(PIPELINE, OPERATOR, self.checkpoint, GROUPS, runs)
+        return OperatorState(PIPELINE, OPERATOR, self.checkpoint, GROUPS, runs, AT)
 
     def record(self, store: CheckpointStore, subsume: Sequence[int] = ()) -> int:
         """Enter the checkpoint into a store as completed; those it pushes out leave in the same transaction."""

@@ -47,7 +47,7 @@ class Staging:
     def compact(self, checkpoint_id: int, snapshots: Any) -> list[Any]:
         return []
 
-    def frame(self, target: str, subtasks: Any) -> None:
+    def frame(self, target: str, subtasks: Any, record: Any) -> None:
         return None
 
 

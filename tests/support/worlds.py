@@ -201,7 +201,7 @@ class CapturingRegion:
     def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> list[CompactedRun]:
         return []
 
-    def frame(self, target: str, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
+    def frame(self, target: str, subtasks: Mapping[SubtaskId, SubtaskRecord], record: Any) -> Any:
         return None
 
 

@@ -3,6 +3,8 @@
 Changes nothing and holds no lock, so it may be asked beside whatever runs. `protocol.operator_state` decides.
 """
 
+from dataclasses import replace
+
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import ConfigurationError, PipelineNotFoundError
 from tidegate.protocol.operator_state import OperatorState, choose_history, choose_kept, require_state, state_of
@@ -37,7 +39,7 @@ def find_earlier_state(store: CheckpointStore, state: OperatorState, checkpoint_
     Raises `CheckpointNotFoundError`, `CheckpointNotRetainedError`.
     """
     record = find_kept(store, state.pipeline_id, checkpoint_id)
-    nothing = OperatorState(state.pipeline_id, state.operator_id, checkpoint_id, state.max_parallelism, ())
+    nothing = replace(state, checkpoint_id=checkpoint_id, subtasks=())
     return state_of(record, store.subtasks(state.pipeline_id, checkpoint_id), state.operator_id) or nothing
 
 

@@ -27,6 +27,7 @@ from tidegate.pipeline.definition import SinkVertex
 from tidegate.ports import Round
 from tidegate.protocol.barriers.messages import BarrierOptions
 from tidegate.protocol.barriers.options import choose_barrier_options
+from tidegate.protocol.expiry import microseconds
 from tidegate.protocol.finished import choose_triggered
 from tidegate.protocol.records import CheckpointKind, HandleKind, Snapshot, SubtaskId
 from tidegate.protocol.snapshot import SnapshotTask
@@ -57,6 +58,7 @@ class ContinuousDriver:
         self._graph = graph = parts.graph
         self._attempt = attempt
         self._max_batch_bytes = max_batch_bytes
+        self._at = 0
         self._last_begun = max((h.created_by for snapshot in restored.values() for h in snapshot.handles), default=0)
         self._base = DriverBase(parts, [sink for sink in graph.sinks if is_appending(sink)])
         self._channels = self._base.channels
@@ -174,12 +176,18 @@ class ContinuousDriver:
             return
         parallelism = self._graph.pipeline.parallelism
         attempts = {SubtaskId(running.vertex.operator_id, index): self._attempt for index in range(parallelism)}
-        snapshots, below = self._state.snapshots, self._state.directory
-        plan = ExecutionPlan(self._last_begun + 1, parallelism, attempts, snapshots, below)
+        checkpoint_id, below = self._last_begun + 1, self._state.directory
+        snapshots = self._state.as_of(checkpoint_id)
+        plan = ExecutionPlan(checkpoint_id, parallelism, attempts, snapshots, below, self._micro_batch_at())
         reports = self._parts.jobs.run(Execution(replace(running.chain, sinks=()), batch), plan)
         self._state.ran(reports)
         running.ran(reports)
         self._send_on(running, reports)
+
+    def _micro_batch_at(self) -> int:
+        """When a micro-batch judges what has expired: one time for all its subtasks, and none before the last one's."""
+        self._at = max(self._at, microseconds(self._parts.clock.now()))
+        return self._at
 
     def _send_on(self, running: RunningChain, reports: Sequence[Report]) -> None:
         handles = [h for r in sorted(reports, key=lambda r: r.subtask_index) for h in r.handles]
@@ -190,8 +198,8 @@ class ContinuousDriver:
 
     def _compact(self, checkpoint_id: int) -> None:
         """Merge runs where there are too many. They are used from here on, and are part of the next checkpoint."""
-        state = self._state
-        state.compacted(self._parts.jobs.compact(checkpoint_id + 1, state.snapshots, state.directory))
+        state, following = self._state, checkpoint_id + 1
+        state.compacted(self._parts.jobs.compact(following, state.as_of(following), state.directory))
 
     def _delete_unused(self) -> None:
         self._state.delete_unused(exchanged(data for running in self._chains for data in running.waiting()))

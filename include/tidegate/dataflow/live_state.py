@@ -56,6 +56,13 @@ class LiveState:
             return handle
         return replace(handle, created_by=self._created.get(handle.path, checkpoint_id))
 
+    def as_of(self, checkpoint_id: int) -> dict[SubtaskId, Snapshot]:
+        """`snapshots` with their files dated as that checkpoint would record them."""
+        return {
+            subtask: replace(snapshot, handles=tuple(self._dated(checkpoint_id, handle) for handle in snapshot.handles))
+            for subtask, snapshot in self.snapshots.items()
+        }
+
     def dated(self, checkpoint_id: int, captured: Iterable[InFlight]) -> list[InFlight]:
         """Data in flight as a checkpoint records it, with its files dated as in an acknowledgement."""
         return [

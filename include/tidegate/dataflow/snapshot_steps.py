@@ -110,7 +110,7 @@ class SnapshotSteps:
             vertex.taken = self._sources.positions(vertex, self._current, self._parts.clock.now())
             events = steps.StepDone(checkpoint_id), steps.CaptureEnded(checkpoint_id), steps.WriteEnded(checkpoint_id)
             return [effect for event in events for effect in vertex.steps.step(event)]
-        task = replace(self._current, restored=vertex.as_of_barrier(self._state.snapshots))
+        task = replace(self._current, restored=vertex.as_of_barrier(self._state.as_of(checkpoint_id)))
         pending = vertex.take(plan_snapshot(self._parts.graph, task))
         effects = vertex.steps.step(steps.StepDone(checkpoint_id))
         try:

@@ -6,12 +6,15 @@ checks it as a whole, and a region executes it.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 from tidegate.pipeline.aggregates import Aggregate
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.joins import Join
+from tidegate.pipeline.previous import Previous
+from tidegate.pipeline.ttl import ttl_of
 from tidegate.ports import (
     BacklogSource,
     CheckpointListener,
@@ -24,27 +27,12 @@ from tidegate.ports import (
 )
 from tidegate.protocol.ddl import ddl_of
 from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.expiry import TimeToLive
 from tidegate.protocol.keygroups import MAX_PARALLELISM_LIMIT, default_max_parallelism
 from tidegate.protocol.names import operator_of_sink
 from tidegate.protocol.records import Pending
 
 Transform = Callable[[Any], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Previous:
-    """What an operator was called before, if it was renamed, and what its columns and aggregates were, by their names
-    now. None for a column says that it is a new one, although it looks like one that is gone.
-
-    Needed until the first rows have arrived for the operator after the change, and harmless afterwards.
-    """
-
-    name: str | None = None
-    columns: Mapping[str, str | None] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, previous: "Previous | str | None") -> "Previous":
-        return previous if isinstance(previous, Previous) else cls(previous)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,12 +123,15 @@ class KeyedStream:
         *,
         expect: ExpectationSuite | None = None,
         previous: Previous | str | None = None,
+        ttl: str | timedelta | None = None,
+        ttl_by: str | None = None,
         **aggregates: Aggregate,
     ) -> Stream:
         """Keep declared aggregates per key; the stream carries the new row of every key that changed.
 
         `expect` judges the operator's whole state at every checkpoint, not only what changed. `previous` is the name
-        that the operator had before, or see `Previous`.
+        that the operator had before, or see `Previous`. With `ttl`, such as "30 d", a key begins anew once nothing has
+        arrived for it so long; with `ttl_by`, the name of an aggregate or column of the key, so long after that time.
         """
         vertex = KeyedVertex(
             name,
@@ -149,6 +140,7 @@ class KeyedStream:
             expect=expect,
             aggregates=tuple(aggregates.items()),
             previous=Previous.of(previous),
+            ttl=ttl_of(name, ttl, ttl_by),
         )
         return self.stream.pipeline.add(vertex)
 
@@ -157,7 +149,7 @@ class KeyedStream:
 class SourceVertex:
     name: str
     source: Source
-    previous: Previous = Previous()
+    previous: Previous = field(default_factory=Previous)
 
     @property
     def operator_id(self) -> str:
@@ -190,7 +182,8 @@ class KeyedVertex:
     """A keyed operator: `aggregates`, a `join`, or `update` with the DDL of its state rows (key columns included).
 
     `defaults` are what rows have that are older than a column. With an `output`, the DDL of rows that `update` emits,
-    these are the stream that leaves; without one, it carries the new row of every key that changed."""
+    these are the stream that leaves; without one, it carries the new row of every key that changed. Rows live as long
+    as `ttl` says."""
 
     name: str
     inputs: tuple[Stream, ...]
@@ -200,9 +193,10 @@ class KeyedVertex:
     update: Callable[..., Any] | None = None
     state: str | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    previous: Previous = Previous()
+    previous: Previous = field(default_factory=Previous)
     output: str | None = None
     join: Join | None = None
+    ttl: TimeToLive | None = None
 
     @property
     def operator_id(self) -> str:
@@ -293,6 +287,8 @@ class Pipeline:
         defaults: Mapping[str, Any] | None = None,
         expect: ExpectationSuite | None = None,
         previous: Previous | str | None = None,
+        ttl: str | timedelta | None = None,
+        ttl_by: str | None = None,
     ) -> Callable[[Callable[..., Any]], Stream]:
         """Decorate `update(*batches, state) -> rows to upsert`, all Spark DataFrames.
 
@@ -306,8 +302,11 @@ class Pipeline:
         stream carries what it emits: any number of rows, each once.
 
         When `state` gets another column, rows that are there already have null in it, or what `defaults` says.
-        `previous` is the name that the operator had before, or see `Previous`.
+        `previous` is the name that the operator had before, or see `Previous`. With `ttl`, such as "30 d", a row leaves
+        the state once the function has not returned it anew for so long; with `ttl_by`, a column of the state, so long
+        after that time.
         """
+        lives = ttl_of(name, ttl, ttl_by)
 
         def decorate(update: Callable[..., Any]) -> Stream:
             vertex = KeyedVertex(
@@ -320,6 +319,7 @@ class Pipeline:
                 defaults=dict(defaults or {}),
                 previous=Previous.of(previous),
                 output=None if output is None else ddl_of(output),
+                ttl=lives,
             )
             return self.add(vertex)
 

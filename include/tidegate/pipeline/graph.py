@@ -24,6 +24,7 @@ from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.guarantees import check_guarantee
 from tidegate.pipeline.joins import check_join
 from tidegate.pipeline.known_columns import check_columns
+from tidegate.pipeline.ttl import check_ttl
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.hold import HoldRules
@@ -229,6 +230,8 @@ def _check_keyed(where: str, vertex: KeyedVertex) -> None:
             f"Aggregates of {where} cannot be called {', '.join(sorted(clashes | reserved))}: key columns keep their "
             "names, and a leading underscore is reserved."
         )
+    if vertex.ttl is not None:
+        check_ttl(where, vertex.ttl, vertex.aggregates)
     if vertex.output is not None and not vertex.output.strip():
         raise PipelineDefinitionError(
             f"The output of {where} names no column. Say which columns its function emits, such as "

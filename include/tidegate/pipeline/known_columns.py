@@ -43,6 +43,8 @@ def _uses(vertex: Vertex, origins: Mapping[str, Vertex]) -> Iterator[tuple[str, 
                 columns = columns_of_stream(vertex.inputs[1], origins)
                 yield f"keep in join {vertex.name!r}", repr(vertex.inputs[1].origin), columns, [vertex.join.keep]
             state = _columns_of_state(vertex)
+            if vertex.ttl is not None and not vertex.ttl.processing_time:
+                yield f"ttl_by of operator {vertex.name!r}", "its state", state, [vertex.ttl.column]
             yield from _judged(vertex.expect, f"operator {vertex.name!r}", "its state", state)
         case SinkVertex():
             columns = columns_of_stream(vertex.input, origins)

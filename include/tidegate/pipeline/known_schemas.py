@@ -23,10 +23,10 @@ def known_schema(vertex: KeyedVertex) -> StateSchema:
     """Columns of a user function's state are in its DDL, which Spark reads."""
     keys = tuple(StateColumn(name, None, name) for name in vertex.key)
     if not vertex.aggregates:
-        return StateSchema(keys, None)
+        return StateSchema(keys, None, ttl=vertex.ttl)
     aggregates = tuple(
         StateAggregate(name, each.function, each.column, each.ordering, each.accumulators(name))
         for name, each in vertex.aggregates
     )
     names = (name for aggregate in aggregates for name in aggregate.accumulators)
-    return StateSchema(keys, tuple(StateColumn(name, None, name) for name in names), aggregates)
+    return StateSchema(keys, tuple(StateColumn(name, None, name) for name in names), aggregates, ttl=vertex.ttl)

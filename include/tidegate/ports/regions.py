@@ -35,8 +35,9 @@ class Region(Protocol):
         """Merge runs where there are too many; an empty list if there is nothing worth merging."""
         ...
 
-    def frame(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
-        """The data of a verdict's `target` as a DataFrame: staged rows, state, or a check's own query over them."""
+    def frame(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], record: CheckpointRecord) -> Any:
+        """The data of a verdict's `target` as a DataFrame: staged rows, state, or a check's own query
+        over them."""
         ...
 
 

@@ -181,6 +181,7 @@ def figures(connection: Connection, pipeline_id: str) -> LatestFigures:
         found,
         None if measured is None else Measurement(**measured),
         tuple(lag_of(connection, pipeline_id)),
+        0 if found is None else int(connection.execute(_EXPIRED_ROWS, of).scalar_one()),
     )
 
 
@@ -215,6 +216,15 @@ SELECT status, count(*) AS number FROM tidegate.checkpoints WHERE pipeline_id = 
 _MEASUREMENT = text("""
 SELECT checkpoint_id, end_to_end_duration, checkpointed_size, state_size, processed_data, persisted_data
 FROM tidegate.figures WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id
+""")
+
+# As `protocol.expiry.count_removed`: a run that several subtasks share counts where its smallest hash is.
+_EXPIRED_ROWS = text("""
+SELECT coalesce(sum((details -> 'ttl' ->> 'removed')::bigint), 0) FROM tidegate.handles
+WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id AND details -> 'ttl' ->> 'removed' <> '0'
+AND (first_key_group IS NULL OR
+    (('x' || left(details ->> 'min_hash', 8))::bit(32)::bigint * (details ->> 'max_parallelism')::bigint) >> 32
+    BETWEEN first_key_group AND last_key_group)
 """)
 
 

@@ -233,7 +233,7 @@ class _Plan:
         recorded = self._recorded.options.get(former) or vertex.options
         for name in sorted(recorded.keys() | vertex.options.keys()):
             old, new = recorded.get(name), vertex.options.get(name)
-            if old != new and name not in ("type", "path", "splits"):
+            if old != new and name not in ("type", "path", "splits", "inputs"):
                 yield f"{name}: {old!r}, now {new!r}"
 
     def _expectations(self, target: Target) -> Iterator[str]:

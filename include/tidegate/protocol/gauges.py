@@ -24,6 +24,7 @@ UNITS = {
     "lastCompletedCheckpointId": "",
     "lastCheckpointCompletedTimestamp": "ms",
     "pendingBytes": "By",
+    "numberOfExpiredRows": "{row}",
 }
 
 
@@ -46,6 +47,7 @@ def gauges(figures: LatestFigures) -> dict[str, int]:
         "lastCompletedCheckpointId": -1 if latest is None else latest.checkpoint_id,
         "lastCheckpointCompletedTimestamp": -1 if latest is None else _milliseconds(latest.completed_at),
         "pendingBytes": _pending_bytes(figures.lag),
+        "numberOfExpiredRows": figures.expired_rows,
     }
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from tidegate.protocol.errors import CheckpointNotFoundError, CheckpointNotRetainedError, OperatorNotFoundError
@@ -19,13 +20,15 @@ from tidegate.protocol.records import (
 
 @dataclass(frozen=True, slots=True)
 class OperatorState:
-    """The runs of every subtask, oldest first. There are as many subtasks as the operator had then."""
+    """The runs of every subtask, oldest first. There are as many subtasks as the operator had then. What had expired
+    when the checkpoint was triggered is not there."""
 
     pipeline_id: str
     operator_id: str
     checkpoint_id: int
     max_parallelism: int
     subtasks: tuple[tuple[StateHandle, ...], ...]
+    triggered_at: datetime
 
     @property
     def runs(self) -> list[StateHandle]:
@@ -42,12 +45,14 @@ class OperatorState:
             "checkpoint_id": self.checkpoint_id,
             "max_parallelism": self.max_parallelism,
             "subtasks": [[handle_to_json(run) for run in runs] for runs in self.subtasks],
+            "triggered_at": self.triggered_at.isoformat(),
         }
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any]) -> "OperatorState":
         subtasks = tuple(tuple(handle_from_json(run) for run in runs) for runs in state["subtasks"])
-        return cls(**{**state, "subtasks": subtasks})
+        at = datetime.fromisoformat(state["triggered_at"])
+        return cls(**{**state, "subtasks": subtasks, "triggered_at": at})
 
 
 def state_of(
@@ -62,7 +67,14 @@ def state_of(
             ids = [SubtaskId(operator_id, index) for index in range(plan.parallelism)]
             runs = tuple(_runs(subtasks[id_]) if id_ in subtasks else () for id_ in ids)
             if any(runs):
-                return OperatorState(record.pipeline_id, operator_id, record.checkpoint_id, plan.max_parallelism, runs)
+                return OperatorState(
+                    record.pipeline_id,
+                    operator_id,
+                    record.checkpoint_id,
+                    plan.max_parallelism,
+                    runs,
+                    record.triggered_at,
+                )
     return None
 
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from tidegate.protocol.expiry import UPDATED, TimeToLive
+
 
 @dataclass(frozen=True, slots=True)
 class StateColumn:
@@ -46,12 +48,32 @@ class StateAggregate(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class StateSchema:
     """The columns of an operator's state. `values` are None if only Spark can tell them. `version` counts the changes
-    since the state was begun."""
+    since the state was begun. With a `ttl` by processing time the last value is when a row was last changed."""
 
     keys: tuple[StateColumn, ...]
     values: tuple[StateColumn, ...] | None
     aggregates: tuple[StateAggregate, ...] = ()
     version: int = 0
+    ttl: TimeToLive | None = None
+
+    @property
+    def updated(self) -> StateColumn | None:
+        """The column that says when a row was last changed."""
+        if self.ttl is None or not self.ttl.processing_time:
+            return None
+        return next((column for column in self.values or () if column.name == UPDATED), None)
+
+    @property
+    def declared(self) -> tuple[StateColumn, ...] | None:
+        """The values without that column."""
+        return None if self.values is None else tuple(column for column in self.values if column is not self.updated)
+
+    def lives_by(self) -> tuple[str, int, bool] | None:
+        """What the rows' lives depend on: the id of the column, how long, and whether by processing time."""
+        if self.ttl is None:
+            return None
+        ids = {column.name: column.id for column in (*self.keys, *(self.values or ()))}
+        return ids.get(self.ttl.column, self.ttl.column), self.ttl.after, self.ttl.processing_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +92,7 @@ def compare_schemas(stored: StateSchema, defined: StateSchema, former: Mapping[s
     comparison = _Comparison(stored, defined, former)
     keys = comparison.keys()
     values = comparison.values()
+    comparison.say_ttl(replace(defined, keys=keys, values=values))
     changes, problems = tuple(comparison.changes), tuple(comparison.problems)
     if not changes:
         return SchemaChange(replace(defined, keys=keys, values=values, version=stored.version), problems=problems)
@@ -97,7 +120,7 @@ class _Comparison:
         return tuple(self._matched(old, new, is_key=True) for old, new in zip(before, now, strict=True))
 
     def values(self) -> tuple[StateColumn, ...] | None:
-        before, now = self._stored.values, self._defined.values
+        before, now = self._stored.declared, self._defined.declared
         if before is None or now is None:
             return before
         if self._stored.aggregates and self._defined.aggregates:
@@ -110,10 +133,34 @@ class _Comparison:
             )
             self._say_added_and_dropped(pairs)
         old = {column.name: column for column in before}
-        return tuple(
+        matched = (
             self._matched(old[pairs[column.name]], column) if column.name in pairs else self._new(column)
             for column in now
         )
+        return (*matched, *self._updated())
+
+    def _updated(self) -> tuple[StateColumn, ...]:
+        """When rows were last changed is known only where it has been kept ever since."""
+        old, new = self._stored.updated, self._defined.updated
+        if new is None:
+            return ()
+        return (self._new(new) if old is None else old,)
+
+    def say_ttl(self, now: StateSchema) -> None:
+        """What becomes of rows that are there, whose lives depended on something else."""
+        before, after = self._stored.ttl, self._defined.ttl
+        if self._stored.lives_by() == now.lives_by():
+            return
+        gone = "; what has expired until then stays so" if before else ""
+        if after is None:
+            self.changes.append(f"rows do not expire any more, and did {before}: those that are left stay{gone}")
+        elif before is None and after.processing_time:
+            self.changes.append(f"rows expire {after}: of those that are there, the time begins to run now")
+        elif before is None:
+            self.changes.append(f"rows expire {after}")
+        else:
+            begins = ", which of those that are there begins now" if now.updated and not self._stored.updated else ""
+            self.changes.append(f"rows expire {after}{begins}, and did {before}{gone}")
 
     def _former_name(self, name: str, stored: Sequence[str]) -> str | None:
         """What a column is called in the state; None if it is not there."""
@@ -165,11 +212,11 @@ class _Comparison:
                 self.problems.append(_maybe_renamed("column", same[0], new.name))
 
     def _say_added_and_dropped(self, pairs: Mapping[str, str]) -> None:
-        for column in self._defined.values or ():
+        for column in self._defined.declared or ():
             if column.name not in pairs:
                 value = "null" if column.default is None else repr(column.default)
                 self.changes.append(f"column {column.name!r} is new: {value} in rows that are there already")
-        for column in self._stored.values or ():
+        for column in self._stored.declared or ():
             if column.name not in pairs.values():
                 self.changes.append(f"column {column.name!r} is dropped, with its values")
 

@@ -38,7 +38,8 @@ class LatestRestore:
 @dataclass(frozen=True, slots=True)
 class LatestFigures:
     """What a pipeline's metrics are made of: how many checkpoints have each status, how often it went on from one and
-    from which last, its latest completed checkpoint, and how far behind its sources it was at their last polls."""
+    from which last, its latest completed checkpoint, how far behind its sources it was at their last polls, and
+    how many rows of state had expired and were removed on the way to that checkpoint."""
 
     by_status: Mapping[Status, int]
     restores: int
@@ -46,6 +47,7 @@ class LatestFigures:
     latest_completed: CheckpointRecord | None
     latest: Measurement | None
     lag: Sequence[SourceLag] = ()
+    expired_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)

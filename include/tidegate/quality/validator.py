@@ -27,7 +27,7 @@ from tidegate.quality.results import result_object
 
 log = logging.getLogger(__name__)
 
-FrameReader = Callable[[Target, Mapping[SubtaskId, SubtaskRecord]], Any]
+FrameReader = Callable[[Target, Mapping[SubtaskId, SubtaskRecord], CheckpointRecord], Any]
 
 # How many columns identify a failing row if there is no key.
 _SHOWN_COLUMNS = 8
@@ -35,7 +35,7 @@ _NESTED = ("array", "map", "struct", "binary", "variant")
 
 
 class GreatExpectationsValidator:
-    """Judges what `frames(target, subtasks)` returns: a DataFrame, or None if nothing is staged for the target.
+    """Judges what `frames(target, subtasks, checkpoint)` returns: a DataFrame, or None if there is nothing staged.
 
     Reports are built below `docs`, and a verdict's `docs_path` is relative to it.
     """
@@ -47,7 +47,7 @@ class GreatExpectationsValidator:
 
     def validate(self, checkpoint: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Sequence[Verdict]:
         """One verdict for each of `graph.targets`, in that order."""
-        sections = [self._judge(target, subtasks) for target in self._graph.targets]
+        sections = [self._judge(target, subtasks, checkpoint) for target in self._graph.targets]
         path = None
         if any(section.verdict.evaluated or section.verdict.error for section in sections):
             path = self._build_docs(checkpoint, sections)
@@ -64,10 +64,10 @@ class GreatExpectationsValidator:
             log.debug("It raised.", exc_info=True)
             return None
 
-    def _judge(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Section:
+    def _judge(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], of: CheckpointRecord) -> Section:
         suite = self._graph.suites[target]
         try:
-            frame = self._frames(target, subtasks)
+            frame = self._frames(target, subtasks, of)
             if frame is None:
                 return Section(Verdict(target, suite.name, success=True, evaluated=0, failed=0))
             built = build(suite)

@@ -146,7 +146,7 @@ class SavepointEdit:
         location = absolute(to)
         docs = Settings.from_environment().docs / _REPORTS
         validator = GreatExpectationsValidator(
-            self._graph, lambda target, subtasks: self._editor.frame(location, target, subtasks), docs
+            self._graph, lambda target, subtasks, of: self._editor.frame(location, target, subtasks, of), docs
         )
         rows = {
             operator: reduce(lambda one, other: one.unionAll(other), given) for operator, given in self._rows.items()

@@ -11,6 +11,7 @@ from tidegate.pipeline.definition import KeyedVertex, SinkVertex
 from tidegate.ports import PortableSink, SinkInput
 from tidegate.protocol.canonical import FileCopy, Rewrite
 from tidegate.protocol.editing import Base, staging_root
+from tidegate.protocol.expiry import Moment, microseconds
 from tidegate.protocol.names import Target
 from tidegate.protocol.records import CheckpointRecord, HandleKind, StateHandle, SubtaskId, SubtaskRecord
 from tidegate.protocol.restore import former_names
@@ -24,6 +25,7 @@ from tidegate.spark.executor.exporting import EditPlan, ExportPlan
 from tidegate.spark.executor.partitions import RestagingPlan
 from tidegate.spark.executor.report_rows import REPORT_TYPE
 from tidegate.spark.region import SparkRegion
+from tidegate.state.expiring import judge
 from tidegate.state.layout import StateLayout
 
 
@@ -35,13 +37,14 @@ class SparkEditor:
         self._graph = region.graph
         self._base = base
         self._vertices = {vertex.operator_id: vertex for vertex in region.graph.keyed}
+        self._at = microseconds(region.parts.clock.now())  # rows that are given are changed now
         self._renamed = former_names(base.metadata.record, region.graph.renamed)
 
     def checked(self, operator_id: str, rows: Any, removed: bool) -> Any:
         """See `ports.Editor`."""
         vertex = self._vertices[operator_id]
         where = self._region.streams.where(vertex)
-        return checked_changes(where, self._layout(vertex), rows, removed)
+        return checked_changes(where, self._layout(vertex), rows, removed, self._at)
 
     def rewrite(
         self,
@@ -97,9 +100,11 @@ class SparkEditor:
             for handle in known.snapshot.handles
             if handle.kind is HandleKind.RUN
         ]
-        return self._at(self._base.url).succeeding(vertex, self._region.streams.layout(vertex), runs)
+        return self._located(self._base.url).succeeding(
+            vertex, self._region.streams.layout(vertex), runs, Moment(self._base.checkpoint_id, self._at)
+        )
 
-    def _at(self, url: str) -> StateLocation:
+    def _located(self, url: str) -> StateLocation:
         return StateLocation(self._graph, url, self._region.location.cache_dir)
 
     def restage(
@@ -121,13 +126,16 @@ class SparkEditor:
     ) -> dict[SubtaskId, Sequence[StateHandle]]:
         assert isinstance(sink.sink, PortableSink)
         operator = self._vertices[sink.input.origin]
-        layout, there = self._layout(operator), self._at(location)
+        layout, there = self._layout(operator), self._located(location)
         indexes = tuple(range(self._graph.pipeline.parallelism))
-        specs = {}
+        runs = {}
         for index in indexes:
             handles = subtasks[SubtaskId(operator.operator_id, index)].snapshot.handles
-            runs = [handle for handle in handles if handle.kind is HandleKind.RUN]
-            specs[index] = there.spec(operator, layout, index, runs, record.checkpoint_id)
+            runs[index] = [handle for handle in handles if handle.kind is HandleKind.RUN]
+        judged = judge(layout, [run for each in runs.values() for run in each], Moment.of(record))
+        specs = {
+            index: there.spec(operator, layout, index, own, record.checkpoint_id, judged) for index, own in runs.items()
+        }
         writer = sink.sink.writer_at(f"{location.rstrip('/')}/{staging_root(sink.operator_id)}")
         staging = Staging(sink.operator_id, writer, True, dict.fromkeys(indexes, 1), identity_of(sink))
         places = self._region.session.range(0, len(indexes), 1, len(indexes))
@@ -135,9 +143,12 @@ class SparkEditor:
         reports = collect_reports(places.mapInArrow(plan.run, REPORT_TYPE), self._region.streams.where(sink))
         return {SubtaskId(report.operator_id, report.subtask_index): report.handles for report in reports}
 
-    def frame(self, location: str, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
+    def frame(
+        self, location: str, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], record: CheckpointRecord
+    ) -> Any:
         """What a verdict on a savepoint that was written to `location` is about; see `ports.Region.frame`."""
-        return EditedFrames(self._graph, self._region.streams, self._at(location), subtasks).of(target)
+        located = self._located(location)
+        return EditedFrames(self._graph, self._region.streams, located, subtasks, record).of(target)
 
 
 class EditedFrames(Frames):

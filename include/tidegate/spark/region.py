@@ -90,9 +90,9 @@ class SparkRegion:
         )
         return export_files(self.session, plan)
 
-    def frame(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Any:
+    def frame(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], record: CheckpointRecord) -> Any:
         """See `ports.Region`. Raises `PipelineDefinitionError` if the pipeline has no such target."""
-        return Frames(self.graph, self.streams, self.location, subtasks).of(target)
+        return Frames(self.graph, self.streams, self.location, subtasks, record).of(target)
 
 
 def _modules_of(graph: Graph) -> set[ModuleType]:

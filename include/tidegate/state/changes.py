@@ -9,8 +9,10 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from tidegate.protocol.expiry import may_expire_between
 from tidegate.protocol.records import StateHandle
 from tidegate.state.columns import Bools, booleans, canonical_key, hashes_of_column, integers, one_chunk, same_rows
+from tidegate.state.expiring import recorded_as
 from tidegate.state.keys import Keys
 from tidegate.state.layout import HASH, StateLayout
 from tidegate.state.lookup import Found, Opened, find_rows
@@ -47,14 +49,19 @@ def changed_rows(before: SubtaskSpec, now: SubtaskSpec, keys: Keys, opened: Open
 
 
 def _unshared(before: SubtaskSpec, now: SubtaskSpec) -> list[StateHandle]:
-    """The runs behind those with which both lists begin. What is only in these is the same on both sides."""
+    """The runs behind those with which both lists begin. What is only in these is the same on both sides, unless it has
+    expired in between."""
     old, new = _covering(before), _covering(now)
     shared = 0
     while shared < min(len(old), len(new)) and old[shared].path == new[shared].path:
         if before.hashes_in(old[shared]) != now.hashes_in(new[shared]):
             break
         shared += 1
-    return [*old[shared:], *new[shared:]]
+    if before.layout.expired != now.layout.expired:  # the time to live was changed in between
+        return [*old, *new[shared:]]
+    current = recorded_as(now.layout)
+    expiring = [run for run in new[:shared] if may_expire_between(current, [run], before.horizon, now.horizon)]
+    return [*expiring, *old[shared:], *new[shared:]]
 
 
 def _covering(spec: SubtaskSpec) -> list[StateHandle]:

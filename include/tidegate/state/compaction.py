@@ -5,8 +5,11 @@ as the state can double. The number of runs must stay small, because every looku
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from tidegate.protocol.expiry import BY_RUNS_ALONE, Moment, may_have_alive
 from tidegate.protocol.records import StateHandle
+from tidegate.state.expiring import Span, judge
 from tidegate.state.runs import run_schema, writing_run
 from tidegate.state.slices import merged_slices
 from tidegate.state.spec import SubtaskSpec
@@ -44,7 +47,10 @@ def plan_compaction(spec: SubtaskSpec) -> tuple[StateHandle, ...]:
 
 
 def _rows_of_subtask(spec: SubtaskSpec, run: StateHandle) -> int:
-    """An estimate: after a rescale a subtask sees part of a run, and hashes are spread evenly."""
+    """An estimate: after a rescale a subtask sees part of a run, and hashes are spread evenly. Where all rows have
+    expired, a merge removes them and costs little."""
+    if not may_have_alive(run, spec.horizon):
+        return 0
     low, high = spec.hashes_in(run)
     span = int(run.details["max_hash"], 16) - int(run.details["min_hash"], 16) + 1
     return int(run.rows * max(0, high - low + 1) / span)
@@ -53,11 +59,17 @@ def _rows_of_subtask(spec: SubtaskSpec, run: StateHandle) -> int:
 def compact(spec: SubtaskSpec, chosen: Sequence[StateHandle]) -> StateHandle:
     """Merge neighbouring runs of `spec.runs` into one at `spec.prefix`, in bounded memory.
 
-    Tombstones are dropped if the merged runs begin with the subtask's oldest: nothing older is left for them to hide.
+    Tombstones and expired rows are dropped if the merged runs begin with the subtask's oldest: nothing older is left
+    for them to hide. Else expired rows become tombstones. What has expired is judged by the merged runs alone: a
+    restore may lead to a checkpoint that has these and none of the newer ones.
     """
-    tombstones = chosen[0] != spec.runs[0] and any(run.details.get("tombstones", True) for run in chosen)
+    spec = replace(spec, horizon=judge(spec.layout, chosen, Moment(spec.checkpoint_id, BY_RUNS_ALONE)).horizon)
+    may_be_gone = spec.layout.ttl is not None or bool(spec.layout.expired)
+    may_be_gone = may_be_gone or any(run.details.get("tombstones", True) for run in chosen)
+    tombstones = chosen[0] != spec.runs[0] and may_be_gone
     schema = run_schema(spec.layout, tombstones)
-    with writing_run(spec, schema) as writer:
-        for table in merged_slices(spec, chosen, schema, keep_tombstones=tombstones):
+    span = Span.merging(spec, chosen)
+    with writing_run(spec, schema, span) as writer:
+        for table in merged_slices(spec, chosen, schema, keep_tombstones=tombstones, span=span):
             writer.write(table)
     return writer.handle

@@ -12,6 +12,7 @@ from tidegate.protocol.keygroups import covering
 from tidegate.protocol.records import StateHandle
 from tidegate.state.arrivals import arrange, gather
 from tidegate.state.columns import booleans, flags, hashes_of_column, integers
+from tidegate.state.expiring import Span
 from tidegate.state.layout import DELETE, StateLayout
 from tidegate.state.opening import RunPart, read_layout
 from tidegate.state.runs import newest_of, run_schema, writing_run
@@ -53,7 +54,7 @@ def rewrite_state(
     source = replace(target, storage_url=storage_url, key_groups=groups, max_parallelism=former)
     schema = run_schema(target.layout, False)
     merged = merged_slices(source, rewrite.runs, schema, False, _arranged(changes, target))
-    with writing_run(target, schema) as writer:
+    with writing_run(target, schema, Span.merging(target, rewrite.runs)) as writer:
         for table in merged:
             writer.write(_own(table, target))
     return writer.handle

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.protocol.state_schema import StateColumn, can_widen
-from tidegate.state.columns import integers
+from tidegate.state.columns import from_fixed, integers
 from tidegate.state.layout import StateLayout
 from tidegate.state.values import value_array
 
@@ -44,6 +44,8 @@ class Fit:
             return pa.nulls(length, kind)
         if kind == pa.int64():  # counts: a value of any other type costs a fresh worker the import of pandas
             return integers(np.full(length, default, np.int64))
+        if pa.types.is_timestamp(kind) and isinstance(default, int):  # when a row was last changed
+            return from_fixed(kind, np.full(length, default, np.int64))
         return pa.repeat(value_array(kind, default)[0], length)
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tidegate.pipeline.aggregates import Aggregate
 from tidegate.protocol.errors import PipelineDefinitionError, StateSchemaError
+from tidegate.protocol.expiry import UPDATED, Expired, TimeToLive
 from tidegate.protocol.state_schema import StateAggregate, StateColumn, StateSchema
 from tidegate.state.values import stored_default
 
@@ -41,6 +42,7 @@ _NAMES = {
     pa.null(): "void",
 }
 _TYPES = {name: arrow for arrow, name in _NAMES.items()}
+_UPDATED_TYPE = pa.timestamp("us", tz="UTC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,9 @@ class StateLayout:
     """What a row of state holds: `keys`, then `values` (accumulators if there are `aggregates`).
 
     `defaults`, by value column, are what rows have that are older than the column. `version` counts the changes since
-    the state was begun, and `ids` are those of columns whose id is not their name: see `protocol.state_schema`.
+    the state was begun, and `ids` are those of columns whose id is not their name: see `protocol.state_schema`. With a
+    `ttl` by processing time, the last of `values` says when a row was last changed. `expired` rows of older runs are
+    gone, whatever counts now.
     """
 
     keys: tuple[Column, ...]
@@ -69,6 +73,8 @@ class StateLayout:
     defaults: tuple[tuple[str, Any], ...] = ()
     version: int = 0
     ids: tuple[tuple[str, str], ...] = ()
+    ttl: TimeToLive | None = None
+    expired: tuple[Expired, ...] = ()
 
     @classmethod
     def of_rows(cls, schema: pa.Schema, key: Sequence[str], defaults: Mapping[str, Any] | None = None) -> "StateLayout":
@@ -116,6 +122,37 @@ class StateLayout:
             )
         return self
 
+    def living(self, ttl: TimeToLive | None) -> "StateLayout":
+        """The same, of rows that expire. Raises `PipelineDefinitionError` for a column that holds no times."""
+        if ttl is None:
+            return self
+        if ttl.processing_time:
+            return replace(self, values=(*self.values, Column(UPDATED, _UPDATED_TYPE)), ttl=ttl).checked()
+        types = {column.name: column.type for column in (*self.keys, *self.values)}
+        if ttl.column not in self.rows.names or ttl.column not in types:
+            raise PipelineDefinitionError(_no_column([ttl.column], self.rows.names))
+        if not (pa.types.is_timestamp(types[ttl.column]) or pa.types.is_date32(types[ttl.column])):
+            raise PipelineDefinitionError(
+                f"Rows are to expire by {ttl.column!r}, which is {type_name(types[ttl.column])}. Let ttl_by name a "
+                "timestamp or a date, or leave it out for the time of a row's last change."
+            )
+        return replace(self, ttl=ttl)
+
+    @property
+    def keeps_updated(self) -> bool:
+        """Whether a column says when a row was last changed."""
+        return self.ttl is not None and self.ttl.processing_time
+
+    @property
+    def declared_values(self) -> tuple[Column, ...]:
+        """The values without that column."""
+        return self.values[:-1] if self.keeps_updated else self.values
+
+    @cached_property
+    def declared(self) -> pa.Schema:
+        """`pyarrow.Schema` of a stored row without that column: what a user's function returns."""
+        return pa.schema([(column.name, column.type) for column in (*self.keys, *self.declared_values)])
+
     @cached_property
     def key_names(self) -> list[str]:
         return [column.name for column in self.keys]
@@ -129,7 +166,7 @@ class StateLayout:
     def rows(self) -> pa.Schema:
         """`pyarrow.Schema` of a visible row: key columns, then one column per aggregate or the values."""
         if not self.aggregates:
-            return self.stored
+            return self.declared
         types = {column.name: column.type for column in self.values}
         shown = [(name, types.get(name, pa.float64())) for name, _ in self.aggregates]
         return pa.schema([(column.name, column.type) for column in self.keys] + shown)
@@ -161,9 +198,13 @@ class StateLayout:
         aggregates = (
             StateAggregate(name, a.function, a.column, a.ordering, a.accumulators(name)) for name, a in self.aggregates
         )
-        return StateSchema(keys, values, tuple(aggregates), self.version)
+        return StateSchema(keys, values, tuple(aggregates), self.version, self.ttl)
 
-    def succeeding(self, schema: StateSchema) -> "StateLayout":
+    def beginning(self, at: int) -> "StateLayout":
+        """Rows that are older than the column that says when they were changed count as changed then."""
+        return replace(self, defaults=(*self.defaults, (UPDATED, at))) if self.keeps_updated else self
+
+    def succeeding(self, schema: StateSchema, expired: Sequence[Expired] = ()) -> "StateLayout":
         """These columns with the ids, defaults and version of `schema`, which has the same."""
         columns = [*schema.keys, *(schema.values or ())]
         return replace(
@@ -171,6 +212,7 @@ class StateLayout:
             version=schema.version,
             ids=tuple((c.name, c.id) for c in columns if c.id != c.name),
             defaults=tuple((c.name, c.default) for c in columns if c.default is not None),
+            expired=tuple(expired),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -181,6 +223,8 @@ class StateLayout:
             "values": [[column.name, column.sql] for column in self.values],
             "aggregates": [[name, a.function, a.column or "", a.ordering or ""] for name, a in self.aggregates],
             **(changed if self.version else {}),
+            **({"ttl": [self.ttl.column, self.ttl.after, self.ttl.processing_time]} if self.ttl else {}),
+            **({"expired": [each.to_json() for each in self.expired]} if self.expired else {}),
         }
 
     @classmethod
@@ -192,6 +236,8 @@ class StateLayout:
             tuple(layout.get("defaults", {}).items()),
             layout.get("version", 0),
             tuple(layout.get("ids", {}).items()),
+            TimeToLive(*layout["ttl"]) if "ttl" in layout else None,
+            tuple(Expired(*each) for each in layout.get("expired", ())),
         )
 
     def differences(self, stored: "StateLayout") -> list[str]:
@@ -205,6 +251,8 @@ class StateLayout:
             if old.get(name) != new.get(name):
                 found.append(f"column {name!r} is stored as {old.get(name, 'absent')}, now {new.get(name, 'absent')}")
         before, after = dict(stored.aggregates), dict(self.aggregates)
+        if stored.ttl != self.ttl:
+            found.append(f"rows are stored to expire {stored.ttl or 'never'}, now {self.ttl or 'never'}")
         for name in sorted(before.keys() & after.keys()):
             if before[name] != after[name]:
                 found.append(f"aggregate {name!r} is stored as {_sql(before[name])}, now {_sql(after[name])}")

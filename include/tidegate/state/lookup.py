@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.protocol.records import StateHandle
-from tidegate.state.columns import Bools, Hashes, Ints, flags, integers, no_rows, one_chunk, same_rows
+from tidegate.state.columns import Bools, Hashes, Ints, integers, no_rows, one_chunk, same_rows
 from tidegate.state.opening import RunPart, open_run
 from tidegate.state.spec import SubtaskSpec
 
@@ -51,7 +51,7 @@ def find_rows(
 
 
 def _search_part(search: _Search, part: RunPart, columns: list[str]) -> None:
-    """Keys found here, deleted or not, are not looked for in older runs."""
+    """Keys found here, gone or not, are not looked for in older runs."""
     hashes = search.hashes[search.open]
     start = int(np.searchsorted(hashes, part.hashes[0], side="left"))
     stop = int(np.searchsorted(hashes, part.hashes[-1], side="right"))
@@ -66,10 +66,9 @@ def _search_part(search: _Search, part: RunPart, columns: list[str]) -> None:
         return
     positions = search.open[places]
     search.open = np.delete(search.open, places)
-    tombstones = part.tombstones()
-    if tombstones is not None:
-        alive = ~flags(tombstones.take(integers(rows)))
-        positions, rows = positions[alive], rows[alive]
+    gone = part.gone(rows)
+    if gone is not None:
+        positions, rows = positions[~gone], rows[~gone]
     search.positions.append(positions)
     search.rows.append(part.select(columns, integers(rows)))
 

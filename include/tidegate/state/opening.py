@@ -21,10 +21,11 @@ import pyarrow.parquet as pq
 from tidegate.protocol.errors import StateIntegrityError, StateSchemaError, StorageError
 from tidegate.protocol.records import StateHandle
 from tidegate.state import cache
-from tidegate.state.columns import Hashes, hashes_of_column
+from tidegate.state.columns import Bools, Hashes, Ints, flags, hashes_of_column, integers
+from tidegate.state.expiring import Limits, limits_of
 from tidegate.state.fitting import Fit, fit_of, misfits
 from tidegate.state.layout import HASH, TOMBSTONE, StateLayout
-from tidegate.state.runs import CHANGED_FORMAT, FORMAT, METADATA
+from tidegate.state.runs import FORMATS, METADATA
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.storage import open_storage
 
@@ -45,15 +46,30 @@ _MOST_LAYOUTS = 1_000
 @dataclass(frozen=True, slots=True)
 class RunPart:
     """A part of a run that lies in memory (or looks like it) as one piece: `rows` is a `pyarrow.RecordBatch` with the
-    columns that the run was written with, and `fit` brings them to those of the reader."""
+    columns that the run was written with, and `fit` brings them to those of the reader. Some have expired."""
 
     hashes: Hashes
     rows: pa.RecordBatch
     fit: Fit | None = None
+    limits: Limits | None = None
 
-    def tombstones(self) -> pa.Array | None:
-        """The boolean column that marks deleted keys; None if the run has none."""
-        return self.rows.column(TOMBSTONE) if TOMBSTONE in self.rows.schema.names else None
+    def gone(self, places: Ints | None = None) -> Bools | None:
+        """Which rows stand for keys that were deleted or have expired, of those at `places` or of all; None if none
+        does."""
+        expired = self.expired(places)
+        deleted = self.tombstones(places)
+        return expired if deleted is None else deleted if expired is None else deleted | expired
+
+    def tombstones(self, places: Ints | None = None) -> Bools | None:
+        """Which rows stand for deleted keys; None if the run has none."""
+        if TOMBSTONE not in self.rows.schema.names:
+            return None
+        column = self.rows.column(TOMBSTONE)
+        return flags(column if places is None else column.take(integers(places)))
+
+    def expired(self, places: Ints | None = None) -> Bools | None:
+        """Which rows have expired, whether they were deleted or not; None if none can have."""
+        return None if self.limits is None else self.limits.expired(self.rows, places)
 
     def select(self, names: Sequence[str], places: pa.Array | None = None) -> pa.RecordBatch:
         """Columns as the reader knows them, of the rows at `places` or of all."""
@@ -67,7 +83,7 @@ class RunPart:
     def slice(self, start: int, stop: int | None = None) -> "RunPart":
         """The rows from `start` up to `stop`, without a copy."""
         hashes = self.hashes[start:stop]
-        return RunPart(hashes, self.rows.slice(start, len(hashes)), self.fit)
+        return RunPart(hashes, self.rows.slice(start, len(hashes)), self.fit, self.limits)
 
 
 def open_run(spec: SubtaskSpec, run: StateHandle) -> list[RunPart]:
@@ -76,12 +92,12 @@ def open_run(spec: SubtaskSpec, run: StateHandle) -> list[RunPart]:
     Raises `StateSchemaError` if the run cannot be read in the spec's layout, `StateIntegrityError` if the file differs
     from what was written.
     """
-    fit = _fit(spec, run)
+    reads = _reads(spec, run)
     low, high = spec.hashes_in(run)
     if low > high or run.rows == 0:
         return []
     batches = cache.find(spec.cache_dir, run.checksum, run.rows) or _read(spec, run)
-    parts = (_cut(batch, low, high, fit) for batch in batches)
+    parts = (_cut(batch, low, high, *reads) for batch in batches)
     return [part for part in parts if len(part.hashes)]
 
 
@@ -91,12 +107,12 @@ def open_near(spec: SubtaskSpec, run: StateHandle, value: int) -> list[RunPart]:
     For a single key of a large run: only row groups that may have it are read, where they lie. So the file's length is
     checked, but not its checksum. Raises like `open_run`.
     """
-    fit = _fit(spec, run)
+    reads = _reads(spec, run)
     low, high = spec.hashes_in(run)
     if not low <= value <= high or run.rows == 0:
         return []
     if run.bytes <= cache.IN_PLACE_FILE:
-        parts = (_cut(part.rows, value, value, fit) for part in open_run(spec, run))
+        parts = (_cut(part.rows, value, value, *reads) for part in open_run(spec, run))
         return [part for part in parts if len(part.hashes)]
     with open_storage(spec.storage_url).open_input(run.path) as source:
         if source.size() != run.bytes:
@@ -104,12 +120,12 @@ def open_near(spec: SubtaskSpec, run: StateHandle, value: int) -> list[RunPart]:
         try:
             with pq.ParquetFile(source) as file:
                 _check_stored(spec, run, file.schema_arrow.metadata or {})
-                return [part for group in range(file.num_row_groups) for part in _near(file, group, value, fit)]
+                return [part for group in range(file.num_row_groups) for part in _near(file, group, value, *reads)]
         except pa.ArrowInvalid as error:
             raise _damaged(spec.where(), run, str(error)) from error
 
 
-def _near(file: pq.ParquetFile, group: int, value: int, fit: Fit | None) -> list[RunPart]:
+def _near(file: pq.ParquetFile, group: int, value: int, fit: Fit | None, limits: Limits | None) -> list[RunPart]:
     """The rows of a row group with a hash. The other columns are decoded only if it is there."""
     statistics = file.metadata.row_group(group).column(file.schema_arrow.get_field_index(HASH)).statistics
     signed = value - (1 << 64) if value >> 63 else value  # as the column's type, and so its statistics
@@ -121,7 +137,7 @@ def _near(file: pq.ParquetFile, group: int, value: int, fit: Fit | None) -> list
     if start == stop:
         return []
     rows = file.read_row_group(group, use_threads=False).replace_schema_metadata(None).slice(start, stop - start)
-    return [RunPart(hashes[start:stop], batch, fit) for batch in rows.combine_chunks().to_batches()]
+    return [RunPart(hashes[start:stop], batch, fit, limits) for batch in rows.combine_chunks().to_batches()]
 
 
 def read_layout(storage_url: str, where: str, run: StateHandle) -> StateLayout:
@@ -141,13 +157,13 @@ def known_layout(storage_url: str, where: str, run: StateHandle) -> StateLayout:
     return read_layout(storage_url, where, run) if known is None else known
 
 
-def _cut(batch: pa.RecordBatch, low: int, high: int, fit: Fit | None) -> RunPart:
+def _cut(batch: pa.RecordBatch, low: int, high: int, fit: Fit | None, limits: Limits | None) -> RunPart:
     hashes = hashes_of_column(batch.column(HASH))
     start, stop = 0, len(hashes)
     if stop and (int(hashes[0]) < low or int(hashes[-1]) > high):
         start = int(np.searchsorted(hashes, np.uint64(low), side="left"))
         stop = int(np.searchsorted(hashes, np.uint64(high), side="right"))
-    return RunPart(hashes[start:stop], batch.slice(start, stop - start), fit)
+    return RunPart(hashes[start:stop], batch.slice(start, stop - start), fit, limits)
 
 
 def _read(spec: SubtaskSpec, run: StateHandle) -> list[pa.RecordBatch]:
@@ -236,17 +252,19 @@ def _damaged(where: str, run: StateHandle, how: str) -> StateIntegrityError:
     )
 
 
-def _fit(spec: SubtaskSpec, run: StateHandle) -> Fit | None:
-    """How the run's rows become the reader's; None if they are. The handle is enough to see that."""
+def _reads(spec: SubtaskSpec, run: StateHandle) -> tuple[Fit | None, Limits | None]:
+    """How the run's rows become the reader's, None if they are, and which of them have expired. The handle is enough to
+    see that."""
     details = run.details
     if details.get("layout") == spec.layout.fingerprint and details.get("max_parallelism") == spec.max_parallelism:
-        return None
+        return None, limits_of(spec.layout, spec.layout, spec.horizon)
     known = _layouts.get(details.get("layout", ""))
     if known is None or details.get("max_parallelism") != spec.max_parallelism:
         known = _check_stored(spec, run, _metadata_of(spec.storage_url, spec.where(), run))
     elif problems := misfits(known, spec.layout):
         raise _unfit(spec, run, problems)
-    return fit_of(known, spec.layout) if known.version < spec.layout.version else None
+    fit = fit_of(known, spec.layout) if known.version < spec.layout.version else None
+    return fit, limits_of(known, spec.layout, spec.horizon)
 
 
 def _metadata_of(storage_url: str, where: str, run: StateHandle) -> Mapping[bytes, bytes]:
@@ -265,9 +283,9 @@ def _stored(where: str, run: StateHandle, metadata: Mapping[bytes, bytes]) -> di
 
 
 def _of_other_format(stored: Mapping[str, Any]) -> list[str]:
-    if stored["format"] in (FORMAT, CHANGED_FORMAT):
+    if stored["format"] in FORMATS:
         return []
-    return [f"its format is {stored['format']}, and this version of Tidegate reads {FORMAT} and {CHANGED_FORMAT}"]
+    return [f"its format is {stored['format']}, and this version of Tidegate reads up to {max(FORMATS)}"]
 
 
 def _check_stored(spec: SubtaskSpec, run: StateHandle, metadata: Mapping[bytes, bytes]) -> StateLayout:

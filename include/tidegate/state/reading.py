@@ -13,9 +13,11 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.protocol.errors import StateSchemaError
+from tidegate.protocol.expiry import Moment, microseconds
 from tidegate.protocol.keygroups import KeyGroupRange, key_groups_of
 from tidegate.protocol.operator_state import OperatorState
 from tidegate.state.changes import CHANGE, changed_rows, changes_schema, touched_keys
+from tidegate.state.expiring import judge, succeeding
 from tidegate.state.fitting import misfits
 from tidegate.state.keys import Keys, one_key
 from tidegate.state.layout import StateLayout
@@ -143,6 +145,7 @@ def _parts(files: StateFiles, layout: StateLayout) -> list[Part]:
 
 
 def _specs(files: StateFiles, state: OperatorState, layout: StateLayout) -> list[SubtaskSpec]:
+    layout, horizon = _judged(files, state, layout)
     return [
         SubtaskSpec(
             storage_url=files.storage_url,
@@ -155,9 +158,19 @@ def _specs(files: StateFiles, state: OperatorState, layout: StateLayout) -> list
             max_parallelism=state.max_parallelism,
             layout=layout,
             runs=runs,
+            horizon=horizon,
         )
         for index, runs in enumerate(state.subtasks)
     ]
+
+
+def _judged(files: StateFiles, state: OperatorState, layout: StateLayout) -> tuple[StateLayout, int | None]:
+    """How a reader in `layout` sees what had expired at a checkpoint by the layout that it had then."""
+    moment = Moment(state.checkpoint_id, microseconds(state.triggered_at))
+    own = _layout(files, state) if state.runs else layout
+    if own.schema.lives_by() == layout.schema.lives_by():
+        return layout, judge(layout, state.runs, moment).horizon
+    return succeeding(own, layout, layout.schema, state.runs, moment), None
 
 
 def _common(one: KeyGroupRange, other: KeyGroupRange) -> KeyGroupRange | None:

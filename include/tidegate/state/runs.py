@@ -10,10 +10,12 @@ from contextlib import contextmanager
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidegate.protocol.expiry import TTL
 from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.protocol.restore import layout_version
 from tidegate.state import cache
-from tidegate.state.columns import hashes_of_column
+from tidegate.state.columns import flags, hashes_of_column, one_chunk
+from tidegate.state.expiring import Span
 from tidegate.state.hashing_file import HashingFile
 from tidegate.state.layout import HASH, TOMBSTONE, StateLayout
 from tidegate.state.spec import SubtaskSpec
@@ -22,6 +24,9 @@ from tidegate.state.storage import open_storage
 FORMAT = 1
 #: Of runs whose layout has changed since the state was begun: older releases would not know its columns.
 CHANGED_FORMAT = 2
+#: Of runs some of whose rows expire: older releases would take these for state.
+EXPIRING_FORMAT = 3
+FORMATS = (FORMAT, CHANGED_FORMAT, EXPIRING_FORMAT)
 METADATA = b"tidegate.state"
 _GROUP_ROWS = 1 << 20
 _GROUP_BYTES = 64 << 20
@@ -34,8 +39,9 @@ def run_schema(layout: StateLayout, tombstones: bool) -> pa.Schema:
 
 
 @contextmanager
-def writing_run(spec: SubtaskSpec, schema: pa.Schema) -> Iterator["RunWriter"]:
-    """Write a run at `spec.prefix`. After the block the writer has its `handle`.
+def writing_run(spec: SubtaskSpec, schema: pa.Schema, span: Span | None = None) -> Iterator["RunWriter"]:
+    """Write a run at `spec.prefix`. After the block the writer has its `handle`. `span`: what is known of the times of
+    its rows already.
 
     The local cache gets a copy, so that the next checkpoint need not download what was written here. A small run on
     local storage needs none. Raises `StorageError` if the run cannot be written; then nothing is left of it.
@@ -44,7 +50,7 @@ def writing_run(spec: SubtaskSpec, schema: pa.Schema) -> Iterator["RunWriter"]:
     copy = cache.Addition(spec.cache_dir, schema, cache.IN_PLACE_MEMORY if storage.is_local else 0)
     try:
         with storage.open_output(f"{spec.prefix}.parquet") as file:
-            writer = RunWriter(spec, HashingFile(file), schema, copy)
+            writer = RunWriter(spec, HashingFile(file), schema, copy, span or Span.of(spec))
             try:
                 yield writer
                 writer.finish()
@@ -65,8 +71,10 @@ class RunWriter:
 
     handle: StateHandle
 
-    def __init__(self, spec: SubtaskSpec, file: HashingFile, schema: pa.Schema, copy: cache.Addition) -> None:
-        self._spec, self._file, self._schema, self._copy = spec, file, schema, copy
+    def __init__(
+        self, spec: SubtaskSpec, file: HashingFile, schema: pa.Schema, copy: cache.Addition, span: Span
+    ) -> None:
+        self._spec, self._file, self._schema, self._copy, self._span = spec, file, schema, copy, span
         self._rows = self._min_hash = self._max_hash = 0
         packed = [field.name for field in schema if _is_packed(field.type)]
         self._parquet = pq.ParquetWriter(
@@ -86,6 +94,8 @@ class RunWriter:
         self._min_hash = self._min_hash if self._rows else int(hashes[0])
         self._max_hash = int(hashes[-1])
         self._rows += table.num_rows
+        deleted = flags(one_chunk(table.column(TOMBSTONE))) if TOMBSTONE in self._schema.names else None
+        self._span.add(table, None if deleted is None else ~deleted)
         width = max(1, table.nbytes // table.num_rows)
         step = max(1, min(_GROUP_ROWS, _GROUP_BYTES // width))
         for start in range(0, table.num_rows, step):
@@ -111,6 +121,7 @@ class RunWriter:
                 "min_hash": f"{self._min_hash:016x}",
                 "max_hash": f"{self._max_hash:016x}",
                 "tombstones": TOMBSTONE in self._schema.names,
+                **({TTL: times} if (times := self._span.recorded()) else {}),
             },
         )
 
@@ -133,6 +144,8 @@ def _metadata(spec: SubtaskSpec) -> bytes:
 
 
 def _format(layout: StateLayout) -> int:
+    if layout.ttl is not None or layout.expired:
+        return EXPIRING_FORMAT
     return CHANGED_FORMAT if layout.version else FORMAT
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tidegate.protocol.records import StateHandle
 from tidegate.state.columns import Bools, Hashes, Ints, booleans, flags, integers, key_classes, one_chunk, same_rows
+from tidegate.state.expiring import Span
 from tidegate.state.layout import TOMBSTONE
 from tidegate.state.opening import RunPart, open_run
 from tidegate.state.spec import SubtaskSpec
@@ -23,16 +24,17 @@ def merged_slices(
     schema: pa.Schema,
     keep_tombstones: bool,
     newest: Sequence[RunPart] = (),
+    span: Span | None = None,
 ) -> Iterator[pa.Table]:
     """`pyarrow.Table`s of `schema` (columns of runs), sorted by unsigned hash across all of them. `newest` are the
-    parts of one more run, which is no file."""
+    parts of one more run, which is no file. `span` counts the rows that have expired."""
     opened = [_Cursor(parts) for run in runs if (parts := open_run(spec, run))]
     opened += [_Cursor(list(newest))] if newest else []
     while opened:
         last = min(cursor.last_of_slice() for cursor in opened)
         parts = [part for cursor in opened for part in cursor.take_to(last)]
         opened = [cursor for cursor in opened if cursor.parts]
-        yield _newest(spec, parts, schema, keep_tombstones)
+        yield _newest(spec, parts, schema, keep_tombstones, span)
 
 
 class _Cursor:
@@ -60,12 +62,17 @@ class _Cursor:
         return taken
 
 
-def _newest(spec: SubtaskSpec, parts: list[RunPart], schema: pa.Schema, keep_tombstones: bool) -> pa.Table:
+def _newest(
+    spec: SubtaskSpec, parts: list[RunPart], schema: pa.Schema, keep_tombstones: bool, span: Span | None
+) -> pa.Table:
     """`parts` are oldest first, so a stable sort by hash puts the newest row of a key last."""
     table = _stacked(parts, schema)
     hashes = np.concatenate([part.hashes for part in parts])
     order = np.argsort(hashes, kind="stable") if len(parts) > 1 else np.arange(len(hashes))
     last = _last_of_key(hashes[order], order, table.select(spec.layout.key_names)) if len(parts) > 1 else None
+    if span is not None:
+        expired = _expired(parts)[order]
+        span.removed += int((expired if last is None else expired & last).sum())
     if not keep_tombstones and TOMBSTONE in table.schema.names:
         alive = ~flags(table.column(TOMBSTONE).chunk(0))
         last = alive[order] if last is None else last & alive[order]
@@ -73,16 +80,26 @@ def _newest(spec: SubtaskSpec, parts: list[RunPart], schema: pa.Schema, keep_tom
     return table if last is None else table.take(integers(order[last]))
 
 
+def _expired(parts: list[RunPart]) -> Bools:
+    """Which rows have expired that nobody had deleted."""
+    found = []
+    for part in parts:
+        expired, deleted = part.expired(), part.tombstones()
+        expired = np.zeros(len(part.hashes), np.bool_) if expired is None else expired
+        found.append(expired if deleted is None else expired & ~deleted)
+    return np.concatenate(found)
+
+
 def _stacked(parts: list[RunPart], schema: pa.Schema) -> pa.Table:
     """All parts as one table. A tombstone column is filled in if only some of the runs have one."""
-    if any(TOMBSTONE in part.rows.schema.names for part in parts) and TOMBSTONE not in schema.names:
+    gone = [part.gone() for part in parts]
+    if any(marks is not None for marks in gone) and TOMBSTONE not in schema.names:
         schema = schema.append(pa.field(TOMBSTONE, pa.bool_(), nullable=False))
     batches = []
-    for part in parts:
+    for part, marks in zip(parts, gone, strict=True):
         columns = part.select([name for name in schema.names if name != TOMBSTONE]).columns
         if TOMBSTONE in schema.names:
-            marks = part.tombstones()
-            columns.append(booleans(np.zeros(len(part.hashes), np.bool_)) if marks is None else marks)
+            columns.append(booleans(np.zeros(len(part.hashes), np.bool_) if marks is None else marks))
         batches.append(pa.RecordBatch.from_arrays(columns, schema=schema))
     return pa.Table.from_batches(batches, schema).combine_chunks()
 

@@ -13,7 +13,8 @@ class SubtaskSpec:
 
     `cache_dir` None stands for the user's own directory on the machine where the subtask runs.
     `prefix` names the file it may write (".parquet" is appended). `runs` are oldest first. Each is read only where its
-    key groups and the subtask's overlap, so after a rescale several subtasks may read one run.
+    key groups and the subtask's overlap, so after a rescale several subtasks may read one run. Rows up to the `horizon`
+    have expired, and one that is written now is changed `at` that time: see `protocol.expiry`.
     """
 
     storage_url: str
@@ -26,6 +27,8 @@ class SubtaskSpec:
     max_parallelism: int
     layout: StateLayout
     runs: tuple[StateHandle, ...] = ()
+    at: int = 0
+    horizon: int | None = None
 
     def where(self) -> str:
         return f"operator {self.operator} of pipeline {self.pipeline}, checkpoint {self.checkpoint_id}"

@@ -15,7 +15,8 @@ from tidegate.protocol.errors import CheckpointDeclinedError, PipelineDefinition
 from tidegate.protocol.records import StateHandle
 from tidegate.state.accumulators import Stored, SumOverflowError, accumulate, finished
 from tidegate.state.arrivals import Arrivals, arrange, gather
-from tidegate.state.columns import Bools, Hashes, booleans, flags, integers, no_rows, one_chunk, valid
+from tidegate.state.columns import Bools, Hashes, booleans, flags, from_fixed, integers, no_rows, one_chunk, valid
+from tidegate.state.expiring import Span
 from tidegate.state.layout import DELETE, StateLayout
 from tidegate.state.lookup import find_rows
 from tidegate.state.runs import run_schema, writing_run
@@ -61,7 +62,7 @@ def aggregate(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Changed:
     keys = arrivals.first_rows(layout.key_names)
     hashes = arrivals.group_hashes()
     values = _accumulated(arrivals, list(inputs), keys, hashes, spec)
-    stored = _table([*keys.columns, *values.values()], layout.stored)
+    stored = _table([*keys.columns, *values.values(), *_updated(len(keys), spec)], layout.stored)
     rows = visible_rows(stored, layout)
     return _written(spec, hashes, stored, None, rows, arrivals, began)
 
@@ -80,28 +81,30 @@ def lookup(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> pa.Table:
 
 
 def upsert(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Changed:
-    """Replace rows. Batches: `_hash`, the layout's columns, and optionally a boolean `_delete`, whose true rows delete.
+    """Replace rows. Batches: `_hash`, the layout's declared columns, and perhaps a boolean `_delete`, whose true rows
+    delete.
 
     Raises `CheckpointDeclinedError` on two rows of one key, and otherwise like `aggregate`.
     """
     layout = spec.layout
     kept = [batch for batch in batches if batch.num_rows]
     deletes = [DELETE] if kept and DELETE in kept[0].schema.names else []
-    table = gather(kept, [*layout.stored.names, *deletes], spec)
+    table = gather(kept, [*layout.declared.names, *deletes], spec)
     began = time.perf_counter()
     if table is None:
         return _unchanged(spec)
-    _check_types(table, layout.stored, spec)
+    _check_types(table, layout.declared, spec)
     arrivals = arrange(table, spec)
     _check_single(arrivals, spec)
-    stored, hashes = arrivals.first_rows(layout.stored.names), arrivals.hashes
+    rows, hashes = arrivals.first_rows(layout.declared.names), arrivals.hashes
+    stored = _table([*rows.columns, *_updated(len(rows), spec)], layout.stored)
     if not deletes:
-        return _written(spec, hashes, stored, None, stored, arrivals, began)
+        return _written(spec, hashes, stored, None, rows, arrivals, began)
     doomed = _true(arrivals.sorted_column(DELETE))
     kept_rows, gone = _existing(stored, hashes, doomed, spec)
     return _written(
         spec, hashes[kept_rows], stored.filter(booleans(kept_rows)), gone[kept_rows],
-        stored.filter(booleans(~doomed)), arrivals, began,
+        rows.filter(booleans(~doomed)), arrivals, began,
     )  # fmt: skip
 
 
@@ -114,7 +117,7 @@ def scan(spec: SubtaskSpec) -> Iterator[pa.RecordBatch]:
 def visible_rows(stored: pa.Table, layout: StateLayout) -> pa.Table:
     """A `pyarrow.Table` of `layout.rows` from one of `layout.stored`."""
     if not layout.aggregates:
-        return stored.cast(layout.rows)
+        return stored.select(layout.rows.names).cast(layout.rows)
     columns = [stored.column(name) for name in layout.key_names]
     for name, declared in layout.aggregates:
         columns.append(finished(declared, [stored.column(part) for part in layout.accumulators_of(name)]))
@@ -126,7 +129,7 @@ def _accumulated(
 ) -> dict[str, pa.Array]:
     """Every accumulator column of the layout, one row per key."""
     layout = spec.layout
-    found = find_rows(spec, hashes, keys, [column.name for column in layout.values])
+    found = find_rows(spec, hashes, keys, [column.name for column in layout.declared_values])
     columns = {name: arrivals.sorted_column(name) for name in inputs}
     result: dict[str, pa.Array] = {}
     for name, declared in layout.aggregates:
@@ -143,7 +146,14 @@ def _accumulated(
                 "type (cast the column to decimal or double) under a new aggregate and operator name."
             ) from error
         result |= dict(zip(parts, merged, strict=True))
-    return {column.name: result[column.name] for column in layout.values}
+    return {column.name: result[column.name] for column in layout.declared_values}
+
+
+def _updated(length: int, spec: SubtaskSpec) -> list[pa.Array]:
+    """The column that says when these rows were changed, if the layout has it."""
+    if not spec.layout.keeps_updated:
+        return []
+    return [from_fixed(spec.layout.values[-1].type, np.full(length, spec.at, np.int64))]
 
 
 def _existing(stored: pa.Table, hashes: Hashes, doomed: Bools, spec: SubtaskSpec) -> tuple[Bools, Bools]:
@@ -176,7 +186,7 @@ def _written(
     ready = time.perf_counter()
     handle = None
     if table.num_rows:
-        with writing_run(spec, schema) as writer:
+        with writing_run(spec, schema, Span.of(spec)) as writer:
             writer.write(table)
         handle = writer.handle
     ended = time.perf_counter()
@@ -196,7 +206,7 @@ def _unchanged(spec: SubtaskSpec) -> Changed:
 def _check_inputs(table: pa.Table, spec: SubtaskSpec) -> None:
     layout = spec.layout
     try:
-        now = StateLayout.of_aggregates(table.schema, layout.key_names, layout.aggregates)
+        now = StateLayout.of_aggregates(table.schema, layout.key_names, layout.aggregates).living(layout.ttl)
     except PipelineDefinitionError as error:
         raise StateSchemaError(f"The rows that reached {spec.where()}, cannot be aggregated: {error}") from error
     if problems := now.differences(layout):

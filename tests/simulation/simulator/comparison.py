@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from simulator.expiring import Lives, alive
 from simulator.runs import values_of
 from simulator.scheduler import require
 from simulator.sequential import SequentialExecution
@@ -11,6 +12,7 @@ from simulator.sources import Row
 from tidegate.pipeline.definition import StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import SinkInput
+from tidegate.protocol.expiry import microseconds
 from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId
 
 if TYPE_CHECKING:
@@ -29,7 +31,8 @@ class Comparison:
     def completes(self, id_: int, snapshots: Mapping[SubtaskId, Snapshot]) -> None:
         """The checkpoint's state and staged rows are those of the sequential execution of its cut."""
         cut, read = self._cut(id_, snapshots)
-        given = self.sequential.step(cut, self._drawn(snapshots))
+        triggered_at = microseconds(self.world.store.state.checkpoints[id_].triggered_at)
+        given = self.sequential.step(cut, self._drawn(snapshots), triggered_at)
         self.world.observer.history.complete(id_, *self.sequential.came_to(), read)
         self._compare_states(id_, snapshots)
         self._compare_staged(id_, snapshots, given)
@@ -46,7 +49,8 @@ class Comparison:
 
     def _compare_states(self, id_: int, snapshots: Mapping[SubtaskId, Snapshot]) -> None:
         for vertex in self.graph.keyed:
-            state, expected = self.state_of(vertex.operator_id, snapshots), self.sequential.states[vertex.name]
+            expected = self.sequential.states[vertex.name]
+            state = self.state_of(vertex.operator_id, snapshots, self.sequential.states)
             require(
                 state == expected,
                 f"the state of {vertex.name} in checkpoint {id_} is {sorted(state.items())}, but a plain execution "
@@ -96,12 +100,18 @@ class Comparison:
             if isinstance(vertex, StepVertex)
         }
 
-    def state_of(self, operator_id: str, snapshots: Mapping[SubtaskId, Snapshot]) -> dict[int, int]:
+    def state_of(
+        self, operator_id: str, snapshots: Mapping[SubtaskId, Snapshot], states: Mapping[str, Mapping[int, int]]
+    ) -> dict[int, int]:
+        """Without what had expired, which may still be there. When that was, a plain execution's `states` know."""
         state: dict[int, int] = {}
         for handle in self._handles(operator_id, snapshots, HandleKind.RUN):
             require(handle.path in self.world.storage.files, f"state is gone from storage: {handle.path}")
             state |= values_of(handle, self.world.storage.files[handle.path], self.graph.pipeline.max_parallelism)
-        return state
+        vertex = next((vertex for vertex in self.graph.keyed if vertex.operator_id == operator_id), None)
+        if vertex is None:
+            return state
+        return alive(vertex.ttl, state, Lives(vertex.name, vertex.ttl, {**states}).horizon)
 
     def _handles(
         self, operator_id: str, snapshots: Mapping[SubtaskId, Snapshot], kind: HandleKind

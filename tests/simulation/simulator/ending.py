@@ -168,8 +168,8 @@ def _compare_state(world: "World", retained: list[CheckpointRecord]) -> None:
         subtasks = world.store.state.subtasks[record.checkpoint_id]
         snapshots = {subtask: known.snapshot for subtask, known in subtasks.items()}
         for vertex in world.graph.keyed:
-            state = world.comparison.state_of(vertex.operator_id, snapshots)
-            same = state == world.observer.history.moments[record.checkpoint_id].states[vertex.name]
+            states = world.observer.history.moments[record.checkpoint_id].states
+            same = world.comparison.state_of(vertex.operator_id, snapshots, states) == states[vertex.name]
             require(same, f"the state of {vertex.name} in {record.checkpoint_id} is not that of a plain execution")
 
 

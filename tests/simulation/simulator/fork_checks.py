@@ -84,7 +84,10 @@ class ForkObserver(Observer):
         }
         require(read == moment.read, f"{record.request_id} has read {read}, but checkpoint {origin} {moment.read}")
         for vertex in world.graph.keyed:
-            state, expected = world.comparison.state_of(vertex.operator_id, snapshots), moment.states[vertex.name]
+            state, expected = (
+                world.comparison.state_of(vertex.operator_id, snapshots, moment.states),
+                moment.states[vertex.name],
+            )
             require(state == expected, f"{record.request_id} has {state} of {vertex.name} instead of {expected}")
         for name, sink in world.sinks.items():
             require(not sink.rows(), f"the table of {name} is to begin empty, and shows {sink.rows()}")

@@ -10,6 +10,7 @@ from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from simulator.expiring import draw_ttl
 from simulator.sinks import SimulatedSink
 from simulator.sources import DirectorySource, LogSource, Row, SimulatedSource
 from tidegate.pipeline.config import CheckpointConfig, CheckpointRetention
@@ -48,6 +49,8 @@ class KeyedFunction:
                 return ((old or 0) + sum(values)) % MODULUS
             case "largest":
                 return max(values) if old is None else max(old, *values)
+            case "dated":  # a row may become older than it was
+                return max(values) % 1000
             case _:
                 return ((old or 1) * 31 + sum(value * value + 7 for value in values)) % MODULUS
 
@@ -72,6 +75,7 @@ def draw_pipeline(world: "World", random: Random) -> Pipeline:
     )
     pipeline = Pipeline(PIPELINE_ID, random.choice([1, 1, 2, 3]), random.choice([4, 8, 11]), config)
     emitting = world.emitting if world.emitting.random() < (0.3 if pipeline.parallelism > 1 else 0.1) else None
+    expires = world.expiring.random() < 0.5
     streams = [
         pipeline.source(f"source{number}", _draw_source(world, random, number))
         for number in range(random.choice([1, 1, 2]))
@@ -89,7 +93,9 @@ def draw_pipeline(world: "World", random: Random) -> Pipeline:
             emitting is not None and emitting.random() < 0.8,
         )
         output = STATE if function.emits else None
-        declare = pipeline.keyed(f"operator{number}", inputs=inputs, key=["k"], state=STATE, output=output)
+        lives = draw_ttl(world, world.expiring) if expires else {}
+        function = replace(function, kind="dated") if "ttl_by" in lives else function
+        declare = pipeline.keyed(f"operator{number}", inputs=inputs, key=["k"], state=STATE, output=output, **lives)
         streams.append(declare(function))
         if random.random() < 0.5 or function.emits:
             _draw_sink(world, random, streams[-1])
@@ -177,7 +183,7 @@ def describe(world: "World") -> list[str]:
         ),
         *(
             f"  {vertex.name}: {vertex.update.kind} of {', '.join(stream.origin for stream in vertex.inputs)}"
-            f"{', emits' if vertex.emits else ''}"
+            f"{', emits' if vertex.emits else ''}{f', rows expire {vertex.ttl}' if vertex.ttl else ''}"
             for vertex in world.graph.keyed
         ),
         *(

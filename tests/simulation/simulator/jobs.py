@@ -10,6 +10,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from simulator.expiring import SPREAD, Judged
 from simulator.graphs import KEYS
 from simulator.runs import group_of, values_of
 from simulator.scheduler import Violation
@@ -23,6 +24,7 @@ from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import Segment, SinkInput
 from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError
+from tidegate.protocol.expiry import BY_RUNS_ALONE, HORIZON, TTL, Moment, RecordedTtl
 from tidegate.protocol.keygroups import key_groups_of, subtask_of
 from tidegate.protocol.paths import compaction_prefix
 from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
@@ -114,19 +116,20 @@ class SimulatedJobs:
         self, execution: Execution, vertex: KeyedVertex, plan: ExecutionPlan, index: int, rows: Sequence[Row]
     ) -> list[Report]:
         """The operator's report, if anything arrived for the subtask, and those of the sinks of its rows."""
-        by_key, state = self._owned(vertex, index, rows), self._state(plan.runs(vertex, index))
+        by_key, judged = self._owned(vertex, index, rows), self._judged(vertex, plan, index)
+        state = judged.seen
         if not by_key:
             lacking = [sink for sink in execution.chain.sinks if index in plan.to_restage(execution, sink)]
-            return [self._staged(sink, plan, index, sorted(state.items())) for sink in lacking]
+            return [self._staged(sink, plan, index, sorted(state.items()), judged.horizon) for sink in lacking]
         changed = {key: vertex.update.update(state.get(key), group) for key, group in by_key.items()}
-        written = [self._write_run(plan.prefixes(vertex)[index], plan.checkpoint_id, index, changed)]
+        written = [self._write_run(plan.prefixes(vertex)[index], plan.checkpoint_id, index, *judged.written(changed))]
         if execution.chain.exchanges:
             written.append(self._send(vertex, plan, index, sorted(changed.items())))
         reports = [Report(vertex.operator_id, index, tuple(written), {})]
         for sink in execution.chain.sinks:
             current = sink.sink.input is SinkInput.CURRENT
-            given = sorted((state | changed if current else changed).items())
-            reports.append(self._staged(sink, plan, index, given))
+            given = sorted((judged.after(changed) if current else changed).items())
+            reports.append(self._staged(sink, plan, index, given, judged.horizon))
         return reports
 
     def _emitter(
@@ -139,11 +142,12 @@ class SimulatedJobs:
         share: Sequence[Row],
     ) -> list[Report]:
         """The subtask's part of the state, and its share of what is emitted, each reported as it is on Spark."""
-        by_key, state = self._owned(vertex, index, rows), self._state(plan.runs(vertex, index))
+        by_key, judged = self._owned(vertex, index, rows), self._judged(vertex, plan, index)
+        state = judged.seen
         changed = {k: vertex.update.update(state.get(k), each) for k, each in by_key.items() if vertex.update.stores(k)}
         reports = []
         if changed:
-            run = self._write_run(plan.prefixes(vertex)[index], plan.checkpoint_id, index, changed)
+            run = self._write_run(plan.prefixes(vertex)[index], plan.checkpoint_id, index, *judged.written(changed))
             reports.append(Report(vertex.operator_id, index, (run,), {}))
         if share:
             sent = (self._send(vertex, plan, index, share),) if execution.chain.exchanges else ()
@@ -155,7 +159,7 @@ class SimulatedJobs:
         """What the operator emits. Which row falls to which subtask is another matter each time."""
         emitted: list[Row] = []
         for index in range(self.parallelism):
-            state = self._state(plan.runs(vertex, index))
+            state = self._judged(vertex, plan, index).seen
             for key, group in self._owned(vertex, index, rows).items():
                 emitted += vertex.update.emit(key, state.get(key), group)
         self.random.shuffle(emitted)
@@ -187,7 +191,9 @@ class SimulatedJobs:
                     first = self.random.randrange(len(runs) - 1)
                     chosen = runs[first : first + self.random.choice([2, 2, 3])]
                     self.world.point(f"merges {len(chosen)} runs of {subtask}")
-                    run = self._write_run(compaction_prefix(below, subtask), checkpoint_id, index, self._state(chosen))
+                    kept, recorded = self._merged(vertex, checkpoint_id, chosen, is_oldest=first == 0)
+                    prefix = compaction_prefix(below, subtask)
+                    run = self._write_run(prefix, checkpoint_id, index, kept, recorded)
                     compacted.append(CompactedRun(subtask, run, tuple(handle.view for handle in chosen)))
         return compacted
 
@@ -205,20 +211,40 @@ class SimulatedJobs:
             state |= values_of(run, self.world.storage.read(run.path), self.max_parallelism)
         return state
 
-    def _staged(self, sink: SinkVertex, plan: ExecutionPlan, index: int, rows: Sequence[Row]) -> Report:
+    def _judged(self, vertex: KeyedVertex, plan: ExecutionPlan, index: int) -> Judged:
+        return Judged(vertex.ttl, self._state(plan.runs(vertex, index)), plan.all_runs(vertex), plan.moment)
+
+    def _merged(
+        self,
+        vertex: KeyedVertex,
+        checkpoint_id: int,
+        chosen: Sequence[StateHandle],
+        is_oldest: bool,
+    ) -> tuple[dict[int, int], RecordedTtl | None]:
+        judged = Judged(vertex.ttl, self._state(chosen), chosen, Moment(checkpoint_id, BY_RUNS_ALONE))
+        return judged.merged(chosen, checkpoint_id, is_oldest)
+
+    def _staged(
+        self, sink: SinkVertex, plan: ExecutionPlan, index: int, rows: Sequence[Row], horizon: int | None = None
+    ) -> Report:
         staging = plan.staging(sink)
         name = f"{index}-{staging.attempts[index]}-{self.world.unique()}"
         handle = sink.sink.stage(plan.checkpoint_id, name, rows)
-        return Report(sink.operator_id, index, (replace(handle, details={"sink": staging.identity}),), {})
+        details = {"sink": staging.identity} | ({} if horizon is None else {HORIZON: horizon})
+        return Report(sink.operator_id, index, (replace(handle, details=details),), {})
 
     def _send(
         self, vertex: StepVertex | KeyedVertex, plan: ExecutionPlan, index: int, rows: Sequence[Row]
     ) -> StateHandle:
         return self._write(plan.prefixes(vertex)[index], plan.checkpoint_id, HandleKind.EXCHANGE, rows)
 
-    def _write_run(self, prefix: str, checkpoint_id: int, index: int, values: Mapping[int, int]) -> StateHandle:
+    def _write_run(
+        self, prefix: str, checkpoint_id: int, index: int, values: Mapping[int, int], recorded: RecordedTtl | None
+    ) -> StateHandle:
+        details = {} if recorded is None else {TTL: recorded.to_json(), **SPREAD}
         handle = self._write(prefix, checkpoint_id, HandleKind.RUN, sorted(values.items()))
-        return replace(handle, key_groups=key_groups_of(index, self.parallelism, self.max_parallelism))
+        groups = key_groups_of(index, self.parallelism, self.max_parallelism)
+        return replace(handle, key_groups=groups, details=details)
 
     def _write(self, prefix: str, checkpoint_id: int, kind: HandleKind, rows: Sequence[Row]) -> StateHandle:
         content = json.dumps(rows).encode()

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from simulator.expiring import Lives, alive
 from simulator.live_files import is_current
 from simulator.scheduler import require
 from simulator.sinks import SimulatedSink
@@ -50,11 +51,13 @@ class Messages:
             require(
                 (latest > 0) == bool(task.restored), f"checkpoint {task.checkpoint_id} does not start from {latest}"
             )
+            states = comparison.sequential.states
             for vertex in self.graph.keyed:
-                require(
-                    comparison.state_of(vertex.operator_id, task.restored) == comparison.sequential.states[vertex.name],
-                    f"checkpoint {task.checkpoint_id} restores {vertex.name} from elsewhere than the latest completed",
-                )
+                next_horizon = Lives(vertex.name, vertex.ttl, {**states}).next_horizon
+                restored = comparison.state_of(vertex.operator_id, task.restored, states)
+                same = alive(vertex.ttl, restored, next_horizon) == alive(vertex.ttl, states[vertex.name], next_horizon)
+                where = f"checkpoint {task.checkpoint_id} restores {vertex.name}"
+                require(same, f"{where} from elsewhere than the latest completed")
 
     def forget(self, branch: Collection[int]) -> None:
         """The database is lost. Numbers of which nothing is left are given out again."""

@@ -55,5 +55,5 @@ class SimulatedRegion:
             self.world.messages.answers(self._task.checkpoint_id, acks, results)
         return results
 
-    def frame(self, target: str, subtasks: object) -> None:
+    def frame(self, target: str, subtasks: object, record: object) -> None:
         return None

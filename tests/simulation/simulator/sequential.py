@@ -3,6 +3,7 @@ retries or files."""
 
 from collections.abc import Mapping, Sequence
 
+from simulator.expiring import Lives, alive, plain, stored
 from simulator.scheduler import require
 from simulator.sources import Row
 from tidegate.pipeline.definition import KeyedVertex
@@ -27,7 +28,9 @@ class SequentialExecution:
         self.states = {name: dict(state) for name, state in states.items()}
         self.outputs = dict(outputs)
 
-    def step(self, cut: Mapping[str, Sequence[Row]], drawn: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
+    def step(
+        self, cut: Mapping[str, Sequence[Row]], drawn: Mapping[str, Sequence[Row]], triggered_at: int
+    ) -> dict[str, list[Row]]:
         """Process one checkpoint's rows by source name, `drawn` being what is on record of steps; returns what each
         sink gets of it. A step keeps the values of its rows, so that none can be lost or doubled."""
         produced: dict[str, list[Row]] = {name: list(rows) for name, rows in cut.items()}
@@ -40,20 +43,28 @@ class SequentialExecution:
                 same = sorted(value for _, value in before) == sorted(value for _, value in after)
                 require(same, f"{vertex.name} was to draw keys for the values of {before}, but on record is {after}")
                 continue
-            function, state = vertex.update, self.states[vertex.name]
+            function, ttl = vertex.update, vertex.ttl
+            lives = Lives(vertex.name, ttl, self.states)
+            now = lives.begin(triggered_at)
+            stamped = alive(ttl, self.states[vertex.name], lives.horizon)
+            state = plain(ttl, stamped)
             rows = [row for stream in vertex.inputs for row in produced[stream.origin]]
             by_key: dict[int, list[Row]] = {}
             for row in rows:
                 by_key.setdefault(function.key_of(row), []).append(row)
             changed = {k: function.update(state.get(k), group) for k, group in by_key.items() if function.stores(k)}
             emitted = [row for key, group in by_key.items() for row in function.emit(key, state.get(key), group)]
-            state.update(changed)
+            fresh = {key: stored(ttl, value, now) for key, value in changed.items()}
+            lives.wrote(fresh.values())
+            self.states[vertex.name] = alive(ttl, stamped | fresh, lives.horizon)
             produced[vertex.name] = sorted(emitted if function.emits else changed.items())
         given = {}
+        ttls = {vertex.name: vertex.ttl for vertex in self._graph.keyed}
         for vertex in self._graph.sinks:
             origin = vertex.input.origin
             if vertex.sink.input is SinkInput.CURRENT:
-                given[vertex.name] = self.outputs[vertex.name] = sorted(self.states[origin].items())
+                lasting = plain(ttls[origin], self.states[origin])
+                given[vertex.name] = self.outputs[vertex.name] = sorted(lasting.items())
             else:
                 given[vertex.name] = sorted(produced[origin])
                 self.outputs[vertex.name] = sorted(self.outputs[vertex.name] + given[vertex.name])

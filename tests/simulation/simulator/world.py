@@ -22,6 +22,7 @@ from simulator.disk import SimulatedDisk
 from simulator.drivers import EXPECTED, command_run, dag_run, meddle
 from simulator.emitting import emitting
 from simulator.ending import finish
+from simulator.expiring import expiring
 from simulator.forked import Forked
 from simulator.forks import use_forks
 from simulator.graphs import PIPELINE_ID, describe, draw_pipeline, rebuilt
@@ -90,6 +91,7 @@ class World:
         self.holding = Holding(seed, "scheduled")
         self.forking = Random(f"forks {seed}")  # for the same reason
         self.emitting = emitting(seed)
+        self.expiring = expiring(seed)
         self.temper = self.drawn = draw_temper(self.random, self.aside, self.forking)
         self.clock = SimulatedClock(self)
         self._names = count()

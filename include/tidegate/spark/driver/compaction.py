@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from tidegate.pipeline.definition import KeyedVertex
 from tidegate.pipeline.graph import Graph
+from tidegate.protocol.expiry import BY_RUNS_ALONE, Moment
 from tidegate.protocol.paths import compaction_prefix
 from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.spark.driver.run_job import collect_reports
@@ -16,6 +17,8 @@ from tidegate.spark.driver.streams import Streams
 from tidegate.spark.executor.partitions import CompactionPlan, Merge
 from tidegate.spark.executor.report_rows import REPORT_TYPE
 from tidegate.state.compaction import plan_compaction
+from tidegate.state.expiring import judge
+from tidegate.state.runs import newest_of
 
 
 def compact_runs(
@@ -58,11 +61,16 @@ def _plan(
         runs = [_runs(snapshots, vertex, index) for index in range(graph.pipeline.parallelism)]
         if max(map(len, runs)) <= 1:
             continue
-        layout = location.succeeding(vertex, streams.layout(vertex), [run for each in runs for run in each])
+        together = [run for each in runs for run in each]
+        moment = Moment(checkpoint_id, BY_RUNS_ALONE)
+        layout = location.succeeding(vertex, streams.layout(vertex), together, moment)
+        if (layout.ttl or layout.expired) and newest_of(together).details.get("layout") != layout.fingerprint:
+            continue  # it says when a time to live begins to count, and that is for a checkpoint to say
+        judged = judge(layout, together, moment)
         for index, own in enumerate(runs):
             if len(own) > 1:
                 prefix = compaction_prefix(below, SubtaskId(vertex.operator_id, index))
-                spec = location.spec(vertex, layout, index, own, checkpoint_id, prefix)
+                spec = location.spec(vertex, layout, index, own, checkpoint_id, judged, prefix)
                 if chosen := plan_compaction(spec):
                     merges.append(Merge(index, spec, chosen))
     return merges

@@ -5,19 +5,22 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from tidegate.protocol.errors import SavepointEditError
+from tidegate.protocol.expiry import UPDATED
 from tidegate.spark.driver.hashing import key_expressions, quoted
 from tidegate.spark.driver.results import require_types
 from tidegate.state.layout import DELETE, StateLayout
 
 
-def checked_changes(where: str, layout: StateLayout, rows: Any, removed: bool) -> DataFrame:
+def checked_changes(where: str, layout: StateLayout, rows: Any, removed: bool, at: int) -> DataFrame:
     """`_hash`, the columns of the state as it is stored, and `_delete`, of rows that a user has given, or of keys that
-    are `removed`. Runs no Spark job. Raises `SavepointEditError`, and `PipelineDefinitionError` for types."""
+    are `removed`. All are changed `at` that time.
+
+    Runs no Spark job. Raises `SavepointEditError`, and `PipelineDefinitionError` for types."""
     if not hasattr(rows, "mapInArrow"):
         raise SavepointEditError(
             f"What was given for {where} is a {type(rows).__name__}, not a Spark DataFrame. Nothing was written."
         )
-    expected = layout.key_names if removed else layout.stored.names
+    expected = layout.key_names if removed else layout.declared.names
     there = rows.columns
     missing = [name for name in expected if name not in there]
     extra = [name for name in there if name not in expected]
@@ -31,11 +34,14 @@ def checked_changes(where: str, layout: StateLayout, rows: Any, removed: bool) -
     require_types(f"The rows given for {where} do not fit: their", rows, layout)
     values = [
         f"cast({'null' if removed else quoted(column.name)} as {column.sql}) as {quoted(column.name)}"
-        for column in layout.values
+        for column in layout.declared_values
     ]
+    values += [f"timestamp_micros({at}L) as {quoted(UPDATED)}"] if layout.keeps_updated else []
     checked: DataFrame = rows.selectExpr(*key_expressions(layout.keys), *values, f"{str(removed).lower()} as {DELETE}")
     return checked
 
 
 def _listed(layout: StateLayout, names: list[str]) -> str:
-    return ", ".join(f"{column.name} {column.sql}" for column in (*layout.keys, *layout.values) if column.name in names)
+    return ", ".join(
+        f"{column.name} {column.sql}" for column in (*layout.keys, *layout.declared_values) if column.name in names
+    )

@@ -8,23 +8,31 @@ from typing import Any
 
 from tidegate.pipeline.graph import Graph
 from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.expiry import Moment
 from tidegate.protocol.names import Target, TargetKind
-from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId, SubtaskRecord
+from tidegate.protocol.records import CheckpointRecord, HandleKind, Snapshot, StateHandle, SubtaskId, SubtaskRecord
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams, ddl
 from tidegate.spark.executor.partitions import ScanPlan
+from tidegate.state.expiring import judge
 
 
 class Frames:
     """Frames over the acknowledged subtasks of one checkpoint."""
 
     def __init__(
-        self, graph: Graph, streams: Streams, location: StateLocation, subtasks: Mapping[SubtaskId, SubtaskRecord]
+        self,
+        graph: Graph,
+        streams: Streams,
+        location: StateLocation,
+        subtasks: Mapping[SubtaskId, SubtaskRecord],
+        record: CheckpointRecord,
     ) -> None:
         self._graph = graph
         self._streams = streams
         self._location = location
         self._subtasks = subtasks
+        self._moment = Moment.of(record)
 
     def of(self, target: Target) -> Any:
         """Raises `PipelineDefinitionError` if the pipeline has no such target."""
@@ -66,9 +74,11 @@ class Frames:
             runs.setdefault(index, []).append(handle)
         if not runs:
             return None
-        layout = self._location.succeeding(vertex, layout, [handle for each in runs.values() for handle in each])
+        together = [handle for each in runs.values() for handle in each]
+        layout = self._location.succeeding(vertex, layout, together, self._moment)
+        judged = judge(layout, together, self._moment)
         specs = tuple(
-            self._location.spec(vertex, layout, index, handles, max(handle.created_by for handle in handles))
+            self._location.spec(vertex, layout, index, handles, max(handle.created_by for handle in handles), judged)
             for index, handles in sorted(runs.items())
         )
         partitions = self._streams.session.range(0, len(specs), 1, len(specs))

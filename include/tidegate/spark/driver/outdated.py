@@ -10,6 +10,7 @@ from tidegate.pipeline.definition import KeyedVertex, SinkVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.expiry import Moment
 from tidegate.protocol.in_flight import find_stranded
 from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.protocol.refusal import require_none
@@ -58,7 +59,7 @@ def _handles(restored: Mapping[SubtaskId, Snapshot], operator_id: str, kind: Han
 
 def _layout(streams: Streams, location: StateLocation, vertex: KeyedVertex, runs: list[StateHandle]) -> StateLayout:
     try:
-        return location.succeeding(vertex, streams.layout(vertex), runs)
+        return location.succeeding(vertex, streams.layout(vertex), runs, Moment(0, 0))  # whether it is another one
     except CheckpointError:
         raise
     except Exception as error:

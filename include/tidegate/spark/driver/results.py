@@ -105,7 +105,7 @@ def _upserts(where: str, layout: StateLayout, result: DataFrame) -> DataFrame:
             f"{', '.join(extra) or 'none'}. Return exactly these, and optionally a boolean {DELETE}."
         )
     require_types(f"The function of {where} returned rows whose", result, layout)
-    values = [f"cast({quoted(c.name)} as {c.sql}) as {quoted(c.name)}" for c in layout.values]
+    values = [f"cast({quoted(c.name)} as {c.sql}) as {quoted(c.name)}" for c in layout.declared_values]
     delete = [f"coalesce({DELETE}, false) as {DELETE}"] if DELETE in there else []
     return result.selectExpr(*key_expressions(layout.keys), *values, *delete)
 
@@ -145,7 +145,7 @@ _WIDENINGS = (["tinyint", "smallint", "int", "bigint"], ["float", "double"])
 
 def require_types(what: str, frame: DataFrame, layout: StateLayout) -> None:
     """Every column that state holds must have the type it has there, or one that fits into it."""
-    declared = {column.name: column.sql for column in (*layout.keys, *layout.values)}
+    declared = {column.name: column.sql for column in (*layout.keys, *layout.declared_values)}
     there = {
         field.name: type_name(plain_type(field.name, arrow_schema(StructType([field])).field(0).type))
         for field in frame.schema.fields

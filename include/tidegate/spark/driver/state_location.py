@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.pipeline.definition import KeyedVertex
 from tidegate.pipeline.graph import Graph
+from tidegate.protocol.expiry import Moment
 from tidegate.protocol.keygroups import key_groups_of
 from tidegate.protocol.records import StateHandle
 from tidegate.protocol.refusal import require_none, unfit_state
 from tidegate.protocol.state_schema import compare_schemas
+from tidegate.state.expiring import Judged, judge, succeeding
 from tidegate.state.layout import StateLayout
 from tidegate.state.opening import known_layout
 from tidegate.state.runs import newest_of
@@ -31,6 +33,7 @@ class StateLocation:
         index: int,
         runs: Sequence[StateHandle],
         checkpoint_id: int,
+        judged: Judged,
         prefix: str = "",
     ) -> SubtaskSpec:
         """What subtask `index` of an operator needs to read `runs`, and to write below `prefix` if that is given."""
@@ -46,6 +49,8 @@ class StateLocation:
             max_parallelism=pipeline.max_parallelism,
             layout=layout,
             runs=tuple(runs),
+            at=judged.at,
+            horizon=judged.horizon,
         )
 
     def specs(
@@ -53,25 +58,29 @@ class StateLocation:
     ) -> dict[int, SubtaskSpec]:
         """What subtasks need to find their state as of the latest completed checkpoint and to write their run."""
         id_, prefixes = plan.checkpoint_id, plan.prefixes(vertex)
+        judged = judge(layout, plan.all_runs(vertex), plan.moment)
         return {
-            index: self.spec(vertex, layout, index, plan.runs(vertex, index), id_, prefixes[index]) for index in indexes
+            index: self.spec(vertex, layout, index, plan.runs(vertex, index), id_, judged, prefixes[index])
+            for index in indexes
         }
 
     def layout(self, vertex: KeyedVertex, defined: StateLayout, plan: ExecutionPlan) -> StateLayout:
         """The layout in which a checkpoint reads and writes an operator's state. Raises as `succeeding` does."""
-        runs = [run for index in range(self.graph.pipeline.parallelism) for run in plan.runs(vertex, index)]
-        return self.succeeding(vertex, defined, runs)
+        return self.succeeding(vertex, defined, plan.all_runs(vertex), plan.moment)
 
-    def succeeding(self, vertex: KeyedVertex, defined: StateLayout, runs: Sequence[StateHandle]) -> StateLayout:
+    def succeeding(
+        self, vertex: KeyedVertex, defined: StateLayout, runs: Sequence[StateHandle], moment: Moment
+    ) -> StateLayout:
         """The layout of an operator's definition as the successor of that in which its state (`runs`, of all subtasks)
-        was last written. Raises `StateSchemaError` if it cannot be that."""
+        was last written. If its rows expire otherwise than before, the change counts from that moment. Raises
+        `StateSchemaError` if it cannot be that."""
         newest = newest_of(runs) if runs else None
         if newest is None or newest.details.get("layout") == defined.fingerprint:
             return defined
         pipeline_id = self.graph.pipeline.name
         where = f"operator {vertex.operator_id} of pipeline {pipeline_id}"
         stored = known_layout(self.storage_url, where, newest)
-        change = compare_schemas(stored.schema, defined.schema, vertex.previous.columns)
+        change = compare_schemas(stored.schema, defined.beginning(moment.at).schema, vertex.previous.columns)
         if change.problems:
             require_none([unfit_state(pipeline_id, vertex.operator_id, change.problems)])
-        return defined.succeeding(change.schema)
+        return succeeding(stored, defined, change.schema, runs, moment)

@@ -187,7 +187,8 @@ class Streams:
             schema = columns.state
         else:
             schema = self._columns(f"The state of {self.where(vertex)}", vertex.state or "")
-        return self._named(vertex, lambda: StateLayout.of_rows(arrow_schema(schema), vertex.key, vertex.defaults))
+        rows = arrow_schema(schema)
+        return self._named(vertex, lambda: StateLayout.of_rows(rows, vertex.key, vertex.defaults).living(vertex.ttl))
 
     def _of_output(self, vertex: KeyedVertex) -> StructType:
         if vertex.join is not None:
@@ -220,8 +221,9 @@ class Streams:
         needed = [*vertex.key, *(column for _, a in vertex.aggregates for column in a.columns())]
         self.require_columns(self.where(vertex), needed, frame)
         fields = [field for field in frame.schema.fields if field.name in needed]
+        rows = arrow_schema(StructType(fields))
         return self._named(
-            vertex, lambda: StateLayout.of_aggregates(arrow_schema(StructType(fields)), vertex.key, vertex.aggregates)
+            vertex, lambda: StateLayout.of_aggregates(rows, vertex.key, vertex.aggregates).living(vertex.ttl)
         )
 
     def _named(self, vertex: KeyedVertex, make: Callable[[], StateLayout]) -> StateLayout:

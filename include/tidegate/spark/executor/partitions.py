@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
 from time import perf_counter
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from pyspark import TaskContext
 from tidegate.dataflow.reports import Report
 from tidegate.dataflow.staging import Staging
 from tidegate.ports import StageContext
+from tidegate.protocol.expiry import HORIZON
 from tidegate.protocol.records import StateHandle
 from tidegate.spark.executor.carried_errors import carried_to_driver
 from tidegate.spark.executor.exchange import read_exchange, write_exchange
@@ -254,7 +256,9 @@ PROGRAMS: dict[str, Program] = {"aggregate": aggregate, "upsert": upsert}
 def _staged_state(staging: Staging, index: int, spec: SubtaskSpec, unique: str) -> Report:
     """Stage all current rows; an empty state is staged too, so that the sink knows it is empty."""
     rows = not_empty(scan(spec)) or [pa.RecordBatch.from_pylist([], schema=spec.layout.rows)]
-    return _staged(staging, index, rows, spec.checkpoint_id, unique, {"layout": spec.layout.fingerprint})
+    marks: dict[str, Any] = {"layout": spec.layout.fingerprint}
+    marks |= {} if spec.horizon is None else {HORIZON: spec.horizon}
+    return _staged(staging, index, rows, spec.checkpoint_id, unique, marks)
 
 
 def _staged(
@@ -263,7 +267,7 @@ def _staged(
     batches: Iterable[pa.RecordBatch],
     checkpoint_id: int,
     unique: str,
-    marks: Mapping[str, str] | None = None,
+    marks: Mapping[str, Any] | None = None,
 ) -> Report:
     started = perf_counter()
     handles: list[StateHandle] = []
@@ -281,7 +285,7 @@ def _stage(
     table: pa.Table,
     checkpoint_id: int,
     unique: str,
-    marks: Mapping[str, str] | None = None,
+    marks: Mapping[str, Any] | None = None,
 ) -> list[StateHandle]:
     context = StageContext(checkpoint_id, index, staging.attempts[index], unique)
     return [

@@ -1,0 +1,45 @@
+"""What the tables of the example must hold, computed in Python and without anything of ours.
+
+What comes in is a list of checkpoints, each with its time and the events that it has read.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+Event = tuple[int, Any, int, datetime]
+Checkpoint = tuple[datetime, Sequence[Event]]
+
+ACTIVE_FOR, KNOWN_FOR = timedelta(days=30), timedelta(days=7)
+
+
+def active(checkpoints: Iterable[Checkpoint]) -> dict[Any, tuple[int, int]]:
+    """By customer, events and amount since the last pause of thirty days."""
+    found: dict[Any, tuple[int, int, datetime]] = {}
+    for now, events in checkpoints:
+        found = {customer: row for customer, row in found.items() if row[2] + ACTIVE_FOR > now}
+        for _, customer, amount, _ in events:
+            number, total, _ = found.get(customer, (0, 0, now))
+            found[customer] = (number + 1, total + amount, now)
+    return {customer: row[:2] for customer, row in found.items()}
+
+
+def once(checkpoints: Iterable[Checkpoint]) -> Counter[Event]:
+    """The events that were passed on: one of each, and again if it comes when it is forgotten."""
+    known: dict[int, datetime] = {}
+    passed: Counter[Event] = Counter()
+    clock = datetime.min + KNOWN_FOR
+    for _, events in checkpoints:
+        known = {event_id: at for event_id, at in known.items() if at > clock - KNOWN_FOR}
+        brought = {event_id: min(same(events, event_id)) for event_id, *_ in events}
+        for event_id, (at, customer, amount) in brought.items():
+            if event_id not in known:
+                passed[event_id, customer, amount, at] += 1
+                known[event_id] = at
+        clock = max([clock, *known.values()])
+    return passed
+
+
+def same(events: Iterable[Event], event_id: int) -> list[tuple[datetime, Any, int]]:
+    return [(at, customer, amount) for id_, customer, amount, at in events if id_ == event_id]
