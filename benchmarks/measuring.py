@@ -61,10 +61,10 @@ def run_session(engine: str, session: Session, database: Database) -> list[dict[
     return epochs
 
 
-def start(script: str, argument: str, root: Path, database: Database) -> "subprocess.Popen[bytes]":
+def start(script: str, argument: str, root: Path, database: Database, *more: str) -> "subprocess.Popen[bytes]":
     """A process of this directory's scripts; what it prints goes to a log."""
     environment = {**os.environ, "TIDEGATE_DATABASE_URL": database.url, "TIDEGATE_HOME": str(root)}
-    command = [sys.executable, str(Path(__file__).parent / script), argument]
+    command = [sys.executable, str(Path(__file__).parent / script), argument, *more]
     with (root / "log").open("ab") as log:
         return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
 
@@ -101,9 +101,22 @@ def expiring(directory: Path, database: Database) -> list[list[float]]:
     return seconds
 
 
-def answered(script: str, argument: str, root: Path, database: Database) -> Any:
+def windowed(directory: Path, database: Database) -> dict[str, list[float]]:
+    """Seconds of each epoch of a windowed count, by engine. Raises `RuntimeError` if the windows differ."""
+    found = {}
+    for engine in ENGINES:
+        root = directory / f"windowed-{engine}"
+        root.mkdir()
+        found[engine] = answered("windowed_counts.py", str(root), root, database, engine)
+    ours, theirs = (found[engine]["shown"] for engine in ENGINES)
+    if ours != theirs or not all(ours):
+        raise RuntimeError(f"Windows and rows in them are {ours} of Tidegate, and {theirs} of Structured Streaming")
+    return {engine: each["seconds"] for engine, each in found.items()}
+
+
+def answered(script: str, argument: str, root: Path, database: Database, *more: str) -> Any:
     """What a script of this directory prints as its last line, as JSON. Raises `RuntimeError` if it fails."""
-    process = start(script, argument, root, database)
+    process = start(script, argument, root, database, *more)
     if finished(process) != 0:
         raise RuntimeError(f"A process of {script} failed; see {root / 'log'}")
     return json.loads((root / "log").read_text().splitlines()[-1])

@@ -22,6 +22,7 @@ RESOURCE_TARGET = 1.0
 FIXED_COST_TARGET = 0.150  # seconds
 EMITTING_TARGET = 1.2  # of the epoch without emitted rows
 EXPIRING_TARGET = 1.2  # of the epoch without a ttl
+WINDOWED_TARGET = 0.5
 
 _PARTS = ("spark", "state", "store", "metadata", "compaction", "rest")
 
@@ -50,6 +51,7 @@ def figures(
     fixed_cost: list[float],
     emitting: list[list[float]],
     expiring: list[list[float]],
+    windowed: dict[str, list[float]],
 ) -> list[Figure]:
     by_keys = {result["keys"]: result for result in results}
     found = [figure for result in results for figure in _ratios(result)]
@@ -59,6 +61,10 @@ def figures(
         found.append(Figure("fixed cost, seconds", measured, median(fixed_cost), FIXED_COST_TARGET))
     found += _in_turns("epoch with emitted rows", emitting, EMITTING_TARGET)
     found += _in_turns("epoch with a ttl", expiring, EXPIRING_TARGET)
+    if windowed:
+        ours, theirs = windowed["tidegate"], windowed["streaming"]
+        measured = f"{spread(ours, 1, 's')} : {spread(theirs, 1, 's')}"
+        found.append(Figure("windowed count: epoch", measured, median(ours) / median(theirs), WINDOWED_TARGET))
     return found
 
 

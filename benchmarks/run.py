@@ -49,12 +49,14 @@ def main() -> None:
             emitting = measuring.emitting(directory, found)
             progress("state that ends")
             expiring = measuring.expiring(directory, found)
+            progress("windowed counts")
+            windowed = measuring.windowed(directory, found)
             progress("the way back")
             back = way_back.measure(max(options.keys), directory, DRIVER_MEMORY, found)
     except RuntimeError as error:
         sys.exit(f"{error}. What was measured so far stays in {directory}.")
     shutil.rmtree(directory)
-    show(options, described, results, fixed_cost, emitting, expiring, back)
+    show(options, described, results, fixed_cost, emitting, expiring, windowed, back)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -103,9 +105,10 @@ def show(
     fixed_cost: list[float],
     emitting: list[list[float]],
     expiring: list[list[float]],
+    windowed: dict[str, list[float]],
     back: dict[str, Any],
 ) -> None:
-    figures = [*report.figures(results, fixed_cost, emitting, expiring), *way_back.figures(back)]
+    figures = [*report.figures(results, fixed_cost, emitting, expiring, windowed), *way_back.figures(back)]
     divided = report.splits(results)
     policy = (
         f"medians (smallest-largest) of {options.measured} epochs after {options.warm_ups} for warming up; "
@@ -120,6 +123,7 @@ def show(
             "fixed_cost": fixed_cost,
             "emitting": emitting,
             "expiring": expiring,
+            "windowed": windowed,
             "way_back": back,
             "epochs": results,
         }

@@ -14,7 +14,7 @@ from typing import Any
 _PUBLIC = {
     "Pipeline": "tidegate.pipeline.definition",
     "Previous": "tidegate.pipeline.previous",
-    "Update": "tidegate.pipeline.definition",
+    "Update": "tidegate.pipeline.update",
     "CheckpointConfig": "tidegate.pipeline.config",
     "CheckpointingMode": "tidegate.pipeline.config",
     "CheckpointListener": "tidegate.ports",
@@ -26,6 +26,7 @@ _PUBLIC = {
     "avg": "tidegate.pipeline.aggregates",
     "min_by": "tidegate.pipeline.aggregates",
     "max_by": "tidegate.pipeline.aggregates",
+    "window": "tidegate.pipeline.windows",
     "expect": "tidegate.pipeline.expectations",
     "suite": "tidegate.pipeline.expectations",
     "FileSource": "tidegate.sources.files",

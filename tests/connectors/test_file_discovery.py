@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from landed_files import put
 from records import completed
 
-from tidegate.pipeline.definition import SourceVertex
+from tidegate.pipeline.vertices import SourceVertex
 from tidegate.ports import LaggingSource, Segment, SourceContext
 from tidegate.protocol.errors import (
     PipelineDefinitionError,

@@ -6,8 +6,9 @@ import pytest
 from worlds import MemorySink, SplitSource
 
 from tidegate import Pipeline, count, expect, max_, suite, sum_
-from tidegate.pipeline.definition import KeyedVertex, SinkVertex, SourceVertex, Stream
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex, Stream
 from tidegate.pipeline.graph import compile_graph
+from tidegate.pipeline.vertices import SourceVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.records import SubtaskId

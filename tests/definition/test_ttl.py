@@ -13,7 +13,7 @@ from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.expiry import TimeToLive
 
 WRONG: dict[str, tuple[Any, Any, str]] = {
-    "no duration": ("30 days", None, "The ttl of operator 'n' cannot be read: '30 days' is not a duration. Write a"),
+    "no duration": ("30 moons", None, "The ttl of operator 'n' cannot be read: '30 moons' is not a duration. Write a"),
     "a number": (30, None, "The ttl of operator 'n' cannot be read: '30' is not a duration"),
     "nothing": ("0 s", None, "The ttl of operator 'n' is '0 s'. Rows of state live for a millisecond at least"),
     "too long": ("80000 d", None, "The ttl of operator 'n' is '80000 d'. Rows of state live"),

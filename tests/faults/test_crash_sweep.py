@@ -7,6 +7,7 @@ import pytest
 from effects import Effects, Mortal, MortalTransactions
 from orders import SCHEMA, Shop, check_storage, check_tables, orders_pipeline, rows_of
 from sizes import sizes
+from window_clicks import ClickShop
 from worlds import Crash, Judge, ShiftedClock
 
 from tidegate import FileSource, ParquetSink, Pipeline, Update, count
@@ -176,3 +177,33 @@ def test_everybody_sees_what_a_step_drew_wherever_it_crashes(step, tmp_path, sto
     runner.clock.shift = timedelta(hours=2)
     runner.coordinator.clean()
     check_storage(store, "raffle", tmp_path / "checkpoints", tmp_path)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("step", [3])
+def test_each_window_is_shown_once_wherever_it_crashes(step, tmp_path, store, spark):
+    shop = ClickShop(tmp_path, seed=4)
+    runner = Runner(tmp_path, store, spark, lambda home, wrap_sink: shop.pipeline(wrap_sink=wrap_sink))
+    shop.deliver()
+    runner.run("warm")
+    number, survived, crashes = 0, 0, 0
+    while survived < 2:
+        survived = 0
+        for before in (True, False):
+            shop.deliver()
+            request = f"crash-{number}-{before}"
+            runner.effects.die(number, before)
+            try:
+                runner.run(request)
+                survived += 1
+            except Crash:
+                crashes += 1
+                runner.effects.die(None)
+                runner.run(request)
+            shop.check()
+        number += step
+    assert crashes > 30 // step, f"only {crashes} crash points were met: {runner.effects.log}"
+    runner.effects.die(None)
+    runner.clock.shift = timedelta(hours=2)
+    runner.coordinator.clean()
+    check_storage(store, "clicks", tmp_path / "checkpoints", tmp_path)

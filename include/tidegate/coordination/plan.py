@@ -11,10 +11,11 @@ from typing import Any
 
 from tidegate.coordination.identity import Identification
 from tidegate.pipeline.config import CheckpointConfig
-from tidegate.pipeline.definition import KeyedVertex, SinkVertex, SourceVertex, StepVertex
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import guarantee_of
 from tidegate.pipeline.known_schemas import known_schema
+from tidegate.pipeline.vertices import SourceVertex
 from tidegate.ports import CheckpointStorage, CheckpointStore, StateSchemas
 from tidegate.protocol.branches import drops_unmatched
 from tidegate.protocol.change_plan import (

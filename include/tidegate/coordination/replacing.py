@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.coordination.restore import Restoring, ToCheckpoint
-from tidegate.pipeline.definition import SourceVertex
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.vertices import SourceVertex
 from tidegate.ports import CheckpointStorage, CheckpointStore, ReadPiece, ReplaceableSource
 from tidegate.protocol.errors import ConfigurationError, RestoreRefusedError
 from tidegate.protocol.records import CheckpointRecord, Snapshot

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from tidegate.dataflow.channel import ChannelName
-from tidegate.dataflow.elements import Data
+from tidegate.dataflow.elements import Data, has_rows
 from tidegate.dataflow.input_gate import InputGate
 from tidegate.dataflow.operator_chains import OperatorChain
 from tidegate.protocol.barriers.messages import Marker
@@ -14,13 +14,17 @@ class Channels:
 
     def __init__(self, chains: Sequence[OperatorChain]) -> None:
         self._readers: dict[ChannelName, list[tuple[InputGate, int]]] = {}
-        for gate in (chain.gate for chain in chains):
-            for index, channel in enumerate(gate.channels):
-                self._readers.setdefault(channel, []).append((gate, index))
+        self._told: set[tuple[InputGate, int]] = set()  # follow the channel's watermark
+        for chain in chains:
+            for index, channel in enumerate(chain.gate.channels):
+                self._readers.setdefault(channel, []).append((chain.gate, index))
+                if chain.watermarks.has(channel.origin):
+                    self._told.add((chain.gate, index))
 
     def feed(self, channel: ChannelName, data: Data) -> None:
         for gate, index in self._readers.get(channel, ()):
-            gate.offer(index, data)
+            if has_rows(data) or (gate, index) in self._told:
+                gate.offer(index, data)
 
     def signal(self, channel: ChannelName, make: Callable[[int], Marker]) -> None:
         """Send a marker, made for the channel's index at each gate."""

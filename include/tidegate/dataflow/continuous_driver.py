@@ -13,7 +13,7 @@ from typing import assert_never
 
 from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.driver_base import DriverBase, barrier
-from tidegate.dataflow.elements import Aborted, Aligned, Exchange, Released, SnapshotDue
+from tidegate.dataflow.elements import Aborted, Aligned, Ended, Exchange, Released, SnapshotDue, has_rows
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.in_flight import exchanged
 from tidegate.dataflow.jobs import Parts
@@ -75,7 +75,9 @@ class ContinuousDriver:
     def _put_back(self) -> None:
         """Move the in-flight data of an unaligned checkpoint from its snapshots back into the channels."""
         self._base.put_back(self._state.snapshots)
+        self._base.restore_watermarks(self._state.snapshots)
         for running in self._chains:
+            running.closed = running.chain.watermarks.lowest
             first = SubtaskId(running.vertex.operator_id, 0)
             if first in self._state.snapshots:
                 self._state.snapshots[first] = replace(self._state.snapshots[first], position=None)
@@ -148,7 +150,11 @@ class ContinuousDriver:
         for output in outputs:
             match output:
                 case Released():
-                    append(batch, chain.origin(output.channel), [output.data])
+                    chain.watermarks.arrive(chain.origin(output.channel), output.data)
+                    if has_rows(output.data):
+                        append(batch, chain.origin(output.channel), [output.data])
+                case Ended():
+                    chain.watermarks.end(output.channel)
                 case SnapshotDue():
                     self._process(running, batch)
                     batch = MicroBatch()
@@ -169,30 +175,35 @@ class ContinuousDriver:
     def _process(self, running: RunningChain, batch: MicroBatch) -> None:
         """Process a micro-batch. An operator changes its state and sends on the changes. A step sends on its result. A
         sink keeps the data for the barrier."""
-        if not batch:
-            return
+        chain = replace(running.chain, sinks=())
+        execution = Execution(chain, batch, closed=running.closed, watermark=chain.watermarks.lowest)
+        running.closed = execution.watermark
         if isinstance(running.vertex, SinkVertex):
             running.hold(batch)
+            return
+        if not execution.has_input and not execution.has_windows_due:
+            self._send_on(running, execution, [])
             return
         parallelism = self._graph.pipeline.parallelism
         attempts = {SubtaskId(running.vertex.operator_id, index): self._attempt for index in range(parallelism)}
         checkpoint_id, below = self._last_begun + 1, self._state.directory
         snapshots = self._state.as_of(checkpoint_id)
         plan = ExecutionPlan(checkpoint_id, parallelism, attempts, snapshots, below, self._micro_batch_at())
-        reports = self._parts.jobs.run(Execution(replace(running.chain, sinks=()), batch), plan)
+        reports = self._parts.jobs.run(execution, plan)
         self._state.ran(reports)
         running.ran(reports)
-        self._send_on(running, reports)
+        self._send_on(running, execution, reports)
 
     def _micro_batch_at(self) -> int:
         """When a micro-batch judges what has expired: one time for all its subtasks, and none before the last one's."""
         self._at = max(self._at, microseconds(self._parts.clock.now()))
         return self._at
 
-    def _send_on(self, running: RunningChain, reports: Sequence[Report]) -> None:
+    def _send_on(self, running: RunningChain, execution: Execution, reports: Sequence[Report]) -> None:
         handles = [h for r in sorted(reports, key=lambda r: r.subtask_index) for h in r.handles]
-        if sent := tuple(handle for handle in handles if handle.kind is HandleKind.EXCHANGE):
-            self._channels.feed(ChannelName(running.name), Exchange(sent))
+        sent = tuple(handle for handle in handles if handle.kind is HandleKind.EXCHANGE)
+        if sent or execution.watermark != execution.closed:
+            self._channels.feed(ChannelName(running.name), Exchange(sent, execution.watermark))
 
     # -- housekeeping
 

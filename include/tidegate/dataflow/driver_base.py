@@ -63,6 +63,11 @@ class DriverBase:
                     require_none([without_channel(pipeline_id, str(channel), operator_id)])
                 chain.gate.offer(chain.gate.channels.index(channel), data)
 
+    def restore_watermarks(self, restored: Mapping[SubtaskId, Snapshot]) -> None:
+        """Let each chain go on from where its inputs had come."""
+        for chain in self.chains:
+            chain.watermarks.restore(restored.get(SubtaskId(chain.vertex.operator_id, 0)))
+
     def close(self, finished: Set[SubtaskId]) -> None:
         """End the channels of what has finished: it sends no more barriers (protocol.md section 13)."""
         graph, before = self.parts.graph, self.finished_operators()

@@ -13,9 +13,11 @@ from tidegate.protocol.records import StateHandle
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What an upstream step or operator produced before its barrier: files on checkpoint storage."""
+    """What an upstream step or operator produced before its barrier: files on checkpoint storage, and its watermark. It
+    may have come further without a row."""
 
     handles: tuple[StateHandle, ...]
+    watermark: int | None = None
 
     @property
     def bytes(self) -> int:
@@ -23,6 +25,11 @@ class Exchange:
 
 
 Data = Segment | Exchange
+
+
+def has_rows(data: Data) -> bool:
+    """Whether there is anything to process. A watermark may travel alone."""
+    return isinstance(data, Segment) or bool(data.handles)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,14 @@ class Aborted:
     abort: AbortSnapshot
 
 
-Output = Released | SnapshotDue | Aligned | Aborted
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The data of a channel has ended for good: nothing follows in it."""
+
+    channel: int
+
+
+Output = Released | SnapshotDue | Aligned | Aborted | Ended
 
 
 def milliseconds(timestamp: datetime) -> int:

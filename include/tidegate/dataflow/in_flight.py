@@ -19,7 +19,10 @@ def with_in_flight(snapshot: Snapshot, channels: Sequence[ChannelName], captured
     """The snapshot of an operator's first subtask with what was captured at its gate, in order."""
     if not captured:
         return snapshot
-    position = {"in_flight": [[str(channels[item.channel]), _to_json(item.data)] for item in captured]}
+    position = {
+        **(snapshot.position or {}),
+        "in_flight": [[str(channels[item.channel]), _to_json(item.data)] for item in captured],
+    }
     kept = (replace(handle, kind=HandleKind.CHANNEL) for handle in exchanged(item.data for item in captured))
     return replace(snapshot, handles=(*snapshot.handles, *kept), position=position)
 
@@ -38,11 +41,13 @@ def exchanged(data: Iterable[Data]) -> list[StateHandle]:
 
 def _to_json(data: Data) -> dict[str, Any]:
     if isinstance(data, Exchange):
-        return {"handles": [handle_to_json(handle) for handle in data.handles]}
-    return {"split": data.split, "reference": dict(data.reference), "bytes": data.bytes}
+        said = {} if data.watermark is None else {"watermark": data.watermark}
+        return {"handles": [handle_to_json(handle) for handle in data.handles], **said}
+    said = {} if data.event_time is None else {"event_time": data.event_time}
+    return {"split": data.split, "reference": dict(data.reference), "bytes": data.bytes, **said}
 
 
 def _from_json(data: Mapping[str, Any]) -> Data:
     if "handles" in data:
-        return Exchange(tuple(handle_from_json(handle) for handle in data["handles"]))
-    return Segment(data["split"], data["reference"], data["bytes"])
+        return Exchange(tuple(handle_from_json(handle) for handle in data["handles"]), data.get("watermark"))
+    return Segment(data["split"], data["reference"], data["bytes"], data.get("event_time"))

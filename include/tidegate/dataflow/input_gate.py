@@ -16,6 +16,7 @@ from tidegate.dataflow.elements import (
     Aborted,
     Aligned,
     Data,
+    Ended,
     Exchange,
     InFlight,
     Output,
@@ -145,15 +146,19 @@ class InputGate:
                 return self._step(replace(element, now=self._now()))
             case EndOfPartition():
                 channel.ended = channel.ended or StopMode.DRAIN
-                return self._step(replace(element, now=self._now()))
+                return [*self._end_of(channel), *self._step(replace(element, now=self._now()))]
             case EndOfData():
                 channel.ended = element.mode
-                return []
+                return self._end_of(channel)
             case Cancel():
                 return self._step(element)
             case Segment() | Exchange():
                 self._released_bytes += element.bytes
                 return [Released(channel.index, element)]
+
+    @staticmethod
+    def _end_of(channel: Channel) -> list[Output]:
+        return [Ended(channel.index)] if channel.ended is StopMode.DRAIN else []
 
     def _look_for_end(self, channel: Channel, barrier: Barrier) -> None:
         if channel.ended is None:

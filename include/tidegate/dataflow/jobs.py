@@ -9,7 +9,7 @@ from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.reports import Report
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStorage, Clock
+from tidegate.ports import CheckpointStorage, Clock, Segment
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId
 
@@ -48,6 +48,10 @@ class Jobs(Protocol):
 
     def run(self, execution: Execution, plan: ExecutionPlan) -> list[Report]:
         """Run what arrived to completion, and stage what the chain's tables lack."""
+        ...
+
+    def event_times(self, segments: Mapping[SubtaskId, Segment]) -> Mapping[SubtaskId, int]:
+        """The largest event time of each split's segment, in microseconds since 1970; those without any are missing."""
         ...
 
     def fitting(self, restored: Mapping[SubtaskId, Snapshot]) -> Mapping[SubtaskId, Snapshot]:

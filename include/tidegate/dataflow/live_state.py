@@ -66,7 +66,10 @@ class LiveState:
     def dated(self, checkpoint_id: int, captured: Iterable[InFlight]) -> list[InFlight]:
         """Data in flight as a checkpoint records it, with its files dated as in an acknowledgement."""
         return [
-            replace(item, data=Exchange(tuple(self._dated(checkpoint_id, handle) for handle in item.data.handles)))
+            replace(
+                item,
+                data=replace(item.data, handles=tuple(self._dated(checkpoint_id, each) for each in item.data.handles)),
+            )
             if isinstance(item.data, Exchange)
             else item
             for item in captured

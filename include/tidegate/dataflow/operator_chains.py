@@ -1,14 +1,16 @@
 """Operator chains: which vertices run as one job, the gate before each, and what one execution of a chain knows."""
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.elements import Aligned, Data
+from tidegate.dataflow.event_time import InputWatermarks
 from tidegate.dataflow.input_gate import InputGate
-from tidegate.dataflow.reports import Report
-from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
-from tidegate.pipeline.graph import Graph, inputs_of
+from tidegate.dataflow.reports import ROWS_LATE, Report
+from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, StepVertex
+from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.inputs import inputs_of
 from tidegate.ports import Clock
 from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.barriers.options import make_handler
@@ -22,6 +24,7 @@ class OperatorChain:
     vertex: StepVertex | KeyedVertex | SinkVertex
     sinks: tuple[SinkVertex, ...]
     gate: InputGate
+    watermarks: InputWatermarks
     exchanges: bool = False  # whether a vertex downstream runs in a job of its own
 
     @property
@@ -39,17 +42,34 @@ class OperatorChain:
 
 @dataclass(eq=False, slots=True)
 class Execution:
-    """One execution of a chain, for a checkpoint or a micro-batch. `arrived` is what it reads, by origin vertex."""
+    """One execution of a chain, for a checkpoint or a micro-batch. `arrived` is what it reads, by origin vertex. It
+    moves the chain's watermark from `closed` to `watermark`, that of its inputs to `watermarks`; `late` counts the rows
+    that windows had not taken before it."""
 
     chain: OperatorChain
     arrived: dict[str, list[Data]] = field(default_factory=dict)
     aligned: Aligned | None = None
     reports: dict[SubtaskId, Report] = field(default_factory=dict)
     acknowledged: set[int] = field(default_factory=set)
+    closed: int | None = None
+    watermark: int | None = None
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+    late: int = 0
 
     @property
     def has_input(self) -> bool:
         return any(self.arrived.values())
+
+    @property
+    def has_windows_due(self) -> bool:
+        """Whether windows may end between the two watermarks."""
+        vertex = self.chain.vertex
+        window = vertex.window if isinstance(vertex, KeyedVertex) else None
+        return window is not None and window.has_end_in(self.closed, self.watermark)
+
+    @property
+    def all_late(self) -> int:
+        return self.late + sum(report.metrics.get(ROWS_LATE, 0) for report in self.reports.values())
 
     @property
     def is_last(self) -> bool:
@@ -77,13 +97,29 @@ def build_chains(graph: Graph, clock: Clock, apart: Container[SinkVertex] = ()) 
         mine = tuple(sink for sink in graph.sinks if sink in downstream and sink in chained)
         channels = _channels(graph, vertex)
         gate = InputGate(channels, make_handler(options, len(channels)), clock)
-        chains.append(OperatorChain(vertex, mine, gate, any(follower not in chained for follower in downstream)))
+        watermarks = InputWatermarks(_delays(graph, vertex), channels)
+        exchanges = any(_reads_rows(follower, vertex.name) for follower in downstream if follower not in chained)
+        chains.append(OperatorChain(vertex, mine, gate, watermarks, exchanges))
     return chains
+
+
+def _delays(graph: Graph, vertex: StepVertex | KeyedVertex | SinkVertex) -> dict[str, int]:
+    """By input whose watermark the vertex follows, how far it is behind what arrives."""
+    if vertex.name not in graph.watched or isinstance(vertex, SinkVertex):
+        return {}
+    sources = {source.name: source.event_time for source in graph.sources}
+    followed = (stream.origin for stream in inputs_of(vertex) if stream.origin in graph.watched)
+    return {origin: declared.delay_micros if (declared := sources.get(origin)) else 0 for origin in followed}
+
+
+def _reads_rows(vertex: StepVertex | KeyedVertex | SinkVertex, name: str) -> bool:
+    return any(stream.origin == name and stream.output != LATE_ROWS for stream in inputs_of(vertex))
 
 
 def is_chained(graph: Graph, sink: SinkVertex) -> bool:
     """Whether a sink takes an operator's rows as they are, so that they are staged in the operator's own tasks."""
-    return not sink.input.transforms and any(vertex.name == sink.input.origin for vertex in graph.keyed)
+    plain = not sink.input.transforms and sink.input.output != LATE_ROWS
+    return plain and any(vertex.name == sink.input.origin for vertex in graph.keyed)
 
 
 def _channels(graph: Graph, vertex: StepVertex | KeyedVertex | SinkVertex) -> list[ChannelName]:

@@ -9,13 +9,14 @@ from tidegate.dataflow.channels import Channels
 from tidegate.dataflow.jobs import Parts
 from tidegate.dataflow.live_state import LiveState
 from tidegate.dataflow.running import RunningSource
-from tidegate.dataflow.source_snapshots import milliseconds_between
+from tidegate.dataflow.source_snapshots import milliseconds_between, with_time
 from tidegate.ports import Segment, SourceContext
 from tidegate.protocol.barriers.messages import EndOfData, StopMode
 from tidegate.protocol.lag import SourceLag, lag_of
 from tidegate.protocol.paths import write_prefix
 from tidegate.protocol.records import Acknowledgement, Pending, Snapshot, SubtaskId, SubtaskMetrics
 from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.watermarks import with_event_time
 
 
 class PolledSources:
@@ -59,7 +60,12 @@ class PolledSources:
         channel, subtask = ChannelName(source.name, split), source.subtasks()[split]
         prefix = f"{write_prefix(self._state.directory, subtask, self._attempt)}-{self._parts.unique()}"
         context = SourceContext(self._parts.storage, checkpoint_id, prefix)
-        segment, snapshot = source.vertex.source.poll(split, self._state.snapshots.get(subtask), context)
+        before = self._state.snapshots.get(subtask)
+        segment, snapshot = source.vertex.source.poll(split, before, context)
+        if source.name in self._parts.graph.watched:
+            read = {} if segment is None else self._parts.jobs.event_times({subtask: segment})
+            snapshot = with_event_time(snapshot, before, read.get(subtask))
+            segment = with_time(segment, snapshot)
         self._state.moved(subtask, snapshot)
         if (pending := source.vertex.pending(split)) is not None:
             self._polls[subtask] = pending, self._parts.clock.now()

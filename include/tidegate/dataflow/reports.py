@@ -5,10 +5,14 @@ from dataclasses import dataclass, replace
 
 from tidegate.protocol.records import StateHandle, SubtaskId
 
+#: Beside the fields of `SubtaskMetrics`: rows that no window took.
+ROWS_LATE = "rows_late"
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one execution wrote for a subtask of one operator or sink. `metrics` are fields of `SubtaskMetrics`."""
+    """What one execution wrote for a subtask of one operator or sink. `metrics` are fields of `SubtaskMetrics`, and
+    `ROWS_LATE`."""
 
     operator_id: str
     subtask_index: int

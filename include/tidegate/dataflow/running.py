@@ -11,8 +11,9 @@ from dataclasses import dataclass, field, replace
 from tidegate.dataflow.elements import Aligned, Data
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution, OperatorChain
-from tidegate.dataflow.reports import Report
-from tidegate.pipeline.definition import KeyedVertex, SinkVertex, SourceVertex, StepVertex
+from tidegate.dataflow.reports import ROWS_LATE, Report
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
+from tidegate.pipeline.vertices import SourceVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, SubtaskId
@@ -72,6 +73,7 @@ class RunningChain:
     taken: list[Acknowledgement] = field(default_factory=list)
     held: MicroBatch = field(default_factory=dict)
     held_since: MicroBatch = field(default_factory=dict)
+    closed: int | None = None  # the watermark up to which windows have been emitted
     stale: set[int] = field(default_factory=set)
     stale_since: set[int] = field(default_factory=set)
     rows: Counter[tuple[int, str]] = field(default_factory=Counter)
@@ -109,13 +111,16 @@ class RunningChain:
         for report in reports:
             self.stale.add(report.subtask_index)
             self.stale_since.add(report.subtask_index)
+            self.chain.watermarks.late += report.metrics.get(ROWS_LATE, 0)
             for rows in (self.rows, self.rows_since):
                 rows[report.subtask_index, "rows_in"] += report.metrics.get("rows_in", 0)
                 rows[report.subtask_index, "rows_out"] += report.metrics.get("rows_out", 0)
 
     def take(self, plan: ExecutionPlan) -> PendingSnapshot:
         """Freeze what belongs to the snapshot. What comes from now on belongs to a later one."""
-        execution = Execution(self.chain, {origin: list(data) for origin, data in self.held.items()})
+        marks = self.chain.watermarks
+        held = {origin: list(data) for origin, data in self.held.items()}
+        execution = Execution(self.chain, held, watermarks=dict(marks.known), late=marks.late)
         for index in sorted({index for index, _ in self.rows}):
             metrics = {name: self.rows[index, name] for name in ("rows_in", "rows_out")}
             report = Report(self.vertex.operator_id, index, (), {"sync_duration": 0, "async_duration": 0} | metrics)

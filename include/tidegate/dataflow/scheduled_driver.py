@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.driver_base import DriverBase, barrier
-from tidegate.dataflow.elements import Aborted, Aligned, Output, Released, SnapshotDue
+from tidegate.dataflow.elements import Aborted, Aligned, Ended, Output, Released, SnapshotDue, has_rows
 from tidegate.dataflow.execution_plan import plan_snapshot
 from tidegate.dataflow.jobs import JobEnded, JobReported, JobsAtOnce, Parts
 from tidegate.dataflow.operator_chains import Execution
@@ -51,6 +51,10 @@ class ScheduledDriver:
         name = f"tidegate-{self._graph.pipeline.name}-{checkpoint_name(self._task.checkpoint_id)}"
         with self._parts.jobs.at_once(name, max(len(self._executions), 1)) as jobs:
             self._base.put_back(self._task.restored)
+            self._base.restore_watermarks(self._task.restored)
+            for execution in self._executions:
+                marks = execution.chain.watermarks
+                execution.closed, execution.late = marks.lowest, marks.late
             self._base.close({subtask for subtask, snapshot in self._task.restored.items() if snapshot.finished})
             self._ask_directly()
             self._feed_sources(sources)
@@ -70,7 +74,7 @@ class ScheduledDriver:
             waited_for = [id_ for id_ in chain.operator_ids if id_ not in finished or id_ in self._graph.restaged]
             if choose_triggered(waited_for, finished, self._graph.upstreams):
                 for output in chain.gate.drain():  # so that every end is known before the barrier
-                    assert isinstance(output, Released), "before any barrier there is only what was put back"
+                    assert isinstance(output, Released | Ended), "before any barrier there is only what was put back"
                     self._arrive(execution, output)
                 chain.gate.signal(barrier(self._task, self._options))
 
@@ -102,7 +106,7 @@ class ScheduledDriver:
 
     def _follow(self, execution: Execution, output: Output, jobs: JobsAtOnce) -> None:
         match output:
-            case Released():
+            case Released() | Ended():
                 self._arrive(execution, output)
             case Aligned():
                 execution.aligned = output
@@ -114,10 +118,19 @@ class ScheduledDriver:
                     f"{self._graph.pipeline.name}: {output.abort.reason.sentence}"
                 )
 
-    def _arrive(self, execution: Execution, output: Released) -> None:
-        execution.arrived.setdefault(execution.chain.origin(output.channel), []).append(output.data)
+    def _arrive(self, execution: Execution, output: Released | Ended) -> None:
+        chain = execution.chain
+        if isinstance(output, Ended):
+            chain.watermarks.end(output.channel)
+            return
+        origin = chain.origin(output.channel)
+        chain.watermarks.arrive(origin, output.data)
+        if has_rows(output.data):
+            execution.arrived.setdefault(origin, []).append(output.data)
 
     def _take_snapshot(self, execution: Execution, jobs: JobsAtOnce) -> None:
+        marks = execution.chain.watermarks
+        execution.watermark, execution.watermarks = marks.lowest, dict(marks.known)
         if self._has_work(execution):
             self._running += 1
             jobs.start(execution, self._plan)
@@ -127,7 +140,9 @@ class ScheduledDriver:
     def _has_work(self, execution: Execution) -> bool:
         if not self._plan.pending(execution.chain):
             return False
-        return execution.has_input or any(self._plan.to_restage(execution, sink) for sink in execution.chain.sinks)
+        if execution.has_input or execution.has_windows_due:
+            return True
+        return any(self._plan.to_restage(execution, sink) for sink in execution.chain.sinks)
 
     # -- back
 
@@ -163,7 +178,7 @@ class ScheduledDriver:
             return
         assert execution.aligned is not None
         exchange = exchange_of(execution, self._task.acknowledged, self._graph.pipeline.parallelism)
-        if exchange.handles:
+        if exchange.handles or exchange.watermark is not None:
             self._base.channels.feed(ChannelName(vertex.name), exchange)
         self._send_barrier(ChannelName(vertex.name), execution.aligned.ended)
 

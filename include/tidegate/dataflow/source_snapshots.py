@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tidegate.dataflow.jobs import Parts
-from tidegate.pipeline.definition import SourceVertex
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.vertices import SourceVertex
 from tidegate.ports import Acknowledger, Segment, SourceContext
 from tidegate.protocol.barriers.messages import StopMode
 from tidegate.protocol.errors import SupersededAttemptError
 from tidegate.protocol.paths import directory, write_prefix
 from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, Snapshot, SubtaskId, SubtaskMetrics
 from tidegate.protocol.snapshot import SnapshotTask
+from tidegate.protocol.watermarks import event_time_of, with_event_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ def snapshot_sources(parts: Parts, task: SnapshotTask, acknowledge: Acknowledger
                 continue
             if subtask in task.acknowledged:
                 taken = task.acknowledged[subtask]
-                segments[subtask] = vertex.source.replay(split, task.restored.get(subtask), taken, parts.storage)
+                replayed = vertex.source.replay(split, task.restored.get(subtask), taken, parts.storage)
+                segments[subtask] = with_time(replayed, taken)
             else:
                 segments[subtask], acknowledgement = _poll(parts, vertex, subtask, task, now)
                 taken = acknowledgement.snapshot
@@ -54,8 +56,33 @@ def snapshot_sources(parts: Parts, task: SnapshotTask, acknowledge: Acknowledger
             if (end := StopMode.DRAIN if taken.finished else task.stop) is not None:
                 ends[subtask] = end
     if polled:
+        polled = _timed(parts, segments, polled, task)
+        segments |= {ack.subtask: with_time(segments[ack.subtask], ack.snapshot) for ack in polled}
         confirm(parts.graph, task, acknowledge, polled)
     return SourceSnapshots(segments, ends)
+
+
+def _timed(
+    parts: Parts,
+    segments: Mapping[SubtaskId, Segment | None],
+    polled: list[Acknowledgement],
+    task: SnapshotTask,
+) -> list[Acknowledgement]:
+    """With the event times of what was read, which are part of the positions: a later attempt must have the same."""
+    watched = [ack for ack in polled if ack.subtask.operator_id in parts.graph.watched]
+    read = {ack.subtask: segment for ack in watched if (segment := segments[ack.subtask]) is not None}
+    times = parts.jobs.event_times(read) if read else {}
+    return [
+        replace(ack, snapshot=with_event_time(ack.snapshot, task.restored.get(ack.subtask), times.get(ack.subtask)))
+        if ack in watched
+        else ack
+        for ack in polled
+    ]
+
+
+def with_time(segment: Segment | None, taken: Snapshot) -> Segment | None:
+    """The segment with the largest event time that its split has read, as its snapshot says."""
+    return None if segment is None else replace(segment, event_time=event_time_of(taken))
 
 
 def confirm(

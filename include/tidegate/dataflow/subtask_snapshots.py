@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from tidegate.dataflow.elements import Exchange
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
-from tidegate.dataflow.reports import Report
+from tidegate.dataflow.reports import ROWS_LATE, Report
 from tidegate.pipeline.definition import KeyedVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, StateHandle, SubtaskId, SubtaskMetrics
+from tidegate.protocol.watermarks import with_watermarks
 
 
 def acknowledgements(
@@ -22,13 +23,16 @@ def acknowledgements(
             subtask = SubtaskId(operator_id, index)
             if subtask in plan.attempts:
                 snapshot = Snapshot(_handles(plan, execution, subtask), finished=execution.is_last)
+                if subtask == SubtaskId(execution.chain.vertex.operator_id, 0):
+                    snapshot = with_watermarks(snapshot, execution.watermarks, execution.all_late)
                 metrics = _metrics(execution, subtask, start_delay)
                 result.append(Acknowledgement(subtask, plan.attempts[subtask], snapshot, metrics))
     return result
 
 
 def exchange_of(execution: Execution, acknowledged: Mapping[SubtaskId, Snapshot], parallelism: int) -> Exchange:
-    """What the chain's step or operator sends downstream: new files, and those an earlier attempt acknowledged."""
+    """What the chain's step or operator sends downstream: new files, and those an earlier attempt acknowledged, with
+    its watermark."""
     handles: list[StateHandle] = []
     for index in range(parallelism):
         subtask = SubtaskId(execution.chain.vertex.operator_id, index)
@@ -37,7 +41,7 @@ def exchange_of(execution: Execution, acknowledged: Mapping[SubtaskId, Snapshot]
         found: Sequence[StateHandle] = () if report is None else report.handles
         found = found if before is None else before.handles
         handles += [handle for handle in found if handle.kind is HandleKind.EXCHANGE]
-    return Exchange(tuple(handles))
+    return Exchange(tuple(handles), execution.watermark)
 
 
 def _handles(plan: ExecutionPlan, execution: Execution, subtask: SubtaskId) -> tuple[StateHandle, ...]:
@@ -62,5 +66,5 @@ def _metrics(execution: Execution, subtask: SubtaskId, start_delay: int) -> Subt
         alignment_duration=execution.aligned.alignment,
         processed_bytes=execution.aligned.processed_bytes if first else 0,
         persisted_bytes=execution.aligned.persisted_bytes if first else 0,
-        **(nothing if report is None else dict(report.metrics)),
+        **(nothing if report is None else {name: n for name, n in report.metrics.items() if name != ROWS_LATE}),
     )

@@ -15,13 +15,12 @@ from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.joins import Join
 from tidegate.pipeline.previous import Previous
 from tidegate.pipeline.ttl import ttl_of
+from tidegate.pipeline.vertices import CheckVertex, SourceVertex
+from tidegate.pipeline.windows import BOUNDS, Window, declared_time
 from tidegate.ports import (
-    BacklogSource,
     CheckpointListener,
     DeliveryGuarantee,
-    LaggingSource,
     QuarantiningSource,
-    Segment,
     Sink,
     Source,
 )
@@ -30,18 +29,11 @@ from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.expiry import TimeToLive
 from tidegate.protocol.keygroups import MAX_PARALLELISM_LIMIT, default_max_parallelism
 from tidegate.protocol.names import operator_of_sink
-from tidegate.protocol.records import Pending
 
 Transform = Callable[[Any], Any]
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Update:
-    """What the function of an operator with an `output` returns, both Spark DataFrames: `state` has the rows to upsert,
-    and `rows` what the operator emits."""
-
-    state: Any
-    rows: Any
+#: The stream of rows that no window took, beside what an operator emits.
+LATE_ROWS = "late"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,8 +65,16 @@ class Stream:
             )
         return self.pipeline.add(StepVertex(name, transformed))
 
+    @property
+    def late(self) -> "Stream":
+        """The rows that came when all their windows had been emitted, and those without an event time, as they came.
+
+        Of `aggregate` with a window only. What nobody reads is dropped, and counted.
+        """
+        return replace(self, output=LATE_ROWS, transforms=())
+
     def key_by(self, *columns: str) -> "KeyedStream":
-        """Partition by key; null is a key like any other."""
+        """Partition by key; null is a key like any other. With a window, the key may be empty."""
         return KeyedStream(self, columns)
 
     def join(
@@ -119,6 +119,7 @@ class KeyedStream:
     def aggregate(
         self,
         name: str,
+        window: Window | None = None,
         /,
         *,
         expect: ExpectationSuite | None = None,
@@ -128,6 +129,10 @@ class KeyedStream:
         **aggregates: Aggregate,
     ) -> Stream:
         """Keep declared aggregates per key; the stream carries the new row of every key that changed.
+
+        With a `window` they are kept per key and window: `aggregate("hourly", window("at", "1 hour"), n=count())`. The
+        stream carries the row of each window once, with its bounds in `window_start` and `window_end`, when the
+        watermark has passed its end. Rows that come later are in `.late`.
 
         `expect` judges the operator's whole state at every checkpoint, not only what changed. `previous` is the name
         that the operator had before, or see `Previous`. With `ttl`, such as "30 d", a key begins anew once nothing has
@@ -140,28 +145,10 @@ class KeyedStream:
             expect=expect,
             aggregates=tuple(aggregates.items()),
             previous=Previous.of(previous),
+            window=window,
             ttl=ttl_of(name, ttl, ttl_by),
         )
         return self.stream.pipeline.add(vertex)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SourceVertex:
-    name: str
-    source: Source
-    previous: Previous = field(default_factory=Previous)
-
-    @property
-    def operator_id(self) -> str:
-        return self.name
-
-    def is_behind(self, split: int, polled: Segment | None) -> bool:
-        """Whether more has arrived than a poll took. A source that cannot say is never behind."""
-        return isinstance(self.source, BacklogSource) and self.source.is_behind(split, polled)
-
-    def pending(self, split: int) -> Pending | None:
-        """What the last poll has left. None of a source that cannot say."""
-        return self.source.pending(split) if isinstance(self.source, LaggingSource) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,7 +169,8 @@ class KeyedVertex:
     """A keyed operator: `aggregates`, a `join`, or `update` with the DDL of its state rows (key columns included).
 
     `defaults` are what rows have that are older than a column. With an `output`, the DDL of rows that `update` emits,
-    these are the stream that leaves; without one, it carries the new row of every key that changed. Rows live as long
+    these are the stream that leaves; without one, it carries the new row of every key that changed. With a `window`,
+    these are the rows of windows that the watermark has passed. Rows live as long
     as `ttl` says."""
 
     name: str
@@ -197,6 +185,7 @@ class KeyedVertex:
     output: str | None = None
     join: Join | None = None
     ttl: TimeToLive | None = None
+    window: Window | None = None
 
     @property
     def operator_id(self) -> str:
@@ -204,7 +193,12 @@ class KeyedVertex:
 
     @property
     def emits(self) -> bool:
-        return self.output is not None or self.join is not None
+        return self.output is not None or self.join is not None or self.window is not None
+
+    @property
+    def state_key(self) -> tuple[str, ...]:
+        """The columns by which its state is kept."""
+        return self.key if self.window is None else (*self.key, *BOUNDS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,16 +212,6 @@ class SinkVertex:
     @property
     def operator_id(self) -> str:
         return operator_of_sink(self.name)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CheckVertex:
-    """A judgement across several sinks: `query` makes one DataFrame of their staged rows, `expect` judges it."""
-
-    name: str
-    sinks: tuple[str, ...]
-    query: Callable[..., Any]
-    expect: ExpectationSuite
 
 
 Vertex = SourceVertex | StepVertex | KeyedVertex | SinkVertex | CheckVertex
@@ -269,9 +253,22 @@ class Pipeline:
         self.vertices.append(vertex)
         return Stream(self, vertex.name)
 
-    def source(self, name: str, source: Source, previous: str | None = None) -> Stream:
-        """Read a replayable input. `previous` is the name that it had before, if it was renamed."""
-        stream = self.add(SourceVertex(name, source, Previous(previous)))
+    def source(
+        self,
+        name: str,
+        source: Source,
+        previous: str | None = None,
+        *,
+        event_time: str | None = None,
+        delay: str | timedelta | None = None,
+    ) -> Stream:
+        """Read a replayable input. `previous` is the name that it had before, if it was renamed.
+
+        `event_time` is the column that says when an event was, and `delay` how much later than others its rows may
+        come: the watermark follows the largest event time at that distance, and windows are emitted when it passes
+        them.
+        """
+        stream = self.add(SourceVertex(name, source, Previous(previous), declared_time(name, event_time, delay)))
         if isinstance(source, QuarantiningSource) and source.quarantine is not None:
             self.add(SinkVertex(f"{name}_quarantine", replace(stream, output="malformed"), source.quarantine))
         return stream

@@ -1,4 +1,4 @@
-"""Durations as people write them: `10 min`, `0 s`, `500 ms`, `1 h 30 min`."""
+"""Durations as people write them: `10 min`, `0 s`, `500 ms`, `1 h 30 min`, and as Spark has them: `1 hour`."""
 
 import re
 from datetime import timedelta
@@ -12,7 +12,8 @@ _UNITS = {
     "h": timedelta(hours=1),
     "d": timedelta(days=1),
 }
-_PART = re.compile(r"\s*(\d+)\s*(ms|s|min|h|d)\b")
+_SPELT_OUT = {"second": "s", "minute": "min", "hour": "h", "day": "d"}
+_PART = re.compile(r"\s*(\d+)\s*(?:(ms|s|min|h|d)|(second|minute|hour|day)s?)\b")
 
 
 def duration(text: str | timedelta) -> timedelta:
@@ -23,7 +24,7 @@ def duration(text: str | timedelta) -> timedelta:
     text = str(text)  # a bare number is no duration either, and is refused below
     while match := _PART.match(text, at):
         try:
-            total += int(match[1]) * _UNITS[match[2]]
+            total += int(match[1]) * _UNITS[match[2] or _SPELT_OUT[match[3]]]
         except (OverflowError, ValueError):  # ValueError: of thousands of digits
             raise PipelineDefinitionError(f"{text[:100]!r} is longer than any duration.") from None
         at = match.end()

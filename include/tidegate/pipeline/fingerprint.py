@@ -13,8 +13,9 @@ from hashlib import sha256
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from tidegate.pipeline.definition import Pipeline, SinkVertex, SourceVertex, Stream
+from tidegate.pipeline.definition import Pipeline, SinkVertex, Stream
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.vertices import SourceVertex
 
 
 def fingerprint(graph: Graph) -> str:
@@ -41,7 +42,8 @@ class _Facts:
             case tuple():
                 return [self.of(each) for each in value]
             case SourceVertex():
-                return [value.name, self.of(value.source.describe()), self.of(value.previous)]
+                said = (value.source.describe(), value.previous, value.event_time)
+                return [value.name, *(self.of(each) for each in said)]
             case SinkVertex():
                 return [value.name, self.of(value.input), self.of(value.sink.describe()), self.of(value.expect)]
             case set() | frozenset():

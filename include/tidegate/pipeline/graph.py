@@ -10,21 +10,16 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
 from tidegate.pipeline.aggregates import Aggregate
-from tidegate.pipeline.definition import (
-    CheckVertex,
-    KeyedVertex,
-    Pipeline,
-    SinkVertex,
-    SourceVertex,
-    StepVertex,
-    Stream,
-    Vertex,
-)
+from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, Pipeline, SinkVertex, StepVertex, Vertex
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.guarantees import check_guarantee
+from tidegate.pipeline.inputs import check_watermarks, inputs_of, timed_vertices
 from tidegate.pipeline.joins import check_join
 from tidegate.pipeline.known_columns import check_columns
+from tidegate.pipeline.places import check_effect, check_places, place_of
 from tidegate.pipeline.ttl import check_ttl
+from tidegate.pipeline.vertices import CheckVertex, SourceVertex
+from tidegate.pipeline.windows import check_event_time, check_window
 from tidegate.ports import SinkInput
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.hold import HoldRules
@@ -107,7 +102,22 @@ class Graph:
     @cached_property
     def outputs(self) -> Mapping[str, str]:
         """By operator, the columns of the rows that it emits, as they are declared."""
-        return {v.operator_id: " ".join((v.output or f"{v.join}").split()) for v in self.keyed if v.emits}
+        return {v.operator_id: " ".join(_emitted(v).split()) for v in self.keyed if v.emits}
+
+    @cached_property
+    def watched(self) -> frozenset[str]:
+        """The sources, steps and operators whose watermark anybody needs: those with windows, and what leads to them
+        from an event time."""
+        leading = {vertex.name for vertex in self.keyed if vertex.window is not None}
+        for vertex in reversed(self.producers):
+            if vertex.name in leading:
+                leading |= {stream.origin for stream in inputs_of(vertex)}
+        return frozenset(leading & timed_vertices((*self.sources, *self.producers)))
+
+    def reads_late(self, name: str) -> bool:
+        """Whether anybody reads the rows that come too late for an operator's windows."""
+        streams = (stream for vertex in self.operators for stream in inputs_of(vertex))
+        return any(stream.origin == name and stream.output == LATE_ROWS for stream in streams)
 
     @cached_property
     def restaged(self) -> frozenset[str]:
@@ -128,14 +138,11 @@ class Graph:
         return tuple(vertex for vertex in self.operators if name in (s.origin for s in inputs_of(vertex)))
 
 
-def inputs_of(vertex: Vertex) -> tuple[Stream, ...]:
-    match vertex:
-        case KeyedVertex():
-            return vertex.inputs
-        case StepVertex() | SinkVertex():
-            return (vertex.input,)
-        case SourceVertex() | CheckVertex():
-            return ()
+def _emitted(vertex: KeyedVertex) -> str:
+    """What says whether rows that an operator has emitted are what it emits now."""
+    if vertex.window is None:
+        return vertex.output or f"{vertex.join}"
+    return f"{', '.join(vertex.state_key)}, {', '.join(f'{name} {aggregate}' for name, aggregate in vertex.aggregates)}"
 
 
 def compile_graph(pipeline: Pipeline) -> Graph:
@@ -146,8 +153,9 @@ def compile_graph(pipeline: Pipeline) -> Graph:
         _check_vertex(pipeline, vertex, origins)
     ordered = _topological(pipeline)
     _check_previous(pipeline, origins)
-    _check_feedback(pipeline)
-    _check_effect(pipeline)
+    check_places(pipeline)
+    check_effect(pipeline)
+    check_watermarks(pipeline, ordered)
     check_columns(pipeline.name, pipeline.vertices)
     return Graph(
         pipeline,
@@ -195,6 +203,11 @@ def _check_vertex(pipeline: Pipeline, vertex: Vertex, origins: Mapping[str, Vert
             raise PipelineDefinitionError(
                 f"The {where} reads {stream.origin!r}, which is not a source, step or operator."
             )
+        if stream.output == LATE_ROWS and not _has_windows(origins[stream.origin]):
+            raise PipelineDefinitionError(
+                f"The {where} reads the late rows of {stream.origin!r}, which has no windows, so no row comes too late "
+                "for it. Only aggregate(name, window(…), …) has late rows."
+            )
     match vertex:
         case KeyedVertex():
             _check_keyed(where, vertex)
@@ -208,12 +221,22 @@ def _check_vertex(pipeline: Pipeline, vertex: Vertex, origins: Mapping[str, Vert
         case SourceVertex():
             if vertex.source.num_splits() < 1:
                 raise PipelineDefinitionError(f"The {where} has no split; it needs at least one.")
+            if vertex.event_time is not None:
+                check_event_time(where, vertex.event_time, vertex.source.schema)
         case StepVertex():
             pass
 
 
+def _has_windows(vertex: Vertex) -> bool:
+    return isinstance(vertex, KeyedVertex) and vertex.window is not None
+
+
 def _check_keyed(where: str, vertex: KeyedVertex) -> None:
-    if not vertex.key or len(set(vertex.key)) != len(vertex.key):
+    if vertex.window is not None:
+        named = [name for name, _ in vertex.aggregates]
+        read = [column for _, a in vertex.aggregates if isinstance(a, Aggregate) for column in a.columns()]
+        check_window(where, vertex.window, vertex.key, [*named, *read])
+    if not vertex.state_key or len(set(vertex.key)) != len(vertex.key):
         raise PipelineDefinitionError(f"The key of {where} must name at least one column, and none twice.")
     if not vertex.inputs:
         raise PipelineDefinitionError(f"The {where} has no input.")
@@ -229,6 +252,10 @@ def _check_keyed(where: str, vertex: KeyedVertex) -> None:
         raise PipelineDefinitionError(
             f"Aggregates of {where} cannot be called {', '.join(sorted(clashes | reserved))}: key columns keep their "
             "names, and a leading underscore is reserved."
+        )
+    if vertex.ttl is not None and vertex.window is not None:
+        raise PipelineDefinitionError(
+            f"The {where} has windows and a ttl. Windows leave the state when they have ended, so leave the ttl out."
         )
     if vertex.ttl is not None:
         check_ttl(where, vertex.ttl, vertex.aggregates)
@@ -287,39 +314,5 @@ def _topological(pipeline: Pipeline) -> list[Vertex]:
         ) from error
 
 
-def _check_effect(pipeline: Pipeline) -> None:
-    """State alone is enough: it is plain Parquet, and can be judged. Rows that go nowhere are lost: they are read only
-    once."""
-    if not any(isinstance(vertex, KeyedVertex | SinkVertex) for vertex in pipeline.vertices):
-        raise PipelineDefinitionError(
-            f"Pipeline {pipeline.name!r} has no effect: it has neither a sink nor an operator with state, so what its "
-            "sources read would be lost. Add a sink with stream.sink(…)."
-        )
-
-
-def _check_feedback(pipeline: Pipeline) -> None:
-    """A sink that writes where a source reads is a cycle too, through the file system. Sinks must not share a place."""
-    sources = {_place(v.source.describe()): v.name for v in pipeline.vertices if isinstance(v, SourceVertex)}
-    sinks: dict[str, str] = {}
-    for vertex in pipeline.vertices:
-        if isinstance(vertex, SinkVertex) and (place := _place(vertex.sink.describe())):
-            for read, source in sources.items():
-                if read and (place == read or place.startswith(read + "/")):
-                    raise PipelineDefinitionError(
-                        f"Pipeline {pipeline.name!r} has a cycle: sink {vertex.name!r} writes to {place!r}, where "
-                        f"source {source!r} reads. Give the sink a directory of its own."
-                    )
-            if place in sinks:
-                raise PipelineDefinitionError(
-                    f"Sinks {sinks[place]!r} and {vertex.name!r} of pipeline {pipeline.name!r} both write to "
-                    f"{place!r}. Each commits as a whole, so give each a directory of its own."
-                )
-            sinks[place] = vertex.name
-
-
-def _place(description: Mapping[str, object]) -> str:
-    return str(description.get("path", "")).rstrip("/")
-
-
 def _endpoint(role: Role, name: str, description: Mapping[str, object], home: str) -> Endpoint:
-    return Endpoint(role, name, str(description["type"]), relative_to_home(_place(description), home))
+    return Endpoint(role, name, str(description["type"]), relative_to_home(place_of(description), home))

@@ -7,8 +7,9 @@ transform. `tidegate check` asks Spark for the rest.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
-from tidegate.pipeline.definition import KeyedVertex, SinkVertex, SourceVertex, Stream, Vertex
+from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, Stream, Vertex
 from tidegate.pipeline.expectations import ExpectationSuite
+from tidegate.pipeline.vertices import SourceVertex
 from tidegate.protocol.ddl import columns_of
 from tidegate.protocol.errors import PipelineDefinitionError
 
@@ -36,6 +37,13 @@ def _uses(vertex: Vertex, origins: Mapping[str, Vertex]) -> Iterator[tuple[str, 
             for stream in vertex.inputs:
                 columns = columns_of_stream(stream, origins)
                 yield f"The key of operator {vertex.name!r}", repr(stream.origin), columns, vertex.key
+                if vertex.window is not None:
+                    yield (
+                        f"The window of operator {vertex.name!r}",
+                        repr(stream.origin),
+                        columns,
+                        [vertex.window.column],
+                    )
                 for name, aggregate in vertex.aggregates:
                     who = f"{name}={aggregate.function}(…) in operator {vertex.name!r}"
                     yield who, repr(stream.origin), columns, aggregate.columns()
@@ -61,6 +69,8 @@ def _judged(
 def columns_of_stream(stream: Stream, origins: Mapping[str, Vertex]) -> list[str] | None:
     """The names of what a stream carries; None if only Spark can tell."""
     origin = origins.get(stream.origin)
+    if stream.output == LATE_ROWS and isinstance(origin, KeyedVertex) and not stream.transforms:
+        return columns_of_stream(origin.inputs[0], origins)
     if stream.transforms or stream.output != "rows":
         return None
     match origin:
@@ -84,7 +94,7 @@ def _columns_of_state(vertex: KeyedVertex) -> list[str] | None:
     """Of the rows that readers see of it."""
     if vertex.state is not None:
         return _declared(vertex.state)
-    return [*vertex.key, *(name for name, _ in vertex.aggregates)]
+    return [*vertex.state_key, *(name for name, _ in vertex.aggregates)]
 
 
 def _declared(ddl: str) -> list[str] | None:

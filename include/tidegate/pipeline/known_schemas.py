@@ -21,7 +21,7 @@ class KnownSchemas:
 
 def known_schema(vertex: KeyedVertex) -> StateSchema:
     """Columns of a user function's state are in its DDL, which Spark reads."""
-    keys = tuple(StateColumn(name, None, name) for name in vertex.key)
+    keys = tuple(StateColumn(name, None, name) for name in vertex.state_key)
     if not vertex.aggregates:
         return StateSchema(keys, None, ttl=vertex.ttl)
     aggregates = tuple(

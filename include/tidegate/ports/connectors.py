@@ -20,12 +20,14 @@ from tidegate.protocol.records import (
 class Segment:
     """A bounded, replayable piece of data in a channel: a reference, never the rows.
 
-    `reference` is JSON that only the source understands: a list of files, an offset range.
+    `reference` is JSON that only the source understands: a list of files, an offset range. `event_time` is the largest
+    one that its split has read with it, if somebody needs that; the source does not set it.
     """
 
     split: int
     reference: Mapping[str, Any]
     bytes: int
+    event_time: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from tidegate.protocol.records import CheckpointRecord, HandleKind, OperatorPlan
 from tidegate.protocol.refusal import Refusal, unfit_state
 from tidegate.protocol.restore import Renamed, find_unrestorable, former_names, restore_snapshots
 from tidegate.protocol.state_schema import SchemaChange, StateSchema, compare_schemas
+from tidegate.protocol.watermarks import is_of_operator
 
 
 class ChangeVerdict(StrEnum):
@@ -259,7 +260,8 @@ class _Plan:
         kinds = {handle.kind for snapshot in snapshots for handle in snapshot.handles}
         if HandleKind.RUN in kinds:
             return VertexKind.OPERATOR
-        is_source = HandleKind.POSITION in kinds or any(snapshot.position for snapshot in snapshots)
+        positions = [snapshot.position for snapshot in snapshots if snapshot.position]
+        is_source = HandleKind.POSITION in kinds or any(not is_of_operator(position) for position in positions)
         return VertexKind.SOURCE if is_source else VertexKind.STEP
 
     def checks(self) -> Iterator[VertexChange]:

@@ -19,6 +19,7 @@ from tidegate.protocol.records import (
     SubtaskId,
 )
 from tidegate.protocol.refusal import Refusal, require_none
+from tidegate.protocol.watermarks import is_watermark_alone
 
 #: The detail of a handle that names the operator which wrote the file, if it was renamed since.
 WRITTEN_AS = "written_as"
@@ -143,9 +144,13 @@ def find_unmatched(
             subtask.operator_id
             for subtask, snapshot in snapshots.items()
             if subtask.operator_id not in known
-            and (snapshot.position or any(handle.kind in kept for handle in snapshot.handles))
+            and (_is_placed(snapshot) or any(handle.kind in kept for handle in snapshot.handles))
         }
     )
+
+
+def _is_placed(snapshot: Snapshot) -> bool:
+    return bool(snapshot.position) and not is_watermark_alone(snapshot.position or {})
 
 
 def find_lost(

@@ -87,7 +87,9 @@ class GreatExpectationsValidator:
     def _identifying(self, target: Target, frame: Any) -> list[str]:
         """The columns that show which row failed: the operator's key if there is one, else the first simple columns."""
         operator = self._graph.sink(target.name).input.origin if target.kind is TargetKind.SINK else target.name
-        keys = {} if target.kind is TargetKind.CHECK else {vertex.name: vertex.key for vertex in self._graph.keyed}
+        keys = (
+            {} if target.kind is TargetKind.CHECK else {vertex.name: vertex.state_key for vertex in self._graph.keyed}
+        )
         if present := [column for column in keys.get(operator, ()) if column in frame.columns]:
             return present
         simple = [field.name for field in frame.schema.fields if field.dataType.typeName() not in _NESTED]

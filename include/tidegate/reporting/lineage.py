@@ -22,7 +22,8 @@ from openlineage.client.facet_v2 import (
     schema_dataset,
 )
 
-from tidegate.pipeline.definition import CheckVertex, SinkVertex, SourceVertex
+from tidegate.pipeline.definition import SinkVertex
+from tidegate.pipeline.vertices import CheckVertex, SourceVertex
 from tidegate.protocol.ddl import columns_of
 from tidegate.protocol.names import Target, TargetKind
 from tidegate.protocol.notify import committables

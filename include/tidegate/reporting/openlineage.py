@@ -7,8 +7,8 @@ from typing import Any
 from openlineage.client import OpenLineageClient
 
 import tidegate
-from tidegate.pipeline.definition import CheckVertex, SourceVertex
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.vertices import CheckVertex, SourceVertex
 from tidegate.ports import CheckpointStore, ListingSource, ReadableStorage
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.events import Event, EventKind

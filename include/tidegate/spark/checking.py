@@ -7,8 +7,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate.pipeline.definition import CheckVertex, KeyedVertex, SinkVertex, StepVertex
-from tidegate.pipeline.graph import Graph, inputs_of
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
+from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.inputs import inputs_of
+from tidegate.pipeline.vertices import CheckVertex
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
 from tidegate.protocol.names import Target, TargetKind
 from tidegate.spark.driver.results import require_keys, result_of

@@ -42,6 +42,7 @@ class Changed:
     rows_in: int
     sync_ms: int
     async_ms: int
+    rows_late: int | None = None  # that no window took, if there are windows
 
 
 def aggregate(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Changed:

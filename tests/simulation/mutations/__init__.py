@@ -23,6 +23,7 @@ from mutations import (
     snapshots,
     steps,
     stops,
+    windows,
 )
 from mutations.planting import MUTATIONS, planted
 
@@ -48,4 +49,5 @@ __all__ = [
     "snapshots",
     "steps",
     "stops",
+    "windows",
 ]

@@ -32,7 +32,7 @@ class Comparison:
         """The checkpoint's state and staged rows are those of the sequential execution of its cut."""
         cut, read = self._cut(id_, snapshots)
         triggered_at = microseconds(self.world.store.state.checkpoints[id_].triggered_at)
-        given = self.sequential.step(cut, self._drawn(snapshots), triggered_at)
+        given = self.sequential.step(cut, self._drawn(snapshots), triggered_at, self._ended(snapshots))
         self.world.observer.history.complete(id_, *self.sequential.came_to(), read)
         self._compare_states(id_, snapshots)
         self._compare_staged(id_, snapshots, given)
@@ -87,6 +87,14 @@ class Comparison:
                 cut[name] += [row for piece in sorted(now - before) for row in source.pieces[split][piece]]
                 read[subtask] = now
         return cut, read
+
+    def _ended(self, snapshots: Mapping[SubtaskId, Snapshot]) -> set[str]:
+        """The sources from which nothing will follow."""
+        return {
+            name
+            for name, source in self.world.sources.items()
+            if all(snapshots[SubtaskId(name, split)].finished for split in range(source.num_splits()))
+        }
 
     def _drawn(self, snapshots: Mapping[SubtaskId, Snapshot]) -> dict[str, list[Row]]:
         """By step, the rows on record; their files go with the completion."""

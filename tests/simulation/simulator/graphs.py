@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from simulator.expiring import draw_ttl
 from simulator.sinks import SimulatedSink
 from simulator.sources import DirectorySource, LogSource, Row, SimulatedSource
+from simulator.windowed import add_windows
 from tidegate.pipeline.config import CheckpointConfig, CheckpointRetention
 from tidegate.pipeline.definition import KeyedVertex, Pipeline, SinkVertex, StepVertex, Stream
 from tidegate.ports import SinkInput
@@ -101,6 +102,7 @@ def draw_pipeline(world: "World", random: Random) -> Pipeline:
             _draw_sink(world, random, streams[-1])
     if not world.sinks or random.random() < 0.2:
         _draw_sink(world, random, random.choice(streams))
+    add_windows(world, pipeline)
     return pipeline
 
 

@@ -15,12 +15,13 @@ from simulator.graphs import KEYS
 from simulator.runs import group_of, values_of
 from simulator.scheduler import Violation
 from simulator.sources import Row
+from simulator.windowed import WindowedFunction, time_of
 from tidegate.dataflow.elements import Data
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.jobs import JobEnded, JobReported
 from tidegate.dataflow.operator_chains import Execution
-from tidegate.dataflow.reports import Report, joined
-from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
+from tidegate.dataflow.reports import ROWS_LATE, Report, joined
+from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import Segment, SinkInput
 from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError
@@ -91,7 +92,10 @@ class SimulatedJobs:
         another matter each time."""
         vertex, pending = execution.chain.vertex, plan.pending(execution.chain)
         self.random.shuffle(pending)
-        rows = [row for item in arrived for row in self._rows(item)]
+        rows = [row for item in arrived for row in self._rows(item, _reads_late(vertex))]
+        if isinstance(vertex, KeyedVertex) and vertex.window is not None:
+            yield from self._windowed(execution, vertex, plan, pending, rows)
+            return
         if isinstance(vertex, StepVertex):
             self.random.shuffle(rows)
         emitted = self._emitted(vertex, plan, rows) if isinstance(vertex, KeyedVertex) and vertex.emits else []
@@ -165,14 +169,51 @@ class SimulatedJobs:
         self.random.shuffle(emitted)
         return emitted
 
+    def _windowed(
+        self, execution: Execution, vertex: KeyedVertex, plan: ExecutionPlan, pending: list[int], rows: Sequence[Row]
+    ) -> Iterator[list[Report]]:
+        """Each subtask takes rows into its windows and emits those that have ended; late rows fall to any of them."""
+        function: WindowedFunction = vertex.update
+        taken, late = function.take_in(rows, execution.closed)
+        self.random.shuffle(late)
+        for number, index in enumerate(pending):
+            mine = {place: group for place, group in taken.items() if self._owner(place) == index}
+            state = self._state(plan.runs(vertex, index))
+            changed = {place: function.digest(state.get(place), group) for place, group in mine.items()}
+            now = state | changed
+            gone = function.ended(now, execution.watermark) if execution.has_windows_due else []
+            emitted = [function.emitted(place, now[place]) for place in gone]
+            reports = []
+            if changed or gone:
+                values = changed | dict.fromkeys(gone, 0)
+                run = self._write_run(plan.prefixes(vertex)[index], plan.checkpoint_id, index, values, None)
+                reports.append(Report(vertex.operator_id, index, (run,), {}))
+            if emitted:
+                sent = (self._send(vertex, plan, index, emitted),) if execution.chain.exchanges else ()
+                reports.append(Report(vertex.operator_id, index, sent, {}))
+                reports += [self._staged(sink, plan, index, emitted) for sink in execution.chain.sinks]
+            share = late[number :: len(pending)]
+            if share and self.graph.reads_late(vertex.name):
+                sent = (replace(self._send(vertex, plan, index, share), details={LATE_ROWS: True}),)
+                reports.append(Report(vertex.operator_id, index, sent, {}))
+            if share:
+                reports.append(Report(vertex.operator_id, index, (), {ROWS_LATE: len(share)}))
+            yield joined(reports)
+
+    def _owner(self, key: int) -> int:
+        return subtask_of(group_of(key, self.max_parallelism), self.parallelism, self.max_parallelism)
+
     def _owned(self, vertex: KeyedVertex, index: int, rows: Sequence[Row]) -> dict[int, list[Row]]:
         """By key, the rows that fall to a subtask."""
         by_key: dict[int, list[Row]] = {}
         for row in rows:
             key = vertex.update.key_of(row)
-            if subtask_of(group_of(key, self.max_parallelism), self.parallelism, self.max_parallelism) == index:
+            if self._owner(key) == index:
                 by_key.setdefault(key, []).append(row)
         return by_key
+
+    def event_times(self, segments: Mapping[SubtaskId, Segment]) -> Mapping[SubtaskId, int]:
+        return {subtask: max(map(time_of, self._rows(segment))) for subtask, segment in segments.items()}
 
     # -- merging
 
@@ -199,10 +240,11 @@ class SimulatedJobs:
 
     # -- files
 
-    def _rows(self, data: Data) -> list[Row]:
+    def _rows(self, data: Data, late: bool = False) -> list[Row]:
         if isinstance(data, Segment):
             return self.world.sources[data.reference["source"]].rows(data)
-        return [tuple(row) for handle in data.handles for row in json.loads(self.world.storage.read(handle.path))]
+        handles = [handle for handle in data.handles if bool(handle.details.get(LATE_ROWS)) is late]
+        return [tuple(row) for handle in handles for row in json.loads(self.world.storage.read(handle.path))]
 
     def _state(self, runs: Sequence[StateHandle]) -> dict[int, int]:
         """The newest value of every key, oldest run first."""
@@ -251,3 +293,7 @@ class SimulatedJobs:
         path = f"{prefix}-{self.world.unique()}.{kind.value.lower()}"
         self.world.storage.write(path, content)
         return StateHandle(path, kind, len(rows), len(content), sha256(content).hexdigest(), checkpoint_id)
+
+
+def _reads_late(vertex: StepVertex | KeyedVertex | SinkVertex) -> bool:
+    return isinstance(vertex, SinkVertex) and vertex.input.output == LATE_ROWS

@@ -26,6 +26,7 @@ from simulator.running_parts import (
 from simulator.running_ports import NAME, Absent, Judge, Later, Shaky
 from simulator.running_restores import clean, draw_target, restore
 from simulator.scheduler import require
+from simulator.windowed import windows
 from tidegate.coordination.continuous_run import ContinuousRun
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.dataflow.continuous_driver import ContinuousDriver
@@ -63,6 +64,7 @@ class Running:
         self.cleanings = aside.choice([0.0, 0.0, 0.02])  # the same
         self.holding = Holding(seed, "continuous")
         self.emitting = emitting(seed)
+        self.windows = windows(seed)
         self.checks = Checks(self)
         self.trace: deque[str] = deque(maxlen=60)
         self.store = Shaky(self)

@@ -4,7 +4,9 @@ under test are not asked.
 
 from typing import TYPE_CHECKING, Any
 
-from simulator.running_parts import Log, PlainJobs, Rows, plain_execution
+from simulator.running_parts import Log, PlainJobs, Rows
+from simulator.running_plain import plain_execution, rows_before
+from simulator.running_windows import WINDOWED, check_shown, check_windows
 from simulator.scheduler import require
 from tidegate.coordination.restore import Target, ToCheckpoint
 from tidegate.dataflow.in_flight import in_flight_of
@@ -101,10 +103,30 @@ class Checks:
                 require(there, f"checkpoint {record.checkpoint_id} completes without its file {handle.path}")
         states = self.states(snapshots)
         expected = plain_execution(self.world.graph, self.offsets(snapshots))
+        self._check_windows(f"checkpoint {record.checkpoint_id}", snapshots, states)
         for vertex in self.world.graph.keyed:
+            if vertex.window is not None:
+                continue
             straight = {stream.origin for stream in vertex.inputs} <= {source.name for source in self.world.sources}
             if straight or not self.world.config.unaligned:  # else more is on its way, further up
                 self.compare(f"checkpoint {record.checkpoint_id}", vertex.name, states, expected)
+
+    def _check_windows(self, what: str, snapshots: dict[SubtaskId, Snapshot], states: dict[str, Rows]) -> int | None:
+        """Unless rows may count again. What is on its way has not come there."""
+        first = self.world.sources[0].name
+        if WINDOWED not in states or self.world.config.mode != "EXACTLY_ONCE":
+            return None
+        splits = {first: len(self.world.sources[0].lengths)}
+        on_its_way: list[Any] = [data for _, data in in_flight_of(snapshots[SubtaskId(WINDOWED, 0)])]
+        ahead = {(s.split, at) for s in on_its_way for at in range(s.reference["first"], s.reference["end"])}
+        rows = [row for row in rows_before(first, splits, self.offsets(snapshots)) if row not in ahead]
+        return check_windows(self.world, what, snapshots, states[WINDOWED], rows)
+
+    def check_windows_in_the_end(self, snapshots: dict[SubtaskId, Snapshot]) -> None:
+        watermark = self._check_windows("in the end", snapshots, self.states(snapshots))
+        if watermark is not None:
+            lengths = self.world.sources[0].lengths
+            check_shown(self.world, watermark, [(split, at) for split, n in enumerate(lengths) for at in range(n)])
 
     def compare(self, what: str, name: str, states: dict[str, Rows], expected: dict[str, Rows]) -> None:
         if self.world.config.mode == "EXACTLY_ONCE":
@@ -124,6 +146,7 @@ class Checks:
                 handles = snapshots.get(SubtaskId(vertex.operator_id, index), Snapshot()).handles
                 state |= jobs.state([handle for handle in handles if handle.kind is HandleKind.RUN], index)
             on_its_way = in_flight_of(snapshots.get(SubtaskId(vertex.operator_id, 0)))
+            on_its_way = [] if vertex.window is not None else on_its_way
             for key, value in jobs._values([[data for _, data in on_its_way]], vertex):
                 state[key] = vertex.update.merge(state.get(key), value)
             result[vertex.name] = state

@@ -8,8 +8,10 @@ from made_gestures import resume, suspend
 
 from simulator.holding import held_in
 from simulator.running_emitting import EMITTED_TO, Numbers
-from simulator.running_parts import TICKETS, Rows, plain_execution
+from simulator.running_parts import TICKETS, Rows
+from simulator.running_plain import plain_execution
 from simulator.running_restores import draw_target, restore
+from simulator.running_windows import LATE_TABLE, SHOWN
 from simulator.scheduler import require
 from tidegate.coordination.restore import Target, ToCheckpoint, Undo
 from tidegate.dataflow.in_flight import in_flight_of
@@ -125,10 +127,12 @@ class Ending:
             plain_execution(self.world.graph, self.world.checks.offsets(snapshots)),
             self.world.checks.states(snapshots),
         )
+        self.world.checks.check_windows_in_the_end(snapshots)
         for vertex in self.world.graph.keyed:
-            self.world.checks.compare("in the end", vertex.name, states, expected)
+            if vertex.window is None:
+                self.world.checks.compare("in the end", vertex.name, states, expected)
         for sink in self.world.graph.sinks:
-            if sink.name not in TICKETS:
+            if sink.name not in (*TICKETS, SHOWN, LATE_TABLE):
                 self._check_sink(sink, expected)
         self._check_tickets()
         self._check_files()

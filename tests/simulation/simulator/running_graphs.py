@@ -9,6 +9,7 @@ from simulator.running_emitting import EMITTED_TO, Numbers
 from simulator.running_parts import TICKETS, Counts, Log, Peaks, redrawn
 from simulator.running_ports import NAME
 from simulator.running_tables import Table
+from simulator.running_windows import add_windows
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import KeyedVertex, Pipeline, SinkVertex
 from tidegate.ports import SinkInput
@@ -74,6 +75,7 @@ def draw_pipeline(world: "Running") -> Pipeline:
         operators.append(operator)
     if world.emitting.random() < 0.3:
         _emit(world, pipeline, streams[0])
+    add_windows(world, pipeline)
     return pipeline
 
 

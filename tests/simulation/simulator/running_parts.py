@@ -11,11 +11,12 @@ from typing import Any
 
 from simulator.directories import ObjectStore
 from simulator.running_emitting import Numbers, counted_again, key_of
+from simulator.running_hours import end_of, time_of
 from tidegate.dataflow.elements import Data, Exchange
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
-from tidegate.dataflow.reports import Report, joined
-from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
+from tidegate.dataflow.reports import ROWS_LATE, Report, joined
+from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, Segment, SourceContext
 from tidegate.protocol.keygroups import key_groups_of, subtask_of
@@ -131,6 +132,8 @@ class PlainJobs:
             return self._sink(execution, execution.chain.vertex, plan)
         if isinstance(execution.chain.vertex, StepVertex):
             return self._step(execution, execution.chain.vertex, plan)
+        if execution.chain.vertex.window is not None:
+            return self._windowed(execution, execution.chain.vertex, plan)
         run = self._emitter if execution.chain.vertex.emits else self._operator
         reports = run(execution, execution.chain.vertex, plan) if execution.has_input else []
         for sink in execution.chain.sinks:
@@ -190,13 +193,42 @@ class PlainJobs:
                 reports.append(Report(vertex.operator_id, index, (sent,), {}))
         return joined(reports)
 
+    def _windowed(self, execution: Execution, vertex: KeyedVertex, plan: ExecutionPlan) -> list[Report]:
+        """Rows are taken into open windows, then those that have ended leave; late rows fall to any subtask."""
+        rows = [row for data in execution.arrived.values() for row in self._rows(data)]
+        taken, late = vertex.update.take_in(rows, execution.closed)
+        reports = []
+        for index, prefix in plan.prefixes(vertex).items():
+            state, name = self.state(plan.runs(vertex, index), index), f"{prefix}-{self._unique()}"
+            changed = {place: state.get(place, 0) + n for place, n in taken.items() if self._owner(place) == index}
+            emitted = []
+            for place, n in sorted((state | changed).items()) if execution.has_windows_due else ():
+                if n and execution.watermark is not None and end_of(place) <= execution.watermark:
+                    emitted.append((place, n))
+                    changed[place] = 0
+            written = []
+            if changed:
+                groups = key_groups_of(index, self._parallelism, self._max_parallelism)
+                written.append(replace(self._write(f"{name}.run", HandleKind.RUN, changed), key_groups=groups))
+            if emitted:
+                written.append(self._write(f"{name}.rows", HandleKind.EXCHANGE, emitted))
+            if share := late[index :: self._parallelism]:
+                sent = self._write(f"{name}-late.rows", HandleKind.EXCHANGE, share)
+                written.append(replace(sent, details={LATE_ROWS: True}))
+            if written:
+                reports.append(Report(vertex.operator_id, index, tuple(written), {ROWS_LATE: len(share)}))
+        return reports
+
+    def event_times(self, segments: Mapping[SubtaskId, Segment]) -> Mapping[SubtaskId, int]:
+        return {subtask: max(map(time_of, self._rows([segment]))) for subtask, segment in segments.items()}
+
     def _sink(self, execution: Execution, vertex: SinkVertex, plan: ExecutionPlan) -> list[Report]:
         rows: list[Any] = []
         for data in execution.arrived.values():
             if vertex.name in TICKETS:
                 rows += self.drawn(data)
             elif self._emits(vertex.input.origin):
-                rows += self._emitted(data)
+                rows += self._emitted(data, vertex.input.output == LATE_ROWS)
             elif any(isinstance(item, Exchange) for item in data):
                 rows += sorted(dict(self._values([data], vertex)).items())  # the last of each key
             else:
@@ -258,9 +290,10 @@ class PlainJobs:
     def _emits(self, origin: str) -> bool:
         return any(vertex.name == origin and vertex.emits for vertex in self._graph.keyed)
 
-    def _emitted(self, data: Sequence[Data]) -> list[Any]:
+    def _emitted(self, data: Sequence[Data], late: bool = False) -> list[Any]:
         """The rows of files that an operator has emitted, all of them; those of changed state are by key."""
         handles = [handle for item in data if isinstance(item, Exchange) for handle in item.handles]
+        handles = [handle for handle in handles if bool(handle.details.get(LATE_ROWS)) is late]
         files = [json.loads(self._storage.read(handle.path)) for handle in handles]
         return [row for rows in files if isinstance(rows, list) for row in rows]
 
@@ -302,31 +335,3 @@ class PlainJobs:
         content = json.dumps(rows).encode()
         self._storage.write(path, content)
         return StateHandle(path, kind, len(rows), len(content), sha256(content).hexdigest(), 1)
-
-
-def rows_before(log: str, splits: Mapping[str, int], offsets: Mapping[SubtaskId, int]) -> list[tuple[int, int]]:
-    return [(split, at) for split in range(splits[log]) for at in range(offsets.get(SubtaskId(log, split), 0))]
-
-
-def plain_execution(graph: Graph, offsets: Mapping[SubtaskId, int]) -> dict[str, Rows]:
-    """The state of every operator after the rows before these offsets."""
-    states: dict[str, Rows] = {}
-    emitters = {vertex.name: vertex.inputs[0].origin for vertex in graph.keyed if isinstance(vertex.update, Numbers)}
-    splits = {vertex.name: vertex.source.num_splits() for vertex in graph.sources}
-    steps = {vertex.name: vertex.input.origin for vertex in graph.producers if isinstance(vertex, StepVertex)}
-    for vertex in graph.keyed:
-        state: Rows = {}
-        for origin in (steps.get(stream.origin, stream.origin) for stream in vertex.inputs):
-            if origin in splits:
-                rows = rows_before(origin, splits, offsets)
-                keys = vertex.update.counted(rows) if isinstance(vertex.update, Numbers) else map(key_of, rows)
-                for key, count in Counter(keys).items():
-                    state[key] = state.get(key, 0) + count
-            elif origin in emitters:
-                rows = rows_before(emitters[origin], splits, offsets)
-                state = dict(Counter(key for key, _ in counted_again(Numbers().emit({}, rows))))
-            else:
-                for key, value in states[origin].items():
-                    state[key] = max(state.get(key, 0), value)
-        states[vertex.name] = state
-    return states

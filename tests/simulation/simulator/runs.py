@@ -1,17 +1,20 @@
 """Keyed state as files: which key group a key is in, and what a run holds in the key groups it is to be read in."""
 
 import json
+from functools import cache
 from hashlib import sha256
 
-from simulator.graphs import KEYS
 from tidegate.protocol.keygroups import key_group_of
 from tidegate.protocol.records import StateHandle
 
-HASHES = [int.from_bytes(sha256(str(key).encode()).digest()[:8], "big") for key in range(KEYS)]
+
+@cache
+def hash_of(key: int) -> int:
+    return int.from_bytes(sha256(str(key).encode()).digest()[:8], "big")
 
 
 def group_of(key: int, max_parallelism: int) -> int:
-    return key_group_of(HASHES[key], max_parallelism)
+    return key_group_of(hash_of(key), max_parallelism)
 
 
 def values_of(run: StateHandle, content: bytes, max_parallelism: int) -> dict[int, int]:

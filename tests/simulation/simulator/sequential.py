@@ -2,13 +2,18 @@
 retries or files."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from simulator.expiring import Lives, alive, plain, stored
 from simulator.scheduler import require
 from simulator.sources import Row
-from tidegate.pipeline.definition import KeyedVertex
+from simulator.windowed import PlainWatermarks, WindowedFunction
+from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import SinkInput
+
+#: Beside the states of operators: how far each has come in event time.
+WATERMARKS = ":watermarks"
 
 
 class SequentialExecution:
@@ -16,7 +21,8 @@ class SequentialExecution:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self.states: dict[str, dict[int, int]] = {vertex.name: {} for vertex in graph.keyed}
+        self._watermarks = PlainWatermarks(graph)
+        self.states: dict[str, dict[Any, int]] = {vertex.name: {} for vertex in graph.keyed} | {WATERMARKS: {}}
         self.outputs: dict[str, list[Row]] = {vertex.name: [] for vertex in graph.sinks}
 
     def came_to(self) -> tuple[dict[str, dict[int, int]], dict[str, list[Row]]]:
@@ -29,11 +35,17 @@ class SequentialExecution:
         self.outputs = dict(outputs)
 
     def step(
-        self, cut: Mapping[str, Sequence[Row]], drawn: Mapping[str, Sequence[Row]], triggered_at: int
+        self,
+        cut: Mapping[str, Sequence[Row]],
+        drawn: Mapping[str, Sequence[Row]],
+        triggered_at: int,
+        ended: set[str],
     ) -> dict[str, list[Row]]:
         """Process one checkpoint's rows by source name, `drawn` being what is on record of steps; returns what each
         sink gets of it. A step keeps the values of its rows, so that none can be lost or doubled."""
         produced: dict[str, list[Row]] = {name: list(rows) for name, rows in cut.items()}
+        closed = dict(self.states[WATERMARKS])
+        self._watermarks.advance(self.states[WATERMARKS], cut, ended)
         for vertex in self._graph.producers:
             if not isinstance(vertex, KeyedVertex):
                 before, after = (
@@ -49,6 +61,10 @@ class SequentialExecution:
             stamped = alive(ttl, self.states[vertex.name], lives.horizon)
             state = plain(ttl, stamped)
             rows = [row for stream in vertex.inputs for row in produced[stream.origin]]
+            if vertex.window is not None:
+                emitted, late = self._windowed(vertex.name, function, rows, closed.get(vertex.name))
+                produced[vertex.name], produced[f"{vertex.name}.{LATE_ROWS}"] = sorted(emitted), sorted(late)
+                continue
             by_key: dict[int, list[Row]] = {}
             for row in rows:
                 by_key.setdefault(function.key_of(row), []).append(row)
@@ -62,6 +78,7 @@ class SequentialExecution:
         ttls = {vertex.name: vertex.ttl for vertex in self._graph.keyed}
         for vertex in self._graph.sinks:
             origin = vertex.input.origin
+            origin = f"{origin}.{LATE_ROWS}" if vertex.input.output == LATE_ROWS else origin
             if vertex.sink.input is SinkInput.CURRENT:
                 lasting = plain(ttls[origin], self.states[origin])
                 given[vertex.name] = self.outputs[vertex.name] = sorted(lasting.items())
@@ -69,3 +86,16 @@ class SequentialExecution:
                 given[vertex.name] = sorted(produced[origin])
                 self.outputs[vertex.name] = sorted(self.outputs[vertex.name] + given[vertex.name])
         return given
+
+    def _windowed(
+        self, name: str, function: WindowedFunction, rows: Sequence[Row], closed: int | None
+    ) -> tuple[list[Row], list[Row]]:
+        """What leaves, and what comes too late."""
+        state = self.states[name]
+        taken, late = function.take_in(rows, closed)
+        for place, group in taken.items():
+            state[place] = function.digest(state.get(place), group)
+        gone = function.ended(state, self.states[WATERMARKS].get(name))
+        emitted = [function.emitted(place, state[place]) for place in gone]
+        state.update(dict.fromkeys(gone, 0))
+        return emitted, late

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from simulator.history import History
 from simulator.scheduler import require
-from tidegate.pipeline.graph import inputs_of
+from tidegate.pipeline.inputs import inputs_of
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.names import is_sink
 from tidegate.protocol.pipelines import PipelineStatus

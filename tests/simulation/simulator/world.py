@@ -41,6 +41,7 @@ from simulator.stops import has_finished
 from simulator.storage import SimulatedStorage
 from simulator.store import SimulatedStore
 from simulator.temper import CALM, draw_temper
+from simulator.windowed import windows
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.hold import Holds
 from tidegate.pipeline.graph import compile_graph
@@ -92,6 +93,7 @@ class World:
         self.forking = Random(f"forks {seed}")  # for the same reason
         self.emitting = emitting(seed)
         self.expiring = expiring(seed)
+        self.windows = windows(seed)
         self.temper = self.drawn = draw_temper(self.random, self.aside, self.forking)
         self.clock = SimulatedClock(self)
         self._names = count()

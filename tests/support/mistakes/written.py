@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 BEFORE = """
 from tidegate import *
-from tidegate.pipeline.definition import Update
+from tidegate.pipeline.update import Update
 
 shop = Pipeline("shop")
 orders = shop.source("orders", FileSource("landing", schema="customer string, amount int"))
@@ -55,6 +55,15 @@ GRAPH = each(
     ("a name for a transform that needs none", 'orders.transform(lambda rows: rows, name="same").sink("t", None)'),
     ("a check of a sink that is not there", 'orders.sink("t", ' + TABLE + ")\n"
         'shop.check("c", sinks=["u"], expect=suite("s", expect("table_row_count_to_equal", value=1)))(print)'),
+    (
+        "a window where nothing says the time",
+        f'keyed.aggregate("n", window("at", "1 hour"), n=count()).sink("t", {TABLE})',
+    ),
+    ("an event time that is no time", 'shop.source("a", FileSource("a", schema="k int"), event_time="k")'),
+    ("an event time that is not there", 'shop.source("a", FileSource("a", schema="k int"), event_time="at")'),
+    ("a delay of no event time", 'shop.source("a", FileSource("a", schema="k int"), delay="1 h")'),
+    ("windows with gaps", 'window("at", "1 hour", slide="1 d")'),
+    ("late rows without windows", f'keyed.aggregate("n", n=count()).late.sink("t", {TABLE})'),
     ("a former name that is still in use", f'keyed.aggregate("n", n=count(), previous="orders").sink("t", {TABLE})'),
 )  # fmt: skip
 

@@ -9,11 +9,13 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
+from tidegate.dataflow.elements import Data
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.jobs import JobEnded, JobReported
 from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.reports import Report
 from tidegate.pipeline.graph import Graph
+from tidegate.ports import Segment
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId
 from tidegate.spark.driver.compaction import compact_runs
@@ -22,6 +24,7 @@ from tidegate.spark.driver.outdated import without_outdated
 from tidegate.spark.driver.spark_errors import as_checkpoint_error
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams
+from tidegate.spark.driver.windows import largest_event_times
 from tidegate.spark.session.sessions import is_connect
 
 
@@ -40,6 +43,19 @@ class SparkJobs:
         except Exception as error:
             raise self._explained(execution, error) from error
         return reports
+
+    def event_times(self, segments: Mapping[SubtaskId, Segment]) -> Mapping[SubtaskId, int]:
+        frame = largest_event_times(self.graph, self.streams.session, segments)
+        try:
+            found = frame.collect()
+        except Exception as error:
+            arrived: dict[str, list[Data]] = {}
+            for subtask, segment in segments.items():
+                arrived.setdefault(subtask.operator_id, []).append(segment)
+            where = f"source {', '.join(arrived)} of pipeline {self.graph.pipeline.name!r}"
+            raise self.streams.explain(error, arrived) or as_checkpoint_error(error, where) from error
+        subtasks = list(segments)
+        return {subtasks[row["place"]]: row["at"] for row in found if row["at"] is not None}
 
     def fitting(self, restored: Mapping[SubtaskId, Snapshot]) -> Mapping[SubtaskId, Snapshot]:
         return without_outdated(self.graph, self.streams, self.location, restored)

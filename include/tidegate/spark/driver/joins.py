@@ -10,8 +10,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from tidegate.pipeline.definition import Update
 from tidegate.pipeline.joins import Join
+from tidegate.pipeline.update import Update
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.spark.driver.hashing import quoted
 

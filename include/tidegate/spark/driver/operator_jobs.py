@@ -4,16 +4,18 @@ Each builds one DataFrame of reports from what arrived. The work itself is in `p
 """
 
 from collections.abc import Sequence, Set
+from dataclasses import replace
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
-from tidegate.dataflow.reports import Report, joined
+from tidegate.dataflow.reports import ROWS_LATE, Report, joined
 from tidegate.dataflow.staging import Staging
-from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex, Stream
+from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, StepVertex, Stream
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.windows import Window
 from tidegate.ports import Segment
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.in_flight import OUTPUT
@@ -22,8 +24,16 @@ from tidegate.spark.driver.hashing import key_expressions, quoted, subtask_expre
 from tidegate.spark.driver.results import Result, require_keys, result_of
 from tidegate.spark.driver.run_job import Emit, run_job
 from tidegate.spark.driver.state_location import StateLocation
-from tidegate.spark.driver.streams import Streams, ddl
-from tidegate.spark.executor.partitions import KeyedPlan, LookupPlan, RestagingPlan, RowsPlan, StagingPlan
+from tidegate.spark.driver.streams import SIDE, Streams, ddl, read_by
+from tidegate.spark.driver.windows import late_rows, with_windows
+from tidegate.spark.executor.ended_windows import EndedWindowsPlan, Ending
+from tidegate.spark.executor.partitions import (
+    KeyedPlan,
+    LookupPlan,
+    RestagingPlan,
+    RowsPlan,
+    StagingPlan,
+)
 from tidegate.spark.executor.report_rows import REPORT_TYPE
 from tidegate.state.layout import StateLayout
 
@@ -50,7 +60,9 @@ class OperatorJobs:
         vertex = execution.chain.vertex
         match vertex:
             case KeyedVertex():
-                if execution.has_input and vertex.emits:
+                if vertex.window is not None:
+                    emit(self._windowed(execution, vertex, vertex.window))
+                elif execution.has_input and vertex.emits:
                     emit(self._emitting(execution, vertex))
                 elif execution.has_input:
                     run_job(self._keyed(execution, vertex), note)
@@ -127,7 +139,11 @@ class OperatorJobs:
         return joined(reports)
 
     def _emitted(self, execution: Execution, vertex: KeyedVertex, rows: DataFrame) -> DataFrame:
-        plan = RowsPlan(
+        plan = self._rows_plan(execution, vertex)
+        return rows.coalesce(self._parallelism).mapInArrow(plan.run, REPORT_TYPE)
+
+    def _rows_plan(self, execution: Execution, vertex: KeyedVertex) -> RowsPlan:
+        return RowsPlan(
             vertex.operator_id,
             self._location.storage_url,
             self._plan.prefixes(vertex),
@@ -137,7 +153,62 @@ class OperatorJobs:
             self._stagings(execution),
             emitted=True,
         )
-        return rows.coalesce(self._parallelism).mapInArrow(plan.run, REPORT_TYPE)
+
+    def _windowed(self, execution: Execution, vertex: KeyedVertex, window: Window) -> list[Report]:
+        """Each subtask takes rows into open windows first, then emits those that the watermark has passed. Subtasks to
+        which nothing came need a job of their own. What is written counts together."""
+        ending = None
+        if execution.has_windows_due:
+            assert execution.watermark is not None
+            ending = Ending(execution.watermark, self._rows_plan(execution, vertex))
+        reports: list[Report] = []
+        if execution.has_input:
+            run_job(self._taken_in(execution, vertex, window, ending), reports.extend)
+        done = {report.subtask_index for report in reports if ROWS_LATE in report.metrics}  # else late rows alone
+        if ending is not None and (ended := self._ended(execution, vertex, ending, done)) is not None:
+            run_job(ended, reports.extend)
+        return joined(reports)
+
+    def _taken_in(self, execution: Execution, vertex: KeyedVertex, window: Window, ending: Ending | None) -> DataFrame:
+        where, frame = self._streams.where(vertex), self._input(execution, vertex, vertex.inputs[0])
+        layout = self._streams.layout(vertex, frame)
+        read = read_by(vertex)
+        rows = with_windows(where, window, frame, read, execution.closed)
+        keyed = rows.selectExpr(
+            *key_expressions(layout.keys), *(quoted(name) for name in read if name not in vertex.key)
+        )
+        together = _is_small(vertex.inputs[0], execution)
+        plan = self._keyed_plan(execution, vertex, layout, "windows", together)
+        plan = plan if ending is None else replace(plan, followed_by=ending.reports)
+        placed = keyed.coalesce(1) if together else self._by_subtask(keyed)
+        reports = placed.mapInArrow(plan.run, REPORT_TYPE)
+        if not self._graph.reads_late(vertex.name):
+            return reports
+        late = late_rows(where, window, frame, execution.closed)
+        sent = RowsPlan(
+            vertex.operator_id,
+            self._location.storage_url,
+            self._plan.prefixes(vertex),
+            {
+                SIDE: LATE_ROWS,
+                OUTPUT: self._graph.outputs[vertex.operator_id],
+                "columns": late.schema.toNullable().json(),
+            },
+            self._plan.checkpoint_id,
+            emitted=True,
+        )
+        return reports.union(late.coalesce(self._parallelism).mapInArrow(sent.run, REPORT_TYPE))
+
+    def _ended(self, execution: Execution, vertex: KeyedVertex, ending: Ending, done: Set[int]) -> DataFrame | None:
+        """For subtasks that are not `done`; None if the others have no state."""
+        left = [index for index in self._plan.pending(execution.chain) if index not in done]
+        indexes = tuple(index for index in left if self._plan.runs(vertex, index))
+        if not indexes:
+            return None
+        layout = self._location.layout(vertex, self._streams.layout(vertex), self._plan)
+        plan = EndedWindowsPlan(indexes, self._location.specs(vertex, layout, self._plan, indexes), ending)
+        frame = self._streams.session.range(0, len(indexes), 1, len(indexes))
+        return frame.mapInArrow(plan.run, REPORT_TYPE)
 
     def _stagings(self, execution: Execution) -> tuple[Staging, ...]:
         return tuple(self._plan.staging(sink) for sink in execution.chain.sinks)

@@ -9,7 +9,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from tidegate.pipeline.definition import KeyedVertex, Update
+from tidegate.pipeline.definition import KeyedVertex
+from tidegate.pipeline.update import Update
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
 from tidegate.spark.driver.hashing import key_expressions, quoted
 from tidegate.spark.driver.joins import joined

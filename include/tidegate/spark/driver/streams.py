@@ -11,19 +11,24 @@ from typing import Any, cast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType, TimestampType
 
 from tidegate.dataflow.elements import Data, Exchange
-from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex, Stream
+from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, StepVertex, Stream
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.windows import BOUNDS
 from tidegate.ports import Segment
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, StateSchemaError
 from tidegate.protocol.records import StateHandle
 from tidegate.spark.driver.determinism import nondeterministic_parts
 from tidegate.spark.driver.hashing import quoted
 from tidegate.spark.driver.joins import JoinColumns
+from tidegate.spark.driver.windows import require_time
 from tidegate.spark.executor.partitions import PLACE, ExchangePlan
 from tidegate.state.layout import StateLayout, type_name
+
+#: The detail of a file that says which of an operator's streams its rows are of, if not of the one that it emits.
+SIDE = "side"
 
 Arrived = Mapping[str, Sequence[Data]]
 
@@ -54,12 +59,15 @@ class Streams:
         else:
             exchanges = [item for item in data if isinstance(item, Exchange)]
             match self._producers[stream.origin]:
+                case KeyedVertex() as origin if stream.output == LATE_ROWS:
+                    frame = self._recorded(self.where(origin), origin.inputs[0], _side(exchanges, late=True))
                 case KeyedVertex() as origin if origin.emits:
-                    frame = self._emitted(origin, exchanges)
+                    frame = self._emitted(origin, _side(exchanges, late=False))
                 case KeyedVertex() as origin:
                     frame = self._exchanged(origin, exchanges)
                 case StepVertex() as origin:
-                    frame = self._kept(origin, exchanges)
+                    handles = [handle for exchange in exchanges for handle in exchange.handles]
+                    frame = self._recorded(self.where(origin), origin.input, handles)
         for transform in stream.transforms:
             frame = self._transformed(stream, transform, frame)
         return frame
@@ -142,22 +150,20 @@ class Streams:
         last = F.expr(f"max_by(struct({columns}), {PLACE}) as row")
         return frame.groupBy(*map(quoted, layout.key_names)).agg(last).select("row.*")
 
-    def _kept(self, origin: StepVertex, exchanges: Sequence[Exchange]) -> DataFrame:
-        """The rows of a step as they were computed, in the columns they had then."""
-        handles = tuple(handle for exchange in exchanges for handle in exchange.handles)
+    def _recorded(self, where: str, like: Stream, handles: Sequence[StateHandle]) -> DataFrame:
+        """Rows as they were computed, in the columns they had then; without any, those of a stream."""
         if not handles:
-            return self._nothing(self.frame(origin.input, {}).schema)
+            return self._nothing(self.frame(like, {}).schema)
         if len(columns := {handle.details["columns"] for handle in handles}) > 1:
             raise StateSchemaError(
-                f"The {self.where(origin)} returned rows with different columns in one batch: "
+                f"The {where} returned rows with different columns in one batch: "
                 f"{', '.join(sorted(columns))}. Nothing was written. Let its function return the same columns each "
                 "time."
             )
         return self._written(handles, StructType.fromJson(json.loads(columns.pop())))
 
-    def _emitted(self, origin: KeyedVertex, exchanges: Sequence[Exchange]) -> DataFrame:
+    def _emitted(self, origin: KeyedVertex, handles: Sequence[StateHandle]) -> DataFrame:
         """All rows, each as often as it was emitted."""
-        handles = tuple(handle for exchange in exchanges for handle in exchange.handles)
         return self._written(handles, self.output(origin)) if handles else self._nothing(self.output(origin))
 
     def _written(self, handles: Sequence[StateHandle], schema: StructType) -> DataFrame:
@@ -193,6 +199,8 @@ class Streams:
     def _of_output(self, vertex: KeyedVertex) -> StructType:
         if vertex.join is not None:
             return self.join_columns(vertex).output
+        if vertex.window is not None:
+            return self._columns(f"What {self.where(vertex)} emits", ddl(self.layout(vertex).rows))
         what = f"The output of {self.where(vertex)}"
         schema = self._columns(what, vertex.output or "")
         names = [name.lower() for name in schema.names]
@@ -218,12 +226,16 @@ class Streams:
         return schema
 
     def _of_aggregates(self, vertex: KeyedVertex, frame: DataFrame) -> StateLayout:
-        needed = [*vertex.key, *(column for _, a in vertex.aggregates for column in a.columns())]
+        needed = read_by(vertex)
         self.require_columns(self.where(vertex), needed, frame)
         fields = [field for field in frame.schema.fields if field.name in needed]
-        rows = arrow_schema(StructType(fields))
+        if vertex.window is not None:
+            require_time(self.where(vertex), vertex.window, frame)
+            fields = [field for field in fields if field.name not in BOUNDS]
+            fields += [StructField(name, TimestampType()) for name in BOUNDS]
+        types = arrow_schema(StructType(fields))
         return self._named(
-            vertex, lambda: StateLayout.of_aggregates(rows, vertex.key, vertex.aggregates).living(vertex.ttl)
+            vertex, lambda: StateLayout.of_aggregates(types, vertex.state_key, vertex.aggregates).living(vertex.ttl)
         )
 
     def _named(self, vertex: KeyedVertex, make: Callable[[], StateLayout]) -> StateLayout:
@@ -231,6 +243,17 @@ class Streams:
             return make()
         except PipelineDefinitionError as error:
             raise PipelineDefinitionError(f"The {self.where(vertex)} cannot be run: {error}") from error
+
+
+def read_by(vertex: KeyedVertex) -> list[str]:
+    """The columns of its input that a declared aggregate reads, key first."""
+    return list(dict.fromkeys((*vertex.key, *(column for _, a in vertex.aggregates for column in a.columns()))))
+
+
+def _side(exchanges: Sequence[Exchange], late: bool) -> list[StateHandle]:
+    """Files with rows that came too late for windows, or those with rows that were emitted."""
+    handles = (handle for exchange in exchanges for handle in exchange.handles)
+    return [handle for handle in handles if (handle.details.get(SIDE) == LATE_ROWS) is late]
 
 
 def kind_of(vertex: StepVertex | KeyedVertex | SinkVertex) -> str:

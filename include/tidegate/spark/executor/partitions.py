@@ -15,7 +15,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark import TaskContext
 
-from tidegate.dataflow.reports import Report
+from tidegate.dataflow.reports import ROWS_LATE, Report
 from tidegate.dataflow.staging import Staging
 from tidegate.ports import StageContext
 from tidegate.protocol.expiry import HORIZON
@@ -27,6 +27,7 @@ from tidegate.state.arrivals import by_owner, owned_rows
 from tidegate.state.compaction import compact
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.subtask import Changed, aggregate, lookup, scan, upsert
+from tidegate.state.windows import take_in
 
 Program = Callable[[Iterable[pa.RecordBatch], SubtaskSpec], Changed]
 
@@ -45,7 +46,7 @@ class KeyedPlan:
     """A keyed operator's part of a checkpoint: by subtask, what to read and under which prefix to write.
 
     `together`: a single Spark task has the rows of all subtasks; else Spark partition i has those of subtask i. If it
-    `emits`, what leaves the operator is a `RowsPlan`'s.
+    `emits`, what leaves the operator is a `RowsPlan`'s. What it is `followed_by` sees the state as it is then.
     """
 
     program: str
@@ -55,6 +56,7 @@ class KeyedPlan:
     exchange: bool
     together: bool
     emits: bool
+    followed_by: Callable[[int, SubtaskSpec], list[Report]] | None = None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Update the state of the partition's subtasks. A subtask without rows or without a spec reports nothing."""
@@ -98,8 +100,11 @@ class KeyedPlan:
                 "async_duration": changed.async_ms + _since(started),
                 "rows_in": changed.rows_in,
                 "rows_out": 0 if self.emits else changed.rows.num_rows,
+                **({} if changed.rows_late is None else {ROWS_LATE: changed.rows_late}),
             },
         )
+        if self.followed_by is not None:
+            yield from self.followed_by(index, replace(spec, runs=(*spec.runs, *handles)))
         for staging in self.stagings:
             if staging.current and changed.handle is not None:
                 now = replace(spec, runs=(*spec.runs, changed.handle))
@@ -146,10 +151,10 @@ class RowsPlan:
         if rows is None:
             return
         with carried_to_driver():
-            reports = self._reports(index, rows)
+            reports = self.reports(index, rows)
         yield encode_reports(index, reports)
 
-    def _reports(self, index: int, rows: Iterable[pa.RecordBatch]) -> list[Report]:
+    def reports(self, index: int, rows: Iterable[pa.RecordBatch]) -> list[Report]:
         started, unique, count = perf_counter(), uuid4().hex, 0
         written: dict[str, list[StateHandle]] = {staging.operator_id: [] for staging in self.stagings}
         sent = []
@@ -176,7 +181,7 @@ class RestagingPlan:
     staging: Staging
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for place in _places(batches):
+        for place in places(batches):
             index = self.indexes[place]
             with carried_to_driver():
                 report = _staged_state(self.staging, index, self.specs[index], uuid4().hex)
@@ -205,7 +210,7 @@ class ScanPlan:
     specs: tuple[SubtaskSpec, ...]
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for place in _places(batches):
+        for place in places(batches):
             with carried_to_driver():
                 yield from scan(self.specs[place])
 
@@ -226,7 +231,7 @@ class CompactionPlan:
     merges: tuple[Merge, ...]
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for place in _places(batches):
+        for place in places(batches):
             merge = self.merges[place]
             spec = replace(merge.spec, prefix=f"{merge.spec.prefix}-{uuid4().hex}")
             with carried_to_driver():
@@ -244,13 +249,13 @@ class ExchangePlan:
     order: tuple[int, ...] | None = None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for place in _places(batches):
+        for place in places(batches):
             with carried_to_driver():
                 for batch in read_exchange(self.handles[place], self.storage_url, self.schema):
                     yield batch if self.order is None else _with_place(batch, self.order[place])
 
 
-PROGRAMS: dict[str, Program] = {"aggregate": aggregate, "upsert": upsert}
+PROGRAMS: dict[str, Program] = {"aggregate": aggregate, "upsert": upsert, "windows": take_in}
 
 
 def _staged_state(staging: Staging, index: int, spec: SubtaskSpec, unique: str) -> Report:
@@ -318,7 +323,7 @@ def _with_place(batch: pa.RecordBatch, place: int) -> pa.RecordBatch:
     return batch.append_column(PLACE, pa.repeat(pa.scalar(place, pa.int64()), batch.num_rows))
 
 
-def _places(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
+def places(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
     """The ids of a `range`. Not the number of the Spark partition, which changes where partitions are coalesced."""
     for batch in batches:
         yield from batch.column(0).to_pylist()

@@ -1,0 +1,118 @@
+"""A count a key and hour of event time, on Tidegate or on Structured Streaming: the same files, watermark and windows.
+
+Tidegate's seconds are all of a checkpoint, through coordinator and Postgres; Structured Streaming's are what it reports
+as `triggerExecution`. Both append the windows that have ended to Parquet files, and must have the same rows in the end.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from session import PARALLELISM
+from streaming_engine import SETTINGS
+from tidegate_engine import checkpoint
+
+from tidegate import FileSource, ParquetSink, Pipeline, assembly, count, window
+from tidegate.clock import SystemClock
+from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.protocol.trigger import Triggered
+from tidegate.settings import Settings
+from tidegate.spark.session.sessions import SparkSettings, open_session
+from tidegate.state.storage import ArrowCheckpointStorage
+
+KEYS, ROWS = 200_000, 500_000
+WARM_UPS, MEASURED = 3, 9
+SCHEMA = "key bigint, at timestamp"
+_HOUR = 3_600_000_000
+_BEGINNING = 1_767_225_600_000_000  # 2026-01-01
+_DELAY = "45 minutes"
+
+
+def write_file(landing: Path, number: int, random: np.random.Generator) -> None:
+    """Each file is an hour later than the one before, and its rows are up to half an hour late."""
+    at = _BEGINNING + number * _HOUR + random.integers(-_HOUR // 2, _HOUR, ROWS)
+    table = pa.table({"key": random.integers(0, KEYS, ROWS), "at": pa.array(at, pa.timestamp("us", tz="UTC"))})
+    pq.write_table(table, landing / f".{number:03}.tmp")
+    os.rename(landing / f".{number:03}.tmp", landing / f"{number:03}.parquet")
+
+
+class Tidegate:
+    def __init__(self, root: Path) -> None:
+        pipeline = Pipeline("windowed", parallelism=PARALLELISM)
+        source = FileSource(str(root / "landing"), format="parquet", schema=SCHEMA)
+        rows = pipeline.source("rows", source, event_time="at", delay=_DELAY)
+        counts = rows.key_by("key").aggregate("counts", window("at", "1 hour"), n=count())
+        counts.sink("counts", ParquetSink(str(root / "counts")))
+        settings = Settings(root, str(root / "checkpoints"), str(root / "cache"), root / "docs")
+        self.region: Any = assembly.open_region(pipeline, SparkSettings.local(PARALLELISM), settings)
+        storage = ArrowCheckpointStorage(settings.storage)
+        self.coordinator = CheckpointCoordinator(pipeline, assembly.open_store(), storage, SystemClock())
+
+    def take(self, number: int) -> float:
+        begin = time.perf_counter()
+        decision = self.coordinator.trigger(f"epoch {number}")
+        if not isinstance(decision, Triggered):
+            raise RuntimeError(f"The checkpoint of epoch {number} was not triggered: {decision}")
+        checkpoint(self.coordinator, decision.checkpoint_id, self.region)
+        return time.perf_counter() - begin
+
+    def stop(self) -> None:
+        self.region.session.stop()
+
+
+class Streaming:
+    def __init__(self, root: Path) -> None:
+        from pyspark.sql import functions as F
+
+        self.spark: Any = open_session(SparkSettings.local(PARALLELISM, SETTINGS))
+        self.spark.conf.set("spark.sql.session.timeZone", "UTC")
+        self.spark.sparkContext.setLogLevel("ERROR")
+        rows = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(root / "landing"))
+        hours = rows.withWatermark("at", _DELAY).groupBy("key", F.window("at", "1 hour")).agg(F.count("*").alias("n"))
+        shown = hours.selectExpr("key", "window.start as window_start", "window.end as window_end", "n")
+        writer = shown.writeStream.format("parquet").outputMode("append").option("path", str(root / "counts"))
+        self.query: Any = writer.option("checkpointLocation", str(root / "checkpoints")).start()
+
+    def take(self, number: int) -> float:
+        """Windows leave in a micro-batch after that of their rows, which belongs to the epoch."""
+        before = len(self.query.recentProgress)
+        self.query.processAllAvailable()
+        batches = self.query.recentProgress[before:]
+        return sum(int(batch.durationMs["triggerExecution"]) for batch in batches) / 1000
+
+    def stop(self) -> None:
+        self.query.stop()
+        self.spark.stop()
+
+
+def shown_until(root: Path, epoch: int) -> list[int]:
+    """How many windows and rows are shown of those that ended some epochs ago, when both engines have emitted them."""
+    table = ds.dataset([str(p) for p in (root / "counts").rglob("*.parquet")]).to_table()
+    ends = table["window_end"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
+    counts = table["n"].to_numpy()[ends <= _BEGINNING + epoch * _HOUR]
+    return [len(counts), int(counts.sum())]
+
+
+def main() -> None:
+    """The arguments are the directory to work in, and the engine. The last line that is printed is JSON."""
+    root, engine = Path(sys.argv[1]), sys.argv[2]
+    (root / "landing").mkdir(parents=True)
+    random = np.random.default_rng(1)
+    side = Tidegate(root) if engine == "tidegate" else Streaming(root)
+    seconds = []
+    for number in range(WARM_UPS + MEASURED):
+        write_file(root / "landing", number, random)
+        seconds.append(side.take(number))
+    side.stop()
+    print(json.dumps({"seconds": seconds[WARM_UPS:], "shown": shown_until(root, WARM_UPS + MEASURED - 3)}))
+
+
+if __name__ == "__main__":
+    main()

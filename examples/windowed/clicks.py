@@ -1,0 +1,32 @@
+"""Clicks on pages: how many in each hour, how many in each hour that begins at a quarter of one, and how many in each
+day, from the hours. Each number is final when it is shown, and clicks that come too late for it are kept apart.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tidegate import CheckpointConfig, ParquetSink, Pipeline, count, max_, sum_, window
+
+CLICKS = "page string, visitor bigint, at timestamp"
+DELAY = "10 min"
+
+
+def clicks_pipeline(
+    source: Any,
+    tables: Path,
+    parallelism: int = 2,
+    checkpoints: CheckpointConfig | None = None,
+    wrap_sink: Callable[[Any], Any] = lambda sink: sink,
+    delay: str = DELAY,
+) -> Pipeline:
+    pipeline = Pipeline("clicks", parallelism=parallelism, max_parallelism=16, checkpoints=checkpoints)
+    clicks = pipeline.source("clicks", source, event_time="at", delay=delay)
+    by_page = clicks.key_by("page")
+    hourly = by_page.aggregate("hourly", window("at", "1 hour"), clicks=count(), latest=max_("at"))
+    trend = clicks.key_by().aggregate("trend", window("at", "1 hour", slide="15 min"), clicks=count())
+    daily = hourly.key_by("page").aggregate("daily", window("window_start", "1 day"), clicks=sum_("clicks"))
+    streams = {"hourly": hourly, "trend": trend, "daily": daily, "late": hourly.late}
+    for name, stream in streams.items():
+        stream.sink(name, wrap_sink(ParquetSink(str(tables / name))))
+    return pipeline

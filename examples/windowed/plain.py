@@ -1,0 +1,96 @@
+"""What the tables of `clicks` must hold, computed step by step in Python, and without anything of ours.
+
+A step is what one scheduled checkpoint reads, or one micro-batch.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+HOUR, QUARTER, DAY = timedelta(hours=1), timedelta(minutes=15), timedelta(days=1)
+BEGINNING = datetime(1970, 1, 1)
+Row = tuple[Any, ...]
+
+
+def windows_of(at: datetime, size: timedelta, slide: timedelta) -> Iterator[tuple[datetime, datetime]]:
+    """Those that a moment belongs to, the last one first."""
+    start = BEGINNING + (at - BEGINNING) // slide * slide
+    while start + size > at:
+        yield start, start + size
+        start -= slide
+
+
+@dataclass
+class Windowed:
+    """Adds up numbers by key and window."""
+
+    size: timedelta
+    slide: timedelta
+    open: dict[Row, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    shown: Counter[Row] = field(default_factory=Counter)
+    late: list[Row] = field(default_factory=list)
+
+    def take_in(self, key: Row, at: datetime | None, value: Any, row: Row, closed: datetime | None) -> None:
+        places = [] if at is None else list(windows_of(at, self.size, self.slide))
+        still_open = [bounds for bounds in places if closed is None or bounds[1] > closed]
+        for bounds in still_open:
+            self.open[(*key, *bounds)].append(value)
+        if not still_open:
+            self.late.append(row)
+
+    def emit(self, watermark: datetime | None) -> list[tuple[Row, list[Any]]]:
+        """The windows that end at the watermark or before, once."""
+        ended = [place for place in self.open if watermark is not None and place[-1] <= watermark]
+        return [(place, self.open.pop(place)) for place in ended]
+
+
+class Clicks:
+    """The pipeline `clicks`."""
+
+    def __init__(self, delay: timedelta) -> None:
+        self.delay = delay
+        self.watermark: datetime | None = None
+        self.hourly, self.daily = Windowed(HOUR, HOUR), Windowed(DAY, DAY)
+        self.trend = Windowed(HOUR, QUARTER)
+
+    def step(self, clicks: Sequence[Row]) -> None:
+        closed = self.watermark
+        for page, visitor, at in clicks:
+            self.hourly.take_in((page,), at, at, (page, visitor, at), closed)
+            self.trend.take_in((), at, 1, (page, visitor, at), closed)
+        largest = max((at for _, _, at in clicks if at is not None), default=None)
+        if largest is not None:
+            self.watermark = max(largest - self.delay, closed or datetime.min)
+        self._emit(self.watermark, closed)
+
+    def end(self) -> None:
+        """Drained: nothing will follow."""
+        closed, self.watermark = self.watermark, datetime.max
+        self._emit(self.watermark, closed)
+
+    def _emit(self, watermark: datetime | None, closed: datetime | None) -> None:
+        for (page, start, end), times in self.hourly.emit(watermark):
+            self.hourly.shown[(page, start, end, len(times), max(times))] += 1
+            self.daily.take_in((page,), start, len(times), (page, start, end), closed)
+        for (start, end), ones in self.trend.emit(watermark):
+            self.trend.shown[(start, end, len(ones))] += 1
+        for (page, start, end), counts in self.daily.emit(watermark):
+            self.daily.shown[(page, start, end, sum(counts))] += 1
+
+    def tables(self) -> dict[str, Counter[Row]]:
+        return {
+            "hourly": self.hourly.shown,
+            "trend": self.trend.shown,
+            "daily": self.daily.shown,
+            "late": Counter(self.hourly.late),
+        }
+
+
+def after(steps: Iterable[Sequence[Row]], delay: timedelta = timedelta(minutes=10)) -> dict[str, Counter[Row]]:
+    """The tables after these steps."""
+    clicks = Clicks(delay)
+    for step in steps:
+        clicks.step(step)
+    return clicks.tables()

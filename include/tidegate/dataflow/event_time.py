@@ -1,0 +1,56 @@
+"""How far the inputs of an operator have come in event time: what data in its channels says, and their ends.
+
+Watermarks travel with the data. A segment says the largest event time that its split has read, and files of an upstream
+operator say its watermark; an input whose channels have all ended has come to the end of time.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from tidegate.dataflow.channel import ChannelName
+from tidegate.dataflow.elements import Data, Exchange
+from tidegate.protocol.records import Snapshot
+from tidegate.protocol.watermarks import END_OF_TIME, lowest, raised, watermarks_of
+
+
+class InputWatermarks:
+    """Of the inputs of one operator that have a watermark: `delays` are those of sources, and 0 of operators. `late`
+    counts the rows that no window took."""
+
+    def __init__(self, delays: Mapping[str, int], channels: Sequence[ChannelName]) -> None:
+        self._delays = delays
+        self._open = {origin: {at for at, name in enumerate(channels) if name.origin == origin} for origin in delays}
+        self._channels = tuple(channels)
+        self.known: dict[str, int] = {}
+        self.late = 0
+
+    @property
+    def lowest(self) -> int | None:
+        """The operator's watermark; None while it has none."""
+        return lowest(self._delays, self.known)
+
+    def has(self, origin: str) -> bool:
+        """Whether an input has a watermark that this operator follows."""
+        return origin in self._delays
+
+    def restore(self, snapshot: Snapshot | None) -> None:
+        """Go on from the snapshot of the operator's first subtask."""
+        known, self.late = watermarks_of(snapshot)
+        self.known = {origin: watermark for origin, watermark in known.items() if self.has(origin)}
+
+    def arrive(self, origin: str, data: Data) -> None:
+        if isinstance(data, Exchange):
+            self._raise(origin, data.watermark)
+        elif self.has(origin) and data.event_time is not None:
+            self._raise(origin, data.event_time - self._delays[origin])
+
+    def end(self, channel: int) -> None:
+        """Nothing follows in a channel."""
+        origin = self._channels[channel].origin
+        if self.has(origin):
+            self._open[origin].discard(channel)
+            if not self._open[origin]:
+                self._raise(origin, END_OF_TIME)
+
+    def _raise(self, origin: str, to: int | None) -> None:
+        if self.has(origin) and (watermark := raised(self.known.get(origin), to)) is not None:
+            self.known[origin] = watermark

@@ -1,0 +1,41 @@
+"""Which streams a vertex reads, and which vertices have a watermark by that."""
+
+from collections.abc import Iterable, Sequence
+
+from tidegate.pipeline.definition import KeyedVertex, Pipeline, SinkVertex, StepVertex, Stream, Vertex
+from tidegate.pipeline.vertices import CheckVertex, SourceVertex
+from tidegate.protocol.errors import PipelineDefinitionError
+
+
+def inputs_of(vertex: Vertex) -> tuple[Stream, ...]:
+    match vertex:
+        case KeyedVertex():
+            return vertex.inputs
+        case StepVertex() | SinkVertex():
+            return (vertex.input,)
+        case SourceVertex() | CheckVertex():
+            return ()
+
+
+def timed_vertices(upstream_first: Iterable[Vertex]) -> frozenset[str]:
+    """Those that have a watermark: an event time is declared somewhere before them. What has none holds up nobody."""
+    timed: set[str] = set()
+    for vertex in upstream_first:
+        declared = isinstance(vertex, SourceVertex) and vertex.event_time is not None
+        if declared or any(stream.origin in timed for stream in inputs_of(vertex)):
+            timed.add(vertex.name)
+    return frozenset(timed)
+
+
+def check_watermarks(pipeline: Pipeline, ordered: Sequence[Vertex]) -> None:
+    """Without a watermark no window would ever be emitted."""
+    timed = timed_vertices(ordered)
+    for vertex in ordered:
+        if isinstance(vertex, KeyedVertex) and vertex.window is not None and vertex.name not in timed:
+            sources = sorted(v.name for v in ordered if isinstance(v, SourceVertex))
+            raise PipelineDefinitionError(
+                f"The operator {vertex.name!r} of pipeline {pipeline.name!r} has windows, and the stream "
+                f"{vertex.inputs[0].origin!r} that it reads has no watermark, so none of them would ever be emitted. "
+                f"Say which column of its source has the event time: pipeline.source({sources[0]!r}, …, "
+                f"event_time={vertex.window.column!r}, delay='10 min')."
+            )

@@ -1,0 +1,41 @@
+"""What a pipeline reads and writes outside of itself: it must have an effect, and none on itself."""
+
+from collections.abc import Mapping
+
+from tidegate.pipeline.definition import KeyedVertex, Pipeline, SinkVertex
+from tidegate.pipeline.vertices import SourceVertex
+from tidegate.protocol.errors import PipelineDefinitionError
+
+
+def check_effect(pipeline: Pipeline) -> None:
+    """State alone is enough: it is plain Parquet, and can be judged. Rows that go nowhere are lost: they are read only
+    once."""
+    if not any(isinstance(vertex, KeyedVertex | SinkVertex) for vertex in pipeline.vertices):
+        raise PipelineDefinitionError(
+            f"Pipeline {pipeline.name!r} has no effect: it has neither a sink nor an operator with state, so what its "
+            "sources read would be lost. Add a sink with stream.sink(…)."
+        )
+
+
+def check_places(pipeline: Pipeline) -> None:
+    """A sink that writes where a source reads is a cycle too, through the file system. Sinks must not share a place."""
+    sources = {place_of(v.source.describe()): v.name for v in pipeline.vertices if isinstance(v, SourceVertex)}
+    sinks: dict[str, str] = {}
+    for vertex in pipeline.vertices:
+        if isinstance(vertex, SinkVertex) and (place := place_of(vertex.sink.describe())):
+            for read, source in sources.items():
+                if read and (place == read or place.startswith(read + "/")):
+                    raise PipelineDefinitionError(
+                        f"Pipeline {pipeline.name!r} has a cycle: sink {vertex.name!r} writes to {place!r}, where "
+                        f"source {source!r} reads. Give the sink a directory of its own."
+                    )
+            if place in sinks:
+                raise PipelineDefinitionError(
+                    f"Sinks {sinks[place]!r} and {vertex.name!r} of pipeline {pipeline.name!r} both write to "
+                    f"{place!r}. Each commits as a whole, so give each a directory of its own."
+                )
+            sinks[place] = vertex.name
+
+
+def place_of(description: Mapping[str, object]) -> str:
+    return str(description.get("path", "")).rstrip("/")

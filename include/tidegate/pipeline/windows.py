@@ -1,0 +1,123 @@
+"""Windows in event time, and the column of a source that says when an event was: declarations. Without Spark."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from tidegate.pipeline.durations import duration
+from tidegate.protocol.ddl import columns_of
+from tidegate.protocol.errors import PipelineDefinitionError
+
+#: The columns in which a window's bounds are: part of the key of state, and of what is emitted.
+WINDOW_START, WINDOW_END = "window_start", "window_end"
+BOUNDS = (WINDOW_START, WINDOW_END)
+
+_MICROSECOND = timedelta(microseconds=1)
+_TIMES = ("timestamp", "timestamp_ltz", "timestamp_ntz", "date")
+#: Windows that a row may belong to: each is a row of state.
+_MOST_WINDOWS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """The column of a source that says when an event was, and how much later than others a row may come."""
+
+    column: str
+    delay: timedelta
+
+    @property
+    def delay_micros(self) -> int:
+        return self.delay // _MICROSECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Windows of one size, one beginning every `slide`, counted from 1970-01-01 00:00 UTC. Made by `window`."""
+
+    column: str
+    size: timedelta
+    slide: timedelta
+
+    @property
+    def size_micros(self) -> int:
+        return self.size // _MICROSECOND
+
+    @property
+    def slide_micros(self) -> int:
+        return self.slide // _MICROSECOND
+
+    @property
+    def overlapping(self) -> int:
+        """How many windows a row belongs to, at most."""
+        return -(-self.size // self.slide)
+
+    def has_end_in(self, after: int | None, until: int | None) -> bool:
+        """Whether a window ends after the one watermark and not after the other."""
+        if until is None or after is None:
+            return until is not None
+        return (until - self.size_micros) // self.slide_micros > (after - self.size_micros) // self.slide_micros
+
+
+def window(column: str, size: str | timedelta, slide: str | timedelta | None = None) -> Window:
+    """Windows for `aggregate`: `window("at", "1 hour")`, one after the other, or overlapping ones,
+    `window("at", "1 hour", slide="15 min")`. `column` has the event time.
+
+    Raises `PipelineDefinitionError`.
+    """
+    lasting, every = duration(size), duration(size if slide is None else slide)
+    if not timedelta(0) < every <= lasting:
+        raise PipelineDefinitionError(
+            f"window({column!r}, …) has size={size!r} and slide={slide!r}. A window lasts longer than nothing, and the "
+            "next one begins at the latest when it ends, or rows between them would be lost."
+        )
+    made = Window(column, lasting, every)
+    if made.overlapping > _MOST_WINDOWS:
+        raise PipelineDefinitionError(
+            f"window({column!r}, …) has size={size!r} and slide={slide!r}, so a row would belong to {made.overlapping} "
+            f"windows, each of which keeps a row of state. At most {_MOST_WINDOWS} may overlap: let them slide further."
+        )
+    return made
+
+
+def declared_time(source: str, column: str | None, delay: str | timedelta | None) -> EventTime | None:
+    """What a source is declared with. Raises `PipelineDefinitionError`, which names it."""
+    if column is None:
+        if delay is not None:
+            raise PipelineDefinitionError(
+                f"The source {source!r} has delay={delay!r} and no event_time. Name the column that says when an event "
+                'was, such as event_time="at".'
+            )
+        return None
+    late = duration("0 s" if delay is None else delay)
+    if late < timedelta(0):
+        raise PipelineDefinitionError(f"The source {source!r} has delay={delay!r}, which must not be negative.")
+    return EventTime(column, late)
+
+
+def check_event_time(where: str, declared: EventTime, schema: str) -> None:
+    """Raise `PipelineDefinitionError` if a source has no such column, or one that says no time."""
+    columns = {name.lower(): type_ for name, type_ in columns_of(schema)}
+    if not columns:
+        return  # not DDL that can be read here: Spark says it
+    type_ = columns.get(declared.column.lower())
+    if type_ is None:
+        raise PipelineDefinitionError(
+            f"The event_time of {where} is {declared.column!r}, which it does not have. It has {', '.join(columns)}."
+        )
+    if type_.lower() not in _TIMES:
+        raise PipelineDefinitionError(
+            f"The event_time of {where} is {declared.column!r}, which is {type_}. It must be a timestamp or a date."
+        )
+
+
+def check_window(where: str, declared: object, key: Sequence[str], read: Sequence[str]) -> None:
+    """`read` are the columns that aggregates read, or are called. Raises `PipelineDefinitionError`."""
+    if not isinstance(declared, Window):
+        raise PipelineDefinitionError(
+            f"What {where} is windowed by is {declared!r}, which is no window. Write window('column', '1 hour')."
+        )
+    if clashes := sorted({*key, *read} & set(BOUNDS)):
+        raise PipelineDefinitionError(
+            f"The {where} has windows, and their bounds are the columns {' and '.join(BOUNDS)}. Its key or its "
+            f"aggregates name {', '.join(clashes)}, too: rename that in a transform in front of it."
+        )

@@ -1,0 +1,52 @@
+"""Watermarks: how they are combined, that they never go back, and how positions carry them."""
+
+import pytest
+
+from tidegate.protocol.records import Snapshot
+from tidegate.protocol.watermarks import (
+    END_OF_TIME,
+    event_time_of,
+    is_of_operator,
+    is_watermark_alone,
+    lowest,
+    raised,
+    watermarks_of,
+    with_event_time,
+    with_watermarks,
+)
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [({}, None), ({"a": 3}, None), ({"a": 3, "b": 2}, 2), ({"a": END_OF_TIME, "b": 2}, 2), ({"b": 0, "a": 0}, 0)],
+)
+def test_an_operator_has_come_as_far_as_the_slowest_input(known: dict[str, int], expected: int | None) -> None:
+    assert lowest(["a", "b"], known) == expected
+
+
+def test_without_inputs_that_have_one_there_is_no_watermark() -> None:
+    assert lowest([], {"a": 1}) is None
+
+
+def test_a_watermark_never_goes_back() -> None:
+    assert [raised(*pair) for pair in ((None, None), (None, 1), (5, 1), (1, 5), (5, None))] == [None, 1, 5, 5, 5]
+
+
+def test_a_split_keeps_the_largest_event_time_it_has_read() -> None:
+    first = with_event_time(Snapshot((), {"offset": 1}), None, 7)
+    assert first.position == {"offset": 1, "event_time": 7}
+    assert event_time_of(with_event_time(Snapshot((), {"offset": 2}), first, 3)) == 7
+    assert event_time_of(with_event_time(Snapshot(), first, None)) == 7
+    assert with_event_time(Snapshot((), {"offset": 1}), None, None).position == {"offset": 1}
+
+
+def test_positions_of_operators_are_told_from_those_of_sources() -> None:
+    snapshot = with_watermarks(Snapshot((), {"in_flight": []}), {"a": 1}, 2)
+    assert watermarks_of(snapshot) == ({"a": 1}, 2)
+    assert watermarks_of(None) == ({}, 0)
+    assert with_watermarks(Snapshot(), {}, 0) == Snapshot()
+    assert snapshot.position is not None
+    assert is_of_operator(snapshot.position)
+    assert not is_watermark_alone(snapshot.position)
+    assert is_watermark_alone({"watermarks": {}, "late": 0})
+    assert not is_of_operator({"offset": 1, "event_time": 7})

@@ -1,0 +1,77 @@
+"""Windows in a simulated continuous run, over the rows of the first log.
+
+How rows fall into micro-batches is not fixed, and so neither is which are late. But of a checkpoint that holds all that
+was read, three things are: how far the operator has come, what is open, and that each row of an ended window counted or
+was late, once.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from simulator.running_hours import SIZE, Hours, Row, end_of, place_of, time_of
+from simulator.running_tables import Table
+from simulator.scheduler import require
+from tidegate.pipeline.aggregates import count
+from tidegate.pipeline.definition import KeyedVertex, Pipeline, SinkVertex, Stream
+from tidegate.pipeline.windows import EventTime, Window
+from tidegate.ports import SinkInput
+from tidegate.protocol.records import Snapshot, SubtaskId
+from tidegate.protocol.watermarks import END_OF_TIME
+
+if TYPE_CHECKING:
+    from simulator.running import Running
+
+WINDOWED, SHOWN, LATE_TABLE = "hours", "hours_shown", "hours_late"
+
+
+def add_windows(world: "Running", pipeline: Pipeline) -> None:
+    random = world.windows
+    if random.random() >= 0.2:
+        return
+    first = pipeline.vertices[0]
+    first.source.schema = "k bigint, split bigint, at timestamp"
+    delay = timedelta(microseconds=random.choice([0, 40, 100]))
+    pipeline.vertices[0] = type(first)(first.name, first.source, event_time=EventTime("at", delay))
+    window = Window("at", timedelta(microseconds=SIZE), timedelta(microseconds=SIZE))
+    read = (Stream(pipeline, first.name),)
+    vertex = KeyedVertex(WINDOWED, read, ("k",), aggregates=(("n", count()),), update=Hours(), window=window)
+    hours = pipeline.add(vertex)
+    for name, stream in ((SHOWN, hours), (LATE_TABLE, hours.late)):
+        pipeline.add(SinkVertex(name, stream, Table(SinkInput.CHANGES, world.effect)))
+
+
+def check_windows(
+    world: "Running", what: str, snapshots: Mapping[SubtaskId, Snapshot], state: Mapping[int, int], rows: Sequence[Row]
+) -> int | None:
+    """A checkpoint in which the operator has read `rows`: how far it has come, and which windows are open. Returns the
+    watermark."""
+    source = next(v for v in world.graph.sources if v.name == world.sources[0].name)
+    assert source.event_time is not None
+    watermark = max((time_of(row) - source.event_time.delay_micros for row in rows), default=None)
+    if snapshots[SubtaskId(WINDOWED, 0)].finished:
+        watermark = END_OF_TIME
+    position = snapshots[SubtaskId(WINDOWED, 0)].position or {}
+    found = position.get("watermarks", {}).get(source.name)
+    require(found == watermark, f"{what}: {WINDOWED} has come to {found}, and should have to {watermark}")
+    all_rows = Counter(map(place_of, rows))
+    is_open = {place: n for place, n in all_rows.items() if watermark is None or end_of(place) > watermark}
+    still = {place: n for place, n in state.items() if n}
+    require(still == is_open, f"{what}: open in {WINDOWED} is {still}, and should be {is_open}")
+    return watermark
+
+
+def check_shown(world: "Running", watermark: int | None, rows: Sequence[Row]) -> None:
+    """In the end each row of a window that has ended was counted once, or is late."""
+    shown, late = (_rows_of(world, name) for name in (SHOWN, LATE_TABLE))
+    twice = [place for place, times in Counter(place for place, _ in shown).items() if times > 1]
+    require(not twice, f"the windows {twice} are shown twice")
+    counted = Counter(dict(shown)) + Counter(place_of((split, at)) for split, at in late)
+    ended = Counter(place_of(row) for row in rows if watermark is not None and end_of(place_of(row)) <= watermark)
+    require(counted == ended, f"windows and late rows show {counted}, and should {ended}")
+
+
+def _rows_of(world: "Running", name: str) -> list[tuple[int, int]]:
+    table: Any = next(sink.sink for sink in world.graph.sinks if sink.name == name)
+    return [tuple(row) for files in table.visible.values() for rows in files for row in rows]
