@@ -54,7 +54,9 @@ class Activity:
             self.day += random.choice([0, 0.25, 2, 5])
             event = (random.randint(0, 12), random.choice(["ann", "bob", "cyd", None]), random.randint(1, 9))
             late = random.choice([0, 0, 1, 9])
-            self.waiting.append((*event, T0 + timedelta(days=self.day - late)))
+            new = (*event, T0 + timedelta(days=self.day - late))
+            again = (known for known in self.waiting if known[0] == new[0])  # which of two came first is open
+            self.waiting.append(next(again, new))
         self.source.put(0, *((*event[:3], str(event[3])) for event in self.waiting[-events:]))
 
     def time_passes(self) -> None:

@@ -30,7 +30,7 @@ def group() -> None:
 def replace(
     pipeline: PipelineArgument,
     name: Annotated[str, typer.Argument(metavar="SOURCE", help="A source of the pipeline.")],
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Below the source's directory, or with it.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Below the source's directory, or with it.")],
     missing_files: MissingFilesOption = MissingFiles.REFUSE,
     leave: LeaveOption = None,
     allow_non_restored_state: AllowNonRestoredStateOption = False,
