@@ -170,8 +170,8 @@ class KeyedVertex:
 
     `defaults` are what rows have that are older than a column. With an `output`, the DDL of rows that `update` emits,
     these are the stream that leaves; without one, it carries the new row of every key that changed. With a `window`,
-    these are the rows of windows that the watermark has passed. Rows live as long
-    as `ttl` says."""
+    these are the rows of windows that the watermark has passed. Rows live as long as `ttl` says.
+    """
 
     name: str
     inputs: tuple[Stream, ...]

@@ -86,7 +86,7 @@ OPERATORS = each(
     ("a right join", 'orders.join(orders, name="j", key=["customer"], how="right")'),
     ("a left join that keeps all rows",
         f'orders.join(orders, name="j", key=["customer"], how="left").sink("t", {TABLE})'),
-    ("a time to live that is no duration", f'keyed.aggregate("n", n=count(), ttl="30 days").sink("t", {TABLE})'),
+    ("a time to live that is no duration", f'keyed.aggregate("n", n=count(), ttl="thirty days").sink("t", {TABLE})'),
     ("a row's time, not how long it lives", f'keyed.aggregate("n", n=max_("amount"), ttl_by="n").sink("t", {TABLE})'),
     ("rows that expire by a count", f'keyed.aggregate("n", n=count(), ttl="1 d", ttl_by="n").sink("t", {TABLE})'),
 )  # fmt: skip
