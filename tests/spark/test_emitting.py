@@ -106,7 +106,7 @@ def report_until(checkpoints: Checkpoints, number: int, before: bool) -> None:
     ("checkpoints", "seed"),
     [
         later(EXACTLY_ONCE, 1, id="aligned"),
-        pytest.param(UNALIGNED, 2, id="unaligned"),
+        later(UNALIGNED, 2, id="unaligned"),
         later(AT_LEAST_ONCE, 3, id="at least once"),
     ],
 )

@@ -157,7 +157,7 @@ def test_a_retry_judges_what_has_expired_by_the_time_of_the_trigger(step: int, s
 @sizes("lives", sample=1, whole=4)
 @pytest.mark.parametrize(
     ("config", "seed"),
-    [later(EXACTLY_ONCE, 1, id="aligned"), pytest.param(UNALIGNED, 2, id="unaligned")],
+    [later(EXACTLY_ONCE, 1, id="aligned"), later(UNALIGNED, 2, id="unaligned")],
 )
 def test_a_continuous_run_forgets_what_has_expired_however_often_it_is_killed(
     lives: int, config: CheckpointConfig, seed: int, spark: Any, tmp_path: Path
