@@ -136,8 +136,10 @@ class Program:
         self._start(arguments)
 
     def _is_too_late(self, name: str) -> bool:
-        """But for the home: what a user has set up there for all projects is asked for, and the server has none."""
-        known = (name in self._read or name.startswith("PYTHON")) and name not in ("HOME", "PYTHONPATH")
+        """But for the home: what a user has set up there for all projects is asked for, and the server has none. Names
+        that begin with `PYTHON_` are Spark's, for workers."""
+        interpreters = name.startswith("PYTHON") and not name.startswith("PYTHON_")
+        known = (name in self._read or interpreters) and name not in ("HOME", "PYTHONPATH", "PYTHONUNBUFFERED")
         return known and os.environ.get(name) != self._begun.get(name)
 
     def _forget_the_server(self) -> None:
@@ -145,7 +147,8 @@ class Program:
         sys.modules["numpy"].random.seed()
         time.tzset()
         tempfile.tempdir = None
-        sys.stdout.reconfigure(line_buffering=sys.stdout.isatty())
+        unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+        sys.stdout.reconfigure(line_buffering=sys.stdout.isatty(), write_through=unbuffered)
 
     def _start(self, arguments: list[str]) -> None:
         sys.orig_argv = [sys.executable, *arguments]

@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from quick_daemon import SERVER
 from shared import end_process_group, place_of_all_lanes, shared
 
 from tidegate.spark.session.java import find_java
 from tidegate.spark.session.sessions import SparkSettings, open_session
+
+SUPPORT = str(Path(__file__).parent)
 
 
 @pytest.fixture(scope="session")
@@ -40,10 +43,14 @@ def stop_with_java(session: SparkSession) -> None:
 
 
 @pytest.fixture(scope="session")
-def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def connect_server(tmp_path_factory: pytest.TempPathFactory, quick_python: list[str]) -> Iterator[str]:
     """The address of a Spark Connect server, which all lanes share."""
     base = place_of_all_lanes(tmp_path_factory)
-    with shared(base / "connect.json", lambda: _start_server(base / "connect"), end_process_group) as known:
+
+    def start() -> dict[str, Any]:
+        return _start_server(base / "connect", quick_python[-1])
+
+    with shared(base / "connect.json", start, end_process_group) as known:
         yield known["address"]
 
 
@@ -51,8 +58,8 @@ def connect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 _STARTED: list["subprocess.Popen[bytes]"] = []
 
 
-def _start_server(home: Path) -> dict[str, Any]:
-    """In a process group of its own, on a free loopback port."""
+def _start_server(home: Path, python: str) -> dict[str, Any]:
+    """In a process group of its own, on a free loopback port. `python`: the address of what its daemons come from."""
     import pyspark
 
     with socket.socket() as probe:
@@ -66,7 +73,7 @@ def _start_server(home: Path) -> dict[str, Any]:
         "spark.sql.shuffle.partitions": "2",
         "spark.python.unix.domain.socket.enabled": "true",
         # As local sessions have it. A server without it, as users' are, is in spark/test_connect.py.
-        "spark.python.daemon.module": "tidegate.spark.executor.daemon",
+        "spark.python.daemon.module": "quick_daemon",
         "spark.local.dir": str(home),
         "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={home}",  # it is killed, and leaves what it has there
     }
@@ -79,6 +86,8 @@ def _start_server(home: Path) -> dict[str, Any]:
         "JAVA_HOME": str(find_java()),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join([SUPPORT, *filter(None, [os.environ.get("PYTHONPATH")])]),
+        SERVER: python,
     }
     with (home / "server.log").open("w") as log:
         server = subprocess.Popen(
