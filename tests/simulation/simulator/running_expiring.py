@@ -17,7 +17,6 @@ from tidegate.dataflow.reports import Report
 from tidegate.pipeline.definition import KeyedVertex, Pipeline, Stream
 from tidegate.ports import Segment, SinkInput
 from tidegate.protocol.expiry import BY_RUNS_ALONE, TTL, Moment, RecordedTtl
-from tidegate.protocol.keygroups import key_groups_of
 from tidegate.protocol.records import CheckpointRecord, HandleKind, Snapshot, StateHandle, SubtaskId
 
 if TYPE_CHECKING:
@@ -122,6 +121,7 @@ def check_expiring(
     checkpoint_id, what = record.checkpoint_id, f"checkpoint {record.checkpoint_id}: {LIVES}"
     horizon = world.ages.complete(checkpoint_id, vertex, record.triggered_at)
     lived, read = world.ages.after[checkpoint_id], set(rows)
+    world.met["expired"] += len(lived.values) > len(lived.shown)
     require(lived.rows == read, f"{what} has processed {sorted(lived.rows ^ read)} or not, unlike what was read")
     there = plain(vertex.ttl, alive(vertex.ttl, state, horizon))
     require(there == lived.shown, f"{what} has {there} that is alive, and should have {lived.shown}")
