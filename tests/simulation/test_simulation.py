@@ -18,7 +18,7 @@ from simulator.scheduler import Violation
 from simulator.temper import LAST, LATER, WORST, Temper
 from simulator.world import World
 
-SEEDS = 50
+SEEDS = 25
 BLOCK = 25
 HERE = Path(__file__).parent
 
