@@ -72,8 +72,9 @@ class GreatExpectationsValidator:
                 return Section(Verdict(target, suite.name, success=True, evaluated=0, failed=0))
             built = build(suite)
             with nullcontext() if target.kind is TargetKind.SINK else _persisted(frame):
-                rows = frame.count()
-                findings = judge(frame, suite, built, rows, self._identifying(target, frame))
+                findings, rows = judge(
+                    frame, suite, built, self._identifying(target, frame), self._reported(target, subtasks)
+                )
             return _section(target, suite, findings, frame, rows)
         except ExpectationError as error:
             return _not_judged(
@@ -83,6 +84,15 @@ class GreatExpectationsValidator:
             log.debug("Judging %s raised.", target, exc_info=True)
             cause = f"{type(error).__name__}: {headline(str(error))}"
             return _not_judged(target, suite, f"{target} could not be judged by suite {suite.name!r}: {cause}.")
+
+    def _reported(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> int | None:
+        """The rows that a sink's subtasks have staged."""
+        if target.kind is not TargetKind.SINK:
+            return None
+        operator_id = self._graph.sink(target.name).operator_id
+        snapshots = [record.snapshot for record in subtasks.values() if record.subtask.operator_id == operator_id]
+        staged = [handle.rows for snapshot in snapshots for handle in snapshot.handles]
+        return sum(staged) if staged else None
 
     def _identifying(self, target: Target, frame: Any) -> list[str]:
         """The columns that show which row failed: the operator's key if there is one, else the first simple columns."""
