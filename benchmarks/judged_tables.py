@@ -58,7 +58,7 @@ class Tidegate:
             more(totals, root)
         settings = Settings(root, str(root / "checkpoints"), str(root / "cache"), root / "docs")
         self.region: Any = assembly.open_region(pipeline, SparkSettings.local(PARALLELISM), settings)
-        self._validator = assembly.open_validator(self.region, settings)
+        self._validator = assembly.open_validator(self.region.graph, lambda: self.region, settings)
         self._coordinator = CheckpointCoordinator(
             pipeline, assembly.open_store(), ArrowCheckpointStorage(settings.storage), SystemClock()
         )

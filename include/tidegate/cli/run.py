@@ -173,9 +173,14 @@ class _Steps:
                 watched = _Watched(region, self._shown.advance)
                 record = self._coordinator.snapshot(self._id, watched)
 
-    def validate(self, checkpoint: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Sequence[Verdict]:
-        """See `ports.Validator`: called only if the checkpoint has no verdicts yet."""
-        return assembly.open_validator(self._region()).validate(checkpoint, subtasks)
+    def validate(
+        self,
+        checkpoint: CheckpointRecord,
+        subtasks: Mapping[SubtaskId, SubtaskRecord],
+        settled: Sequence[Verdict] = (),
+    ) -> Sequence[Verdict]:
+        """See `ports.Validator`: called only if there is something to judge."""
+        return assembly.open_validator(self._coordinator.graph, self._region).validate(checkpoint, subtasks, settled)
 
     def _region(self) -> "SparkRegion":
         if self._opened is None:

@@ -45,7 +45,7 @@ def counted_rows(batch: Any) -> int:
 def _datasource_type() -> Any:
     from typing import ClassVar, Literal
 
-    from great_expectations.datasource.fluent import SparkDatasource
+    from great_expectations.datasource.fluent.spark_datasource import SparkDatasource
 
     class TidegateDatasource(SparkDatasource):
         execution_engine_override: ClassVar[Any] = _engine_type()

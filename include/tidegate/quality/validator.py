@@ -17,6 +17,8 @@ from typing import Any
 
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.steady import judged_targets
+from tidegate.protocol.carried_verdicts import files_of
 from tidegate.protocol.hold import decide_hold
 from tidegate.protocol.names import Target, TargetKind
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
@@ -34,6 +36,16 @@ _SHOWN_COLUMNS = 8
 _NESTED = ("array", "map", "struct", "binary", "variant")
 
 
+def frames_of(graph: Graph, read: FrameReader) -> FrameReader:
+    """`read`, asked only for a target of which there are files, so that an empty checkpoint starts no Spark."""
+    known = {judged.target: judged for judged in judged_targets(graph)}
+
+    def frame(target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], of: CheckpointRecord) -> Any:
+        return read(target, subtasks, of) if files_of(known[target], subtasks) else None
+
+    return frame
+
+
 class GreatExpectationsValidator:
     """Judges what `frames(target, subtasks, checkpoint)` returns: a DataFrame, or None if there is nothing staged.
 
@@ -45,13 +57,21 @@ class GreatExpectationsValidator:
         self._frames = frames
         self._docs = docs
 
-    def validate(self, checkpoint: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Sequence[Verdict]:
-        """One verdict for each of `graph.targets`, in that order."""
-        sections = [self._judge(target, subtasks, checkpoint) for target in self._graph.targets]
+    def validate(
+        self,
+        checkpoint: CheckpointRecord,
+        subtasks: Mapping[SubtaskId, SubtaskRecord],
+        settled: Sequence[Verdict] = (),
+    ) -> Sequence[Verdict]:
+        """One verdict for each of `graph.targets` that is not `settled`, in that order."""
+        known = {verdict.target: Section(verdict) for verdict in settled}
+        asked = [target for target in self._graph.targets if target not in known]
+        judged = {target: self._judge(target, subtasks, checkpoint) for target in asked}
         path = None
-        if any(section.verdict.evaluated or section.verdict.error for section in sections):
-            path = self._build_docs(checkpoint, sections)
-        return [replace(section.verdict, docs_path=path) for section in sections]
+        if any(section.verdict.evaluated or section.verdict.error for section in judged.values()):
+            sections = known | judged
+            path = self._build_docs(checkpoint, [sections[target] for target in self._graph.targets])
+        return [replace(section.verdict, docs_path=path) for section in judged.values()]
 
     def _build_docs(self, checkpoint: CheckpointRecord, sections: Sequence[Section]) -> str | None:
         try:
