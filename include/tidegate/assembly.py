@@ -179,7 +179,7 @@ def open_continuous(
     coordinator = open_coordinator(pipeline, settings, database_url)
     coordinator.check()  # what cannot begin is refused before Spark is started
     region = open_region(pipeline, spark, settings)
-    require_definition(coordinator, region)
+    require_definition(coordinator, lambda: region)
 
     def start(begin: RegionStart) -> ContinuousDriver:
         directory = shared_directory(pipeline.name, begin.attempt)
@@ -221,10 +221,10 @@ def definition_problems(graph: Graph, session: Any) -> list[str]:
     return problems
 
 
-def require_definition(coordinator: CheckpointCoordinator, region: "SparkRegion") -> None:
-    """The same on the region's session, before its first checkpoint with a definition: one that the newest completed
-    checkpoint ran with is not looked at again. Raises `PipelineDefinitionError`."""
-    if coordinator.definitions.has_changed() and (problems := definition_problems(coordinator.graph, region.session)):
+def require_definition(coordinator: CheckpointCoordinator, region: "Callable[[], SparkRegion]") -> None:
+    """The same on the region's session, before the first checkpoint with a definition. `region` is not called for one
+    that the newest completed checkpoint ran with. Raises `PipelineDefinitionError`."""
+    if coordinator.definitions.has_changed() and (problems := definition_problems(coordinator.graph, region().session)):
         raise refused_definition(coordinator.pipeline_id, problems)
 
 

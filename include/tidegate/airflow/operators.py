@@ -208,7 +208,7 @@ class SnapshotOperator(SparkStep):
             )
             return
         with self.region() as region, only_while_wanted(coordinator, checkpoint_id, region.session):
-            require_definition(coordinator, region)
+            require_definition(coordinator, lambda: region)
             record = coordinator.snapshot(checkpoint_id, region)
         self.log.info("%s of %s subtasks have acknowledged.", record.num_acknowledged, record.num_subtasks)
 

@@ -4,6 +4,7 @@ Sizes are bytes, durations milliseconds, timestamps milliseconds since 1970; -1 
 Flink's REST API has too carry its names.
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
@@ -190,7 +191,7 @@ class Checkpoint(InFlight):
     failure_reason: str | None
     failure_message: str | None
     hold: Hold | None
-    tasks: dict[str, Task]
+    tasks: Mapping[str, Task]
 
 
 class HistoryLine(Checkpoint):

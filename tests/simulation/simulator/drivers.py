@@ -37,6 +37,7 @@ from tidegate.protocol.errors import (
     SavepointExportError,
     SavepointInUseError,
     SinkError,
+    SourceChangedError,
     StateIntegrityError,
     StopIncompleteError,
     StorageError,
@@ -74,6 +75,7 @@ EXPECTED = (
     SavepointExportError,  # a file could not be written
     SavepointInUseError,
     SinkError,  # the disk is full, and nothing worse
+    SourceChangedError,  # a file was corrected, and nobody has had it taken anew yet
     StateIntegrityError,  # a write was lost
     StorageError,
     StopIncompleteError,
