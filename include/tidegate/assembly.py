@@ -185,7 +185,7 @@ def open_continuous(
         directory = shared_directory(pipeline.name, begin.attempt)
         return ContinuousDriver(region.parts, directory, begin.attempt, begin.restored)
 
-    validator = open_validator(region, settings)
+    validator = open_validator(region.graph, lambda: region, settings)
     return ContinuousRun(coordinator, open_store(database_url), start, validator, SystemClock(), Random())
 
 
@@ -228,13 +228,15 @@ def require_definition(coordinator: CheckpointCoordinator, region: "Callable[[],
         raise refused_definition(coordinator.pipeline_id, problems)
 
 
-def open_validator(region: "SparkRegion", settings: Settings | None = None) -> "GreatExpectationsValidator":
-    """Great Expectations over what the region staged."""
-    from tidegate.quality.validator import GreatExpectationsValidator
+def open_validator(
+    graph: Graph, region: "Callable[[], SparkRegion]", settings: Settings | None = None
+) -> "GreatExpectationsValidator":
+    """Great Expectations over what was staged. `region` is opened once there is something to read."""
+    from tidegate.quality.validator import GreatExpectationsValidator, frames_of
 
-    check_installed(region.graph)
-    settings = settings or Settings.from_environment()
-    return GreatExpectationsValidator(region.graph, region.frame, settings.docs)
+    check_installed(graph)
+    frames = frames_of(graph, lambda *what: region().frame(*what))
+    return GreatExpectationsValidator(graph, frames, (settings or Settings.from_environment()).docs)
 
 
 def read_state(

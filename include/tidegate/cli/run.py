@@ -4,6 +4,7 @@ import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -221,9 +222,15 @@ class _Steps:
                 watched = _Watched(region, self._shown.advance)
                 record = self._coordinator.snapshot(self._id, watched)
 
-    def validate(self, checkpoint: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Sequence[Verdict]:
-        """See `ports.Validator`: called only if the checkpoint has no verdicts yet."""
-        return assembly.open_validator(self._spark.region(self._shown)).validate(checkpoint, subtasks)
+    def validate(
+        self,
+        checkpoint: CheckpointRecord,
+        subtasks: Mapping[SubtaskId, SubtaskRecord],
+        settled: Sequence[Verdict] = (),
+    ) -> Sequence[Verdict]:
+        """See `ports.Validator`: called only if there is something to judge."""
+        region = partial(self._spark.region, self._shown)
+        return assembly.open_validator(self._coordinator.graph, region).validate(checkpoint, subtasks, settled)
 
 
 class _Watched:

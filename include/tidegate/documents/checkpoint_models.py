@@ -137,7 +137,9 @@ class TaskWithSubtasks(Task):
 
 
 class Verdict(Document):
-    """`success` is null if it could not be judged; `error` says why. `results` are those of Great Expectations."""
+    """`success` is null if it could not be judged; `error` says why. `results` are those of Great Expectations.
+    `carried_from` is the checkpoint that was judged, where this one has the same files; null if it was judged itself.
+    """
 
     target: str
     suite: str
@@ -146,6 +148,7 @@ class Verdict(Document):
     failed: int
     error: str | None
     docs_path: str | None
+    carried_from: int | None
     results: list[dict[str, Any]]
 
 

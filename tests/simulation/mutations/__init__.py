@@ -4,6 +4,7 @@
 """
 
 from mutations import (
+    carrying,
     cleaning,
     commits,
     driver,
@@ -31,6 +32,7 @@ from mutations.planting import MUTATIONS, planted
 
 __all__ = [
     "MUTATIONS",
+    "carrying",
     "cleaning",
     "commits",
     "driver",
