@@ -22,7 +22,7 @@ PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:
 LANES := -n 4 --dist loadscope --no-loadscope-reorder
 
 # `make test-matrix-oldest PYTHON=…` is one half of it, on another Python.
-.PHONY: help setup demo test test-fast test-matrix test-long simulate noticed repeats mistakes up down screens schemas screenshots lint bench bench-store bench-pages lock env clean
+.PHONY: help setup demo test test-fast test-matrix test-long simulate noticed repeats mistakes up down screens schemas screenshots lint bench bench-store bench-polling bench-pages lock env clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -124,6 +124,9 @@ bench: $(INSTALLED) ## Measure checkpoints beside Spark Structured Streaming (ta
 
 bench-store: $(INSTALLED) ## Measure 100,000 subtasks against Postgres, and 1,000 acknowledgements at once
 	@$(BIN)/python benchmarks/acknowledgements.py $(ARGS)
+
+bench-polling: $(INSTALLED) ## Measure polls of a directory of which a million files were read before
+	@$(BIN)/python benchmarks/polling.py $(ARGS)
 
 bench-pages: $(INSTALLED) ## Measure what pages ask of 100,000 checkpoints with 64 subtasks each
 	@$(BIN)/python benchmarks/pages.py $(ARGS)

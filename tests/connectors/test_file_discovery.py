@@ -12,15 +12,12 @@ from records import completed
 
 from tidegate.pipeline.vertices import SourceVertex
 from tidegate.ports import LaggingSource, Segment, SourceContext
-from tidegate.protocol.errors import (
-    PipelineDefinitionError,
-)
+from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.records import HandleKind, OperatorPlan, Pending, Snapshot, SubtaskId
 from tidegate.protocol.restore import restore_snapshots
 from tidegate.sinks.parquet import ParquetSink
-from tidegate.sources import manifests
 from tidegate.sources.files import FileSource
-from tidegate.sources.listing import FileVersion, is_finished, split_of
+from tidegate.sources.listing import is_finished, split_of
 from tidegate.state.storage import ArrowCheckpointStorage
 
 SCHEMA = "k STRING, v INT"
@@ -205,29 +202,6 @@ def test_a_url_is_read_like_the_path(landing: Path, context: Any) -> None:
     source = FileSource(f"file://{landing}/", schema=SCHEMA)
     assert source.location == str(landing)
     assert paths(source.poll(0, None, context(1))[0]) == ["with space.csv"]
-
-
-def test_manifests_stay_few_and_every_file_is_written_seldom() -> None:
-    sizes: list[int] = []
-    written = 0
-    for _ in range(20_000):
-        keep = manifests.carried(sizes, 1)
-        merged = sum(sizes[keep:]) + 1
-        written += merged
-        sizes = [*sizes[:keep], merged]
-        assert len(sizes) <= 10
-    assert sum(sizes) == 20_000
-    assert written / 20_000 < 30
-
-
-def test_a_hundred_thousand_files_are_remembered_in_time(context: Any, storage: ArrowCheckpointStorage) -> None:
-    from time import perf_counter
-
-    files = [FileVersion(f"year={n % 50}/some/where/{n:08}.csv", n, n * 10**9) for n in range(100_000)]
-    handles = manifests.extend((), files, context(1), lambda file: True)
-    started = perf_counter()
-    assert len(manifests.read(handles, storage)) == 100_000
-    assert perf_counter() - started < 5  # 0.2 s on an idle machine
 
 
 arrivals = st.lists(

@@ -28,12 +28,12 @@ from tidegate.state.stored import StoredState
 def threads():
     return len(os.listdir("/proc/self/task"))
 
-rows = [manifests.ReadFile(manifests.FileVersion("a.csv", 5, 7), 3)]
-content = manifests._encode(rows)
+table = manifests._table([manifests.FileVersion("a.csv", 5, 7)], 3)
+content = manifests._encode(table)
 Path("files.parquet").write_bytes(content)
 handle = StateHandle("files.parquet", HandleKind.EXCHANGE, 1, len(content), sha256(content).hexdigest(), 3)
 begun = threads()
-assert manifests._decode(content) == rows
+assert manifests._decode(content, table.column_names) == table
 assert StoredState(os.getcwd(), None).files_of(handle, 3) == [("a.csv", 5)]
 [batch] = exchange.read_exchange(handle, os.getcwd(), pq.read_schema("files.parquet"))
 assert batch.num_rows == 1

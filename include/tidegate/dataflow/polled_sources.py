@@ -1,6 +1,6 @@
 """The sources of a continuous region: polled round by round, within limits, until they have been read to their end."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -45,21 +45,26 @@ class PolledSources:
         is behind: it has more, or its channel is full."""
         arrived = behind = False
         for source in () if self._stopped else self._sources:
-            for split, subtask in enumerate(source.subtasks()):
+            before = {subtask: self._state.snapshots.get(subtask, Snapshot()) for subtask in source.subtasks()}
+            for split, subtask in enumerate(before):
                 if self._is_read(subtask):
                     continue
                 if self._channels.queued_bytes(ChannelName(source.name, split)) >= self._limit:
                     behind = True
                     continue
-                segment = self._poll(source, split, checkpoint_id)
+                segment = self._poll(source, split, checkpoint_id, before)
                 arrived = arrived or segment is not None
                 behind = source.vertex.is_behind(split, segment) or behind
         return arrived, behind
 
-    def _poll(self, source: RunningSource, split: int, checkpoint_id: int) -> Segment | None:
+    def _poll(
+        self, source: RunningSource, split: int, checkpoint_id: int, restored: Mapping[SubtaskId, Snapshot]
+    ) -> Segment | None:
+        """`restored`: what its source's splits had before any of them was polled this time."""
         channel, subtask = ChannelName(source.name, split), source.subtasks()[split]
         prefix = f"{write_prefix(self._state.directory, subtask, self._attempt)}-{self._parts.unique()}"
-        context = SourceContext(self._parts.storage, checkpoint_id, prefix)
+        beside = [snapshot for other, snapshot in restored.items() if other != subtask]
+        context = SourceContext(self._parts.storage, checkpoint_id, prefix, beside)
         before = self._state.snapshots.get(subtask)
         segment, snapshot = source.vertex.source.poll(split, before, context)
         if source.name in self._parts.graph.watched:

@@ -106,9 +106,9 @@ def _poll(
     started = parts.clock.monotonic()
     attempt = task.attempts[subtask]
     below = directory(parts.graph.pipeline.name, task.checkpoint_id)
-    context = SourceContext(
-        parts.storage, task.checkpoint_id, f"{write_prefix(below, subtask, attempt)}-{parts.unique()}"
-    )
+    prefix = f"{write_prefix(below, subtask, attempt)}-{parts.unique()}"
+    beside = [snapshot for other, snapshot in task.restored.items() if _is_beside(other, subtask)]
+    context = SourceContext(parts.storage, task.checkpoint_id, prefix, beside)
     segment, snapshot = vertex.source.poll(subtask.subtask_index, task.restored.get(subtask), context)
     if task.stop is StopMode.DRAIN:  # it stops here for good, whatever lies unread
         snapshot = replace(snapshot, finished=True)
@@ -121,6 +121,11 @@ def _poll(
         persisted_bytes=0,
     )
     return segment, Acknowledgement(subtask, attempt, snapshot, metrics, vertex.pending(subtask.subtask_index))
+
+
+def _is_beside(other: SubtaskId, split: SubtaskId) -> bool:
+    """Whether both are splits of one source."""
+    return other.operator_id == split.operator_id and other != split
 
 
 def milliseconds_between(before: datetime, after: datetime) -> int:

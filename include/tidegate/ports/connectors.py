@@ -32,11 +32,16 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SourceContext:
-    """What a source split needs to record its position: where, under which name, and as part of which checkpoint."""
+    """What a source split needs to record its position: where, under which name, and as part of which checkpoint.
+
+    `beside` are the snapshots that the source's other splits had when this checkpoint began: what they have read need
+    not be looked at.
+    """
 
     storage: CheckpointStorage
     checkpoint_id: int
     prefix: str  # path prefix, unique to this subtask and attempt, below which it may write
+    beside: Sequence[Snapshot] = ()
 
 
 class Source(Protocol):

@@ -4,7 +4,7 @@ Decides which files a checkpoint reads, and notices when a file that was read ha
 handles malformed ones; `read_errors.py` explains Spark's read errors.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -21,11 +21,12 @@ from tidegate.ports import (
 )
 from tidegate.protocol.ddl import ddl_of
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, SourceChangedError
-from tidegate.protocol.records import Pending, Snapshot
+from tidegate.protocol.records import Pending, Snapshot, StateHandle
 from tidegate.settings import absolute
 from tidegate.sources import manifests, parsing
 from tidegate.sources.dialect import check_options, text_format
-from tidegate.sources.listing import Directory, FileVersion, in_reading_order, split_of
+from tidegate.sources.listing import Directory, FileVersion, Listing, in_reading_order, is_finished, split_of
+from tidegate.sources.read_before import ReadBefore
 from tidegate.sources.read_errors import translate_read_error
 from tidegate.sources.replaced import name_below, read_pieces
 from tidegate.sources.selection import check_directories, is_selected, partition_columns
@@ -98,10 +99,11 @@ class FileSource:
         columns = (f"{column.name} {column.type}" for column in self._partitions)
         self.schema: str = ", ".join((self.file_schema.strip().rstrip(","), *columns))
         # Not a position (those are in the snapshots): only saves the other splits of a checkpoint a listing each.
-        self._listing: list[FileVersion] = []
+        self._listing: Listing | None = None
         self._ended = False
         self._listed_for: set[tuple[int, int]] = set()
         self._pending: dict[int, Pending] = {}  # of each split that was polled
+        self._read_before = ReadBefore(self._is_selected)
         self._touched: set[FileVersion] = set()  # as they look now; their content is what it was
 
     def _check_quarantine(self) -> None:
@@ -150,11 +152,12 @@ class FileSource:
         came after the end marker; `MalformedRowsError` if a file's directories do not give each of `partitions`.
         """
         before = restored or Snapshot()
-        known = {row.file.path: row for row in manifests.read(before.handles, context.storage)}
         listing = self._list_once(split, context.checkpoint_id)
-        mine = [file for file in listing if self._is_of(split, file)]
-        self._check_unchanged(mine, known)
-        unread = [file for file in mine if file.path not in known]
+        read = {handle.path: handle for snapshot in (*context.beside, before) for handle in snapshot.handles}
+        found = self._read_before.compare(listing, read.values(), context.storage)
+        is_mine = self._is_of(split)
+        self._check_unchanged([file for file in found.different if is_mine(file.path)], read.values(), context.storage)
+        unread = [file for file in found.unread if is_mine(file.path)]
         fresh = unread[: self._limit(split)]
         left = unread[len(fresh) :]
         self._pending[split] = Pending(len(left), "files", sum(file.size for file in left))
@@ -162,8 +165,8 @@ class FileSource:
         if fresh:
             check_directories(self.location, (file.path for file in fresh), self._partitions)
             fresh = Directory(self.location).with_checksums(fresh)
-            handles = manifests.extend(handles, fresh, context, lambda file: self._is_of(split, file))
-        position = {"splits": self.splits, "files": self._count_read(split, before, known.values()) + len(fresh)}
+            handles = manifests.extend(handles, fresh, context, is_mine if self.splits > 1 else None)
+        position = {"splits": self.splits, "files": self._count_read(split, before, context.storage) + len(fresh)}
         return _segment(split, fresh), Snapshot(handles, position, finished=self._ended and not left)
 
     def is_behind(self, split: int, polled: Segment | None) -> bool:
@@ -186,7 +189,8 @@ class FileSource:
     ) -> ReadSince:
         """See `ports.RereadingSource`."""
         before, after = (snapshot.handles if snapshot else () for snapshot in (restored, taken))
-        files = [file for file in manifests.added(before, after, storage) if self._is_of(split, file)]
+        is_mine = self._is_of(split)
+        files = [file for file in manifests.added(before, after, storage) if is_mine(file.path)]
         directory = Directory(self.location)
         found = directory.look([file.path for file in files]) if files else []
         missing = [file.path for file, now in zip(files, found, strict=True) if not directory.is_same(file, now)]
@@ -207,8 +211,7 @@ class FileSource:
     ) -> dict[str, ReadPiece]:
         """See `ports.ReplaceableSource`."""
         handles = {handle.path: handle for snapshot in taken for handle in snapshot.handles}
-        rows = {row.file.path: row for row in manifests.read(handles.values(), storage) if row.file.path in names}
-        return read_pieces(Directory(self.location), list(rows.values()))
+        return read_pieces(Directory(self.location), manifests.find(names, handles.values(), storage).values())
 
     def read(self, spark: Any, segments: Sequence[Segment], output: str = "rows") -> Any:
         """See `ports.Source`. Checks every file first: one that changed after listing raises `SourceChangedError`."""
@@ -228,23 +231,25 @@ class FileSource:
         rules = text_format(self, ()).rules
         return line + (Directory(self.location).lines_before(path, part, rules) if part else 0)
 
-    def _list_once(self, split: int, checkpoint_id: int) -> list[FileVersion]:
+    def _list_once(self, split: int, checkpoint_id: int) -> Listing:
         """One listing for all splits of a checkpoint. A split that asks again gets a new one."""
         asked = {split_ for id_, split_ in self._listed_for if id_ == checkpoint_id}
-        if not asked or split in asked:
-            self._list()
+        if self._listing is None or not asked or split in asked:
+            listing = self._list()
+            if self._listing is None or not listing.is_same(self._listing):
+                self._listing = listing  # what was found out about an equal one is known
             asked = set()
         self._listed_for = {(checkpoint_id, split_) for split_ in (*asked, split)}
         return self._listing
 
-    def _list(self) -> None:
+    def _list(self) -> Listing:
         """Look for the marker first, so that the listing has every file that was written before it."""
         directory = Directory(self.location)
         marker = None if self.end_marker is None else directory.look([self.end_marker])[0]
-        found = (file for file in directory.files(self.recursive) if file.path != self.end_marker)
-        self._listing = [file for file in found if is_selected(file.path, self.glob, self.exclude)]
+        listing = directory.files(self.recursive)
         self._ended = marker is not None
-        late = [] if marker is None else [file for file in self._listing if file.mtime_ns > marker.mtime_ns]
+        later = [] if marker is None else listing.versions((listing.mtimes > marker.mtime_ns).nonzero()[0])
+        late = in_reading_order(filter(self._is_selected, later))
         if marker is not None and late:
             raise SourceChangedError(
                 f"{self.location}/{late[0].path} was modified {_time(late[0].mtime_ns)}, after the end marker "
@@ -252,6 +257,11 @@ class FileSource:
                 "Nothing was read. If the file belongs to the source, write the marker again, after all files; "
                 "otherwise move the file away. Then run again."
             )
+        return listing
+
+    def _is_selected(self, file: FileVersion) -> bool:
+        is_ours = file.path != self.end_marker and is_finished(file.path)
+        return is_ours and is_selected(file.path, self.glob, self.exclude)
 
     def _limit(self, split: int) -> int | None:
         if self.max_files_per_checkpoint is None:
@@ -259,22 +269,26 @@ class FileSource:
         share, rest = divmod(self.max_files_per_checkpoint, self.splits)
         return share + (split < rest)
 
-    def _is_of(self, split: int, file: FileVersion) -> bool:
-        return split_of(file.path, self.splits) == split
+    def _is_of(self, split: int) -> Callable[[str], bool]:
+        return lambda path: split_of(path, self.splits) == split
 
-    def _count_read(self, split: int, restored: Snapshot, known: Iterable[manifests.ReadFile]) -> int:
+    def _count_read(self, split: int, restored: Snapshot, storage: CheckpointStorage) -> int:
         """How many files the split has read. After the number of splits has changed, each knows what all have read."""
         position = restored.position or {}
         if position.get("splits") == self.splits:
             return int(position["files"])
-        return sum(self._is_of(split, row.file) for row in known)
+        paths = {row.file.path for row in manifests.read(restored.handles, storage)}
+        return sum(map(self._is_of(split), paths))
 
-    def _check_unchanged(self, found: Iterable[FileVersion], known: Mapping[str, manifests.ReadFile]) -> None:
+    def _check_unchanged(
+        self, different: Iterable[FileVersion], read: Iterable[StateHandle], storage: CheckpointStorage
+    ) -> None:
+        """Of files that were read and look different now."""
+        looked_at = [file for file in different if file not in self._touched]
+        known = manifests.find([file.path for file in looked_at], read, storage) if looked_at else {}
         directory = Directory(self.location)
-        for file in found:
-            row = known.get(file.path)
-            if row is None or row.file.is_at(file) or file in self._touched:
-                continue
+        for file in looked_at:
+            row = known[file.path]
             if directory.is_same(row.file, file):
                 self._touched.add(file)
             else:

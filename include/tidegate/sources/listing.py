@@ -7,13 +7,15 @@ Discovery has no high-water mark: a file that arrives late with an old modificat
 import hashlib
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidegate.protocol.errors import ConfigurationError, StorageError
 from tidegate.sources.line_numbers import lines_before
 from tidegate.sources.text_records import Rules
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.fs as pafs
 
 # Not finished by their writer: dot and underscore names are hidden from Spark and Hive readers too.
@@ -40,6 +42,31 @@ class FileVersion(NamedTuple):
         return now is not None and self[:3] == now[:3]
 
 
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """Every file below a directory, finished or not, by columns: a directory may have a million, and all but a few were
+    read before."""
+
+    paths: "pa.StringArray"  # relative to the directory
+    sizes: Any  # numpy arrays of integers
+    mtimes: Any
+
+    def versions(self, rows: Iterable[int] | None = None) -> list[FileVersion]:
+        """The files in these rows; in all rows unless some are given."""
+        import numpy as np
+
+        chosen = np.arange(len(self.paths)) if rows is None else np.asarray(rows, np.int64)
+        columns = self.paths.take(chosen).to_pylist(), self.sizes[chosen].tolist(), self.mtimes[chosen].tolist()
+        return list(map(FileVersion, *columns))
+
+    def is_same(self, other: "Listing") -> bool:
+        """Whether nothing has changed between the two. Costs some milliseconds for a million files."""
+        import numpy as np
+
+        numbers = ((self.sizes, other.sizes), (self.mtimes, other.mtimes))
+        return all(np.array_equal(*pair) for pair in numbers) and bool(self.paths.equals(other.paths))
+
+
 class Directory:
     """A source's directory, local or on any filesystem that `pyarrow.fs` opens by URL."""
 
@@ -54,8 +81,8 @@ class Directory:
             raise ConfigurationError(f"The source directory {location!r} cannot be opened: {error}") from error
         self._root = path.rstrip("/")
 
-    def files(self, recursive: bool = True) -> list[FileVersion]:
-        """Every finished file, at any depth or directly in it, oldest first, then by path. Costs one listing.
+    def files(self, recursive: bool = True) -> Listing:
+        """What lies at any depth or directly in it. Costs one listing.
 
         Raises `ConfigurationError` if there is no such directory, `StorageError` if it cannot be listed.
         """
@@ -68,13 +95,15 @@ class Directory:
                     "create it (empty is fine), mount it, or correct the path, then run again."
                 )
             found = self._filesystem.get_file_info(fs.FileSelector(self._root, recursive=recursive))
-            names = [(info.path[len(self._root) + 1 :], info) for info in found if info.is_file]
+            # Of what lies on a local disk, files alone have a size. To ask for their type takes ten times as long.
+            is_local = self._filesystem.type_name == "local"
+            files = [info for info in found if (info.size is not None if is_local else info.is_file)]
+            return _columns(files, len(self._root) + 1)
         except (OSError, UnicodeDecodeError) as error:
             raise StorageError(
                 f"The source directory {self.location!r} cannot be listed: {error}. Nothing was read. Correct the "
                 "cause (permissions, connection, a file name that is not UTF-8), then run again."
             ) from error
-        return in_reading_order(_version(name, info) for name, info in names if is_finished(name))
 
     def look(self, paths: Sequence[str]) -> list[FileVersion | None]:
         """The files as they are now, None for those that are gone. Raises `StorageError`."""
@@ -117,6 +146,16 @@ class Directory:
 
 def _version(path: str, info: "pafs.FileInfo") -> FileVersion:
     return FileVersion(path, info.size, info.mtime_ns or 0)
+
+
+def _columns(files: Sequence["pafs.FileInfo"], root: int) -> Listing:
+    """A pass a column is several times as fast as a pass over files. `root` characters of each path are left out."""
+    import numpy as np
+    import pyarrow as pa
+
+    paths = pa.array([info.path[root:] for info in files], pa.string())
+    sizes = np.array([info.size for info in files], np.int64)
+    return Listing(paths, sizes, np.array([info.mtime_ns or 0 for info in files], np.int64))
 
 
 def in_reading_order(files: Iterable[FileVersion]) -> list[FileVersion]:

@@ -1,22 +1,26 @@
 """What a file source has read: manifests, immutable Parquet files on checkpoint storage that list files.
 
 Each checkpoint adds one manifest with what it read and carries the older ones over, so its cost grows with new files
-only. Small manifests are merged into the new one to keep their number low. Sizes shrink at least `_FACTOR` times from
-one to the next: at most ten manifests for a million files, and each file is written to a new manifest about thirty
-times.
+only. Small manifests are merged into the new one to keep their number low: sizes shrink at least `_FACTOR` times from
+one to the next, and each file is written to a new manifest about thirty times. What is merged has `_LARGEST` files at
+most, so that no checkpoint writes a long list: a million files are in some twenty manifests.
 """
 
 import hashlib
 import io
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidegate.ports import ReadableStorage, SourceContext
 from tidegate.protocol.errors import StateIntegrityError
 from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.sources.listing import FileVersion
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _FACTOR = 4
+_LARGEST = 1 << 17
 _COLUMNS = ("path", "size", "mtime_ns", "checkpoint", "checksum")
 
 
@@ -33,7 +37,7 @@ def carried(sizes: Sequence[int], fresh: int) -> int:
     The others are merged into the new one.
     """
     keep, total = len(sizes), fresh
-    while keep and sizes[keep - 1] < _FACTOR * total:
+    while keep and sizes[keep - 1] < _FACTOR * total and sizes[keep - 1] + total <= _LARGEST:
         keep -= 1
         total += sizes[keep]
     return keep
@@ -43,25 +47,46 @@ def extend(
     handles: Sequence[StateHandle],
     fresh: Sequence[FileVersion],
     context: SourceContext,
-    is_mine: Callable[[FileVersion], bool],
+    is_mine: Callable[[str], bool] | None,
 ) -> tuple[StateHandle, ...]:
     """The manifests that list the files of `handles` and `fresh`. Writes one file. Of what is merged into it, files of
-    other splits are left out, which a split has from before their number changed: the others list them too."""
+    other splits are left out, which a split has from before their number changed: the others list them too. `is_mine`
+    is None if there is one split."""
+    import pyarrow as pa
+
     keep = carried([handle.rows for handle in handles], len(fresh))
-    merged = [row for row in read(handles[keep:], context.storage) if is_mine(row.file)]
-    rows = [*merged, *(ReadFile(file, context.checkpoint_id) for file in fresh)]
-    content = _encode(rows)
+    merged = [columns(handle, context.storage, _COLUMNS) for handle in handles[keep:]]
+    if is_mine is not None:
+        merged = [table.filter([is_mine(path) for path in table["path"].to_pylist()]) for table in merged]
+    content = _encode(pa.concat_tables([*merged, _table(fresh, context.checkpoint_id)]))
+    rows = sum(table.num_rows for table in merged) + len(fresh)
     path = f"{context.prefix}.parquet"
     context.storage.write(path, content)
     checksum = hashlib.sha256(content).hexdigest()
-    handle = StateHandle(path, HandleKind.POSITION, len(rows), len(content), checksum, context.checkpoint_id)
+    handle = StateHandle(path, HandleKind.POSITION, rows, len(content), checksum, context.checkpoint_id)
     context.storage.verify([handle], [path])
     return (*handles[:keep], handle)
 
 
 def read(handles: Iterable[StateHandle], storage: ReadableStorage) -> list[ReadFile]:
     """The files that manifests list. Raises `StateIntegrityError` if one is not what was written."""
-    return [row for handle in handles for row in _decode(_content(handle, storage))]
+    return [row for handle in handles for row in _rows(columns(handle, storage, _COLUMNS))]
+
+
+def find(paths: Collection[str], handles: Iterable[StateHandle], storage: ReadableStorage) -> dict[str, ReadFile]:
+    """Those of these files that manifests list, by path. Raises `StateIntegrityError`."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    wanted = pa.array(paths, pa.string())
+    tables = (columns(handle, storage, _COLUMNS) for handle in handles)
+    rows = (row for table in tables for row in _rows(table.filter(pc.is_in(table["path"], wanted))))
+    return {row.file.path: row for row in rows}
+
+
+def columns(handle: StateHandle, storage: ReadableStorage, names: Sequence[str]) -> "pa.Table":
+    """Some columns of what a manifest lists. Raises `StateIntegrityError` if it is not what was written."""
+    return _decode(_content(handle, storage), names)
 
 
 def added(before: Sequence[StateHandle], after: Sequence[StateHandle], storage: ReadableStorage) -> list[FileVersion]:
@@ -84,29 +109,39 @@ def _content(handle: StateHandle, storage: ReadableStorage) -> bytes:
     return content
 
 
-def _encode(rows: Sequence[ReadFile]) -> bytes:
+def _table(files: Sequence[FileVersion], checkpoint_id: int) -> "pa.Table":
     # pyarrow is heavy and this module is imported when Airflow parses a DAG: import it where it is used.
     import pyarrow as pa
+
+    values: list[pa.Array] = [pa.array([file.path for file in files], pa.string())]
+    values += [pa.array([file[index] for file in files], pa.int64()) for index in (1, 2)]
+    values += [pa.array([checkpoint_id] * len(files), pa.int64())]
+    values += [pa.array([file.checksum for file in files], pa.string())]
+    return pa.table(values, names=list(_COLUMNS))
+
+
+def _encode(table: "pa.Table") -> bytes:
     import pyarrow.parquet as pq
 
-    columns: list[pa.Array] = [pa.array([row.file.path for row in rows], pa.string())]
-    columns += [pa.array([row.file[index] for row in rows], pa.int64()) for index in (1, 2)]
-    columns += [pa.array([row.checkpoint for row in rows], pa.int64())]
-    columns += [pa.array([row.file.checksum for row in rows], pa.string())]
     buffer = io.BytesIO()
-    pq.write_table(pa.table(columns, names=list(_COLUMNS)), buffer, compression="zstd")
+    pq.write_table(table, buffer, compression="zstd")
     return buffer.getvalue()
 
 
-def _decode(content: bytes) -> list[ReadFile]:
+def _decode(content: bytes, names: Sequence[str]) -> "pa.Table":
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     # By the caller's thread. `read_table` leaves threads behind that let go of `content` when they come to it; where
     # the interpreter ends meanwhile, they abort the process (exit code 134) after all its work is done.
-    table = pq.ParquetFile(pa.BufferReader(content)).read(use_threads=False)
-    if "checksum" not in table.column_names:  # written before there were any
+    file = pq.ParquetFile(pa.BufferReader(content))
+    table = file.read([name for name in names if name in file.schema_arrow.names], use_threads=False)
+    if "checksum" in names and "checksum" not in table.column_names:  # written before there were any
         table = table.append_column("checksum", pa.nulls(table.num_rows, pa.string()))
+    return table
+
+
+def _rows(table: "pa.Table") -> list[ReadFile]:
     paths, sizes, mtimes, checkpoints, checksums = (table[name].to_pylist() for name in _COLUMNS)
     files = map(FileVersion, paths, sizes, mtimes, checksums)
     return [ReadFile(file, checkpoint) for file, checkpoint in zip(files, checkpoints, strict=True)]

@@ -5,7 +5,7 @@ Never edited again: what ran on somebody's database must stay what it was.
 
 from alembic import op
 
-revision = "0024"
+revision = "0019"
 down_revision = "0018"
 branch_labels = None
 depends_on = None
