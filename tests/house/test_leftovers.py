@@ -48,7 +48,8 @@ class Run:
         options = ["-p", "undertaker", "-p", "no:cacheprovider", "-s", "test_forgetful.py"]
         self.process = subprocess.Popen(
             [*BEGUN_BY[begun_by], *([f"ARGS={' '.join(options)}"] if begun_by == "make" else options)],
-            env={**os.environ, "PYTHONPATH": str(PROJECT / "tests/support"), "FORGETFUL_STAYS": str(stays)},
+            env={**os.environ, "PYTHONPATH": str(PROJECT / "tests/support"), "FORGETFUL_STAYS": str(stays)}
+            | {"UNDERTAKER_GRACE": "1"},
             cwd=directory,
             text=True,
             stdout=subprocess.PIPE,

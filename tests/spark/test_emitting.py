@@ -20,6 +20,7 @@ from tidegate.dataflow.in_flight import in_flight_of
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, StateSchemaError
 from tidegate.protocol.records import HandleKind, SubtaskId
+from tidegate.spark.driver import operator_jobs
 
 pytestmark = pytest.mark.spark
 
@@ -30,7 +31,11 @@ def take(checkpoints: Checkpoints) -> None:
     finalize(checkpoints)
 
 
-def test_the_examples_agree_with_the_plain_computation_at_any_parallelism(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("small", [0, 1 << 20], ids=["exchanged", "in-one-task"])
+def test_the_examples_agree_with_the_plain_computation_at_any_parallelism(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
+    monkeypatch.setattr(operator_jobs, "_SMALL", small)
     shop = Shop(tmp_path, seed=1)
     checkpoints = Checkpoints(shop.pipeline(), spark, tmp_path)
     for parallelism in (2, 3, 1, 2):
