@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.pipeline.expectations import Expectation, expect, suite
 from tidegate.pipeline.graph import Graph
-from tidegate.protocol.names import Target
+from tidegate.protocol.names import Target, TargetKind
 from tidegate.protocol.records import CheckpointRecord, Verdict
 from tidegate.quality.validator import GreatExpectationsValidator
 
@@ -216,6 +216,39 @@ def test_a_target_whose_rows_cannot_be_read_does_not_keep_the_others_from_being_
     assert check.error == (
         "check:totals could not be judged by suite 'holds': ValueError: the query of totals names an unknown table."
     )
+
+
+def test_targets_are_judged_side_by_side_each_by_its_own_rows(
+    spark: SparkSession, checkpoint: CheckpointRecord, graph_of: Callable[..., Graph], docs: Path, tmp_path: Path
+) -> None:
+    """The rows of each wait until those of the other are computed too."""
+
+    def frames(target: Target, subtasks: Any, record: Any) -> DataFrame:
+        mine, largest = target.kind.value, 7 if target.kind is TargetKind.SINK else 8
+
+        def meet(batches: Iterator[Any]) -> Iterator[Any]:
+            (tmp_path / mine).touch()
+            until = time.monotonic() + 30
+            while len(list(tmp_path.iterdir())) < 2:
+                if time.monotonic() > until:
+                    raise TimeoutError("the other target is not judged meanwhile")
+                time.sleep(0.01)
+            yield from batches
+
+        return (
+            spark.range(largest + 1, numPartitions=1)
+            .withColumnRenamed("id", "flights")
+            .mapInArrow(meet, "flights bigint")
+        )
+
+    at_most = suite("at most 7", expect("column_max_to_be_between", column="flights", max_value=7))
+    validator = GreatExpectationsValidator(graph_of(sink=at_most, state=at_most), frames, docs)
+    state, sink = validator.validate(checkpoint, {})
+    assert [(str(each.target), each.success, each.error) for each in (state, sink)] == [
+        ("state:carriers", False, None),
+        ("sink:carriers", True, None),
+    ]
+    assert [each.results[0]["observed"] for each in (state, sink)] == [8, 7]
 
 
 def test_a_check_across_tables_shows_the_rows_that_disagree_by_all_their_columns(

@@ -10,23 +10,28 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from threading import Lock
 from types import ModuleType
 from typing import Any
 
 _POSTPONED = ("scipy.stats", "altair")
 _ABSENT = ("boto3", "botocore", "google.cloud")
+_ONE_AT_A_TIME = Lock()
 
 
 def load_great_expectations() -> Any:
     """The library, with its analytics off and without the warnings it raises about its own imports."""
     os.environ["GX_ANALYTICS_ENABLED"] = "False"
-    first = "great_expectations" not in sys.modules
-    # Another thread may be in the middle of it: the import statement waits for that, a look into sys.modules would not.
-    with warnings.catch_warnings(), _standing_in() if first else nullcontext():
+    # One thread at a time: neither the filter of warnings nor what stands in for modules is a thread's own.
+    with _ONE_AT_A_TIME, warnings.catch_warnings(), _standing_in() if _is_first() else nullcontext():
         warnings.simplefilter("ignore")
         import great_expectations
         import great_expectations.expectations
     return great_expectations
+
+
+def _is_first() -> bool:
+    return "great_expectations" not in sys.modules
 
 
 class _Postponed(ModuleType):

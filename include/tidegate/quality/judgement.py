@@ -11,7 +11,7 @@ from typing import Any
 
 from tidegate.pipeline.expectations import Expectation, ExpectationSuite
 from tidegate.quality.importing import load_great_expectations
-from tidegate.quality.one_pass import counted_rows, open_batch
+from tidegate.quality.one_pass import counted_rows, open_validator
 
 SAMPLES = 20
 _SPARK_ERROR = re.compile(r"(\[[A-Z][A-Z0-9_.]+\] .*)")
@@ -68,21 +68,18 @@ def judge(
     result_format: dict[str, Any] = {"result_format": "SUMMARY", "partial_unexpected_count": SAMPLES}
     if shown:
         result_format["unexpected_index_column_names"] = list(shown)
-    batch = open_batch(frame, reported)
-    results = _validate(batch, suite.name, built, result_format)
-    rows = counted_rows(batch)
+    validator = open_validator(frame, reported)
+    results = _validate(validator, built, result_format)
+    rows = counted_rows(validator)
     if reported not in (None, rows):
         return judge(frame, suite, built, shown, None)
     return [_finding(expectation, results.get(index)) for index, expectation in enumerate(suite.expectations)], rows
 
 
-def _validate(batch: Any, name: str, expectations: Sequence[Any], result_format: dict[str, Any]) -> dict[int, Any]:
+def _validate(validator: Any, expectations: Sequence[Any], result_format: dict[str, Any]) -> dict[int, Any]:
     """Results by position in the suite, because Great Expectations returns them in an order of its own."""
-    gx = load_great_expectations()
-    suite = gx.ExpectationSuite(name)
-    for expectation in expectations:
-        suite.add_expectation(expectation)
-    results = batch.validate(suite, result_format=result_format).results
+    asked = validator.process_expectations_for_validation([each.configuration for each in expectations], {})
+    results = validator.graph_validate(configurations=asked, runtime_configuration={"result_format": result_format})
     return {result.expectation_config.meta["position"]: result for result in results}
 
 

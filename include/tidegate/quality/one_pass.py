@@ -11,47 +11,45 @@ Great Expectations is imported inside functions, because that takes seconds.
 
 from collections.abc import Iterable
 from functools import cache
+from threading import Lock
 from typing import Any, cast
 
 from tidegate.quality.importing import load_great_expectations
 
+_ONE_AT_A_TIME = Lock()
 _COUNT, _ROWS = "unexpected_count", "table.row_count"
 _SAMPLES = ("unexpected_values", "unexpected_index_list", "unexpected_rows")
 
 
-def open_batch(frame: Any, reported: int | None) -> Any:
-    """A DataFrame as a batch that is judged this way. `reported`: how many rows it is said to have; see `counted_rows`.
-
-    Every DataFrame gets a context of its own, because a context keeps those it has seen.
+def open_validator(frame: Any, reported: int | None) -> Any:
+    """Great Expectations' validator of one DataFrame, with an engine of its own, because engines keep what they have
+    seen. `reported`: how many rows it is said to have; see `counted_rows`. Several may be used at once, a thread each.
     """
-    gx = load_great_expectations()
-    _datasource_type()  # adds itself to what contexts know
-    context: Any = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False}
-    source = context.data_sources.add_tidegate("tidegate", persist=False)
-    definition = source.add_dataframe_asset("staged").add_batch_definition_whole_dataframe("checkpoint")
-    batch = definition.get_batch({"dataframe": frame})
-    batch.data.execution_engine.reported = reported
-    return batch
+    with _ONE_AT_A_TIME:
+        context = _context()
+    from great_expectations.core.batch import Batch
+    from great_expectations.execution_engine.sparkdf_batch_data import SparkDFBatchData
+    from great_expectations.validator.validator import Validator
+
+    engine = _engine_type()(spark=frame.sparkSession, persist=False)
+    engine.reported = reported
+    data: Any = SparkDFBatchData(engine, frame)
+    return Validator(engine, data_context=context, batches=[Batch(data)])
 
 
-def counted_rows(batch: Any) -> int:
-    """How many rows a batch that was judged really has. If it is not what was reported, judge it anew without that."""
-    counted = batch.data.execution_engine.counted
-    return cast(int, batch.data.dataframe.count() if counted is None else counted)
+def counted_rows(validator: Any) -> int:
+    """How many rows there really are of what was judged. If it is not what was reported, judge it anew without that."""
+    counted = validator.execution_engine.counted
+    return cast(int, validator.active_batch.data.dataframe.count() if counted is None else counted)
 
 
 @cache
-def _datasource_type() -> Any:
-    from typing import ClassVar, Literal
-
-    from great_expectations.datasource.fluent.spark_datasource import SparkDatasource
-
-    class TidegateDatasource(SparkDatasource):
-        execution_engine_override: ClassVar[Any] = _engine_type()
-        type: Literal["tidegate"] = "tidegate"  # type: ignore[assignment]
-
-    return TidegateDatasource
+def _context() -> Any:
+    """One for the process: it takes longer to make than many suites to judge."""
+    gx = load_great_expectations()
+    context: Any = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = {"globally": False}
+    return context
 
 
 @cache

@@ -10,6 +10,7 @@ rows holds trivially, and an empty checkpoint must stay cheap. A DataFrame that 
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,9 @@ from tidegate.quality.results import result_object
 log = logging.getLogger(__name__)
 
 FrameReader = Callable[[Target, Mapping[SubtaskId, SubtaskRecord], CheckpointRecord], Any]
+
+# Judging is half Python and half waiting for Spark, so targets are judged side by side.
+_AT_ONCE = 4
 
 # How many columns identify a failing row if there is no key.
 _SHOWN_COLUMNS = 8
@@ -66,7 +70,9 @@ class GreatExpectationsValidator:
         """One verdict for each of `graph.targets` that is not `settled`, in that order."""
         known = {verdict.target: Section(verdict) for verdict in settled}
         asked = [target for target in self._graph.targets if target not in known]
-        judged = {target: self._judge(target, subtasks, checkpoint) for target in asked}
+        reads = {target: self._read(target, subtasks, checkpoint) for target in asked}
+        with ThreadPoolExecutor(_AT_ONCE, "tidegate-judge") as pool:
+            judged = dict(zip(asked, pool.map(lambda of: self._judge(of, subtasks, reads[of]), asked), strict=True))
         path = None
         if any(section.verdict.evaluated or section.verdict.error for section in judged.values()):
             sections = known | judged
@@ -84,12 +90,21 @@ class GreatExpectationsValidator:
             log.debug("It raised.", exc_info=True)
             return None
 
-    def _judge(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], of: CheckpointRecord) -> Section:
+    def _read(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], of: CheckpointRecord) -> Any:
+        """The rows to judge; None if there are none; the error instead if they cannot be read. In one thread: the first
+        may open a Spark session."""
+        try:
+            return self._frames(target, subtasks, of)
+        except Exception as error:
+            return error
+
+    def _judge(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], frame: Any) -> Section:
         suite = self._graph.suites[target]
         try:
-            frame = self._frames(target, subtasks, of)
             if frame is None:
                 return Section(Verdict(target, suite.name, success=True, evaluated=0, failed=0))
+            if isinstance(frame, Exception):
+                raise frame
             built = build(suite)
             with nullcontext() if target.kind is TargetKind.SINK else _persisted(frame):
                 findings, rows = judge(
