@@ -26,8 +26,9 @@ from tidegate.protocol.regions import RegionRecord
 
 
 def is_gone(record: CheckpointRecord) -> bool:
-    """Whether it has ended and nothing of it is kept."""
-    return record.status in (Status.FAILED, Status.DISCARDED) and record.kind is CheckpointKind.CHECKPOINT
+    """Whether it has ended, nothing of it is kept, and its sinks have what they need of it."""
+    gone = record.status is Status.DISCARDED and record.notified_at is not None
+    return (gone or record.status is Status.FAILED) and record.kind is CheckpointKind.CHECKPOINT
 
 
 class MemoryFacts:

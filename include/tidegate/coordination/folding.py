@@ -22,12 +22,13 @@ class HistoryFolding:
         self._found_nothing_at: datetime | None = None
 
     def look(self, tx: StoreTransaction) -> None:
-        """Whether there is anything to fold. A process that has found nothing looks again after a while."""
+        """Whether there is anything to fold: the oldest says it. A process that has found nothing looks again after a
+        while."""
         now, before = self._clock.now(), self._found_nothing_at
         self._is_due = False
         if self._rule is None or (before is not None and now - before < FOLD_EVERY):
             return
-        self._is_due = bool(self._choose(tx, self._rule, now))
+        self._is_due = bool(self._choose(tx, 1, self._rule, now))
         self._found_nothing_at = None if self._is_due else now
 
     def fold(self) -> None:
@@ -35,8 +36,8 @@ class HistoryFolding:
         if self._rule is None or not self._is_due:
             return
         with self._store.transaction(self._pipeline_id) as tx:
-            if chosen := self._choose(tx, self._rule, self._clock.now()):
+            if chosen := self._choose(tx, MOST_CHECKPOINTS, self._rule, self._clock.now()):
                 tx.fold(chosen)
 
-    def _choose(self, tx: StoreTransaction, rule: HistoryRule, now: datetime) -> list[int]:
-        return choose_folded(tx.unfolded(2 * MOST_CHECKPOINTS), tx.last_checkpoint_id(), rule, now)
+    def _choose(self, tx: StoreTransaction, limit: int, rule: HistoryRule, now: datetime) -> list[int]:
+        return choose_folded(tx.unfolded(limit), tx.last_checkpoint_id(), rule, now)

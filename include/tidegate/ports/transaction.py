@@ -319,8 +319,8 @@ class StoreTransaction(EventQueue, Protocol):
 
     def mark_swept(self, checkpoint_ids: Sequence[int]) -> None: ...
     def unfolded(self, limit: int) -> list[CheckpointRecord]:
-        """Checkpoints that have ended, whose state is not kept, and whose subtasks are on record; oldest first, and
-        without savepoints."""
+        """Checkpoints that have ended, whose state is not kept, whose sinks were notified if they have completed, and
+        whose subtasks are on record; oldest first, and without savepoints."""
         ...
 
     def fold(self, checkpoint_ids: Sequence[int]) -> None:

@@ -134,6 +134,7 @@ def unfolded(connection: Connection, pipeline_id: str, limit: int) -> list[Check
     ended = checkpoints.select().where(
         checkpoints.c.pipeline_id == pipeline_id,
         checkpoints.c.status.in_([Status.FAILED.value, Status.DISCARDED.value]),
+        checkpoints.c.notified_at.is_not(None) | (checkpoints.c.status == Status.FAILED.value),
         checkpoints.c.kind == CheckpointKind.CHECKPOINT.value,
         ~checkpoints.c.folded,
     )

@@ -8,7 +8,7 @@ from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 
 #: A transaction folds no more than this, because the pipeline's other transactions wait for it meanwhile.
-MOST_CHECKPOINTS, MOST_SUBTASKS = 500, 5_000
+MOST_CHECKPOINTS, MOST_SUBTASKS = 500, 2_000
 #: How long a process that has folded all that was due waits until it looks again.
 FOLD_EVERY = timedelta(minutes=1)
 
