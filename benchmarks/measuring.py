@@ -17,6 +17,9 @@ from session import Session, marks
 from sqlalchemy import NullPool, create_engine, text
 from workload import Workload, differences
 
+#: Seconds by the clock and of processors.
+Cost = list[float]
+
 ENGINES = {"tidegate": "tidegate_engine.py", "streaming": "streaming_engine.py"}
 
 
@@ -112,6 +115,30 @@ def windowed(directory: Path, database: Database) -> dict[str, list[float]]:
     if ours != theirs or not all(ours):
         raise RuntimeError(f"Windows and rows in them are {ours} of Tidegate, and {theirs} of Structured Streaming")
     return {engine: each["seconds"] for engine, each in found.items()}
+
+
+def judged(directory: Path, database: Database) -> dict[str, list[Cost]]:
+    """What each epoch costs: on Tidegate without tables and with judged ones, and on Structured Streaming with these.
+    Raises `RuntimeError` if the tables differ."""
+    found = {}
+    for engine in ENGINES:
+        root = directory / f"judged-{engine}"
+        root.mkdir()
+        found[engine] = answered("judged_tables.py", str(root), root, database, engine, str(database.process))
+    ours, theirs = (found[engine]["shown"] for engine in ENGINES)
+    if ours != theirs:
+        raise RuntimeError(f"Rows and sums of the table are {ours} of Tidegate, and {theirs} of Structured Streaming")
+    tidegate, streaming = (found[engine] for engine in ENGINES)
+    kept = {name: tidegate[name] for name in ("without_tables", "with_tables")}
+    return {**kept, "streaming": streaming["with_tables"]}
+
+
+def empty(directory: Path, database: Database) -> list[Cost]:
+    """What each checkpoint to which nothing came costs a pipeline with judged tables."""
+    root = directory / "empty"
+    root.mkdir()
+    costs: list[Cost] = answered("empty_checkpoint.py", str(root), root, database, str(database.process))
+    return costs
 
 
 def answered(script: str, argument: str, root: Path, database: Database, *more: str) -> Any:

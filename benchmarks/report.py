@@ -23,6 +23,9 @@ FIXED_COST_TARGET = 0.150  # seconds
 EMITTING_TARGET = 1.2  # of the epoch without emitted rows
 EXPIRING_TARGET = 1.2  # of the epoch without a ttl
 WINDOWED_TARGET = 0.5
+TABLES_TARGET = 1.4  # of the epoch without tables
+JUDGED_TARGET = 0.5  # of Structured Streaming's
+EMPTY_TARGET = 0.06  # seconds
 
 _PARTS = ("spark", "state", "store", "metadata", "compaction", "rest")
 
@@ -68,7 +71,22 @@ def figures(
     return found
 
 
-def _in_turns(what: str, seconds: list[list[float]], target: float) -> Iterator[Figure]:
+def of_tables(costs: dict[str, list[list[float]]]) -> Iterator[Figure]:
+    """Each by the clock, and of processors."""
+    for at, (unit, clock) in enumerate((("", True), (", processor time", False))):
+        seconds = {name: [cost[at] for cost in each] for name, each in costs.items()}
+        pair = [seconds["without_tables"], seconds["with_tables"]]
+        yield from _in_turns(f"epoch with judged tables{unit}", pair, TABLES_TARGET if clock else None)
+        ours, theirs = seconds["with_tables"], seconds["streaming"]
+        measured = f"{spread(ours, 1, 's')} : {spread(theirs, 1, 's')}"
+        target = JUDGED_TARGET if clock else None
+        yield Figure(f"judged tables: epoch{unit}", measured, median(ours) / median(theirs), target)
+        empty = seconds["empty"]
+        what = f"empty checkpoint with judged tables{unit}, seconds"
+        yield Figure(what, spread(empty, 1000, "ms"), median(empty), EMPTY_TARGET if clock else None)
+
+
+def _in_turns(what: str, seconds: list[list[float]], target: float | None) -> Iterator[Figure]:
     if seconds:
         without, with_it = seconds
         measured = f"{spread(with_it, 1, 's')} / {spread(without, 1, 's')}"

@@ -51,12 +51,14 @@ def main() -> None:
             expiring = measuring.expiring(directory, found)
             progress("windowed counts")
             windowed = measuring.windowed(directory, found)
+            progress("tables and their expectations")
+            tables = {**measuring.judged(directory, found), "empty": measuring.empty(directory, found)}
             progress("the way back")
             back = way_back.measure(max(options.keys), directory, DRIVER_MEMORY, found)
     except RuntimeError as error:
         sys.exit(f"{error}. What was measured so far stays in {directory}.")
     shutil.rmtree(directory)
-    show(options, described, results, fixed_cost, emitting, expiring, windowed, back)
+    show(options, described, results, fixed_cost, emitting, expiring, windowed, tables, back)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -106,9 +108,14 @@ def show(
     emitting: list[list[float]],
     expiring: list[list[float]],
     windowed: dict[str, list[float]],
+    tables: dict[str, list[measuring.Cost]],
     back: dict[str, Any],
 ) -> None:
-    figures = [*report.figures(results, fixed_cost, emitting, expiring, windowed), *way_back.figures(back)]
+    figures = [
+        *report.figures(results, fixed_cost, emitting, expiring, windowed),
+        *report.of_tables(tables),
+        *way_back.figures(back),
+    ]
     divided = report.splits(results)
     policy = (
         f"medians (smallest-largest) of {options.measured} epochs after {options.warm_ups} for warming up; "
@@ -124,6 +131,7 @@ def show(
             "emitting": emitting,
             "expiring": expiring,
             "windowed": windowed,
+            "tables": tables,
             "way_back": back,
             "epochs": results,
         }

@@ -20,7 +20,7 @@ from tidegate.settings import Settings
 from tidegate.spark.session.sessions import SparkSettings
 
 PARALLELISM, KEYS, ROWS = 2, 200_000, 100_000
-_WARM_UPS, _MEASURED = 3, 9
+_WARM_UPS, _MEASURED = 8, 15
 
 
 def source_of(root: Path) -> FileSource:

@@ -77,10 +77,10 @@ def take(
     return seconds, watch.split(seconds)
 
 
-def checkpoint(coordinator: CheckpointCoordinator, checkpoint_id: int, region: TimedRegion) -> None:
-    """The steps of the command line, without a progress bar. Nothing is to be judged, so the validator is not asked."""
+def checkpoint(coordinator: CheckpointCoordinator, checkpoint_id: int, region: Any, validator: Any = None) -> None:
+    """The steps of the command line, without a progress bar. Where nothing is to be judged, no validator is asked."""
     coordinator.snapshot(checkpoint_id, region)
-    validated = coordinator.validate(checkpoint_id, region)
+    validated = coordinator.validate(checkpoint_id, validator)
     coordinator.finalize_validated(validated)
     coordinator.notify(checkpoint_id)
 

@@ -179,13 +179,13 @@ def open_continuous(
     coordinator = open_coordinator(pipeline, settings, database_url)
     coordinator.check()  # what cannot begin is refused before Spark is started
     region = open_region(pipeline, spark, settings)
-    require_definition(coordinator, region)
+    require_definition(coordinator, lambda: region)
 
     def start(begin: RegionStart) -> ContinuousDriver:
         directory = shared_directory(pipeline.name, begin.attempt)
         return ContinuousDriver(region.parts, directory, begin.attempt, begin.restored)
 
-    validator = open_validator(region, settings)
+    validator = open_validator(region.graph, lambda: region, settings)
     return ContinuousRun(coordinator, open_store(database_url), start, validator, SystemClock(), Random())
 
 
@@ -221,20 +221,22 @@ def definition_problems(graph: Graph, session: Any) -> list[str]:
     return problems
 
 
-def require_definition(coordinator: CheckpointCoordinator, region: "SparkRegion") -> None:
-    """The same on the region's session, before its first checkpoint with a definition: one that the newest completed
-    checkpoint ran with is not looked at again. Raises `PipelineDefinitionError`."""
-    if coordinator.definitions.has_changed() and (problems := definition_problems(coordinator.graph, region.session)):
+def require_definition(coordinator: CheckpointCoordinator, region: "Callable[[], SparkRegion]") -> None:
+    """The same on the region's session, before the first checkpoint with a definition. `region` is not called for one
+    that the newest completed checkpoint ran with. Raises `PipelineDefinitionError`."""
+    if coordinator.definitions.has_changed() and (problems := definition_problems(coordinator.graph, region().session)):
         raise refused_definition(coordinator.pipeline_id, problems)
 
 
-def open_validator(region: "SparkRegion", settings: Settings | None = None) -> "GreatExpectationsValidator":
-    """Great Expectations over what the region staged."""
-    from tidegate.quality.validator import GreatExpectationsValidator
+def open_validator(
+    graph: Graph, region: "Callable[[], SparkRegion]", settings: Settings | None = None
+) -> "GreatExpectationsValidator":
+    """Great Expectations over what was staged. `region` is opened once there is something to read."""
+    from tidegate.quality.validator import GreatExpectationsValidator, frames_of
 
-    check_installed(region.graph)
-    settings = settings or Settings.from_environment()
-    return GreatExpectationsValidator(region.graph, region.frame, settings.docs)
+    check_installed(graph)
+    frames = frames_of(graph, lambda *what: region().frame(*what))
+    return GreatExpectationsValidator(graph, frames, (settings or Settings.from_environment()).docs)
 
 
 def read_state(

@@ -137,6 +137,7 @@ def test_starting_leaves_a_whole_stack_alone_and_repairs_any_other(stack):
     assert stack.is_supervised()
 
 
+@pytest.mark.long
 def test_starting_with_other_settings_starts_it_anew(stack):
     whole(stack)
     before = running(stack)
@@ -148,7 +149,7 @@ def test_starting_with_other_settings_starts_it_anew(stack):
     stack.start()
 
 
-@pytest.mark.parametrize("first", [later(SUPERVISOR), "scheduler", later("postgres"), None])
+@pytest.mark.parametrize("first", [later(SUPERVISOR), "scheduler", later("postgres"), later(None)])
 def test_stopping_leaves_nothing_whatever_was_killed_before(stack, first):
     stack.start()
     all_of_it = [*members(stack), psutil.Process(stack.postgres.pid())]

@@ -48,7 +48,7 @@ def world(store, monkeypatch):
     world.opened = []
     monkeypatch.setattr(running.assembly, "open_store", lambda: store)
     monkeypatch.setattr(running.assembly, "open_region", lambda _: world.opened.append(1) or InstantRegion())
-    monkeypatch.setattr(running.assembly, "open_validator", lambda _: Judge(True))
+    monkeypatch.setattr(running.assembly, "open_validator", lambda *_: Judge(True))
     monkeypatch.setattr(running.assembly, "require_definition", lambda coordinator, region: None)
     world.coordinator.start_region()
     return world

@@ -65,7 +65,7 @@ def test_what_was_interrupted_goes_on_when_the_command_is_repeated(tmp_path, pos
         preexec_fn=heeding_interrupts,
     ) as process:
         assert process.stdout is not None
-        steps = [process.stdout.readline() for _ in range(2)]
+        steps = [process.stdout.readline() for _ in range(3)]
         # While a line is written, Rich would write it once more.
         for _ in range(1200):
             if (tmp_path / "begun").exists():
@@ -76,7 +76,11 @@ def test_what_was_interrupted_goes_on_when_the_command_is_repeated(tmp_path, pos
             said, _ = process.communicate(timeout=120)
         finally:
             process.kill()
-    assert steps == ["Checkpoint 1: starting Spark\n", "Checkpoint 1: snapshot\n"]
+    assert steps == [
+        "Pipeline shop: starting Spark\n",
+        "Pipeline shop: checking the definition\n",
+        "Checkpoint 1: snapshot\n",
+    ]
     assert process.returncode == ExitCode.INTERRUPTED, said
     assert said.startswith(
         "Interrupted. Checkpoint 1 of pipeline shop stays in progress, with what it has acknowledged"
@@ -86,13 +90,14 @@ def test_what_was_interrupted_goes_on_when_the_command_is_repeated(tmp_path, pos
     again = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert again.returncode == ExitCode.OK, again.stderr
     assert "Checkpoint 1 COMPLETED" in again.stdout
-    steps = ["starting Spark", "snapshot", "validate", "finalize", "notify"]
-    assert again.stderr.splitlines() == [f"Checkpoint 1: {step}" for step in steps]
+    before = ["Pipeline shop: starting Spark", "Pipeline shop: checking the definition"]
+    steps = [f"Checkpoint 1: {step}" for step in ("snapshot", "validate", "finalize", "notify")]
+    assert again.stderr.splitlines() == [*before, *steps]
 
 
 def test_a_terminal_has_a_bar_and_nothing_of_it_stays():
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
-    with shown_on(console, 7, 4) as shown:
+    with shown_on(console, "checkpoint 7", 4) as shown:
         shown.step("snapshot", 0)
         shown.advance(3)
     assert "checkpoint 7: snapshot" in (printed := console.file.getvalue())

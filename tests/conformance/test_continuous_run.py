@@ -171,7 +171,7 @@ def test_whoever_asked_may_complete_it_too_and_there_is_one_result(live: Callabl
     class Beside:
         """Between the judgement and what is recorded of it, somebody else takes all the steps that are left."""
 
-        def validate(self, checkpoint: object, subtasks: object) -> list[Verdict]:
+        def validate(self, checkpoint: object, subtasks: object, settled: object = ()) -> list[Verdict]:
             one.world.coordinator.validate(1, Judge(True))
             one.world.coordinator.finalize(1)
             one.world.coordinator.notify(1)

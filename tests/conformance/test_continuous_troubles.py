@@ -101,11 +101,11 @@ def test_what_nobody_has_foreseen_while_completing_fails_the_checkpoint_and_not_
     one = live(interval="10 s")
 
     class Broken:
-        def validate(self, checkpoint: object, subtasks: object) -> list[object]:
+        def validate(self, checkpoint: object, subtasks: object, settled: object = ()) -> list[object]:
             raise ZeroDivisionError("division by zero")
 
-    def judge(checkpoint: object, subtasks: object) -> object:
-        return (Broken() if checkpoint.checkpoint_id == 2 else one.judge).validate(checkpoint, subtasks)
+    def judge(checkpoint: object, subtasks: object, settled: object = ()) -> object:
+        return (Broken() if checkpoint.checkpoint_id == 2 else one.judge).validate(checkpoint, subtasks, settled)
 
     one.run(until=45, validator=type("Sometimes", (), {"validate": staticmethod(judge)})())
     check_one_failure(one, "FINALIZE_CHECKPOINT_FAILURE")

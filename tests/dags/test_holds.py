@@ -29,7 +29,7 @@ def pipeline(sink):
 def broken(monkeypatch):
     """A judge that finds a rule broken that holds."""
     judge = Judge("held")
-    monkeypatch.setattr("tidegate.assembly.open_validator", lambda region: judge)
+    monkeypatch.setattr("tidegate.assembly.open_validator", lambda *_: judge)
     return judge
 
 

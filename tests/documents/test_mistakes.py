@@ -55,7 +55,7 @@ def seen(text, home):
     """Without what differs from one machine or moment to the next."""
     text = text.replace(str(home), "/home/shop").replace(str(Path(sys.prefix)), "/venv")
     text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?( UTC)?", "…", text)
-    return re.sub(r"Checkpoint \d+: [a-z S]+\n", "", text)
+    return re.sub(r"(Checkpoint \d+|Pipeline \w+): [a-z S]+\n", "", text)
 
 
 def loaded(lines, home, monkeypatch):

@@ -40,7 +40,7 @@ def checkpoints(tmp_path, store, spark):
         coordinator = CheckpointCoordinator(pipeline, store, storage, SystemClock())
         region = SparkRegion(coordinator.graph, spark, storage, SystemClock(), settings)
         checkpoint_id = coordinator.trigger(f"r{next(requests)}").checkpoint_id
-        judge = assembly.open_validator(region, settings) if validator is None else validator
+        judge = assembly.open_validator(region.graph, lambda: region, settings) if validator is None else validator
         try:
             coordinator.snapshot(checkpoint_id, region)
             coordinator.validate(checkpoint_id, judge)

@@ -44,16 +44,16 @@ class Runner:
         return checkpoint_id
 
 
-@sizes("step", sample=24, whole=1)
-def test_a_crash_before_or_after_any_effect_costs_nothing(step, tmp_path, store, spark):
-    shop, runner = Shop(tmp_path), Runner(tmp_path, store, spark)
+def sweep(runner, shop, step, check, **delivery):
+    """Dies before and after every `step`th effect of a checkpoint, and runs it again. Ends when a whole run has met no
+    crash either way: every effect has been met. Returns how many runs there were, and how many crashed."""
     shop.deliver()
     runner.run("warm")
     number, runs, survived, crashes = 0, 0, 0, 0
-    while survived < 2:  # one whole run without a crash each way: every effect, or one in three, has been met
+    while survived < 2:
         survived = 0
         for before in (True, False):
-            shop.deliver(files=1)
+            shop.deliver(**delivery)
             request = f"crash-{number}-{before}"
             runner.effects.die(number, before)
             try:
@@ -64,16 +64,28 @@ def test_a_crash_before_or_after_any_effect_costs_nothing(step, tmp_path, store,
                 runner.effects.die(None)
                 runner.run(request)
             runs += 1
-            check_tables(shop)
+            check(shop)
         number += step
+    return runs, crashes
+
+
+def check_cleaned(runner, store, home):
+    """Nothing is left that no checkpoint refers to."""
+    runner.effects.die(None)
+    runner.clock.shift += timedelta(hours=2)
+    runner.coordinator.clean()
+    check_storage(store, runner.coordinator.pipeline_id, home / "checkpoints", home)
+
+
+@sizes("step", sample=24, whole=1)
+def test_a_crash_before_or_after_any_effect_costs_nothing(step, tmp_path, store, spark):
+    shop, runner = Shop(tmp_path), Runner(tmp_path, store, spark)
+    runs, crashes = sweep(runner, shop, step, check_tables, files=1)
     assert crashes > 40 // step, f"only {crashes} crash points were met: {runner.effects.log}"
     records = store.history("orders", 1000)
     assert all(record.status is not Status.FAILED for record in records)
     assert len(records) == 1 + runs, "a repeated request took a second checkpoint"
-    runner.effects.die(None)
-    runner.clock.shift = timedelta(hours=2)
-    runner.coordinator.clean()
-    check_storage(store, "orders", tmp_path / "checkpoints", tmp_path)
+    check_cleaned(runner, store, tmp_path)
 
 
 @pytest.mark.long
@@ -92,10 +104,7 @@ def test_a_crash_and_then_another_request_costs_nothing_either(step, tmp_path, s
             runner.clock.shift += timedelta(minutes=11)
             runner.run(f"next-{number}")
         check_tables(shop)
-    runner.effects.die(None)
-    runner.clock.shift += timedelta(hours=2)
-    runner.coordinator.clean()
-    check_storage(store, "orders", tmp_path / "checkpoints", tmp_path)
+    check_cleaned(runner, store, tmp_path)
 
 
 def raffle(home, wrap_sink):
@@ -154,29 +163,9 @@ def check_raffle(shop):
 @sizes("step", sample=24, whole=1)
 def test_everybody_sees_what_a_step_drew_wherever_it_crashes(step, tmp_path, store, spark):
     shop, runner = Shop(tmp_path, seed=3), Runner(tmp_path, store, spark, raffle)
-    shop.deliver()
-    runner.run("warm")
-    number, survived, crashes = 0, 0, 0
-    while survived < 2:
-        survived = 0
-        for before in (True, False):
-            shop.deliver(files=1)
-            request = f"crash-{number}-{before}"
-            runner.effects.die(number, before)
-            try:
-                runner.run(request)
-                survived += 1
-            except Crash:
-                crashes += 1
-                runner.effects.die(None)
-                runner.run(request)
-            check_raffle(shop)
-        number += step
+    _, crashes = sweep(runner, shop, step, check_raffle, files=1)
     assert crashes > 20 // step, f"only {crashes} crash points were met: {runner.effects.log}"
-    runner.effects.die(None)
-    runner.clock.shift = timedelta(hours=2)
-    runner.coordinator.clean()
-    check_storage(store, "raffle", tmp_path / "checkpoints", tmp_path)
+    check_cleaned(runner, store, tmp_path)
 
 
 @pytest.mark.long
@@ -184,26 +173,6 @@ def test_everybody_sees_what_a_step_drew_wherever_it_crashes(step, tmp_path, sto
 def test_each_window_is_shown_once_wherever_it_crashes(step, tmp_path, store, spark):
     shop = ClickShop(tmp_path, seed=4)
     runner = Runner(tmp_path, store, spark, lambda home, wrap_sink: shop.pipeline(wrap_sink=wrap_sink))
-    shop.deliver()
-    runner.run("warm")
-    number, survived, crashes = 0, 0, 0
-    while survived < 2:
-        survived = 0
-        for before in (True, False):
-            shop.deliver()
-            request = f"crash-{number}-{before}"
-            runner.effects.die(number, before)
-            try:
-                runner.run(request)
-                survived += 1
-            except Crash:
-                crashes += 1
-                runner.effects.die(None)
-                runner.run(request)
-            shop.check()
-        number += step
+    _, crashes = sweep(runner, shop, step, ClickShop.check)
     assert crashes > 30 // step, f"only {crashes} crash points were met: {runner.effects.log}"
-    runner.effects.die(None)
-    runner.clock.shift = timedelta(hours=2)
-    runner.coordinator.clean()
-    check_storage(store, "clicks", tmp_path / "checkpoints", tmp_path)
+    check_cleaned(runner, store, tmp_path)

@@ -10,7 +10,6 @@ from random import Random
 import pytest
 from driver import Driver
 from orders import Shop, check_storage, check_tables, orders_pipeline
-from sizes import sizes
 
 from tidegate import assembly
 from tidegate.coordination.coordinator import CheckpointCoordinator
@@ -98,7 +97,8 @@ def test_sigkill_of_a_local_driver_at_random_moments_costs_nothing(kills, tmp_pa
     print(f"killed local drivers left: {dict(phases)}")
 
 
-@sizes("kills", sample=1, whole=18)
+@pytest.mark.long
+@pytest.mark.parametrize("kills", [18])
 def test_sigkill_of_a_connect_client_at_random_moments_costs_nothing(kills, tmp_path, postgres_url, connect_server):
     """The server goes on with the job of a dead client for a while: its files must not count either."""
     spark = {"TIDEGATE_SPARK_REMOTE": connect_server}

@@ -20,7 +20,7 @@ from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.protocol.lifecycle import Status
 from tidegate.state.storage import ArrowCheckpointStorage
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]  # each driver has a session of its own
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]  # what is killed has a JVM of its own
 
 
 class LaterClock:
@@ -53,7 +53,7 @@ def wait_until(driver: RegionDriver, store: PostgresCheckpointStore, number: int
 @sizes("kills", sample=1, whole=8)
 @pytest.mark.parametrize("unaligned", [later(False), True])
 def test_sigkill_of_a_region_at_random_moments_costs_nothing(
-    unaligned: bool, kills: int, tmp_path: Path, postgres_url: str
+    unaligned: bool, kills: int, tmp_path: Path, postgres_url: str, connect_server: str
 ) -> None:
     random, shop, store = Random(20261121), Shop(tmp_path), assembly.open_store(postgres_url)
     left: Counter[str] = Counter()
@@ -70,7 +70,7 @@ def test_sigkill_of_a_region_at_random_moments_costs_nothing(
             driver.send(signal.SIGKILL)
         newest = store.history("orders", 1)[0]
         left[f"{newest.status}/{newest.phase} {newest.num_acknowledged} of {newest.num_subtasks}"] += 1
-    last = RegionDriver(tmp_path, postgres_url, interval="500 ms", unaligned=unaligned)
+    last = RegionDriver(tmp_path, postgres_url, connect_server, interval="500 ms", unaligned=unaligned)
     with contextlib.closing(last):
         last.wait_ready()
         wait_until(last, store, completed(store) + 3)

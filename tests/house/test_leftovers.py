@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from sizes import later
 
 PROJECT = Path(__file__).parents[2]
 BEGUN_BY = {
@@ -47,7 +48,8 @@ class Run:
         options = ["-p", "undertaker", "-p", "no:cacheprovider", "-s", "test_forgetful.py"]
         self.process = subprocess.Popen(
             [*BEGUN_BY[begun_by], *([f"ARGS={' '.join(options)}"] if begun_by == "make" else options)],
-            env={**os.environ, "PYTHONPATH": str(PROJECT / "tests/support"), "FORGETFUL_STAYS": str(stays)},
+            env={**os.environ, "PYTHONPATH": str(PROJECT / "tests/support"), "FORGETFUL_STAYS": str(stays)}
+            | {"UNDERTAKER_GRACE": "1"},
             cwd=directory,
             text=True,
             stdout=subprocess.PIPE,
@@ -75,8 +77,15 @@ def test_what_a_test_leaves_behind_is_an_error_of_the_run(tmp_path: Path) -> Non
     run.assert_all_is_gone()
 
 
-@pytest.mark.parametrize("begun_by", BEGUN_BY)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("begun_by", "number"),
+    [
+        ("pytest", signal.SIGKILL),
+        ("make", signal.SIGTERM),
+        later("pytest", signal.SIGTERM),
+        later("make", signal.SIGKILL),
+    ],
+)
 def test_a_run_that_is_ended_from_outside_leaves_nothing(begun_by: str, number: signal.Signals, tmp_path: Path) -> None:
     run = Run(tmp_path, begun_by, stays=600)
     run.process.send_signal(number)

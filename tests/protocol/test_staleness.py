@@ -7,7 +7,7 @@ from records import at, record
 
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus, moved, restored
-from tidegate.protocol.staleness import EXPECTED, AsBefore, BecameFresh, BecameStale, decide_staleness, said
+from tidegate.protocol.staleness import EXPECTED, AsBefore, BecameFresh, BecameStale, decide_staleness
 
 AFTER = timedelta(minutes=30)
 
@@ -78,16 +78,3 @@ def test_a_change_of_status_does_not_forget_it():
     known = pipeline(stale=5)
     assert moved(known, PipelineStatus.SUSPENDED, at(9), None, None).stale_since == at(5)
     assert restored(known, at(9), "back", 0).stale_since == at(5)
-
-
-@pytest.mark.parametrize(
-    ("duration", "text"),
-    [
-        (timedelta(minutes=30), "30 min"),
-        (timedelta(hours=25, seconds=1), "1 d 1 h 1 s"),
-        (timedelta(milliseconds=1500), "1 s 500 ms"),
-        (timedelta(0), "0 s"),
-    ],
-)
-def test_a_duration_is_written_as_a_person_would(duration, text):
-    assert said(duration) == text

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -162,3 +163,20 @@ def test_the_oldest_reports_are_removed_by_number_and_nothing_else(docs: Path) -
     assert remove_old_docs(docs, "p", keep=2) == [9, 2]
     assert sorted(path.name for path in (docs / "p").iterdir()) == ["chk-10", "chk-11", "notes"]
     assert (docs / "other" / "chk-1" / "index.html").exists()
+
+
+def test_a_verdict_that_was_carried_over_says_from_where_and_is_not_rendered_anew(
+    spark: SparkSession, graph_of: Callable[..., Graph], docs: Path
+) -> None:
+    rules = suite("carriers", expect("column_values_to_not_be_null", column="carrier"))
+    rows = spark.sql("select 'AA' as carrier")
+    validator = GreatExpectationsValidator(graph_of(sink=rules, state=rules), lambda *_: rows, docs)
+    state, sink = validator.validate(record(7, pipeline_id="flight_delays"), {})
+    carried = replace(sink, carried_from=7)
+    (judged,) = validator.validate(record(8, pipeline_id="flight_delays"), {}, [carried])
+    assert judged == replace(state, docs_path="flight_delays/chk-8/index.html")
+    text = " ".join(Outline((docs / "flight_delays/chk-8/index.html").read_text()).text.split())
+    assert "passed, carried over from checkpoint 7" in text
+    assert "those of checkpoint 7, which met all 1. They were not judged again." in text
+    assert validator.validate(record(9, pipeline_id="flight_delays"), {}, [carried, state]) == []
+    assert not (docs / "flight_delays/chk-9").exists()

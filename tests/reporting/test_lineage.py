@@ -131,7 +131,7 @@ class Judged(Judge):
     def __init__(self):
         super().__init__(True)
 
-    def validate(self, checkpoint, subtasks):
+    def validate(self, checkpoint, subtasks, settled=()):
         result = {"type": "expect_column_to_exist", "kwargs": {"column": "k"}, "success": True, "observed": 3}
         return [Verdict(Target.parse("sink:table"), "s", True, 1, 0, (result,))]
 

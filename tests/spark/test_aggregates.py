@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from spark_checkpoints import Checkpoints, Landing, in_order
 
@@ -74,6 +74,31 @@ def test_a_small_batch_as_it_came_from_its_source_needs_no_exchange(
     flights.put(carrier=["UA"], delay=[9])
     checkpoints.take()
     assert len(exchanged) == 1
+
+
+def test_a_function_over_a_small_batch_needs_no_exchange_for_state(
+    landing: Land, open_checkpoints: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flights = landing("flights")
+    pipeline = Pipeline("delays", 4)
+    rows = pipeline.source("flights", FileSource(str(flights.path), format="parquet", schema="carrier string"))
+
+    @pipeline.keyed("seen", inputs=[rows], key=["carrier"], state="carrier string, n bigint")
+    def seen(batch: DataFrame, state: DataFrame) -> DataFrame:
+        together = state.unionByName(batch.selectExpr("carrier", "1L as n"))
+        return together.groupBy("carrier").agg(F.sum("n").alias("n"))
+
+    checkpoints = open_checkpoints(pipeline)
+    flights.put(carrier=["UA", "AA", "DL", "UA", None])
+    checkpoints.take()
+
+    def refused(*_: object) -> DataFrame:
+        raise AssertionError("state was exchanged")
+
+    monkeypatch.setattr(operator_jobs.OperatorJobs, "_by_subtask", refused)
+    flights.put(carrier=["UA", "B6", None])
+    checkpoints.take()
+    assert checkpoints.rows("state:seen") == [("AA", 1), ("B6", 1), ("DL", 1), ("UA", 3), (None, 2)]
 
 
 def test_changes_hold_changed_keys_only_and_current_holds_all(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dying_checkpoints import DiedError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from sizes import later
@@ -37,10 +38,6 @@ def two_operators(rows: Landing, tables: Path) -> Pipeline:
     source.key_by("k").aggregate("sums", total=sum_("v")).sink("sums", ParquetSink(str(tables / "sums")))
     source.key_by("v").aggregate("counts", seen=count()).key_by("seen").aggregate("groups", keys=count())
     return pipeline
-
-
-class DiedError(Exception):
-    """The process that acknowledged is gone."""
 
 
 def dies_at(fatal: SubtaskId) -> Callable[[SubtaskId], AcknowledgeResult | None]:

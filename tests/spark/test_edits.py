@@ -106,7 +106,7 @@ class Approving:
     def __init__(self, targets: Sequence[Any]) -> None:
         self._targets = targets
 
-    def validate(self, checkpoint: Any, subtasks: Any) -> list[Verdict]:
+    def validate(self, checkpoint: Any, subtasks: Any, settled: Any = ()) -> list[Verdict]:
         return [Verdict(target, "amounts", True, 1, 0) for target in self._targets]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from continuous_checkpoints import Running, restored_by
+from dying_checkpoints import DiedError, attempt_until, finalize, rescaled
 from emitting_shop import Shop
 from listed import Listed
 from pyspark.sql import functions as F
@@ -18,34 +19,23 @@ from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, Update
 from tidegate.dataflow.in_flight import in_flight_of
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, StateSchemaError
-from tidegate.protocol.records import AcknowledgeResult, HandleKind, SubtaskId
+from tidegate.protocol.records import HandleKind, SubtaskId
+from tidegate.spark.driver import operator_jobs
 
 pytestmark = pytest.mark.spark
-
-
-class DiedError(Exception):
-    """The process that acknowledged is gone."""
 
 
 def take(checkpoints: Checkpoints) -> None:
     """A whole checkpoint, with what readers see of it."""
     checkpoints.attempt_once()
-    complete(checkpoints)
+    finalize(checkpoints)
 
 
-def complete(checkpoints: Checkpoints) -> None:
-    checkpoints.complete()
-    for sink in checkpoints.graph.sinks:
-        checkpoints.commit(sink.name)
-
-
-def rescaled(checkpoints: Checkpoints, pipeline: Pipeline) -> Checkpoints:
-    restored = restored_by(checkpoints.graph, compile_graph(pipeline), checkpoints.completed)
-    root = checkpoints.root
-    return Checkpoints(pipeline, checkpoints.session, root, restored, checkpoint_id=checkpoints.checkpoint_id)
-
-
-def test_the_examples_agree_with_the_plain_computation_at_any_parallelism(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("small", [0, 1 << 20], ids=["exchanged", "in-one-task"])
+def test_the_examples_agree_with_the_plain_computation_at_any_parallelism(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
+    monkeypatch.setattr(operator_jobs, "_SMALL", small)
     shop = Shop(tmp_path, seed=1)
     checkpoints = Checkpoints(shop.pipeline(), spark, tmp_path)
     for parallelism in (2, 3, 1, 2):
@@ -69,7 +59,7 @@ def test_a_retry_emits_the_same_rows_once(step: int, spark: Any, tmp_path: Path)
             shop.deliver()
             checkpoints.trigger()
             try:
-                report_until(checkpoints, number, before)
+                attempt_until(checkpoints, number, before)
             except DiedError:
                 deaths += 1
                 for name in ("once", "with_customer", "ranking", "sessions"):
@@ -77,28 +67,10 @@ def test_a_retry_emits_the_same_rows_once(step: int, spark: Any, tmp_path: Path)
                     assert known in (set(), {0, 1}), f"{name} has acknowledged in part"
                 if set(checkpoints.acknowledged) != set(checkpoints.graph.subtasks):
                     checkpoints.attempt_once()
-            complete(checkpoints)
+            finalize(checkpoints)
             shop.check()
         number += step
     assert deaths >= 4 // step, "sources and operators report one after the other"
-
-
-def report_until(checkpoints: Checkpoints, number: int, before: bool) -> None:
-    """An attempt that dies before or after a report is recorded, which is one transaction."""
-    checkpoints.attempt += 1
-    reports = 0
-
-    def acknowledge(acks: Any) -> Any:
-        nonlocal reports
-        reports += 1
-        if reports == number + 1 and before:
-            raise DiedError
-        checkpoints.acknowledged |= {ack.subtask: ack for ack in acks}
-        if reports == number + 1:
-            raise DiedError
-        return {ack.subtask: AcknowledgeResult.SUCCESS for ack in acks}
-
-    checkpoints.region.snapshot(checkpoints.task(), acknowledge)
 
 
 @sizes("lives", sample=1, whole=5)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from continuous_checkpoints import Running, restored_by
+from dying_checkpoints import DiedError, finalize, rescaled
 from listed import Listed
 from orders import rows_of
 from pyspark.sql import functions as F
@@ -29,10 +30,6 @@ pytestmark = pytest.mark.spark
 
 DAY = 86_400
 T0 = datetime(2026, 1, 1)
-
-
-class DiedError(Exception):
-    """The process that acknowledged is gone."""
 
 
 class Activity:
@@ -77,9 +74,7 @@ class Activity:
 
 
 def complete(checkpoints: Checkpoints, activity: Activity) -> None:
-    checkpoints.complete()
-    for sink in checkpoints.graph.sinks:
-        checkpoints.commit(sink.name)
+    finalize(checkpoints)
     activity.completed(checkpoints.triggered_at)
 
 
@@ -105,10 +100,7 @@ def test_the_example_agrees_with_the_plain_computation_at_any_parallelism(spark:
     activity = Activity(tmp_path, seed=1)
     checkpoints = Checkpoints(activity.pipeline(), spark, tmp_path, clock=activity.clock)
     for parallelism in (2, 2, 3, 1, 2):
-        pipeline = activity.pipeline(parallelism)
-        restored = restored_by(checkpoints.graph, compile_graph(pipeline), checkpoints.completed)
-        id_ = checkpoints.checkpoint_id
-        checkpoints = Checkpoints(pipeline, spark, tmp_path, restored, checkpoint_id=id_, clock=activity.clock)
+        checkpoints = rescaled(checkpoints, activity.pipeline(parallelism))
         activity.deliver()
         activity.time_passes()
         checkpoints.trigger()
@@ -252,7 +244,7 @@ def test_a_time_to_live_that_is_added_altered_and_removed(spark: Any, tmp_path: 
     changing.define(ttl="10 d")
     assert changing.after(0, 5) == {1: 1, 5: 1}
     changing.define()
-    assert changing.after(10, 6) == {6: 1}, "what has expired by then stays so"
+    assert changing.after(10, 6) == {6: 1}, "what had expired before does not come back"
     assert changing.after(1000, 1) == {1: 1, 6: 1}
 
 

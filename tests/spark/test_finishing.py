@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from dying_checkpoints import DiedError
 from made_gestures import resume
 from memory_store import MemoryCheckpointStore
 from pyspark.sql import SparkSession
@@ -237,9 +238,6 @@ def test_what_is_added_behind_a_finished_source_is_asked_directly_also_by_a_seco
     runs.define(wider)
     runs.coordinator.relocate()
     present.put(k=[3], v=[0])
-
-    class DiedError(Exception):
-        pass
 
     take = runs.region.snapshot
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from continuous_checkpoints import Running
+from dying_checkpoints import DiedError, attempt_until
 from listed import Listed
 from orders import rows_of
 from pyspark.sql import SparkSession
@@ -16,7 +17,7 @@ from spark_checkpoints import Checkpoints, Landing
 
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, count
 from tidegate.protocol.errors import PipelineDefinitionError
-from tidegate.protocol.records import AcknowledgeResult, HandleKind, SubtaskId
+from tidegate.protocol.records import HandleKind, SubtaskId
 
 pytestmark = pytest.mark.spark
 
@@ -68,10 +69,6 @@ def test_all_consumers_see_the_rows_that_were_drawn_once(landing: Land, open_che
     assert agreed(checkpoints) == []
 
 
-class DiedError(Exception):
-    """The process that acknowledged is gone."""
-
-
 @sizes("step", sample=3, whole=1)
 def test_a_retry_reads_what_was_recorded(step: int, landing: Land, open_checkpoints: Open, tmp_path: Path) -> None:
     """Dies before and after every report of a checkpoint: what is on record stays, and everybody agrees with it."""
@@ -84,7 +81,7 @@ def test_a_retry_reads_what_was_recorded(step: int, landing: Land, open_checkpoi
             rows.put(k=list(range(30)))
             checkpoints.trigger()
             try:
-                report_until(checkpoints, number, before)
+                attempt_until(checkpoints, number, before)
             except DiedError:
                 deaths += 1
                 early = dict(checkpoints.acknowledged)
@@ -98,24 +95,6 @@ def test_a_retry_reads_what_was_recorded(step: int, landing: Land, open_checkpoi
             assert checkpoints.rows("state:counts") == sorted(((id_, 1) for _, id_ in seen), key=repr)
         number += step
     assert deaths >= 6 // step, "the source, the step and its consumers report one after the other"
-
-
-def report_until(checkpoints: Checkpoints, number: int, before: bool) -> None:
-    """An attempt that dies before or after a report is recorded, which is one transaction."""
-    checkpoints.attempt += 1
-    reports = 0
-
-    def acknowledge(acks: Any) -> Any:
-        nonlocal reports
-        reports += 1
-        if reports == number + 1 and before:
-            raise DiedError
-        checkpoints.acknowledged |= {ack.subtask: ack for ack in acks}
-        if reports == number + 1:
-            raise DiedError
-        return {ack.subtask: AcknowledgeResult.SUCCESS for ack in acks}
-
-    checkpoints.region.snapshot(checkpoints.task(), acknowledge)
 
 
 def test_rows_keep_their_types(landing: Land, open_checkpoints: Open, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from continuous_checkpoints import Running, restored_by
+from dying_checkpoints import DiedError, attempt_until, finalize, rescaled
 from listed import Listed
 from sizes import later, sizes
 from spark_checkpoints import Checkpoints
@@ -30,24 +31,12 @@ def take(checkpoints: Checkpoints, stop: StopMode | None = None) -> None:
     if stop is not None:
         task = replace(task, kind=CheckpointKind.SYNC_SAVEPOINT, stop=stop)
     checkpoints.region.snapshot(task, lambda acks: acknowledge(checkpoints, acks))
-    complete(checkpoints)
+    finalize(checkpoints)
 
 
 def acknowledge(checkpoints: Checkpoints, acks: Any) -> Any:
     checkpoints.acknowledged |= {ack.subtask: ack for ack in acks}
     return {ack.subtask: AcknowledgeResult.SUCCESS for ack in acks}
-
-
-def complete(checkpoints: Checkpoints) -> None:
-    checkpoints.complete()
-    for sink in checkpoints.graph.sinks:
-        checkpoints.commit(sink.name)
-
-
-def rescaled(checkpoints: Checkpoints, pipeline: Pipeline) -> Checkpoints:
-    restored = restored_by(checkpoints.graph, compile_graph(pipeline), checkpoints.completed)
-    root = checkpoints.root
-    return Checkpoints(pipeline, checkpoints.session, root, restored, checkpoint_id=checkpoints.checkpoint_id)
 
 
 def test_windows_agree_with_the_plain_computation_at_any_parallelism(spark: Any, tmp_path: Path) -> None:
@@ -65,10 +54,6 @@ def test_windows_agree_with_the_plain_computation_at_any_parallelism(spark: Any,
     assert checkpoints.rows("state:hourly") == []
 
 
-class DiedError(Exception):
-    """The process that acknowledged is gone."""
-
-
 @sizes("step", sample=4, whole=1)
 def test_a_retry_emits_the_same_windows_once(step: int, spark: Any, tmp_path: Path) -> None:
     """Dies before and after every report of a checkpoint, and is run again."""
@@ -80,33 +65,15 @@ def test_a_retry_emits_the_same_windows_once(step: int, spark: Any, tmp_path: Pa
             shop.deliver()
             checkpoints.trigger()
             try:
-                report_until(checkpoints, number, before)
+                attempt_until(checkpoints, number, before)
             except DiedError:
                 deaths += 1
                 if set(checkpoints.acknowledged) != set(checkpoints.graph.subtasks):
                     checkpoints.attempt_once()
-            complete(checkpoints)
+            finalize(checkpoints)
             shop.check()
         number += step
     assert deaths >= 4 // step, "sources and operators report one after the other"
-
-
-def report_until(checkpoints: Checkpoints, number: int, before: bool) -> None:
-    """An attempt that dies before or after a report is recorded, which is one transaction."""
-    checkpoints.attempt += 1
-    reports = 0
-
-    def answer(acks: Any) -> Any:
-        nonlocal reports
-        reports += 1
-        if reports == number + 1 and before:
-            raise DiedError
-        acknowledge(checkpoints, acks)
-        if reports == number + 1:
-            raise DiedError
-        return {ack.subtask: AcknowledgeResult.SUCCESS for ack in acks}
-
-    checkpoints.region.snapshot(checkpoints.task(), answer)
 
 
 @sizes("lives", sample=1, whole=4)

@@ -23,7 +23,6 @@ from tidegate.protocol.expiry import (
     TimeToLive,
     count_removed,
     find_horizon,
-    written_duration,
 )
 from tidegate.protocol.records import StateHandle
 from tidegate.protocol.state_schema import compare_schemas
@@ -331,6 +330,5 @@ def test_only_times_can_say_when_rows_expire() -> None:
     assert layout.living(by_processing_time(5)).rows.names == ["k", "n", "last"]
 
 
-def test_durations_are_written_as_people_write_them() -> None:
-    assert written_duration(5_400_000_000) == "1 h 30 min"
+def test_by_event_time_nothing_has_expired_before_anything_is_written() -> None:
     assert find_horizon("t", 5, False, [], Moment(1, 100)) is None

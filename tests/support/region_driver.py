@@ -29,10 +29,11 @@ def main(home: str, database_url: str, config: str) -> None:
 
 
 class RegionDriver(Killable):
-    """Runs the orders pipeline on and on, with these options."""
+    """Runs the orders pipeline on and on, with these options, on this Spark server or one of its own."""
 
-    def __init__(self, home: Path, database_url: str, **config: Any) -> None:
-        super().__init__(__file__, home, [database_url, json.dumps(config)], {"TIDEGATE_SPARK_MASTER": "local[2]"})
+    def __init__(self, home: Path, database_url: str, remote: str | None = None, **config: Any) -> None:
+        spark = {"TIDEGATE_SPARK_REMOTE": remote} if remote else {"TIDEGATE_SPARK_MASTER": "local[2]"}
+        super().__init__(__file__, home, [database_url, json.dumps(config)], spark)
 
 
 if __name__ == "__main__":

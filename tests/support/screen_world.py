@@ -46,7 +46,7 @@ def fill(home: Path, url: str) -> None:
     (home / "pyproject.toml").write_text(PROJECT)
     storage = ArrowCheckpointStorage(str(home / ".tidegate/checkpoints"))
     store = open_store(url)
-    shown = KeptPipeline(store, storage, parallelism=2)  # type: ignore[arg-type]
+    shown = KeptPipeline(store, storage, parallelism=2)
     shown.clock.time = BEGAN
     shown.take(3)
     person, operations = Actor(ActorKind.CLI_USER, "ada", "laptop"), shown.coordinator.operations

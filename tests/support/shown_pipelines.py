@@ -10,7 +10,7 @@ from itertools import islice
 from random import Random
 from typing import Any, TypeVar
 
-from worlds import CapturingRegion, MemorySink, MemoryStorage, SplitSource
+from worlds import CapturingRegion, MemorySink, SplitSource
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.restore import ToCheckpoint
@@ -19,7 +19,7 @@ from tidegate.pipeline.aggregates import count, sum_
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.expectations import expect, suite
-from tidegate.ports import CheckpointStore
+from tidegate.ports import CheckpointStorage, CheckpointStore
 from tidegate.protocol.errors import (
     CheckpointDeclinedError,
     CheckpointError,
@@ -107,7 +107,7 @@ class _Judge:
     def __init__(self, unexpected: int, share: float, text: str) -> None:
         self._unexpected, self._share, self._text = unexpected, share, text
 
-    def validate(self, checkpoint: Any, subtasks: Any) -> Sequence[Verdict]:
+    def validate(self, checkpoint: Any, subtasks: Any, settled: Any = ()) -> Sequence[Verdict]:
         rows = 20_000 + checkpoint.checkpoint_id * 37
         failing = [
             {"carrier": f"C{one}{self._text}", "minutes": -one} for one in range(1, min(self._unexpected, 5) + 1)
@@ -154,7 +154,7 @@ class ShownPipeline:
     """Two sources, two keyed operators and two sinks, one of them judged; its checkpoints are taken one by one."""
 
     def __init__(
-        self, store: CheckpointStore, storage: MemoryStorage, name: str = "flight_delays", *, parallelism: int = 4,
+        self, store: CheckpointStore, storage: CheckpointStorage, name: str = "flight_delays", *, parallelism: int = 4,
         ago: timedelta = timedelta(hours=8), text: str = "", retained: int = 5,
         hold_for: str | None = None,
     ) -> None:  # fmt: skip

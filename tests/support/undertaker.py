@@ -23,7 +23,7 @@ import pytest
 
 #: Seconds that processes have, at the end of the run, to end by themselves:
 #: helpers that notice that their parent is gone.
-_GRACE = 30.0
+_GRACE = float(os.environ.get("UNDERTAKER_GRACE", "30"))
 _SIGNAL_WHEN_PARENT_DIES = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 

@@ -213,7 +213,9 @@ class Judge:
         self.verdict = verdict
         self.asked = 0
 
-    def validate(self, checkpoint: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Sequence[Verdict]:
+    def validate(
+        self, checkpoint: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord], settled: Any = ()
+    ) -> Sequence[Verdict]:
         self.asked += 1
         if self.verdict == "missing":
             return []

@@ -6,7 +6,8 @@ twice, late, or never. XCom carries the checkpoint's id and nothing else.
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, Context
@@ -19,6 +20,7 @@ from tidegate.airflow.running_region import only_while_wanted, running_region, s
 from tidegate.airflow.step import CheckpointStep, CheckpointTask, airflow_outcome
 from tidegate.airflow.triggers import HoldTrigger, RequestTrigger
 from tidegate.pipeline.definition import Pipeline, SinkVertex
+from tidegate.pipeline.graph import Graph
 from tidegate.protocol.errors import (
     CheckpointHeldError,
     ConfigurationError,
@@ -206,7 +208,7 @@ class SnapshotOperator(SparkStep):
             )
             return
         with self.region() as region, only_while_wanted(coordinator, checkpoint_id, region.session):
-            require_definition(coordinator, region)
+            require_definition(coordinator, lambda: region)
             record = coordinator.snapshot(checkpoint_id, region)
         self.log.info("%s of %s subtasks have acknowledged.", record.num_acknowledged, record.num_subtasks)
 
@@ -245,7 +247,7 @@ class ValidateCheckpointOperator(SparkStep):
     def take_step(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, context: Context) -> bool:
         """Whether it is held."""
         try:
-            record = coordinator.validate(checkpoint_id, _SparkValidator(self.region())).record
+            record = coordinator.validate(checkpoint_id, _SparkValidator(coordinator.graph, self.region())).record
         except CheckpointHeldError as held:
             self.log.warning("%s", held)
             return True
@@ -261,14 +263,21 @@ class ValidateCheckpointOperator(SparkStep):
 class _SparkValidator:
     """Starts Spark only when there is something to judge."""
 
-    def __init__(self, region: "AbstractContextManager[SparkRegion]") -> None:
+    def __init__(self, graph: Graph, region: "AbstractContextManager[SparkRegion]") -> None:
+        self._graph = graph
         self._region = region
 
-    def validate(self, checkpoint: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Sequence[Verdict]:
+    def validate(
+        self,
+        checkpoint: CheckpointRecord,
+        subtasks: Mapping[SubtaskId, SubtaskRecord],
+        settled: Sequence[Verdict] = (),
+    ) -> Sequence[Verdict]:
         from tidegate.assembly import open_validator
 
-        with self._region as region:
-            return open_validator(region).validate(checkpoint, subtasks)
+        with ExitStack() as stack:
+            region = cache(lambda: stack.enter_context(self._region))
+            return open_validator(self._graph, region).validate(checkpoint, subtasks, settled)
 
 
 class FinalizeCheckpointOperator(CheckpointStep):

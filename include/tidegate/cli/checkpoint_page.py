@@ -111,10 +111,16 @@ def _verdicts(verdicts: Sequence[dict[str, Any]]) -> Table:
         table.add_row(
             verdict["target"],
             Text(plain(verdict["suite"])),
-            {True: "passed", False: "failed", None: "error"}[verdict["success"]],
+            _found(verdict["success"], verdict["carried_from"]),
             f"{verdict['failed']}/{verdict['evaluated']}",
         )
     return table
+
+
+def _found(success: bool | None, carried_from: int | None) -> str:
+    if success and carried_from is not None:
+        return f"passed, as in {carried_from}"
+    return {True: "passed", False: "failed", None: "error"}[success]
 
 
 def _failed(verdict: dict[str, Any]) -> list[FailedExpectation]:

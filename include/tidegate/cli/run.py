@@ -4,6 +4,7 @@ import contextlib
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
@@ -24,7 +25,7 @@ from tidegate.protocol.errors import (
     UnknownOutcomeError,
 )
 from tidegate.protocol.lifecycle import Phase, Status
-from tidegate.protocol.pipelines import PipelineStatus
+from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.records import (
     Acknowledgement,
     AcknowledgeResult,
@@ -92,15 +93,20 @@ def run_checkpoint(
     request: Callable[[], TriggerOutcome],
     console: Console,
 ) -> RunOutcome:
-    """Trigger to notify. An error aborts the checkpoint with its reason and is raised again."""
+    """Trigger to notify. An error aborts the checkpoint with its reason and is raised again. A definition that was not
+    run before is checked first; what is wrong with it is raised before anything is triggered."""
     store = assembly.open_store()
+    spark = _Spark(coordinator, pipeline)
+    coordinator.check()  # what cannot begin is refused before Spark is started
+    if _takes_checkpoints(store.pipeline(pipeline.name)) and not coordinator.has_live_region():
+        _check_definition(spark, pipeline.name, console)
     decision = _waited_for(request, store, pipeline.name, console)
     if isinstance(decision, Dropped):
         return RunOutcome(None, dropped=decision)
     checkpoint_id = decision.checkpoint_id
     try:
-        with shown_on(console, checkpoint_id, len(coordinator.graph.subtasks)) as shown:
-            return _Steps(coordinator, pipeline, store, checkpoint_id, shown).take()
+        with shown_on(console, f"checkpoint {checkpoint_id}", len(coordinator.graph.subtasks)) as shown:
+            return _Steps(coordinator, spark, store, checkpoint_id, shown).take()
     except _LEAVE_ALONE:
         raise
     except KeyboardInterrupt:
@@ -118,6 +124,22 @@ def run_checkpoint(
         raise
 
 
+def _takes_checkpoints(pipeline: PipelineRecord | None) -> bool:
+    """Otherwise the trigger says why not, which needs no Spark."""
+    return pipeline is None or pipeline.status in (PipelineStatus.CREATED, PipelineStatus.RUNNING)
+
+
+def _check_definition(spark: "_Spark", pipeline_id: str, console: Console) -> None:
+    try:
+        with shown_on(console, f"pipeline {pipeline_id}") as shown:
+            spark.require_definition(shown)
+    except KeyboardInterrupt:
+        console.print(
+            f"Interrupted. No checkpoint of pipeline {pipeline_id} was triggered.", markup=False, highlight=False
+        )
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
 def _waited_for(
     request: Callable[[], TriggerOutcome], store: CheckpointStore, pipeline_id: str, console: Console
 ) -> Triggered | Resumed | AlreadyCompleted | Dropped:
@@ -130,25 +152,52 @@ def _waited_for(
     return decision
 
 
+class _Spark:
+    """The region of this process, started when something needs it: a continuous region takes the snapshot itself, and
+    may judge it as well."""
+
+    def __init__(self, coordinator: CheckpointCoordinator, pipeline: Pipeline) -> None:
+        self._coordinator = coordinator
+        self._pipeline = pipeline
+        self._opened: SparkRegion | None = None
+        self._has_checked = False
+
+    def region(self, shown: Shown) -> "SparkRegion":
+        if self._opened is None:
+            shown.step("starting Spark")
+            self._opened = assembly.open_region(self._pipeline)
+        return self._opened
+
+    def require_definition(self, shown: Shown) -> None:
+        """Once. Raises `PipelineDefinitionError`."""
+
+        def opened() -> "SparkRegion":
+            region = self.region(shown)
+            shown.step("checking the definition")
+            return region
+
+        if not self._has_checked:
+            assembly.require_definition(self._coordinator, opened)
+            self._has_checked = True
+
+
 class _Steps:
-    """The steps of one checkpoint after its trigger. Spark is started when something needs it: a continuous region
-    takes the snapshot itself, and may judge it as well."""
+    """The steps of one checkpoint after its trigger."""
 
     def __init__(
         self,
         coordinator: CheckpointCoordinator,
-        pipeline: Pipeline,
+        spark: _Spark,
         store: CheckpointStore,
         checkpoint_id: int,
         shown: Shown,
     ) -> None:
         self._coordinator = coordinator
-        self._pipeline = pipeline
+        self._spark = spark
         self._store = store
         self._id = checkpoint_id
         self._shown = shown
         self._total = len(coordinator.graph.subtasks)
-        self._opened: SparkRegion | None = None
 
     def take(self) -> RunOutcome:
         self._snapshot()
@@ -164,24 +213,24 @@ class _Steps:
         while record.phase is Phase.TRIGGERED:
             if self._coordinator.has_live_region():
                 self._shown.step("waiting for the continuous region", record.num_acknowledged)
-                self._store.wait_for_change(self._pipeline.name, _LOOK_EVERY)
+                self._store.wait_for_change(self._coordinator.pipeline_id, _LOOK_EVERY)
                 record = self._coordinator.acknowledge(self._id)
             else:
-                region = self._region()
-                assembly.require_definition(self._coordinator, region)
+                self._spark.require_definition(self._shown)
+                region = self._spark.region(self._shown)
                 self._shown.step("snapshot", 0)
                 watched = _Watched(region, self._shown.advance)
                 record = self._coordinator.snapshot(self._id, watched)
 
-    def validate(self, checkpoint: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Sequence[Verdict]:
-        """See `ports.Validator`: called only if the checkpoint has no verdicts yet."""
-        return assembly.open_validator(self._region()).validate(checkpoint, subtasks)
-
-    def _region(self) -> "SparkRegion":
-        if self._opened is None:
-            self._shown.step("starting Spark")
-            self._opened = assembly.open_region(self._pipeline)
-        return self._opened
+    def validate(
+        self,
+        checkpoint: CheckpointRecord,
+        subtasks: Mapping[SubtaskId, SubtaskRecord],
+        settled: Sequence[Verdict] = (),
+    ) -> Sequence[Verdict]:
+        """See `ports.Validator`: called only if there is something to judge."""
+        region = partial(self._spark.region, self._shown)
+        return assembly.open_validator(self._coordinator.graph, region).validate(checkpoint, subtasks, settled)
 
 
 class _Watched:

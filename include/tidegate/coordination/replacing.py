@@ -11,7 +11,7 @@ from tidegate.coordination.restore import Restoring, ToCheckpoint
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.vertices import SourceVertex
 from tidegate.ports import CheckpointStorage, CheckpointStore, ReadPiece, ReplaceableSource
-from tidegate.protocol.errors import ConfigurationError, RestoreRefusedError
+from tidegate.protocol.errors import ConfigurationError, RestoreRefusedError, StateIntegrityError
 from tidegate.protocol.records import CheckpointRecord, Snapshot
 from tidegate.protocol.restore_plan import RestorePlan
 
@@ -44,16 +44,33 @@ class Replacing:
         was not read, is gone or unchanged, or no checkpoint from before it is kept, and as `Restoring.plan` does."""
         vertex, connector = self._source(source)
         names = list(dict.fromkeys(map(connector.name_of, files)))
+        while True:
+            kept = self._kept()
+            try:
+                planned = self._plan_from(kept, vertex, connector, names)
+            except StateIntegrityError:  # unless somebody restored meanwhile, and what was left behind is deleted
+                if self._kept() == kept:
+                    raise
+                continue
+            if planned.restore.previous == kept[0]:  # else what has read the files is another matter now
+                return planned
+
+    def _kept(self) -> list[CheckpointRecord]:
+        """What there is to go back to, the newest first."""
         with self._store.transaction(self._pipeline_id) as tx:
             kept = [record for record in tx.retained() if record.abandoned_by is None]
-        kept.sort(key=lambda record: record.checkpoint_id, reverse=True)
+        return sorted(kept, key=lambda record: record.checkpoint_id, reverse=True)
+
+    def _plan_from(
+        self, kept: Sequence[CheckpointRecord], vertex: SourceVertex, connector: ReplaceableSource, names: Sequence[str]
+    ) -> Replacement:
         found = self._read(vertex, connector, names, kept[0]) if kept else {}
-        self._require_changed(source, names, found)
+        self._require_changed(vertex.name, names, found)
         pieces = tuple(found[name] for name in names)
         for record in kept[1:]:
             if not self._read(vertex, connector, names, record):
-                return Replacement(source, pieces, self._plan(vertex, names, record))
-        raise RestoreRefusedError(self._no_way_back(source, pieces, kept[-1]))
+                return Replacement(vertex.name, pieces, self._plan(vertex, names, record))
+        raise RestoreRefusedError(self._no_way_back(vertex.name, pieces, kept[-1]))
 
     def _source(self, name: str) -> tuple[SourceVertex, ReplaceableSource]:
         for vertex in self._graph.sources:

@@ -3,18 +3,22 @@
 `protocol.validate` decides what verdicts mean.
 """
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tidegate.coordination.checkpoint_failures import CheckpointFailureManager
 from tidegate.coordination.lookup import find_checkpoint
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.steady import judged_targets
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction, Validator
 from tidegate.protocol.admission import choose_overdue
+from tidegate.protocol.carried_verdicts import carry_over, founded
 from tidegate.protocol.errors import CheckpointError, ValidationFailedError
 from tidegate.protocol.hold import decide_hold, held_error, is_held
 from tidegate.protocol.lifecycle import Phase
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord
+from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.snapshot import ended_error, require_same_plan
 from tidegate.protocol.validate import (
     ValidatedCheckpoint,
@@ -23,6 +27,8 @@ from tidegate.protocol.validate import (
     needs_validation,
     permit,
 )
+
+log = logging.getLogger(__name__)
 
 
 class Validation:
@@ -34,6 +40,7 @@ class Validation:
         self._store = store
         self._failures = failures
         self._clock = clock
+        self._judged = judged_targets(graph)
 
     def validate(self, checkpoint_id: int, validator: Validator) -> ValidatedCheckpoint:
         """Judge the staged data before any of it is visible. If this is repeated, the first verdicts stand.
@@ -44,13 +51,14 @@ class Validation:
         begun = self._begin(checkpoint_id)
         if isinstance(begun, ValidatedCheckpoint):
             return begun
-        record, subtasks = begun
+        record, subtasks, settled = begun
         try:
-            verdicts = list(validator.validate(record, subtasks))
+            given = validator.validate(record, subtasks, settled)
         except Exception as error:
             if (ended := self._judged_meanwhile(checkpoint_id, error)) is None:
                 raise
             return ended
+        verdicts = self._together(settled, founded(self._judged, subtasks, given))
         rejection = decide_rejection(record, self._graph.targets, verdicts)
         hold_for = None if rejection is None else decide_hold(self._graph.targets, verdicts, self._graph.holds)
         with self._store.transaction(self._pipeline_id) as tx:
@@ -70,9 +78,9 @@ class Validation:
 
     def _begin(
         self, checkpoint_id: int
-    ) -> ValidatedCheckpoint | tuple[CheckpointRecord, Mapping[SubtaskId, SubtaskRecord]]:
-        """What is to be judged, or the permit of a checkpoint that needs no judgement any more. A hold that nobody has
-        ended in time aborts its checkpoint."""
+    ) -> ValidatedCheckpoint | tuple[CheckpointRecord, Mapping[SubtaskId, SubtaskRecord], list[Verdict]]:
+        """What is to be judged, with the verdicts that are settled without; or the permit of a checkpoint that needs no
+        judgement (any more). A hold that nobody has ended in time aborts its checkpoint."""
         with self._store.transaction(self._pipeline_id) as tx:
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
             if not (is_held(record) and choose_overdue([record], self._clock.now())):
@@ -81,10 +89,32 @@ class Validation:
                 require_same_plan(record, self._graph.plan)
                 if not self._graph.targets:
                     return permit(self._accept(tx, record))
-                return record, tx.subtasks(checkpoint_id)
+                subtasks = tx.subtasks(checkpoint_id)
+                settled = self._settled(tx, subtasks)
+                if len(settled) < len(self._judged):
+                    return record, subtasks, settled
+                tx.record_verdicts(checkpoint_id, settled)
+                return permit(self._accept(tx, record))
             self._failures.expire(tx, record)
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
         raise ended_error(record)
+
+    def _settled(self, tx: StoreTransaction, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> list[Verdict]:
+        """What carries over from the latest completed checkpoint."""
+        latest = tx.latest_completed()
+        if latest is None:
+            return []
+        settled = carry_over(self._judged, subtasks, tx.verdicts(latest.checkpoint_id), latest.checkpoint_id)
+        for each in settled:
+            log.info("%s has the files of checkpoint %d, and is not judged again.", each.target, each.carried_from)
+        return settled
+
+    def _together(self, settled: Sequence[Verdict], given: Sequence[Verdict]) -> list[Verdict]:
+        """In the order of the targets. A report that was written just now shows the settled ones too."""
+        report = next((verdict.docs_path for verdict in given if verdict.docs_path is not None), None)
+        shown = [verdict if report is None else replace(verdict, docs_path=report) for verdict in settled]
+        order = {target: place for place, target in enumerate(self._graph.targets)}
+        return sorted((*shown, *given), key=lambda verdict: order.get(verdict.target, len(order)))
 
     def _judged_meanwhile(self, checkpoint_id: int, error: Exception) -> ValidatedCheckpoint | None:
         """What became of the checkpoint during a judgement that raised: once it has ended, its files may be gone.

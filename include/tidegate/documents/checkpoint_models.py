@@ -4,6 +4,7 @@ Sizes are bytes, durations milliseconds, timestamps milliseconds since 1970; -1 
 Flink's REST API has too carry its names.
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
@@ -136,7 +137,9 @@ class TaskWithSubtasks(Task):
 
 
 class Verdict(Document):
-    """`success` is null if it could not be judged; `error` says why. `results` are those of Great Expectations."""
+    """`success` is null if it could not be judged; `error` says why. `results` are those of Great Expectations.
+    `carried_from` is the checkpoint that was judged, where this one has the same files; null if it was judged itself.
+    """
 
     target: str
     suite: str
@@ -145,6 +148,7 @@ class Verdict(Document):
     failed: int
     error: str | None
     docs_path: str | None
+    carried_from: int | None
     results: list[dict[str, Any]]
 
 
@@ -187,7 +191,7 @@ class Checkpoint(InFlight):
     failure_reason: str | None
     failure_message: str | None
     hold: Hold | None
-    tasks: dict[str, Task]
+    tasks: Mapping[str, Task]
 
 
 class HistoryLine(Checkpoint):

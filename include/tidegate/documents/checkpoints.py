@@ -199,6 +199,7 @@ def verdict_document(verdict: Verdict) -> dict[str, Any]:
         "failed": verdict.failed,
         "error": verdict.error,
         "docs_path": verdict.docs_path,
+        "carried_from": verdict.carried_from,
         "results": [dict(result) for result in verdict.results],
     }
 

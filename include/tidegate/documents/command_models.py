@@ -4,6 +4,7 @@ What the API answers with too has its type in `checkpoint_models` and `pipeline_
 milliseconds, timestamps milliseconds since 1970; -1 means that there is none.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field, TypeAdapter
@@ -54,7 +55,7 @@ class TaskOfCommand(Task):
 class WholeCheckpoint(CheckpointDetails):
     """A checkpoint with every subtask of each of its tasks."""
 
-    tasks: dict[str, TaskOfCommand]  # type: ignore[assignment]
+    tasks: Mapping[str, TaskOfCommand]
 
 
 class Statistics(Document):

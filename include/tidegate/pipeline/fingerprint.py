@@ -13,7 +13,7 @@ from hashlib import sha256
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from tidegate.pipeline.definition import Pipeline, SinkVertex, Stream
+from tidegate.pipeline.definition import Pipeline, SinkVertex, Stream, Vertex
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.vertices import SourceVertex
 
@@ -21,8 +21,13 @@ from tidegate.pipeline.vertices import SourceVertex
 def fingerprint(graph: Graph) -> str:
     """The same in every process of one Python version. Performs no I/O."""
     vertices = (*graph.sources, *graph.producers, *graph.sinks, *graph.checks)
-    facts = [_Facts().of(vertex) for vertex in vertices]
+    facts = [facts_of(vertex) for vertex in vertices]
     return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def facts_of(vertex: Vertex) -> Any:
+    """What is said of one vertex, as JSON. Performs no I/O."""
+    return _Facts().of(vertex)
 
 
 class _Facts:

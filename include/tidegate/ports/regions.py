@@ -151,6 +151,12 @@ class CheckpointListener(Protocol):
 
 
 class Validator(Protocol):
-    def validate(self, checkpoint: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Sequence[Verdict]:
-        """Judge every target that has a suite. An error while judging is a verdict with `success` None, not raised."""
+    def validate(
+        self,
+        checkpoint: CheckpointRecord,
+        subtasks: Mapping[SubtaskId, SubtaskRecord],
+        settled: Sequence[Verdict] = (),
+    ) -> Sequence[Verdict]:
+        """Judge every target that has a suite, except those whose verdict is settled already; reports show these too.
+        An error while judging is a verdict with `success` None, not raised."""
         ...

@@ -1,4 +1,4 @@
-"""What an error came from, for whoever wants to know more than it says: without the stacks of Java and Python."""
+"""The causes of an error, as texts to read: without the stacks of Java and Python."""
 
 import re
 

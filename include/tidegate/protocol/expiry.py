@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from tidegate.protocol.durations import written
 from tidegate.protocol.keygroups import key_group_of
 from tidegate.protocol.records import CheckpointRecord, StateHandle
 from tidegate.protocol.restore import layout_version
@@ -32,7 +33,6 @@ BY_RUNS_ALONE = 0
 
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 _MICROSECOND = timedelta(microseconds=1)
-_UNITS = (("d", 86_400_000_000), ("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1_000))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class TimeToLive:
 
     def __str__(self) -> str:
         since = "their last change" if self.processing_time else f"their {self.column!r}"
-        return f"{written_duration(self.after)} after {since}"
+        return f"{written(self.after * _MICROSECOND)} after {since}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,8 @@ class Expired:
 @dataclass(frozen=True, slots=True)
 class RecordedTtl:
     """What a run says of its rows: the time to live with which it was written, its column by id, and the oldest and
-    newest time; None if no row has any. `clock` is what the time was to whoever wrote it, `default` the time of rows
-    that are older than the column. `removed` rows that had expired were left out when the run was merged, or those
-    before it."""
+    newest time; None if no row has any. `clock` is the operator's time when it was written, `default` the time of rows
+    that are older than the column. `removed` counts the expired rows that merges have left out so far."""
 
     column: str
     after: int
@@ -90,15 +89,6 @@ class RecordedTtl:
 def microseconds(at: datetime) -> int:
     """A time as state holds it. Performs no I/O."""
     return (at - _EPOCH) // _MICROSECOND
-
-
-def written_duration(microseconds_: int) -> str:
-    """As people write it: `1 h 30 min`. Performs no I/O."""
-    parts = []
-    for unit, size in _UNITS:
-        count, microseconds_ = divmod(microseconds_, size)
-        parts += [f"{count} {unit}"] if count else []
-    return " ".join(parts) or "0 s"
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ METADATA_FORMAT, METADATA_VERSION = "tidegate-checkpoint", 2
 
 _TIMES = ("triggered_at", "deadline", "acknowledged_at", "validated_at")
 _OF_REQUEST = ("request_id", "periodic", "kind", "drain", "name", "note")
+_CARRIED = ("carried_from", "basis")
 _OF_VERDICT = ("suite", "success", "evaluated", "failed", "error", "docs_path")
 
 
@@ -100,6 +101,7 @@ def metadata_document(
         "verdicts": [
             {"target": str(verdict.target)}
             | {name: getattr(verdict, name) for name in _OF_VERDICT}
+            | {name: value for name in _CARRIED if (value := getattr(verdict, name)) is not None}
             | {"results": [dict(result) for result in verdict.results]}
             for verdict in metadata.verdicts
         ],
@@ -173,6 +175,7 @@ def metadata_of(document: Mapping[str, Any]) -> Metadata:
             Verdict(
                 target=Target.parse(verdict["target"]),
                 results=tuple(verdict["results"]),
+                **{name: verdict.get(name) for name in _CARRIED},
                 **{name: verdict[name] for name in _OF_VERDICT},
             )
             for verdict in document["verdicts"]

@@ -270,7 +270,9 @@ class Verdict:
 
     `success` None means that the judgement itself failed; `error` then says how. `results` is one JSON object per
     expectation, with `type`, `kwargs`, `success`, `observed`, `element_count`, `unexpected_count`,
-    `unexpected_percent`, `unexpected_samples`, `unexpected_rows` (their keys), `details` and `error`.
+    `unexpected_percent`, `unexpected_samples`, `unexpected_rows` (their keys), `details` and `error`. `carried_from` is
+    the checkpoint that was judged, where this one has the same files; None if it was judged itself. `basis` is a digest
+    of what a good verdict depends on, None if it cannot carry over (`protocol.carried_verdicts`).
     """
 
     target: Target
@@ -281,6 +283,8 @@ class Verdict:
     results: tuple[Mapping[str, Any], ...] = ()
     error: str | None = None
     docs_path: str | None = None
+    carried_from: int | None = None
+    basis: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ who watches must.
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from tidegate.protocol.durations import written
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.records import CheckpointRecord
 
@@ -52,9 +53,9 @@ def decide_staleness(
         else f"The latest is checkpoint {latest.checkpoint_id}, completed at {completed_at:%Y-%m-%d %H:%M:%S} UTC"
     )
     return BecameStale(
-        f"Pipeline {pipeline.pipeline_id} has completed no checkpoint for longer than {said(stale_after)}. {last}. It "
-        f"is {pipeline.status}. Committed data is untouched. See whether its DAG is paused, its region runs, and its "
-        "latest checkpoints fail."
+        f"Pipeline {pipeline.pipeline_id} has completed no checkpoint for longer than {written(stale_after)}. {last}. "
+        f"It is {pipeline.status}. Committed data is untouched. See whether its DAG is paused, its region runs, and "
+        "its latest checkpoints fail."
     )
 
 
@@ -75,13 +76,3 @@ def _decide_stale(
 def _begun(pipeline: PipelineRecord) -> datetime | None:
     """From when on a checkpoint can have been missed. A pipeline that has failed runs on in nobody's eyes."""
     return None if pipeline.status is PipelineStatus.FAILED else pipeline.since
-
-
-def said(duration: timedelta) -> str:
-    """As a person would write it: `30 min`. Performs no I/O."""
-    left, parts = duration // timedelta(milliseconds=1), []
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1)):
-        number, left = divmod(left, size)
-        if number:
-            parts.append(f"{number} {unit}")
-    return " ".join(parts) or "0 s"

@@ -11,6 +11,7 @@ from typing import Any
 
 from tidegate.pipeline.expectations import Expectation, ExpectationSuite
 from tidegate.quality.importing import load_great_expectations
+from tidegate.quality.one_pass import counted_rows, open_batch
 
 SAMPLES = 20
 _SPARK_ERROR = re.compile(r"(\[[A-Z][A-Z0-9_.]+\] .*)")
@@ -58,59 +59,31 @@ def build(suite: ExpectationSuite) -> list[Any]:
     return built
 
 
-def judge(frame: Any, suite: ExpectationSuite, built: Sequence[Any], rows: int, shown: Sequence[str]) -> list[Finding]:
-    """What was found for each expectation, in the suite's order. `shown` are the columns that identify failing rows.
-
-    Expectations about single rows are first asked for yes or no, which Great Expectations answers from one
-    aggregation. Samples and rows cost two more Spark jobs each, and are fetched only where they are shown.
-    """
-    batch = _batch(frame)
-    yes_or_no = [expectation for expectation in built if _is_strict_map(expectation)]
-    results = _validate(batch, suite.name, yes_or_no, {"result_format": "BOOLEAN_ONLY"})
-    for position in [position for position, result in results.items() if not result.success]:
-        del results[position]
-    for result in results.values():
-        result.result = _nothing_unexpected(result.expectation_config.kwargs, rows)
-    again = [expectation for expectation in built if expectation.meta["position"] not in results]
-    detailed: dict[str, Any] = {"result_format": "SUMMARY", "partial_unexpected_count": SAMPLES}
+def judge(
+    frame: Any, suite: ExpectationSuite, built: Sequence[Any], shown: Sequence[str], reported: int | None
+) -> tuple[list[Finding], int]:
+    """What was found for each expectation, in the suite's order, and how many rows there are. `shown` are the columns
+    that identify failing rows. `reported` is how many rows there should be, None if nobody knows: then it takes a Spark
+    job more to count them."""
+    result_format: dict[str, Any] = {"result_format": "SUMMARY", "partial_unexpected_count": SAMPLES}
     if shown:
-        detailed["unexpected_index_column_names"] = list(shown)
-    results |= _validate(batch, suite.name, again, detailed)
-    return [_finding(expectation, results.get(index)) for index, expectation in enumerate(suite.expectations)]
-
-
-def _batch(frame: Any) -> Any:
-    """Every DataFrame gets a context of its own, because a context keeps those it has seen."""
-    context = load_great_expectations().get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False}
-    source = context.data_sources.add_spark("tidegate", persist=False)
-    definition = source.add_dataframe_asset("staged").add_batch_definition_whole_dataframe("checkpoint")
-    return definition.get_batch({"dataframe": frame})
+        result_format["unexpected_index_column_names"] = list(shown)
+    batch = open_batch(frame, reported)
+    results = _validate(batch, suite.name, built, result_format)
+    rows = counted_rows(batch)
+    if reported not in (None, rows):
+        return judge(frame, suite, built, shown, None)
+    return [_finding(expectation, results.get(index)) for index, expectation in enumerate(suite.expectations)], rows
 
 
 def _validate(batch: Any, name: str, expectations: Sequence[Any], result_format: dict[str, Any]) -> dict[int, Any]:
     """Results by position in the suite, because Great Expectations returns them in an order of its own."""
-    if not expectations:
-        return {}
     gx = load_great_expectations()
     suite = gx.ExpectationSuite(name)
     for expectation in expectations:
         suite.add_expectation(expectation)
     results = batch.validate(suite, result_format=result_format).results
     return {result.expectation_config.meta["position"]: result for result in results}
-
-
-def _is_strict_map(expectation: Any) -> bool:
-    """Whether it judges row by row and tolerates no failing row: if it passes, there is nothing to show."""
-    from great_expectations.expectations import expectation as kinds
-
-    maps = (kinds.ColumnMapExpectation, kinds.ColumnPairMapExpectation, kinds.MulticolumnMapExpectation)
-    return isinstance(expectation, maps) and expectation.mostly == 1
-
-
-def _nothing_unexpected(kwargs: Mapping[str, Any], rows: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"unexpected_count": 0, "unexpected_percent": 0.0, "partial_unexpected_list": []}
-    return found if kwargs.get("row_condition") else {"element_count": rows, **found}
 
 
 def _finding(expectation: Expectation, result: Any) -> Finding:

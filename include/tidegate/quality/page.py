@@ -61,6 +61,8 @@ def _table(section: Section) -> dict[str, Any] | None:
         ValidationResultsTableContentBlockRenderer,
     )
 
+    if not section.findings:
+        return None
     judged = zip(section.findings, section.verdict.results, strict=True)
     results = [_renderable(finding, result) for finding, result in judged if finding.raw is not None]
     if not results:

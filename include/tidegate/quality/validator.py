@@ -17,6 +17,8 @@ from typing import Any
 
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.graph import Graph
+from tidegate.pipeline.steady import judged_targets
+from tidegate.protocol.carried_verdicts import files_of
 from tidegate.protocol.hold import decide_hold
 from tidegate.protocol.names import Target, TargetKind
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
@@ -34,6 +36,16 @@ _SHOWN_COLUMNS = 8
 _NESTED = ("array", "map", "struct", "binary", "variant")
 
 
+def frames_of(graph: Graph, read: FrameReader) -> FrameReader:
+    """`read`, asked only for a target of which there are files, so that an empty checkpoint starts no Spark."""
+    known = {judged.target: judged for judged in judged_targets(graph)}
+
+    def frame(target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], of: CheckpointRecord) -> Any:
+        return read(target, subtasks, of) if files_of(known[target], subtasks) else None
+
+    return frame
+
+
 class GreatExpectationsValidator:
     """Judges what `frames(target, subtasks, checkpoint)` returns: a DataFrame, or None if there is nothing staged.
 
@@ -45,13 +57,21 @@ class GreatExpectationsValidator:
         self._frames = frames
         self._docs = docs
 
-    def validate(self, checkpoint: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Sequence[Verdict]:
-        """One verdict for each of `graph.targets`, in that order."""
-        sections = [self._judge(target, subtasks, checkpoint) for target in self._graph.targets]
+    def validate(
+        self,
+        checkpoint: CheckpointRecord,
+        subtasks: Mapping[SubtaskId, SubtaskRecord],
+        settled: Sequence[Verdict] = (),
+    ) -> Sequence[Verdict]:
+        """One verdict for each of `graph.targets` that is not `settled`, in that order."""
+        known = {verdict.target: Section(verdict) for verdict in settled}
+        asked = [target for target in self._graph.targets if target not in known]
+        judged = {target: self._judge(target, subtasks, checkpoint) for target in asked}
         path = None
-        if any(section.verdict.evaluated or section.verdict.error for section in sections):
-            path = self._build_docs(checkpoint, sections)
-        return [replace(section.verdict, docs_path=path) for section in sections]
+        if any(section.verdict.evaluated or section.verdict.error for section in judged.values()):
+            sections = known | judged
+            path = self._build_docs(checkpoint, [sections[target] for target in self._graph.targets])
+        return [replace(section.verdict, docs_path=path) for section in judged.values()]
 
     def _build_docs(self, checkpoint: CheckpointRecord, sections: Sequence[Section]) -> str | None:
         try:
@@ -72,8 +92,9 @@ class GreatExpectationsValidator:
                 return Section(Verdict(target, suite.name, success=True, evaluated=0, failed=0))
             built = build(suite)
             with nullcontext() if target.kind is TargetKind.SINK else _persisted(frame):
-                rows = frame.count()
-                findings = judge(frame, suite, built, rows, self._identifying(target, frame))
+                findings, rows = judge(
+                    frame, suite, built, self._identifying(target, frame), self._reported(target, subtasks)
+                )
             return _section(target, suite, findings, frame, rows)
         except ExpectationError as error:
             return _not_judged(
@@ -83,6 +104,15 @@ class GreatExpectationsValidator:
             log.debug("Judging %s raised.", target, exc_info=True)
             cause = f"{type(error).__name__}: {headline(str(error))}"
             return _not_judged(target, suite, f"{target} could not be judged by suite {suite.name!r}: {cause}.")
+
+    def _reported(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> int | None:
+        """The rows that a sink's subtasks have staged."""
+        if target.kind is not TargetKind.SINK:
+            return None
+        operator_id = self._graph.sink(target.name).operator_id
+        snapshots = [record.snapshot for record in subtasks.values() if record.subtask.operator_id == operator_id]
+        staged = [handle.rows for snapshot in snapshots for handle in snapshot.handles]
+        return sum(staged) if staged else None
 
     def _identifying(self, target: Target, frame: Any) -> list[str]:
         """The columns that show which row failed: the operator's key if there is one, else the first simple columns."""

@@ -21,6 +21,8 @@ from tidegate.settings import absolute, spark_path
 from tidegate.sinks import publish, rewind
 from tidegate.sinks.fencing import last_attempt
 
+#: Bytes of staged files below which exchanging counts between Spark tasks takes longer than reading them in one.
+_SMALL = 2 << 20
 _MODES = {"append": SinkInput.CHANGES, "latest": SinkInput.CURRENT}
 
 
@@ -91,7 +93,8 @@ class ParquetSink:
                 f"The staged file {paths[0]} of checkpoint {staged[0].created_by} cannot be read: {error}. Nothing of "
                 "it is visible. Run the checkpoint again."
             ) from error
-        return spark.read.schema(schema).parquet(*(spark_path(path) for path in paths))
+        rows = spark.read.schema(schema).parquet(*(spark_path(path) for path in paths))
+        return rows.coalesce(1) if sum(handle.bytes for handle in staged) <= _SMALL else rows
 
     def read_table(self, spark: Any) -> Any:
         """See `ports.ReadableSink`."""

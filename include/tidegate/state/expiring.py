@@ -44,8 +44,8 @@ def judge(layout: StateLayout, runs: Iterable[StateHandle], moment: Moment) -> J
 def succeeding(
     stored: StateLayout, defined: StateLayout, schema: StateSchema, runs: Iterable[StateHandle], moment: Moment
 ) -> StateLayout:
-    """`defined` as the successor of `stored`. If rows expire otherwise now, those that have expired by then are gone
-    for ever."""
+    """The layout of `defined`, for state that has `stored`. If the definition changes when rows expire, those that had
+    expired before stay expired."""
     before, expired = stored.schema.lives_by(), stored.expired
     if before is not None and before != schema.lives_by():
         horizon = find_horizon(*before, runs, moment)

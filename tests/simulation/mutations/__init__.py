@@ -4,6 +4,7 @@
 """
 
 from mutations import (
+    carrying,
     cleaning,
     commits,
     driver,
@@ -16,9 +17,11 @@ from mutations import (
     gates,
     hearing,
     holding,
+    replacing,
     requests,
     restores,
     running,
+    running_expiring,
     running_restores,
     savepoints,
     snapshots,
@@ -30,6 +33,7 @@ from mutations.planting import MUTATIONS, planted
 
 __all__ = [
     "MUTATIONS",
+    "carrying",
     "cleaning",
     "commits",
     "driver",
@@ -43,9 +47,11 @@ __all__ = [
     "hearing",
     "holding",
     "planted",
+    "replacing",
     "requests",
     "restores",
     "running",
+    "running_expiring",
     "running_restores",
     "savepoints",
     "snapshots",

@@ -12,6 +12,7 @@ from simulator.requests import Request
 from simulator.scheduler import Violation, require
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.definition import KeyedVertex, Pipeline
+from tidegate.pipeline.inputs import inputs_of
 from tidegate.protocol.change_plan import ChangeVerdict
 from tidegate.protocol.errors import PipelineIdentityError, StateSchemaError
 from tidegate.protocol.reasons import FailureReason
@@ -88,12 +89,14 @@ def change(world: "World") -> None:
 
 
 def _with_state(world: "World", checkpoint_id: int) -> set[str]:
-    """Sources, and operators that have any state in the checkpoint, or have finished with it: what reads them has, too,
-    and may read nothing new."""
+    """Sources, and operators that have any state in the checkpoint, or have finished with it and are read: what reads
+    them has finished, too, and may read nothing new."""
+    read = {stream.origin for vertex in world.pipeline.vertices for stream in inputs_of(vertex)}
     return set(world.sources) | {
         subtask.operator_id
         for subtask, known in world.store.state.subtasks[checkpoint_id].items()
-        if known.snapshot.finished or any(handle.kind is HandleKind.RUN for handle in known.snapshot.handles)
+        if (known.snapshot.finished and subtask.operator_id in read)
+        or any(handle.kind is HandleKind.RUN for handle in known.snapshot.handles)
     }
 
 

@@ -74,17 +74,19 @@ class Comparison:
 
     def _cut(
         self, id_: int, snapshots: Mapping[SubtaskId, Snapshot]
-    ) -> tuple[dict[str, list[Row]], dict[SubtaskId, set[int]]]:
+    ) -> tuple[dict[str, list[Row]], dict[SubtaskId, dict[int, int]]]:
         """What the checkpoint has read: its rows by source, and by split all pieces up to and including it."""
         cut: dict[str, list[Row]] = {name: [] for name in self.world.sources}
-        read: dict[SubtaskId, set[int]] = {}
+        read: dict[SubtaskId, dict[int, int]] = {}
         for name, source in self.world.sources.items():
             for split in range(source.num_splits()):
                 subtask = SubtaskId(name, split)
-                before = self.world.observer.history.now.read.get(subtask, set())
+                before = self.world.observer.history.now.read.get(subtask, {})
                 now = source.pieces_read(split, snapshots[subtask], self.world.storage.files)
-                require(before <= now, f"checkpoint {id_} forgot what {subtask} had read: {sorted(before - now)}")
-                cut[name] += [row for piece in sorted(now - before) for row in source.pieces[split][piece]]
+                forgotten = sorted(before.items() - now.items())
+                require(not forgotten, f"checkpoint {id_} forgot what {subtask} had read: {forgotten}")
+                fresh = sorted(now.items() - before.items())
+                cut[name] += [row for piece, version in fresh for row in source.rows_of(split, piece, version)]
                 read[subtask] = now
         return cut, read
 

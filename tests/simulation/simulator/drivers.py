@@ -37,6 +37,7 @@ from tidegate.protocol.errors import (
     SavepointExportError,
     SavepointInUseError,
     SinkError,
+    SourceChangedError,
     StateIntegrityError,
     StopIncompleteError,
     StorageError,
@@ -74,6 +75,7 @@ EXPECTED = (
     SavepointExportError,  # a file could not be written
     SavepointInUseError,
     SinkError,  # the disk is full, and nothing worse
+    SourceChangedError,  # a file was corrected, and nobody has had it taken anew yet
     StateIntegrityError,  # a write was lost
     StorageError,
     StopIncompleteError,
@@ -96,21 +98,25 @@ class Judge:
     world: "World"
     targets: tuple[str, ...]
 
-    def validate(self, checkpoint: CheckpointRecord, subtasks: dict[SubtaskId, SubtaskRecord]) -> list[Verdict]:
+    def validate(
+        self, checkpoint: CheckpointRecord, subtasks: dict[SubtaskId, SubtaskRecord], settled: list[Verdict]
+    ) -> list[Verdict]:
         self.world.point(f"judges chk-{checkpoint.checkpoint_id}")
-        verdicts = [Verdict(target, "s", True, 1, 0) for target in self.targets]
+        carried = {verdict.target for verdict in settled}
+        targets = [target for target in self.targets if target not in carried]
+        verdicts = [Verdict(target, "s", True, 1, 0) for target in targets]
         if not self.world.strikes("rejection"):
             good, id_ = list(verdicts), checkpoint.checkpoint_id
             overruled = self.world.temper != CALM and self.world.holding.breaks(id_, verdicts)
             if overruled or verdicts == good:
-                self.world.messages.judges(id_, subtasks)
+                self.world.messages.judges(id_, subtasks, verdicts)
             return verdicts
         worst = self.world.random.randrange(len(verdicts))
         match self.world.random.choice(["failed", "broken", "missing"]):
             case "failed":
-                verdicts[worst] = Verdict(self.targets[worst], "s", False, 1, 1)
+                verdicts[worst] = Verdict(targets[worst], "s", False, 1, 1)
             case "broken":
-                verdicts[worst] = Verdict(self.targets[worst], "s", None, 1, 1, error="it broke")
+                verdicts[worst] = Verdict(targets[worst], "s", None, 1, 1, error="it broke")
             case _:
                 del verdicts[worst]
         return verdicts

@@ -14,6 +14,7 @@ from simulator.forks import fork_in_peace
 from simulator.live_files import references
 from simulator.moving import move
 from simulator.peace import take_checkpoint
+from simulator.replacing import check_corrected, settle
 from simulator.requests import Request, trigger
 from simulator.restores import check_the_end, restore
 from simulator.savepoints import check_directories
@@ -74,11 +75,13 @@ def _finish_forks(world: "World") -> None:
 def _run_to_the_end(world: "World", name: str) -> None:
     """All that is left is read. A last checkpoint may be empty."""
     for number in range(MOST_CHECKPOINTS):
+        settle(world)
         if _all_is_read(world) or has_finished(world.store.state):
             break
         take_checkpoint(world, Request(f"{name}-{number}"))
     take_checkpoint(world, Request(f"{name}-empty"))
     _check_end(world)
+    check_corrected(world)
     _clean(world)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from simulator.world import World
 
 _BITS = 31
-_TICK = 1_000  # microseconds that one more of a value means by event time
+TICK = 1_000  # microseconds that one more of a value means by event time
 
 #: Chosen so that seeds which alone are known to notice a rare planted mistake draw the pipelines that they always drew.
 _SALT = 1
@@ -48,7 +48,7 @@ def plain(ttl: TimeToLive | None, state: Mapping[int, int]) -> dict[int, int]:
 
 
 def time_of(ttl: TimeToLive, value: int) -> int:
-    return value >> _BITS if ttl.processing_time else value * _TICK
+    return value >> _BITS if ttl.processing_time else value * TICK
 
 
 def alive(ttl: TimeToLive | None, state: Mapping[int, int], horizon: int | None) -> dict[int, int]:

@@ -20,13 +20,14 @@ Branch = frozenset[int]
 @dataclass(frozen=True)
 class Moment:
     """After a checkpoint had completed; 0 is before the first. `branch` is the checkpoint and all that it follows.
-    `read` is what was read by then, by split."""
+    `read` is what was read by then, by split: pieces
+    and their versions."""
 
     checkpoint_id: int
     branch: Branch
     states: Mapping[str, Mapping[int, int]]
     outputs: Mapping[str, list[Row]]
-    read: Mapping[SubtaskId, set[int]]
+    read: Mapping[SubtaskId, Mapping[int, int]]
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class History:
         checkpoint_id: int,
         states: Mapping[str, Mapping[int, int]],
         outputs: Mapping[str, list[Row]],
-        read: Mapping[SubtaskId, set[int]],
+        read: Mapping[SubtaskId, Mapping[int, int]],
     ) -> None:
         """A checkpoint follows the present one."""
         branch = self.now.branch | {checkpoint_id}

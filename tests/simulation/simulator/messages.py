@@ -1,7 +1,7 @@
 """What is said between the parts of a pipeline, and whether it may be said: who asks, judges, answers and notifies."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simulator.expiring import Lives, alive
 from simulator.live_files import is_current
@@ -9,6 +9,7 @@ from simulator.scheduler import require
 from simulator.sinks import SimulatedSink
 from tidegate.pipeline.graph import Graph
 from tidegate.protocol.lifecycle import COMMITTED, Status
+from tidegate.protocol.names import Target, operator_of_sink
 from tidegate.protocol.paths import marker_path
 from tidegate.protocol.records import (
     Acknowledgement,
@@ -17,6 +18,7 @@ from tidegate.protocol.records import (
     StateHandle,
     SubtaskId,
     SubtaskRecord,
+    Verdict,
 )
 from tidegate.protocol.snapshot import SnapshotTask
 
@@ -32,7 +34,7 @@ class Messages:
     def __init__(self, world: "World", graph: Graph) -> None:
         self.world = world
         self.graph = graph
-        self.judged: dict[int, list[dict[SubtaskId, Snapshot]]] = {}
+        self.judged: dict[tuple[int, Target], list[Any]] = {}  # the snapshots, the verdict, and the target's files
         self.counted: set[tuple[int, SubtaskId]] = set()
         self.answered: dict[tuple[str, int], object] = {}  # the first answer of a step
         self.knows: dict[str, set[int]] = {name: set() for name in world.sinks}  # what each sink was notified of
@@ -61,12 +63,28 @@ class Messages:
 
     def forget(self, branch: Collection[int]) -> None:
         """The database is lost. Numbers of which nothing is left are given out again."""
-        self.judged, self.counted, self.answered = {}, set(), {}
+        self.judged = {key: known for key, known in self.judged.items() if key[0] in branch}
+        self.counted, self.answered = set(), {}
         self.knows = {name: known & set(branch) for name, known in self.knows.items()}
 
-    def judges(self, id_: int, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> None:
-        """A validator found the checkpoint good, with exactly these snapshots."""
-        self.judged.setdefault(id_, []).append({subtask: known.snapshot for subtask, known in subtasks.items()})
+    def judges(self, id_: int, subtasks: Mapping[SubtaskId, SubtaskRecord], verdicts: Sequence[Verdict]) -> None:
+        """A validator found the checkpoint good, or to be decided by a person, with exactly these snapshots."""
+        snapshots = {subtask: known.snapshot for subtask, known in subtasks.items()}
+        for verdict in verdicts:
+            about = (snapshots, verdict.success, files_of(verdict.target, snapshots))
+            self.judged.setdefault((id_, verdict.target), []).append(about)
+
+    def require_judged(self, id_: int, verdict: Verdict, snapshots: dict[SubtaskId, Snapshot]) -> None:
+        """A checkpoint completes with this verdict: it was given on exactly what completes, or on the same files of the
+        target at the checkpoint that it was carried over from."""
+        if verdict.carried_from is None:
+            given = [judged for judged, _, _ in self.judged.get((id_, verdict.target), [])]
+            what = f"checkpoint {id_} completed, but {verdict.target} was not judged as it is"
+            return require(snapshots in given, what)
+        good = [files for _, success, files in self.judged.get((verdict.carried_from, verdict.target), []) if success]
+        same = files_of(verdict.target, snapshots) in good
+        what = f"{verdict.target} of checkpoint {id_} was carried over from {verdict.carried_from}"
+        return require(same and bool(verdict.success), f"the verdict on {what}, which did not find these files good")
 
     def answers(
         self, id_: int, acks: Sequence[Acknowledgement], results: Mapping[SubtaskId, AcknowledgeResult]
@@ -116,3 +134,14 @@ class Messages:
 
     def told(self, sink: SimulatedSink, id_: int) -> None:
         self.knows[sink.name].add(id_)
+
+
+def files_of(target: Target, snapshots: Mapping[SubtaskId, Snapshot]) -> list[tuple[SubtaskId, str, str]]:
+    """What is judged of a sink."""
+    operator = operator_of_sink(target.name)
+    return [
+        (subtask, handle.path, handle.checksum)
+        for subtask in sorted(snapshots)
+        if subtask.operator_id == operator
+        for handle in snapshots[subtask].handles
+    ]

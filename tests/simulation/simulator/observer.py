@@ -196,11 +196,8 @@ class Observer:
         require(set(subtasks) == planned, f"checkpoint {id_} completed with other subtasks than it was triggered for")
         snapshots = {subtask: known.snapshot for subtask, known in subtasks.items()}
         verdicts = {verdict.target: verdict.success for verdict in after.verdicts.get(id_, ())}
-        if self.graph.targets:
-            require(
-                snapshots in self.world.messages.judged.get(id_, []),
-                f"checkpoint {id_} completed, but was not judged as it is",
-            )
+        for verdict in after.verdicts.get(id_, ()):
+            self.world.messages.require_judged(id_, verdict, snapshots)
         good = all(verdicts.get(target) for target in self.graph.targets)
         overruled = all(verdicts.get(target) is not None for target in self.graph.targets)
         good = good or (overruled and self.world.holding.is_approved(record))

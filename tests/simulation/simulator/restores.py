@@ -6,6 +6,7 @@ Decided by what they asked for, what is recorded and the history that the observ
 from typing import TYPE_CHECKING
 
 from simulator.history import Return, is_rewinding
+from simulator.replacing import BeforeRead, check_way_back
 from simulator.savepoints import FromDirectory, check_claim
 from simulator.scheduler import Violation, require
 from tidegate.coordination.coordinator import CheckpointCoordinator
@@ -51,7 +52,7 @@ def restore(world: "World", target: Target) -> None:
         planned = coordinator.plan_restore(target) if world.random.random() < 0.5 else None
         if planned is not None:
             world.point("has read the plan")
-        plan = coordinator.restore(target, Accepted(), planned)
+        plan = coordinator.restore(target, Accepted(skip_missing_files=world.corrections.drawn), planned)
     except StateIntegrityError as error:
         raise Violation(f"{target} calls damage what another process did: {error}") from error
     except (CheckpointNotRetainedError, NothingToUndoError, RestoreRefusedError) as error:
@@ -132,6 +133,8 @@ def _restored(world: "World", before: "PipelineState", after: "PipelineState", n
     else:
         kept = before.checkpoints[restore.checkpoint_id].status is Status.COMPLETED
         require(kept and restore.imported is None, f"{restore} goes to what is gone")
+    if isinstance(target, BeforeRead):
+        check_way_back(world, before, restore, target)
     going = [id_ for id_, record in after.checkpoints.items() if record.status is Status.IN_PROGRESS]
     require(not going, f"checkpoints {going} go on although the pipeline was restored")
     waiting = [request.request_id for request in after.requests.values() if request.dropped is None]

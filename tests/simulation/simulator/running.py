@@ -14,8 +14,10 @@ from worlds import Crash, ManualClock
 
 from simulator.directories import require_closed
 from simulator.emitting import emitting
+from simulator.expiring import expiring
 from simulator.hearing import listening
 from simulator.holding import Holding
+from simulator.running_ages import Ages, ToldDriver
 from simulator.running_checks import Checks
 from simulator.running_ending import Ending
 from simulator.running_graphs import draw_config, draw_pipeline, draw_source, with_rules
@@ -25,11 +27,11 @@ from simulator.running_parts import (
 )
 from simulator.running_ports import NAME, Absent, Judge, Later, Shaky
 from simulator.running_restores import clean, draw_target, restore
+from simulator.running_windows import draw_windows
 from simulator.scheduler import require
 from simulator.windowed import windows
 from tidegate.coordination.continuous_run import ContinuousRun
 from tidegate.coordination.coordinator import CheckpointCoordinator
-from tidegate.dataflow.continuous_driver import ContinuousDriver
 from tidegate.dataflow.jobs import Parts
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.errors import CheckpointError, StateIntegrityError, StorageError
@@ -65,6 +67,8 @@ class Running:
         self.holding = Holding(seed, "continuous")
         self.emitting = emitting(seed)
         self.windows = windows(seed)
+        self.expiring = expiring(seed)
+        self.ages = Ages(self.clock.now)
         self.checks = Checks(self)
         self.trace: deque[str] = deque(maxlen=60)
         self.store = Shaky(self)
@@ -77,6 +81,7 @@ class Running:
         self._unique = 0
         self.sources = [draw_source(random, number) for number in range(random.randint(1, 2))]
         self.config = draw_config(random, aside)
+        self.has_windows = draw_windows(self)
         self.pipeline = with_rules(self, draw_pipeline(self))
         self.graph = compile_graph(self.pipeline)
         self._asked: list[tuple[str, CheckpointKind]] = []
@@ -126,12 +131,15 @@ class Running:
     def begin(self) -> Process:
         limit = self.random.choice([1, 1, 2, 5])
 
-        def open_region(start: RegionStart) -> ContinuousDriver:
-            jobs = PlainJobs(self.graph, self.disk, self.effect, self.unique, self.random)
+        def open_region(start: RegionStart) -> ToldDriver:
+            said = self.ages.begin(start.checkpoint_id)
+            jobs = PlainJobs(self.graph, self.disk, self.effect, self.unique, self.random, said)
             parts = Parts(self.graph, self.disk, jobs, self.clock, lambda: f"{self.unique():x}")
             directory = shared_directory(NAME, start.attempt)
             self.tell(f"attempt {start.attempt} goes on from checkpoint {start.checkpoint_id}")
-            return ContinuousDriver(parts, directory, start.attempt, start.restored, limit)
+            driver = ToldDriver(parts, directory, start.attempt, start.restored, limit)
+            driver.said = said
+            return driver
 
         judge: Any = Judge(self)
         store: Any = self.store

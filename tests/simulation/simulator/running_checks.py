@@ -4,6 +4,7 @@ under test are not asked.
 
 from typing import TYPE_CHECKING, Any
 
+from simulator.running_expiring import LIVES, check_expiring, log_rows
 from simulator.running_parts import Log, PlainJobs, Rows
 from simulator.running_plain import plain_execution, rows_before
 from simulator.running_windows import WINDOWED, check_shown, check_windows
@@ -104,8 +105,9 @@ class Checks:
         states = self.states(snapshots)
         expected = plain_execution(self.world.graph, self.offsets(snapshots))
         self._check_windows(f"checkpoint {record.checkpoint_id}", snapshots, states)
+        self._check_expiring(record, snapshots, states)
         for vertex in self.world.graph.keyed:
-            if vertex.window is not None:
+            if vertex.window is not None or vertex.ttl is not None:
                 continue
             straight = {stream.origin for stream in vertex.inputs} <= {source.name for source in self.world.sources}
             if straight or not self.world.config.unaligned:  # else more is on its way, further up
@@ -121,6 +123,18 @@ class Checks:
         ahead = {(s.split, at) for s in on_its_way for at in range(s.reference["first"], s.reference["end"])}
         rows = [row for row in rows_before(first, splits, self.offsets(snapshots)) if row not in ahead]
         return check_windows(self.world, what, snapshots, states[WINDOWED], rows)
+
+    def _check_expiring(
+        self, record: CheckpointRecord, snapshots: dict[SubtaskId, Snapshot], states: dict[str, Rows]
+    ) -> None:
+        """Unless rows may count again."""
+        if LIVES not in states or self.world.config.mode != "EXACTLY_ONCE":
+            return
+        read = next(vertex.inputs for vertex in self.world.graph.keyed if vertex.name == LIVES)
+        splits, offsets = {s.name: len(s.lengths) for s in self.world.sources}, self.offsets(snapshots)
+        rows = {(s.origin, *row) for s in read for row in rows_before(s.origin, splits, offsets)}
+        ahead = log_rows(data for _, data in in_flight_of(snapshots[SubtaskId(LIVES, 0)]))
+        check_expiring(self.world, record, snapshots, states[LIVES], rows.difference(ahead))
 
     def check_windows_in_the_end(self, snapshots: dict[SubtaskId, Snapshot]) -> None:
         watermark = self._check_windows("in the end", snapshots, self.states(snapshots))
@@ -146,7 +160,7 @@ class Checks:
                 handles = snapshots.get(SubtaskId(vertex.operator_id, index), Snapshot()).handles
                 state |= jobs.state([handle for handle in handles if handle.kind is HandleKind.RUN], index)
             on_its_way = in_flight_of(snapshots.get(SubtaskId(vertex.operator_id, 0)))
-            on_its_way = [] if vertex.window is not None else on_its_way
+            on_its_way = [] if vertex.window is not None or vertex.ttl is not None else on_its_way
             for key, value in jobs._values([[data for _, data in on_its_way]], vertex):
                 state[key] = vertex.update.merge(state.get(key), value)
             result[vertex.name] = state

@@ -8,6 +8,7 @@ from made_gestures import resume, suspend
 
 from simulator.holding import held_in
 from simulator.running_emitting import EMITTED_TO, Numbers
+from simulator.running_expiring import LIVES_TABLES, check_lives_in_the_end
 from simulator.running_parts import TICKETS, Rows
 from simulator.running_plain import plain_execution
 from simulator.running_restores import draw_target, restore
@@ -129,11 +130,12 @@ class Ending:
         )
         self.world.checks.check_windows_in_the_end(snapshots)
         for vertex in self.world.graph.keyed:
-            if vertex.window is None:
+            if vertex.window is None and vertex.ttl is None:
                 self.world.checks.compare("in the end", vertex.name, states, expected)
         for sink in self.world.graph.sinks:
-            if sink.name not in (*TICKETS, SHOWN, LATE_TABLE):
+            if sink.name not in (*TICKETS, SHOWN, LATE_TABLE, *LIVES_TABLES.values()):
                 self._check_sink(sink, expected)
+        check_lives_in_the_end(self.world)
         self._check_tickets()
         self._check_files()
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulator.graphs import rebuilt
 from simulator.running_emitting import EMITTED_TO, Numbers
+from simulator.running_expiring import add_expiring
 from simulator.running_parts import TICKETS, Counts, Log, Peaks, redrawn
 from simulator.running_ports import NAME
 from simulator.running_tables import Table
@@ -75,7 +76,9 @@ def draw_pipeline(world: "Running") -> Pipeline:
         operators.append(operator)
     if world.emitting.random() < 0.3:
         _emit(world, pipeline, streams[0])
-    add_windows(world, pipeline)
+    if world.has_windows:
+        add_windows(world, pipeline)
+    add_expiring(world, pipeline)
     return pipeline
 
 

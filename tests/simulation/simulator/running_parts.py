@@ -10,7 +10,9 @@ from hashlib import sha256
 from typing import Any
 
 from simulator.directories import ObjectStore
+from simulator.running_ages import Attempt
 from simulator.running_emitting import Numbers, counted_again, key_of
+from simulator.running_expiring import merge, run_ageing
 from simulator.running_hours import end_of, time_of
 from tidegate.dataflow.elements import Data, Exchange
 from tidegate.dataflow.execution_plan import ExecutionPlan
@@ -19,7 +21,8 @@ from tidegate.dataflow.reports import ROWS_LATE, Report, joined
 from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, Segment, SourceContext
-from tidegate.protocol.keygroups import key_groups_of, subtask_of
+from tidegate.protocol.expiry import HORIZON
+from tidegate.protocol.keygroups import KeyGroupRange, key_groups_of, subtask_of
 from tidegate.protocol.records import CompactedRun, HandleKind, Pending, Snapshot, StateHandle, SubtaskId
 
 Trouble = Callable[[str], None]  # called at every effect with its name; may raise
@@ -116,13 +119,20 @@ class PlainJobs:
     """`dataflow.jobs.Jobs` without `at_once`, with runs and exchanges as JSON."""
 
     def __init__(
-        self, graph: Graph, storage: CheckpointStorage, trouble: Trouble, unique: Callable[[], int], random: Any
+        self,
+        graph: Graph,
+        storage: CheckpointStorage,
+        trouble: Trouble,
+        unique: Callable[[], int],
+        random: Any,
+        said: Attempt | None = None,
     ) -> None:
         self._graph = graph
         self._storage = storage
         self._trouble = trouble
         self._unique = unique
         self._random = random
+        self._said = said
         self._parallelism = graph.pipeline.parallelism
         self._max_parallelism = graph.pipeline.max_parallelism
 
@@ -134,6 +144,9 @@ class PlainJobs:
             return self._step(execution, execution.chain.vertex, plan)
         if execution.chain.vertex.window is not None:
             return self._windowed(execution, execution.chain.vertex, plan)
+        if execution.chain.vertex.ttl is not None:
+            assert self._said is not None
+            return run_ageing(self, self._said, execution, execution.chain.vertex, plan)
         run = self._emitter if execution.chain.vertex.emits else self._operator
         reports = run(execution, execution.chain.vertex, plan) if execution.has_input else []
         for sink in execution.chain.sinks:
@@ -164,9 +177,7 @@ class PlainJobs:
                     state[key] = changed[key] = vertex.update.merge(state.get(key), value)
             if changed:
                 prefix = f"{prefixes[index]}-{self._unique()}"
-                groups = key_groups_of(index, self._parallelism, self._max_parallelism)
-                run = self._write(f"{prefix}.run", HandleKind.RUN, changed)
-                run = StateHandle(run.path, run.kind, run.rows, run.bytes, run.checksum, run.created_by, groups)
+                run = replace(self._write(f"{prefix}.run", HandleKind.RUN, changed), key_groups=self._groups(index))
                 sent = (
                     [self._write(f"{prefix}.rows", HandleKind.EXCHANGE, changed)] if execution.chain.exchanges else []
                 )
@@ -182,7 +193,7 @@ class PlainJobs:
             known |= state
             own = Counter(key for key in keys if self._owner(key) == index)
             if changed := {key: vertex.update.merge(state.get(key), n) for key, n in own.items()}:
-                groups = key_groups_of(index, self._parallelism, self._max_parallelism)
+                groups = self._groups(index)
                 run = self._write(f"{plan.prefixes(vertex)[index]}-{self._unique()}.run", HandleKind.RUN, changed)
                 reports.append(Report(vertex.operator_id, index, (replace(run, key_groups=groups),), {}))
         emitted = vertex.update.emit(known, rows)
@@ -208,7 +219,7 @@ class PlainJobs:
                     changed[place] = 0
             written = []
             if changed:
-                groups = key_groups_of(index, self._parallelism, self._max_parallelism)
+                groups = self._groups(index)
                 written.append(replace(self._write(f"{name}.run", HandleKind.RUN, changed), key_groups=groups))
             if emitted:
                 written.append(self._write(f"{name}.rows", HandleKind.EXCHANGE, emitted))
@@ -238,13 +249,13 @@ class PlainJobs:
         shares = [rows[number :: self._parallelism] for number in range(self._parallelism)]
         return [self._staged(vertex, plan, index, share) for index, share in enumerate(shares) if share]
 
-    def _staged(self, sink: SinkVertex, plan: ExecutionPlan, index: int, rows: list[Any]) -> Report:
+    def _staged(
+        self, sink: SinkVertex, plan: ExecutionPlan, index: int, rows: list[Any], horizon: int | None = None
+    ) -> Report:
         staging, table = plan.staging(sink), sink.sink
         handle = table.stage(plan.checkpoint_id, f"{index}-{staging.attempts[index]}-{self._unique()}", rows)
-        handle = StateHandle(
-            **{f: getattr(handle, f) for f in handle.__slots__} | {"details": {"sink": staging.identity}}
-        )
-        return Report(sink.operator_id, index, (handle,), {})
+        details = {"sink": staging.identity} | ({} if horizon is None else {HORIZON: horizon})
+        return Report(sink.operator_id, index, (replace(handle, details=details),), {})
 
     def fitting(self, restored: Mapping[SubtaskId, Snapshot]) -> Mapping[SubtaskId, Snapshot]:
         return restored
@@ -260,12 +271,11 @@ class PlainJobs:
                     first = self._random.randrange(len(runs) - 1)
                     chosen = runs[first : first + 3]
                     path = f"{below}/{vertex.operator_id}/{index}-compacted-{self._unique()}.run"
-                    run = self._write(path, HandleKind.RUN, self.state(chosen, index))
-                    groups = key_groups_of(index, self._parallelism, self._max_parallelism)
-                    merged = StateHandle(
-                        run.path, run.kind, run.rows, run.bytes, run.checksum, max(checkpoint_id, 1), groups
-                    )
-                    compacted.append(CompactedRun(subtask, merged, tuple(run.view for run in chosen)))
+                    rows, details = merge(self, vertex, checkpoint_id, chosen, index, first == 0)
+                    run = self._write(path, HandleKind.RUN, rows)
+                    at, groups = max(checkpoint_id, 1), self._groups(index)
+                    run = replace(run, created_by=at, key_groups=groups, details=details)
+                    compacted.append(CompactedRun(subtask, run, tuple(run.view for run in chosen)))
         return compacted
 
     # -- rows
@@ -324,6 +334,9 @@ class PlainJobs:
 
     def _group(self, key: int) -> int:
         return key % self._max_parallelism
+
+    def _groups(self, index: int) -> KeyGroupRange:
+        return key_groups_of(index, self._parallelism, self._max_parallelism)
 
     def _owner(self, key: int) -> int:
         return subtask_of(self._group(key), self._parallelism, self._max_parallelism)

@@ -22,7 +22,7 @@ def plain_execution(graph: Graph, offsets: Mapping[SubtaskId, int]) -> dict[str,
     steps = {vertex.name: vertex.input.origin for vertex in graph.producers if isinstance(vertex, StepVertex)}
     for vertex in graph.keyed:
         state: Rows = {}
-        if vertex.window is not None:
+        if vertex.window is not None or vertex.ttl is not None:
             continue
         for origin in (steps.get(stream.origin, stream.origin) for stream in vertex.inputs):
             if origin in splits:

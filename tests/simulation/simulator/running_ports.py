@@ -75,9 +75,11 @@ class Judge:
     def __init__(self, world: "Running") -> None:
         self._world = world
 
-    def validate(self, checkpoint: CheckpointRecord, subtasks: Any) -> list[Verdict]:
+    def validate(self, checkpoint: CheckpointRecord, subtasks: Any, settled: Any = ()) -> list[Verdict]:
         good = not self._world.strikes(3)
-        verdicts = [Verdict(target, "s", good, 1, 0 if good else 1) for target in self._world.graph.targets]
+        carried = {verdict.target for verdict in settled}
+        asked = [target for target in self._world.graph.targets if target not in carried]
+        verdicts = [Verdict(target, "s", good, 1, 0 if good else 1) for target in asked]
         if good and self._world.trouble:
             self._world.holding.breaks(checkpoint.checkpoint_id, verdicts)
         return verdicts

@@ -159,6 +159,6 @@ class PlainWatermarks:
             if name in ended:
                 known[name] = END_OF_TIME
         for vertex in self._graph.keyed:
-            read = [known.get(stream.origin) for stream in vertex.inputs]
-            if None not in read:
-                known[vertex.name] = min(read)  # type: ignore[type-var]
+            read = [known[stream.origin] for stream in vertex.inputs if stream.origin in known]
+            if len(read) == len(vertex.inputs):
+                known[vertex.name] = min(read)

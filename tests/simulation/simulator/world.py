@@ -31,6 +31,7 @@ from simulator.holding import Holding, let_people_decide
 from simulator.messages import Messages
 from simulator.observer import Observer
 from simulator.peace import live_a_while
+from simulator.replacing import Corrections, let_people_correct
 from simulator.requests import Request
 from simulator.restores import draw_target, restore
 from simulator.savepoints import use_savepoints
@@ -108,6 +109,7 @@ class World:
         self.forks: list[Forked] = []
         self.pipeline = draw_pipeline(self, self.random)
         self.graph = compile_graph(self.pipeline)
+        self.corrections = Corrections(self)
         self.comparison = Comparison(self, self.graph)
         self.messages = Messages(self, self.graph)
         self.observer = Observer(self, self.graph)
@@ -256,6 +258,7 @@ class World:
                 self.spawn("somebody:tidegate clean", lambda: clean(self))
             if self.strikes("forking"):
                 use_forks(self)
+            let_people_correct(self)
             if self.strikes("changes"):
                 self.spawn("somebody:tidegate plan", lambda: change(self))
             if self.strikes("rescale"):
@@ -339,7 +342,7 @@ class World:
     def run(self) -> "World":
         """Raises `Violation`, or whatever else should not have happened."""
         with self.disk.in_use():
-            if self.drawn.restore or self.drawn.saving or self.drawn.forking:
+            if self.drawn.restore or self.drawn.saving or self.drawn.forking or self.corrections.drawn:
                 self._begin_in_peace()
             self.scheduler.run()
             finish(self)

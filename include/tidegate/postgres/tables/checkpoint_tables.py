@@ -213,6 +213,8 @@ verdicts = Table(
     Column("results", JSONB, nullable=False, server_default=text("'[]'::jsonb")),
     Column("error", Text),
     Column("docs_path", Text),
+    Column("carried_from", BigInteger),
+    Column("basis", Text),
     PrimaryKeyConstraint("pipeline_id", "checkpoint_id", "ordinal", name="verdicts_pkey"),
     UniqueConstraint("pipeline_id", "checkpoint_id", "target", "suite", name="verdicts_target_once"),
     ForeignKeyConstraint(
@@ -222,6 +224,8 @@ verdicts = Table(
     ),
     CheckConstraint("success IS NOT NULL OR error IS NOT NULL", name="verdicts_error_said"),
     CheckConstraint("evaluated >= 0 AND failed >= 0", name="verdicts_counts"),
+    CheckConstraint("carried_from IS NULL OR (success AND carried_from < checkpoint_id)", name="verdicts_carried_good"),
+    CheckConstraint("basis IS NULL OR success", name="verdicts_basis_good"),
     Index("verdicts_by_target", "pipeline_id", "target", "suite", "checkpoint_id"),
 )
 

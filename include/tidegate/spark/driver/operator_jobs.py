@@ -103,18 +103,18 @@ class OperatorJobs:
     def _keyed(self, execution: Execution, vertex: KeyedVertex) -> DataFrame:
         if vertex.aggregates:
             rows, layout = self._aggregate_input(execution, vertex)
-            together = _is_small(vertex.inputs[0], execution)
-            plan = self._keyed_plan(execution, vertex, layout, "aggregate", together)
-            placed = rows.coalesce(1) if together else self._by_subtask(rows)
-            return placed.mapInArrow(plan.run, REPORT_TYPE)
+            return self._updated(execution, vertex, layout, "aggregate", rows)
         result, layout = self._update_result(execution, vertex)
-        plan = self._keyed_plan(execution, vertex, layout, "upsert")
-        reports = self._by_subtask(result.upserts).mapInArrow(plan.run, REPORT_TYPE)
+        reports = self._updated(execution, vertex, layout, "upsert", result.upserts)
         return reports if result.emitted is None else reports.union(self._emitted(execution, vertex, result.emitted))
 
-    def _keyed_plan(
-        self, execution: Execution, vertex: KeyedVertex, layout: StateLayout, program: str, together: bool = False
-    ) -> KeyedPlan:
+    def _updated(
+        self, execution: Execution, vertex: KeyedVertex, layout: StateLayout, program: str, rows: DataFrame
+    ) -> DataFrame:
+        plan = self._keyed_plan(execution, vertex, layout, program)
+        return self._placed(execution, vertex, rows).mapInArrow(plan.run, REPORT_TYPE)
+
+    def _keyed_plan(self, execution: Execution, vertex: KeyedVertex, layout: StateLayout, program: str) -> KeyedPlan:
         """Of an operator that emits, nobody downstream takes the changed rows of state."""
         specs = self._location.specs(
             vertex,
@@ -128,7 +128,7 @@ class OperatorJobs:
             specs=specs,
             stagings=() if vertex.emits else self._stagings(execution),
             exchange=execution.chain.exchanges and not vertex.emits,
-            together=together,
+            together=_is_small(vertex, execution),
             emits=vertex.emits,
         )
 
@@ -177,11 +177,9 @@ class OperatorJobs:
         keyed = rows.selectExpr(
             *key_expressions(layout.keys), *(quoted(name) for name in read if name not in vertex.key)
         )
-        together = _is_small(vertex.inputs[0], execution)
-        plan = self._keyed_plan(execution, vertex, layout, "windows", together)
+        plan = self._keyed_plan(execution, vertex, layout, "windows")
         plan = plan if ending is None else replace(plan, followed_by=ending.reports)
-        placed = keyed.coalesce(1) if together else self._by_subtask(keyed)
-        reports = placed.mapInArrow(plan.run, REPORT_TYPE)
+        reports = self._placed(execution, vertex, keyed).mapInArrow(plan.run, REPORT_TYPE)
         if not self._graph.reads_late(vertex.name):
             return reports
         late = late_rows(where, window, frame, execution.closed)
@@ -224,10 +222,12 @@ class OperatorJobs:
         layout = self._streams.layout(vertex)
         batches = [self._input(execution, vertex, stream) for stream in vertex.inputs]
         require_keys(self._streams, vertex, layout, batches)
-        state = self._state(vertex, layout, batches)
+        state = self._state(execution, vertex, layout, batches)
         return result_of(self._streams, vertex, layout, batches, state), layout
 
-    def _state(self, vertex: KeyedVertex, layout: StateLayout, batches: Sequence[DataFrame]) -> DataFrame:
+    def _state(
+        self, execution: Execution, vertex: KeyedVertex, layout: StateLayout, batches: Sequence[DataFrame]
+    ) -> DataFrame:
         layout = self._location.layout(vertex, layout, self._plan)
         specs = self._location.specs(vertex, layout, self._plan, range(self._parallelism))
         if not any(spec.runs for spec in specs.values()):
@@ -236,7 +236,7 @@ class OperatorJobs:
         asked = keys[0]
         for more in keys[1:]:
             asked = asked.unionAll(more)
-        return self._by_subtask(asked).mapInArrow(LookupPlan(specs).run, ddl(layout.rows))
+        return self._placed(execution, vertex, asked).mapInArrow(LookupPlan(specs).run, ddl(layout.rows))
 
     def _sink(self, execution: Execution, vertex: SinkVertex) -> DataFrame:
         plan = StagingPlan(self._plan.staging(vertex), self._plan.checkpoint_id)
@@ -256,6 +256,10 @@ class OperatorJobs:
             frame = self._streams.session.range(0, len(indexes), 1, len(indexes))
             run_job(frame.mapInArrow(plan.run, REPORT_TYPE), emit)
 
+    def _placed(self, execution: Execution, vertex: KeyedVertex, rows: DataFrame) -> DataFrame:
+        """Rows with their `_hash`: those of a subtask in a Spark task of its own, or all in one."""
+        return rows.coalesce(1) if _is_small(vertex, execution) else self._by_subtask(rows)
+
     def _by_subtask(self, rows: DataFrame) -> DataFrame:
         return rows.repartitionById(self._parallelism, F.expr(self._subtask))
 
@@ -264,9 +268,11 @@ class OperatorJobs:
 _SMALL = 1 << 20
 
 
-def _is_small(stream: Stream, execution: Execution) -> bool:
+def _is_small(vertex: KeyedVertex, execution: Execution) -> bool:
     """Whether little arrived, and straight from a source. A transform may make more of it, and data from another
     operator must stay one Spark task per file."""
     arrived = [data for channel in execution.arrived.values() for data in channel]
-    straight = not stream.transforms and all(isinstance(data, Segment) for data in arrived)
+    straight = not any(stream.transforms for stream in vertex.inputs) and all(
+        isinstance(data, Segment) for data in arrived
+    )
     return straight and 0 < sum(data.bytes for data in arrived) <= _SMALL

@@ -113,7 +113,8 @@ def _upserts(where: str, layout: StateLayout, result: DataFrame) -> DataFrame:
 
 def _emitted(where: str, declared: StructType, rows: DataFrame) -> DataFrame:
     """The rows in the declared columns, in their order."""
-    there = rows.columns
+    found = rows.schema
+    there = found.names
     missing, extra = _different(declared.names, there)
     if missing or extra or len(there) != len(declared.names):
         raise PipelineDefinitionError(
@@ -124,7 +125,7 @@ def _emitted(where: str, declared: StructType, rows: DataFrame) -> DataFrame:
     types = {field.name: field.dataType.simpleString() for field in declared.fields}
     wrong = [
         f"{field.name} is {field.dataType.simpleString()}, not {types[field.name]}"
-        for field in rows.schema.fields
+        for field in found.fields
         if not _fits(field.dataType.simpleString(), types[field.name])
     ]
     if wrong:

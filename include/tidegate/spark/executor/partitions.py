@@ -198,9 +198,10 @@ class LookupPlan:
         rows = not_empty(batches)
         if rows is None:
             return
-        with carried_to_driver():
-            for spec, own in by_owner(pa.Table.from_batches(rows), self.specs, partition_id()):
-                yield from lookup(own.to_batches(), spec).to_batches()
+        with carried_to_driver(), ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+            owned = by_owner(pa.Table.from_batches(rows), self.specs, partition_id())
+            for found in pool.map(lambda each: lookup(each[1].to_batches(), each[0]), owned):
+                yield from found.to_batches()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,138 @@
+"""What a verdict depends on beside the files that are judged: so that one on the same files can carry over.
+
+A target is *steady* if the same files get the same verdict at any time, wherever they are judged. A check never is: its
+query may read anything. Neither is state whose rows expire, nor a suite with an expectation that might look at a clock,
+at another table or at chance. What is not known to be steady counts as not.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex
+from tidegate.pipeline.expectations import Expectation, ExpectationSuite
+from tidegate.pipeline.fingerprint import facts_of
+from tidegate.pipeline.graph import Graph
+from tidegate.protocol.carried_verdicts import Judged
+from tidegate.protocol.names import Target, TargetKind
+from tidegate.protocol.records import HandleKind
+
+#: Expectations that look at the rows alone, and not at their order. Those of a user's own are not among them.
+_STEADY = frozenset(
+    f"expect_{name}"
+    for name in (
+        "column_distinct_values_to_be_in_set",
+        "column_distinct_values_to_contain_set",
+        "column_distinct_values_to_equal_set",
+        "column_max_to_be_between",
+        "column_mean_to_be_between",
+        "column_median_to_be_between",
+        "column_min_to_be_between",
+        "column_pair_values_a_to_be_greater_than_b",
+        "column_pair_values_to_be_equal",
+        "column_pair_values_to_be_in_set",
+        "column_proportion_of_non_null_values_to_be_between",
+        "column_proportion_of_unique_values_to_be_between",
+        "column_quantile_values_to_be_between",
+        "column_stdev_to_be_between",
+        "column_sum_to_be_between",
+        "column_to_exist",
+        "column_unique_value_count_to_be_between",
+        "column_value_lengths_to_be_between",
+        "column_value_lengths_to_equal",
+        "column_value_z_scores_to_be_less_than",
+        "column_values_to_be_between",
+        "column_values_to_be_in_set",
+        "column_values_to_be_in_type_list",
+        "column_values_to_be_json_parseable",
+        "column_values_to_be_null",
+        "column_values_to_be_of_type",
+        "column_values_to_be_unique",
+        "column_values_to_match_json_schema",
+        "column_values_to_match_regex",
+        "column_values_to_match_regex_list",
+        "column_values_to_match_strftime_format",
+        "column_values_to_not_be_in_set",
+        "column_values_to_not_be_null",
+        "column_values_to_not_match_regex",
+        "column_values_to_not_match_regex_list",
+        "compound_columns_to_be_unique",
+        "multicolumn_sum_to_equal",
+        "multicolumn_values_to_be_unique",
+        "select_column_values_to_be_unique_within_record",
+        "table_column_count_to_be_between",
+        "table_column_count_to_equal",
+        "table_columns_to_match_ordered_list",
+        "table_columns_to_match_set",
+        "table_row_count_to_be_between",
+        "table_row_count_to_equal",
+    )
+)
+
+
+class _NotSteadyError(ValueError):
+    pass
+
+
+def judged_targets(graph: Graph) -> tuple[Judged, ...]:
+    """What each target's verdict is about, in the order of `graph.targets`."""
+    return tuple(_judged(graph, target, suite) for target, suite in graph.suites.items())
+
+
+def _judged(graph: Graph, target: Target, suite: ExpectationSuite) -> Judged:
+    if target.kind is TargetKind.CHECK:
+        check = next(check for check in graph.checks if check.name == target.name)
+        operators = tuple(graph.sink(name).operator_id for name in check.sinks)
+        return Judged(target, suite.name, operators, HandleKind.STAGED, None)
+    vertex: SinkVertex | KeyedVertex
+    if target.kind is TargetKind.SINK:
+        vertex, kind = graph.sink(target.name), HandleKind.STAGED
+    else:
+        vertex, kind = next(vertex for vertex in graph.keyed if vertex.name == target.name), HandleKind.RUN
+    return Judged(target, suite.name, (vertex.operator_id,), kind, _definition(vertex, suite))
+
+
+def _definition(vertex: SinkVertex | KeyedVertex, suite: ExpectationSuite) -> str | None:
+    """A digest of what is judged and by what; None if that is not steady."""
+    if isinstance(vertex, KeyedVertex) and vertex.ttl is not None:
+        return None
+    try:
+        rules = [_rule(expectation) for expectation in suite.expectations]
+        defaults = _exact(dict(vertex.defaults)) if isinstance(vertex, KeyedVertex) else None
+    except _NotSteadyError:
+        return None
+    facts = [facts_of(vertex), defaults, suite.name, rules, _judge()]
+    return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _rule(expectation: Expectation) -> Any:
+    given = dict(expectation.kwargs)
+    if expectation.type not in _STEADY or "row_condition" in given:  # a condition may ask for the time
+        raise _NotSteadyError(expectation.type)
+    return [expectation.type, _exact(given)]
+
+
+def _exact(value: Any) -> Any:
+    """A value as JSON that is the same for equal ones alone. Raises `_NotSteadyError` for what it may not know."""
+    match value:
+        case None | bool() | int() | float() | str() | bytes() | Decimal() | datetime() | date():
+            return [type(value).__name__, repr(value)]
+        case list() | tuple():
+            return [type(value).__name__, [_exact(each) for each in value]]
+        case Mapping() if all(isinstance(key, str) and not key.startswith("$") for key in value):
+            return ["dict", {key: _exact(each) for key, each in value.items()}]  # $PARAMETER may stand for the time
+    raise _NotSteadyError(type(value).__name__)
+
+
+@cache
+def _judge() -> str:
+    """Another version may mean something else by an expectation."""
+    try:
+        return version("great-expectations")
+    except PackageNotFoundError:
+        return ""

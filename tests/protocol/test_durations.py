@@ -1,0 +1,27 @@
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.pipeline.durations import duration
+from tidegate.protocol.durations import written
+
+
+@given(st.integers(0, 10**12))
+def test_what_is_written_is_read_back(milliseconds: int) -> None:
+    value = timedelta(milliseconds=milliseconds)
+    assert duration(written(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (timedelta(minutes=30), "30 min"),
+        (timedelta(hours=25, seconds=1), "1 d 1 h 1 s"),
+        (timedelta(milliseconds=1500), "1 s 500 ms"),
+        (timedelta(0), "0 s"),
+    ],
+)
+def test_a_duration_is_written_as_a_person_would(value, text):
+    assert written(value) == text

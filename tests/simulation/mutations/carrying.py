@@ -1,0 +1,36 @@
+"""Planted mistakes in which verdicts carry over."""
+
+from dataclasses import replace
+
+from mutations.planting import mutation
+from tidegate.coordination import validate as validations
+from tidegate.protocol import carried_verdicts
+
+
+@mutation("a verdict carries over although the files have changed", (carried_verdicts, "basis_of"))
+def _(original):
+    return lambda judged, subtasks: original(judged, subtasks) and judged.definition
+
+
+@mutation("a verdict carries over while there are as many files as before", (carried_verdicts, "basis_of"))
+def _(original):
+    def basis(judged, subtasks):
+        return original(judged, subtasks) and f"{judged.definition} {len(carried_verdicts.files_of(judged, subtasks))}"
+
+    return basis
+
+
+@mutation("a verdict that carries over names the checkpoint before, which was not judged", (validations, "carry_over"))
+def _(original):
+    def carry_over(targets, subtasks, before, before_id):
+        return [replace(each, carried_from=before_id) for each in original(targets, subtasks, before, before_id)]
+
+    return carry_over
+
+
+@mutation("a verdict carries over if the files of the first subtask are the same", (carried_verdicts, "files_of"))
+def _(original):
+    def files(judged, subtasks):
+        return [(subtask, handle) for subtask, handle in original(judged, subtasks) if subtask.subtask_index == 0]
+
+    return files

@@ -1,0 +1,45 @@
+"""Planted mistakes in what expires in a pipeline that runs continuously."""
+
+from dataclasses import replace
+
+from simulator import expiring
+
+from mutations.planting import mutation
+from tidegate.dataflow.continuous_driver import ContinuousDriver
+from tidegate.dataflow.live_state import LiveState
+from tidegate.dataflow.snapshot_steps import SnapshotSteps
+
+
+@mutation("a continuous run judges what has expired by when it began", (ContinuousDriver, "_micro_batch_at"))
+def _(original):
+    return lambda self: self._at or original(self)
+
+
+@mutation("the event times of a micro-batch count before their checkpoint has completed", (LiveState, "as_of"))
+def _(original):
+    def as_of(self, checkpoint_id):
+        return {
+            id_: replace(each, handles=tuple(earlier(handle, checkpoint_id) for handle in each.handles))
+            for id_, each in original(self, checkpoint_id).items()
+        }
+
+    def earlier(handle, checkpoint_id):
+        return replace(handle, created_by=min(handle.created_by, checkpoint_id - 1))
+
+    return as_of
+
+
+@mutation("a merge forgets what time it was", (expiring.expiry, "merged"))
+def _(original):
+    return lambda *facts: replace(original(*facts), clock=None)
+
+
+@mutation("a table of a continuous run is judged by when it is staged", (SnapshotSteps, "_snapshot"))
+def _(original):
+    def snapshot(self, vertex, checkpoint_id):
+        begun, self.task = self.task, replace(self.task, triggered_at=self._parts.clock.now())
+        found = original(self, vertex, checkpoint_id)
+        self.task = begun
+        return found
+
+    return snapshot
