@@ -50,7 +50,8 @@ ALTER TABLE tidegate.checkpoints ADD CONSTRAINT checkpoints_folded CHECK (
 NULL))
 """,
     """
-CREATE INDEX checkpoints_unfolded ON tidegate.checkpoints (pipeline_id, status, checkpoint_id) WHERE NOT folded
+CREATE INDEX checkpoints_unfolded ON tidegate.checkpoints (pipeline_id, checkpoint_id) INCLUDE (status) WHERE NOT \
+folded
 """,
     """
 CREATE TABLE tidegate.folded_operators (
