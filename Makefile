@@ -122,8 +122,9 @@ lint: $(INSTALLED) ## Check style and types
 bench: $(INSTALLED) ## Measure checkpoints beside Spark Structured Streaming (takes a while; best on an idle machine)
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
-bench-store: $(INSTALLED) ## Measure 100,000 subtasks against Postgres, and 1,000 acknowledgements at once
+bench-store: $(INSTALLED) ## Measure 100,000 subtasks against Postgres, 1,000 acknowledgements at once, and a long history
 	@$(BIN)/python benchmarks/acknowledgements.py $(ARGS)
+	@$(BIN)/python benchmarks/long_history.py
 
 bench-polling: $(INSTALLED) ## Measure polls of a directory of which a million files were read before
 	@$(BIN)/python benchmarks/polling.py $(ARGS)

@@ -1,7 +1,8 @@
 """Fills a database with pipelines and checkpoints, as SQL that makes its own rows: nothing is sent.
 
 Rules that look at other rows are off meanwhile, and CHECK constraints hold. One pipeline has half of all checkpoints,
-the others share the rest. Subtasks and verdicts belong to every checkpoint, files to the ten newest of each pipeline.
+the others share the rest. Verdicts belong to every checkpoint, and so do subtasks unless something else is said; files
+to the ten newest of each pipeline.
 """
 
 from collections.abc import Callable, Mapping
@@ -54,14 +55,14 @@ SELECT pipeline_id, id, 'dag-of-' || pipeline_id || '/scheduled__' || id || '/20
     CASE WHEN completed THEN at + interval '22 seconds' END,
     CASE WHEN completed THEN pipeline_id || '/chk-' || id || '/_metadata' END,
     id * 1000, id % 100 * 1000, status <> 'IN_PROGRESS',
-    CASE WHEN completed AND id % 20 = 11 THEN 'SAVEPOINT' ELSE 'CHECKPOINT' END,
-    CASE WHEN completed AND id % 20 = 11 THEN 'before change ' || id END
+    CASE WHEN completed AND id % :saved = 11 THEN 'SAVEPOINT' ELSE 'CHECKPOINT' END,
+    CASE WHEN completed AND id % :saved = 11 THEN 'before change ' || id END
 FROM (
     SELECT *, status NOT IN ('IN_PROGRESS', 'FAILED') AS completed FROM (
         SELECT pipeline_id, id, now() - (last_checkpoint_id - id) * interval '1 minute' AS at,
             CASE WHEN id = last_checkpoint_id AND right(pipeline_id, 1) = '3' THEN 'IN_PROGRESS'
                 WHEN id % 20 = 10 THEN 'FAILED'
-                WHEN id % 20 = 11 OR id >= last_checkpoint_id - 1 THEN 'COMPLETED'
+                WHEN id % :saved = 11 OR id >= last_checkpoint_id - 1 THEN 'COMPLETED'
                 ELSE 'DISCARDED' END AS status
         FROM tidegate.pipelines, generate_series(1, last_checkpoint_id) AS id) AS a) AS b
 """
@@ -75,7 +76,7 @@ SELECT pipeline_id, checkpoint_id, operator_id, i, 1, c.acknowledged_at,
 FROM tidegate.checkpoints c,
     (VALUES ('arrivals', 4), ('enriched', 20), ('out-sink', 20), ('totals', 20)) AS o (operator_id, parallelism),
     generate_series(0, parallelism - 1) AS i
-WHERE pipeline_id = ANY (:some)
+WHERE pipeline_id = ANY (:some) AND c.checkpoint_id > :after
 """
 _HANDLES = """
 INSERT INTO tidegate.handles (pipeline_id, checkpoint_id, operator_id, subtask_index, ordinal, path, kind, rows, bytes,
@@ -87,7 +88,7 @@ SELECT s.pipeline_id, s.checkpoint_id, operator_id, subtask_index, n, s.pipeline
     CASE WHEN operator_id IN ('enriched', 'totals') THEN subtask_index * 6 END,
     CASE WHEN operator_id IN ('enriched', 'totals') THEN subtask_index * 6 + 5 END
 FROM tidegate.subtasks s JOIN tidegate.pipelines p USING (pipeline_id), generate_series(0, 2) AS n
-WHERE s.checkpoint_id > p.last_checkpoint_id - 10 AND s.acknowledged_at IS NOT NULL
+WHERE s.checkpoint_id > p.last_checkpoint_id - :files AND s.acknowledged_at IS NOT NULL
 """
 _VERDICTS = """
 INSERT INTO tidegate.verdicts (pipeline_id, checkpoint_id, ordinal, target, suite, success, evaluated, failed, results)
@@ -109,10 +110,19 @@ FROM tidegate.checkpoints WHERE completed_at IS NOT NULL
 """
 
 
-def fill(engine: Engine, pipelines: int, checkpoints: int, say: Callable[[str], None]) -> int:
-    """So many pipelines and, together, so many checkpoints of 64 subtasks. Returns the last of `LARGE`."""
+def fill(
+    engine: Engine,
+    pipelines: int,
+    checkpoints: int,
+    say: Callable[[str], None],
+    after: int = 0,
+    files: int = 10,
+    saved: int = 20,
+) -> int:
+    """So many pipelines and, together, so many checkpoints of 64 subtasks, one of `saved` a savepoint. Returns the last
+    of `LARGE`. Those `after` an id have subtasks, and the newest `files` of them files."""
     small = max(1, checkpoints // 2 // max(1, pipelines - 1))
-    numbers = {"pipelines": pipelines, "small": small, "large": checkpoints - small * (pipelines - 1)}
+    numbers = {"pipelines": pipelines, "saved": saved, "small": small, "large": checkpoints - small * (pipelines - 1)}
     with engine.begin() as connection:
         connection.execute(text("SET LOCAL session_replication_role = replica"))
         connection.execute(text("SET LOCAL synchronous_commit = off"))
@@ -122,9 +132,10 @@ def fill(engine: Engine, pipelines: int, checkpoints: int, say: Callable[[str], 
         say("pipelines and checkpoints are there")
         names = list(connection.execute(text("SELECT pipeline_id FROM tidegate.pipelines")).scalars())
         for start in range(0, len(names), 100):
-            _run(connection, _SUBTASKS, {"some": names[start : start + 100]})
+            _run(connection, _SUBTASKS, {"some": names[start : start + 100], "after": after})
             say(f"subtasks of {min(start + 100, len(names))} pipelines are there")
-        for what in (_HANDLES, _VERDICTS, _FIGURES):
+        _run(connection, _HANDLES, {"files": files})
+        for what in (_VERDICTS, _FIGURES):
             _run(connection, what, {})
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("VACUUM ANALYZE"))

@@ -16,6 +16,7 @@ _PUBLIC = {
     "Previous": "tidegate.pipeline.previous",
     "Update": "tidegate.pipeline.update",
     "CheckpointConfig": "tidegate.pipeline.config",
+    "CheckpointHistory": "tidegate.pipeline.history",
     "CheckpointingMode": "tidegate.pipeline.config",
     "CheckpointListener": "tidegate.ports",
     "DeliveryGuarantee": "tidegate.ports",

@@ -25,7 +25,7 @@ from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.protocol.lifecycle import Status
 
 FORBIDDEN = [
-    "DELETE FROM tidegate.subtasks",
+    "DELETE FROM tidegate.figures",
     "DELETE FROM tidegate.checkpoints",
     "TRUNCATE tidegate.handles CASCADE",
     "ALTER TABLE tidegate.checkpoints DISABLE TRIGGER ALL",

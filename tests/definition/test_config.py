@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from tidegate import CheckpointConfig
+from tidegate import CheckpointConfig, CheckpointHistory
 from tidegate.protocol.barriers.options import GateOptions
 from tidegate.protocol.errors import PipelineDefinitionError
 
@@ -23,6 +23,7 @@ from tidegate.protocol.errors import PipelineDefinitionError
         ({"retained_for": timedelta(seconds=-1)}, "CheckpointConfig.retained_for must not be negative"),
         ({"stale_after": "0 s"}, "stale_after must be longer than nothing, or None"),
         ({"max_concurrent": 2}, "must be 1"),
+        ({"history": "7 d"}, "history: .*CheckpointHistory.*'7 d'"),
         ({"tolerable_failed_checkpoints": -1}, "tolerable_failed_checkpoints must be 0 or more, or None"),
         ({"retention": "FOREVER"}, "retention is one of NO_EXTERNALIZED_CHECKPOINTS, .*, not 'FOREVER'"),
         ({"mode": "AT_MOST_ONCE"}, "mode is one of EXACTLY_ONCE, AT_LEAST_ONCE, not 'AT_MOST_ONCE'"),
@@ -117,7 +118,31 @@ def test_what_is_left_out_has_its_default():
         "alignment_limit": None,
         "checkpoints_after_tasks_finish": True,
         "stale_after": None,
+        "history": {"checkpoints": 10_000, "age": 7 * 24 * 3_600_000},
     }
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"checkpoints": 0}, "CheckpointHistory.checkpoints is 0, but must be a number of at least 1, or None"),
+        ({"checkpoints": "many"}, "checkpoints is 'many'"),
+        ({"checkpoints": True}, "checkpoints is True"),
+        ({"age": "0 s"}, "CheckpointHistory.age is '0 s', but must be longer than nothing, or None"),
+        ({"age": "soon"}, "CheckpointHistory.age: 'soon' is not a duration"),
+    ],
+)
+def test_a_wrong_history_says_what_is_accepted(options, words):
+    with pytest.raises(PipelineDefinitionError, match=rf"^CheckpointConfig.history: .*{words}"):
+        CheckpointHistory(**options)
+
+
+def test_a_history_may_have_no_bound():
+    assert CheckpointConfig(history=None).history_rule() is None
+    rule = CheckpointConfig(history=CheckpointHistory(None, "30 d")).history_rule()
+    assert (rule.number, rule.age) == (None, timedelta(days=30))
+    described = CheckpointConfig(history=CheckpointHistory(5, age=None)).describe()
+    assert described["history"] == {"checkpoints": 5, "age": None}
 
 
 def test_options_are_normalised_as_flink_does():

@@ -24,6 +24,10 @@ A_HANDLE = """
         bytes, checksum, created_by)
     SELECT pipeline_id, checkpoint_id, operator_id, subtask_index, 9, path, kind, 1, 1, '', 1
     FROM tidegate.handles LIMIT 1"""
+A_FOLDED_OPERATOR = (
+    "INSERT INTO tidegate.folded_operators SELECT pipeline_id, 1, 'x', 1, 1, 0, 1, now(), 0, 0, 0, false, false, 0, 0,"
+    " 0, 0, array_fill(0.0::float8, ARRAY[33]) FROM tidegate.pipelines"
+)
 A_VERDICT = "INSERT INTO tidegate.verdicts VALUES ('flights', 1, 9, 't', 's', true, 1, 0)"
 A_SUBTASK = (
     "INSERT INTO tidegate.subtasks (pipeline_id, checkpoint_id, operator_id, subtask_index) "
@@ -125,6 +129,8 @@ OF_A_CHECKPOINT = [
     ("handles_kept", "DELETE FROM tidegate.handles"),
     ("handles_kept", "TRUNCATE tidegate.handles"),
     ("handles_of_ended", A_HANDLE),
+    ("checkpoints_folded", CHECKPOINT + "folded = true"),
+    ("folded_operators_of_folded", A_FOLDED_OPERATOR),
     ("verdicts_unchanged", VERDICT + "success = false"),
     ("verdicts_of_ended", "DELETE FROM tidegate.verdicts"),
     ("verdicts_kept", "TRUNCATE tidegate.verdicts"),
@@ -162,6 +168,27 @@ def test_a_failed_checkpoint_takes_nothing_any_more(
 ) -> None:
     triggered(store)
     fail_checkpoint(store, 1)
+    assert rule_broken_by(connection, statement) == rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "statement"),
+    [
+        ("checkpoints_only_forward", CHECKPOINT + "folded = false"),
+        ("folded_unchanged", "UPDATE tidegate.folded_operators SET files = 9"),
+        ("folded_kept", "DELETE FROM tidegate.folded_operators"),
+        ("folded_totals_grow", "UPDATE tidegate.folded_totals SET failed = 0"),
+        ("folded_totals_kept", "DELETE FROM tidegate.folded_totals"),
+        ("subtasks_of_ended", A_SUBTASK),
+    ],
+)
+def test_what_was_folded_stays_so(
+    store: PostgresCheckpointStore, connection: Connection, rule: str, statement: str
+) -> None:
+    triggered(store)
+    fail_checkpoint(store, 1)
+    with store.transaction(PIPELINE) as tx:
+        tx.fold([1])
     assert rule_broken_by(connection, statement) == rule
 
 

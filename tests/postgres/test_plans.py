@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, text
 from store_steps import acknowledgement, at, handle, record
 
 from tidegate.postgres.engine import connect
@@ -59,15 +59,41 @@ def test_removing_a_batch_from_the_queue_reads_its_own_files(wide: PostgresCheck
         assert transaction.pending_deletions(6000) == DELETIONS[:100] + DELETIONS[100 + BATCH :]
 
 
+def test_the_oldest_to_fold_is_found_without_reading_what_is_folded(engine: Engine) -> None:
+    store = PostgresCheckpointStore(engine)
+    with store.transaction("old") as transaction:
+        transaction.add_pending(replace(record(1, "run-1", "old"), num_subtasks=1), [SubtaskId("one", 0)])
+    with engine.begin() as connection:  # as after a long time: nothing else writes so much at once
+        connection.execute(text("SET LOCAL session_replication_role = replica"))
+        connection.execute(text(_ENDED_LONG_AGO))
+        connection.execute(text("ANALYZE tidegate.checkpoints"))
+    with store.transaction("old") as transaction, _rows_read(engine, "NOT tidegate.checkpoints.folded") as rows:
+        assert [found.checkpoint_id for found in transaction.unfolded(1)] == [4001]
+    assert len(rows) == 1
+    assert max(rows) <= BATCH
+
+
+#: 4,000 checkpoints that are folded, and 1,000 that are not.
+_ENDED_LONG_AGO = """
+INSERT INTO tidegate.checkpoints
+SELECT (jsonb_populate_record(c, jsonb_build_object('checkpoint_id', n, 'request_id', 'run-' || n, 'status', 'FAILED',
+    'failed_at', c.triggered_at, 'failure_reason', 'CHECKPOINT_EXPIRED', 'failure_message', 'late',
+    'folded', n <= 4000))).*
+FROM tidegate.checkpoints c, generate_series(2, 5000) AS n WHERE pipeline_id = 'old'
+"""
+
+
 def _report(subtask: SubtaskId) -> Any:
     return acknowledgement(subtask, 1, handle(f"run-{subtask.subtask_index}", 1))
 
 
 class _rows_read:
-    """The most rows that any part of each statement's plan went through, of statements about a batch."""
+    """The most rows that any part of each statement's plan went through, of statements with a text in them; those about
+    a batch have `unnest`."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, of: str = "unnest") -> None:
         self._engine = engine
+        self._of = of
         self._rows: list[int] = []
 
     def __enter__(self) -> list[int]:
@@ -78,7 +104,7 @@ class _rows_read:
         event.remove(self._engine, "before_cursor_execute", self._explain)
 
     def _explain(self, _: Any, cursor: Any, statement: str, parameters: Any, *__: Any) -> None:
-        if "unnest" not in statement:
+        if self._of not in statement:
             return
         with cursor.connection.cursor() as explaining:
             explaining.execute("SAVEPOINT explained")

@@ -31,5 +31,6 @@ def page_of(
         relations=Relations((), None, None, None, None, None),
         dag_run=None,
         held=False,
+        folded=False,
         now=T0,
     )

@@ -14,6 +14,7 @@ from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.planned_restore import PlannedRestore
 from tidegate.protocol.records import (
+    CheckpointKind,
     CheckpointRecord,
     CheckpointRequest,
     CompactedRun,
@@ -22,6 +23,12 @@ from tidegate.protocol.records import (
     Verdict,
 )
 from tidegate.protocol.regions import RegionRecord
+
+
+def is_gone(record: CheckpointRecord) -> bool:
+    """Whether it has ended, nothing of it is kept, and its sinks have what they need of it."""
+    gone = record.status is Status.DISCARDED and record.notified_at is not None
+    return (gone or record.status is Status.FAILED) and record.kind is CheckpointKind.CHECKPOINT
 
 
 class MemoryFacts:
@@ -103,6 +110,9 @@ class MemoryFacts:
     def latest_subsumed(self) -> int | None:
         gone = [c for c in self._in_order() if c.status in {Status.SUBSUMED, Status.DISCARDED}]
         return max((c.checkpoint_id for c in gone if c.abandoned_by is None), default=None)
+
+    def unfolded(self, limit: int) -> list[CheckpointRecord]:
+        return [c for c in self._in_order() if is_gone(c) and c.checkpoint_id not in self.state.folded][:limit]
 
     def imports(self) -> dict[int, datetime]:
         return {id_: seen for id_, (seen, ended) in sorted(self.state.imports.items()) if ended is None}

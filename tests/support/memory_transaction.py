@@ -10,6 +10,7 @@ from memory_state import as_json
 
 from tidegate.protocol import committing
 from tidegate.protocol.committing import is_committing
+from tidegate.protocol.history import may_be_folded
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Stage, Status, is_legal
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
@@ -267,6 +268,13 @@ class MemoryTransaction(MemoryPipelineWrites):
         for id_ in self.state.imports.keys() - self.imports().keys():
             if id_ in checkpoint_ids:
                 del self.state.imports[id_]
+
+    def fold(self, checkpoint_ids: Sequence[int]) -> None:
+        """What its subtasks come to is seen on pages, which read Postgres: here they only go."""
+        for id_ in set(checkpoint_ids) - self.state.folded:
+            self._require(may_be_folded(self._known(id_)), "it is a savepoint, or somebody needs what belongs to it")
+            self.state.folded = self.state.folded | {id_}
+            self.state.subtasks[id_] = {}
 
     def live_paths(self, checkpoint_id: int) -> set[Deletion]:
         return {file for _, creator, file in self.state.live() if creator == checkpoint_id}

@@ -13,6 +13,9 @@ from tidegate.cli.views import count, duration, hold_text, moment, size, status_
 from tidegate.protocol.verdicts import FailedExpectation, failed_of
 from tidegate.settings import Settings
 
+#: Instead of subtasks and files.
+FOLDED = "It ended long ago: its subtasks and files are no longer on record one by one (CheckpointConfig.history)."
+
 
 def checkpoint_page(document: dict[str, Any]) -> Group:
     """What people look for first stands first."""
@@ -26,7 +29,8 @@ def checkpoint_page(document: dict[str, Any]) -> Group:
         parts += judged_badly([each for verdict in document["verdicts"] for each in _failed(verdict)])
         parts += report_line([verdict["docs_path"] for verdict in document["verdicts"]])
     tasks = list(document["tasks"].values())
-    parts += [_operators(tasks), _subtasks(tasks), *_files(tasks)]
+    parts += [_operators(tasks)]
+    parts += [Text(FOLDED)] if document["folded"] else [_subtasks(tasks), *_files(tasks)]
     return Group(*(each for part in parts for each in (part, Text())))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from tidegate.coordination.deletions import BATCH, QueuedDeletions
+from tidegate.coordination.folding import HistoryFolding
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StagingSink
@@ -46,6 +47,7 @@ class Sweeper:
         self._looked: dict[int, datetime] = {}  # when this process last looked through a checkpoint's directories
         self._looked_after: dict[int, datetime] = {}  # when it last looked for files of attempts up to one
         self._sinks = {staged_by(vertex.operator_id): vertex.sink for vertex in graph.sinks}
+        self.folding = HistoryFolding(self._pipeline_id, config.history_rule(), store, clock)
         self.deletions = QueuedDeletions(self._pipeline_id, store, storage, self._sinks)
 
     def sweep(self) -> None:
@@ -60,6 +62,7 @@ class Sweeper:
             for stale in choose_stale(tx.imports(), now):
                 tx.end_import(stale, now)
             unswept, region = tx.unswept(), tx.region()
+            self.folding.look(tx)
         self._sweep_checkpoints(unswept)
         self._sweep_regions(region)
 

@@ -344,5 +344,6 @@ class CheckpointCoordinator:
             self._sweeper.sweep()
             self._sweeper.deletions.delete_queued()
             self._rewinding.delete_withdrawn()
+            self._sweeper.folding.fold()
         except CheckpointError as error:
             log.warning("Cleaning up after pipeline %s is left to the next run: %s", self.pipeline_id, error)

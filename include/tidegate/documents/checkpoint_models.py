@@ -203,7 +203,10 @@ class HistoryLine(Checkpoint):
 
 
 class CheckpointDetails(Checkpoint):
+    """One that is `folded` ended long ago: its tasks say what they came to, and have no subtasks and files any more."""
+
     held: bool
+    folded: bool
     dag_run: DagRunDocument | None
     phases: list[Span]
     verdicts: list[Verdict]

@@ -102,6 +102,7 @@ def details_document(page: CheckpointPage, subtasks: Mapping[SubtaskId, SubtaskR
     return checkpoint_document(page.record, page.figures) | {
         "tasks": tasks,
         "held": page.held,
+        "folded": page.folded,
         "dag_run": written(page.dag_run),
         "phases": written(page.phases),
         "verdicts": [verdict_document(verdict) for verdict in page.verdicts],

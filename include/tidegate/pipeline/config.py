@@ -11,9 +11,11 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
+from tidegate.pipeline.history import CheckpointHistory
 from tidegate.pipeline.options import Duration, OneOf, OptionalDuration, default, must, refusal
 from tidegate.protocol.barriers.options import GateOptions
 from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.history import HistoryRule
 from tidegate.protocol.retention import RetentionRule
 from tidegate.protocol.schedule import OFF
 
@@ -76,6 +78,9 @@ class CheckpointConfig:
 
     undo_within: Annotated[Duration, must(lambda t: t >= timedelta(0), "must not be negative.")] = default("7 d")
     """How long checkpoints that a restore left behind, and the rows it withdrew, are kept so that it can be undone."""
+
+    history: CheckpointHistory | None = CheckpointHistory()
+    """How long subtasks, files and metrics of checkpoints that have ended stay on record one by one; None: for ever."""
 
     tolerable_failed_checkpoints: Annotated[
         int | None, must(lambda number: number is None or number >= 0, "must be 0 or more, or None.")
@@ -149,10 +154,13 @@ class CheckpointConfig:
         """What is kept of completed checkpoints, and for how long."""
         return RetentionRule(self.retained, self.retained_for, self.undo_within)
 
+    def history_rule(self) -> HistoryRule | None:
+        """How long what belongs to checkpoints stays on record; None for ever."""
+        return None if self.history is None else self.history.rule()
+
     def describe(self) -> dict[str, Any]:
         """The options in effect, as JSON for people and for the checkpoint's metadata; durations in milliseconds."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: _milliseconds(v) if isinstance(v, timedelta) else v for name, v in values.items()}
+        return {each.name: _described(getattr(self, each.name)) for each in fields(self)}
 
 
 def _intervals(asked: timedelta | None, during_backlog: timedelta | None, min_pause: timedelta) -> dict[str, Any]:
@@ -172,6 +180,12 @@ def _intervals(asked: timedelta | None, during_backlog: timedelta | None, min_pa
             )
         slower = during_backlog if during_backlog == OFF else max(during_backlog, base)
     return {"interval": base, "interval_during_backlog": slower}
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, CheckpointHistory):
+        return value.describe()
+    return _milliseconds(value) if isinstance(value, timedelta) else value
 
 
 def _milliseconds(value: timedelta) -> int:

@@ -318,6 +318,16 @@ class StoreTransaction(EventQueue, Protocol):
         ...
 
     def mark_swept(self, checkpoint_ids: Sequence[int]) -> None: ...
+    def unfolded(self, limit: int) -> list[CheckpointRecord]:
+        """Checkpoints that have ended, whose state is not kept, whose sinks were notified if they have completed, and
+        whose subtasks are on record; oldest first, and without savepoints."""
+        ...
+
+    def fold(self, checkpoint_ids: Sequence[int]) -> None:
+        """Replace the subtasks of ended checkpoints, with their files and metrics, by what they come to. Raises
+        `RecordRefusedError` for a savepoint, and for one that is in progress or has state or staged rows left."""
+        ...
+
     def live_paths(self, checkpoint_id: int) -> set[Deletion]:
         """(owner, path) of everything live that this checkpoint created, its metadata included."""
         ...

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection
 
-from tidegate.postgres import audit, lag, reads, restore_plans
+from tidegate.postgres import audit, folding, lag, reads, restore_plans
 from tidegate.postgres import imports as importing
 from tidegate.protocol.branches import Restore
 from tidegate.protocol.committing import CommitterRecord
@@ -114,6 +114,9 @@ class Facts:
         found = importing.ended(self._connection, self._pipeline_id)
         found |= reads.unswept(self._connection, self._pipeline_id)
         return {id_: found[id_] for id_ in sorted(found)}
+
+    def unfolded(self, limit: int) -> list[CheckpointRecord]:
+        return folding.unfolded(self._connection, self._pipeline_id, limit)
 
     def imports(self) -> dict[int, datetime]:
         return importing.under_way(self._connection, self._pipeline_id)

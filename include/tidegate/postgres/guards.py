@@ -33,6 +33,41 @@ BEGIN
     RETURN NULL;
 END $$"""
 
+#: Subtasks and their handles go when their checkpoint is folded, and what they come to is on record.
+REFUSE_UNFOLDED = """\
+CREATE FUNCTION tidegate.refuse_unfolded() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (
+        SELECT FROM (SELECT DISTINCT pipeline_id, checkpoint_id, operator_id FROM written) w
+        WHERE NOT EXISTS (
+            SELECT FROM tidegate.folded_operators f
+            WHERE f.pipeline_id = w.pipeline_id AND f.checkpoint_id = w.checkpoint_id
+              AND f.operator_id = w.operator_id)
+    ) THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = TG_TABLE_NAME || '_kept',
+            MESSAGE = 'what belongs to a checkpoint is deleted only once it is folded';
+    END IF;
+    RETURN NULL;
+END $$"""
+
+#: Only of a checkpoint that is marked as folded, which a savepoint and one with state never are.
+REFUSE_OPERATORS_OF_UNFOLDED = """\
+CREATE FUNCTION tidegate.refuse_operators_of_unfolded() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (
+        SELECT FROM tidegate.checkpoints c
+        WHERE NOT c.folded AND (c.pipeline_id, c.checkpoint_id) IN (
+            SELECT DISTINCT w.pipeline_id, w.checkpoint_id FROM written w)
+    ) THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = 'folded_operators_of_folded',
+            MESSAGE = 'the checkpoint is not folded';
+    END IF;
+    RETURN NULL;
+END $$"""
+
+#: What the triggers below call.
+REFUSALS = (REFUSE, REFUSE_PARTS_OF_ENDED, REFUSE_UNFOLDED, REFUSE_OPERATORS_OF_UNFOLDED)
+
 #: Known from the trigger on.
 _OF_TRIGGER = (
     *("pipeline_id", "checkpoint_id", "request_id", "periodic", "kind", "drain"),
@@ -66,6 +101,13 @@ def _not_of_ended(table: str, event: str, rows: str) -> str:
     return (
         f"CREATE TRIGGER {table}_of_ended_{event.lower()} AFTER {event} ON tidegate.{table}\n"
         f"REFERENCING {rows} TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION tidegate.refuse_parts_of_ended()"
+    )
+
+
+def _only_of_folded(table: str) -> str:
+    return (
+        f"CREATE TRIGGER {table}_folded AFTER DELETE ON tidegate.{table}\n"
+        "REFERENCING OLD TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION tidegate.refuse_unfolded()"
     )
 
 
@@ -159,9 +201,9 @@ CHECKPOINT_GUARDS = (
         "checkpoints",
         "UPDATE",
         _shrunk(["num_acknowledged", "num_finished"])
-        + " OR OLD.swept AND NOT NEW.swept"
+        + " OR OLD.swept AND NOT NEW.swept OR OLD.folded AND NOT NEW.folded"
         + " OR OLD.notified_at IS NOT NULL AND OLD.notified_at IS DISTINCT FROM NEW.notified_at",
-        "what was acknowledged, notified and swept stays so",
+        "what was acknowledged, notified, swept and folded stays so",
     ),
     _row(
         "checkpoints_exported_once",
@@ -197,14 +239,16 @@ SUBTASK_GUARDS = (
         _changed(["pipeline_id", "checkpoint_id", "operator_id", "subtask_index"]) + " OR " + _shrunk(["attempt"]),
         "attempts only grow, or one that is overtaken could count again",
     ),
-    _never("subtasks_kept", "subtasks", "DELETE OR TRUNCATE", "subtasks of checkpoints are not deleted"),
+    _never("subtasks_kept", "subtasks", "TRUNCATE", "subtasks of checkpoints are not deleted"),
+    _only_of_folded("subtasks"),
     _not_of_ended("subtasks", "INSERT", "NEW"),
     _not_of_ended("subtasks", "UPDATE", "NEW"),
 )
 
 HANDLE_GUARDS = (
     _row("handles_unchanged", "handles", "UPDATE", "OLD IS DISTINCT FROM NEW", "a reported snapshot stays as it is"),
-    _never("handles_kept", "handles", "DELETE OR TRUNCATE", "handles of checkpoints are not deleted"),
+    _never("handles_kept", "handles", "TRUNCATE", "handles of checkpoints are not deleted"),
+    _only_of_folded("handles"),
     _not_of_ended("handles", "INSERT", "NEW"),
 )
 
@@ -218,6 +262,24 @@ VERDICT_GUARDS = (
 FIGURE_GUARDS = (
     _row("figures_unchanged", "figures", "UPDATE", "OLD IS DISTINCT FROM NEW", "what a checkpoint has cost stays so"),
     _never("figures_kept", "figures", "DELETE OR TRUNCATE", "figures of checkpoints are not deleted"),
+)
+
+FOLDED_GUARDS = (
+    _row("folded_unchanged", "folded_operators", "UPDATE", "OLD IS DISTINCT FROM NEW", "what was folded stays so"),
+    _never("folded_kept", "folded_operators", "DELETE OR TRUNCATE", "what was folded is not deleted"),
+    "CREATE TRIGGER folded_operators_of_folded AFTER INSERT ON tidegate.folded_operators\n"
+    "REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION tidegate.refuse_operators_of_unfolded()",
+)
+
+TOTAL_GUARDS = (
+    _row(
+        "folded_totals_grow",
+        "folded_totals",
+        "UPDATE",
+        _changed(["pipeline_id"]) + " OR " + _shrunk(["failed", "discarded", "measured"]),
+        "what was counted stays counted",
+    ),
+    _never("folded_totals_kept", "folded_totals", "DELETE OR TRUNCATE", "what was counted is not deleted"),
 )
 
 #: Who has confirmed a plan, and what they accept of it: known together.

@@ -25,6 +25,7 @@ from sqlalchemy import (
     true,
 )
 
+from tidegate.postgres.folding import BY_STATUS
 from tidegate.postgres.lag import lag_of
 from tidegate.postgres.rows import (
     HANDLE_COLUMNS,
@@ -186,7 +187,7 @@ def figures(connection: Connection, pipeline_id: str) -> LatestFigures:
 
 
 def _by_status(connection: Connection, pipeline_id: str) -> dict[Status, int]:
-    counted = connection.execute(_BY_STATUS, {"pipeline_id": pipeline_id})
+    counted = connection.execute(BY_STATUS, {"pipeline_id": pipeline_id})
     return {Status(row.status): row.number for row in counted}
 
 
@@ -208,10 +209,6 @@ def restore_count(connection: Connection, pipeline_id: str) -> tuple[int, Latest
     assert record is not None  # rows of checkpoints are never deleted
     return known.restores, LatestRestore(record, known.restored_at.astimezone(UTC))
 
-
-_BY_STATUS = text("""
-SELECT status, count(*) AS number FROM tidegate.checkpoints WHERE pipeline_id = :pipeline_id GROUP BY status
-""")
 
 _MEASUREMENT = text("""
 SELECT checkpoint_id, end_to_end_duration, checkpointed_size, state_size, processed_data, persisted_data

@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import delete, insert, text, update
 
 from tidegate.postgres import acknowledgements as acknowledging
+from tidegate.postgres import folding, references
 from tidegate.postgres import imports as importing
-from tidegate.postgres import references
 from tidegate.postgres.figures import sum_up
 from tidegate.postgres.pipeline_writes import PipelineWrites
 from tidegate.postgres.rows import (
@@ -244,6 +244,10 @@ class PostgresTransaction(PipelineWrites):
                 .values(swept=True)
             )
             importing.forget(self._connection, self._pipeline_id, list(checkpoint_ids))
+
+    def fold(self, checkpoint_ids: Sequence[int]) -> None:
+        self.wrote = True
+        folding.fold(self._connection, self._pipeline_id, checkpoint_ids)
 
     def live_paths(self, checkpoint_id: int) -> set[Deletion]:
         return references.live_paths(self._connection, self._pipeline_id, checkpoint_id)

@@ -45,6 +45,7 @@ def checkpoint_page(
         relations=_relations(record, reads.restores_of(connection, pipeline_id), around),
         dag_run=dag_run_of(record),
         held=held,
+        folded=row["folded"],
         now=now,
     )
 

@@ -121,7 +121,8 @@ class Relations:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPage:
-    """All of one checkpoint but its subtasks and files, which come in pages."""
+    """All of one checkpoint but its subtasks and files, which come in pages. If it is `folded` it has none any more:
+    `operators` say what they came to."""
 
     record: CheckpointRecord
     figures: Figures
@@ -132,4 +133,5 @@ class CheckpointPage:
     relations: Relations
     dag_run: DagRun | None
     held: bool
+    folded: bool
     now: datetime

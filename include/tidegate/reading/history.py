@@ -33,6 +33,16 @@ SELECT checkpoint_id, coalesce(sum(greatest(processed_bytes, 0)), 0)::bigint AS 
 FROM tidegate.subtasks
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = ANY (CAST(:checkpoint_ids AS bigint[])) GROUP BY checkpoint_id
 """)
+# The same of those that are folded. The largest of each figure is the third of its spread.
+_FOLDED = text("""
+SELECT checkpoint_id, sum(processed_data)::bigint AS processed_data, sum(persisted_data)::bigint AS persisted_data,
+    coalesce(sum(rows_in) FILTER (WHERE operator_id NOT LIKE '%-sink'), 0)::bigint AS rows_in,
+    coalesce(sum(rows_out) FILTER (WHERE operator_id LIKE '%-sink'), 0)::bigint AS rows_out,
+    max(spreads[27])::bigint AS start_delay, max(spreads[24])::bigint AS alignment_duration,
+    max(spreads[18])::bigint AS sync_duration, max(spreads[21])::bigint AS async_duration
+FROM tidegate.folded_operators
+WHERE pipeline_id = :pipeline_id AND checkpoint_id = ANY (CAST(:checkpoint_ids AS bigint[])) GROUP BY checkpoint_id
+""")
 
 
 def page(
@@ -77,9 +87,10 @@ def figures_of(connection: Connection, pipeline_id: str, checkpoint_ids: Collect
         figures.c.pipeline_id == pipeline_id, figures.c.checkpoint_id.in_(list(checkpoint_ids))
     )
     found = {id_: Figures(*values) for id_, *values in connection.execute(summed)}
-    if rest := [id_ for id_ in checkpoint_ids if id_ not in found]:
-        reported = connection.execute(_REPORTED, {"pipeline_id": pipeline_id, "checkpoint_ids": rest})
-        found |= {id_: Figures(*values) for id_, *values in reported}
+    for statement in (_REPORTED, _FOLDED):
+        if rest := [id_ for id_ in checkpoint_ids if id_ not in found]:
+            reported = connection.execute(statement, {"pipeline_id": pipeline_id, "checkpoint_ids": rest})
+            found |= {id_: Figures(*values) for id_, *values in reported}
     return found
 
 

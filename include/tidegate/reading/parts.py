@@ -4,8 +4,9 @@ from collections.abc import Collection
 from datetime import UTC
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, literal, select, text, tuple_
+from sqlalchemy import ColumnElement, Connection, Table, literal, select, tuple_
 
+from tidegate.postgres.folding import FOLDED, SUMS
 from tidegate.postgres.rows import HANDLE_COLUMNS, SUBTASK_COLUMNS, handle_record, subtask_records
 from tidegate.postgres.tables import handles, subtasks
 from tidegate.protocol.errors import IllegalRequestError
@@ -23,58 +24,14 @@ from tidegate.reading.history_answers import Figures
 
 _MOST = 1000
 
-# Of each figure the number of subtasks that reported it, smallest, average and largest. Sizes are of the handles.
-_OPERATORS = text("""
-WITH files AS (
-    SELECT operator_id, subtask_index, count(*) AS files, sum(bytes) AS state_size,
-        coalesce(sum(bytes) FILTER (WHERE created_by = checkpoint_id), 0) AS checkpointed_size
-    FROM tidegate.handles WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id
-    GROUP BY operator_id, subtask_index
-), parts AS (
-    SELECT s.*, coalesce(f.files, 0) AS files, coalesce(f.state_size, 0) AS state_size,
-        coalesce(f.checkpointed_size, 0) AS checkpointed_size,
-        CASE WHEN acknowledged_at IS NULL THEN -1
-            ELSE greatest(0, round(extract(epoch FROM acknowledged_at - :triggered_at) * 1000)) END AS duration
-    FROM tidegate.subtasks s LEFT JOIN files f USING (operator_id, subtask_index)
-    WHERE s.pipeline_id = :pipeline_id AND s.checkpoint_id = :checkpoint_id
-)
-SELECT operator_id, count(*) AS number, count(acknowledged_at) AS acknowledged,
-    count(*) FILTER (WHERE finished) AS finished,
-    max(attempt) AS attempt, max(acknowledged_at) AS latest, sum(checkpointed_size)::bigint AS checkpointed_size,
-    sum(state_size)::bigint AS state_size, sum(files)::bigint AS files, bool_or(persisted_bytes > 0) AS unaligned,
-    bool_or(position IS NOT NULL) AS positioned,
-    sum(greatest(processed_bytes, 0))::bigint AS processed_data,
-    sum(greatest(persisted_bytes, 0))::bigint AS persisted_data,
-    sum(greatest(rows_in, 0))::bigint AS rows_in, sum(greatest(rows_out, 0))::bigint AS rows_out,
-    ARRAY[min(nullif(duration, -1)), avg(nullif(duration, -1)), max(duration)]::float[] AS "end_to_end_duration",
-    ARRAY[min(checkpointed_size) FILTER (WHERE acknowledged_at IS NOT NULL),
-        avg(checkpointed_size) FILTER (WHERE acknowledged_at IS NOT NULL), max(checkpointed_size)]::float[]
-        AS "checkpointed_size_spread",
-    ARRAY[min(state_size) FILTER (WHERE acknowledged_at IS NOT NULL),
-        avg(state_size) FILTER (WHERE acknowledged_at IS NOT NULL), max(state_size)]::float[] AS "state_size_spread",
-    ARRAY[min(nullif(processed_bytes, -1)), avg(nullif(processed_bytes, -1)), max(processed_bytes)]::float[]
-        AS "processed_data_spread",
-    ARRAY[min(nullif(persisted_bytes, -1)), avg(nullif(persisted_bytes, -1)), max(persisted_bytes)]::float[]
-        AS "persisted_data_spread",
-    ARRAY[min(nullif(sync_duration, -1)), avg(nullif(sync_duration, -1)), max(sync_duration)]::float[]
-        AS "sync_duration",
-    ARRAY[min(nullif(async_duration, -1)), avg(nullif(async_duration, -1)), max(async_duration)]::float[]
-        AS "async_duration",
-    ARRAY[min(nullif(alignment_duration, -1)), avg(nullif(alignment_duration, -1)), max(alignment_duration)]::float[]
-        AS "alignment_duration",
-    ARRAY[min(nullif(start_delay, -1)), avg(nullif(start_delay, -1)), max(start_delay)]::float[] AS "start_delay",
-    ARRAY[min(nullif(rows_in, -1)), avg(nullif(rows_in, -1)), max(rows_in)]::float[] AS "rows_in_spread",
-    ARRAY[min(nullif(rows_out, -1)), avg(nullif(rows_out, -1)), max(rows_out)]::float[] AS "rows_out_spread"
-FROM parts GROUP BY operator_id
-""")
 _PLACE = (handles.c.operator_id, handles.c.subtask_index, handles.c.ordinal)
 _FILE = (*_PLACE, *(handles.c[name] for name in HANDLE_COLUMNS))
 
 
 def operators(connection: Connection, record: CheckpointRecord, sources: Collection[str]) -> tuple[OperatorAt, ...]:
     """In the order of the plan, upstream before downstream. `sources` are the names of those that are recorded."""
-    asked = {"pipeline_id": record.pipeline_id, "checkpoint_id": record.checkpoint_id}
-    found = connection.execute(_OPERATORS, asked | {"triggered_at": record.triggered_at}).mappings()
+    asked = {"pipeline_id": record.pipeline_id, "checkpoint_ids": [record.checkpoint_id]}
+    found = connection.execute(SUMS, asked).mappings().all() or connection.execute(FOLDED, asked).mappings()
     rows = {row["operator_id"]: row for row in found}
     return tuple(
         _operator(rows[plan.operator_id], plan.max_parallelism, sources)
@@ -85,7 +42,8 @@ def operators(connection: Connection, record: CheckpointRecord, sources: Collect
 
 def _operator(row: Any, max_parallelism: int, sources: Collection[str]) -> OperatorAt:
     operator_id = row["operator_id"]
-    spreads = {name: _spread(row[f"{name}_spread" if f"{name}_spread" in row else name]) for name in SUBTASK_FIGURES}
+    values = row["spreads"]
+    spreads = {name: _spread(*values[3 * place : 3 * place + 3]) for place, name in enumerate(SUBTASK_FIGURES)}
     source = operator_id in sources or bool(row["positioned"])
     return OperatorAt(
         operator_id=operator_id,
@@ -108,9 +66,8 @@ def _operator(row: Any, max_parallelism: int, sources: Collection[str]) -> Opera
     )
 
 
-def _spread(values: list[float | None]) -> SubtaskSpread:
-    smallest, average, largest = values
-    if smallest is None or average is None or largest is None:
+def _spread(smallest: float, average: float, largest: float) -> SubtaskSpread:
+    if smallest < 0:
         return SubtaskSpread(-1, -1, -1, -1)
     return SubtaskSpread(smallest, average, largest, largest / average if average > 0 else 1)
 

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from tidegate.postgres import reads
+from tidegate.postgres.folding import BY_STATUS
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.records import CheckpointRecord
 from tidegate.protocol.statistics import PERCENTILE_WINDOW, LatestRestore, Summary, count_checkpoints, summary_of
@@ -15,17 +16,21 @@ from tidegate.reading.history_answers import SERIES, SUMMARIZED, PipelineSummary
 
 _MOST_POINTS = 1000
 
-_COUNTS = text("""
-SELECT status, count(*) AS number FROM tidegate.checkpoints WHERE pipeline_id = :pipeline_id GROUP BY status
-""")
+# In the order of `SUMMARIZED`, of checkpoints that are not folded and of all that are.
 _ENDS = text("""
-SELECT count(*) AS number,
-    min(end_to_end_duration), max(end_to_end_duration), avg(end_to_end_duration)::float,
-    min(checkpointed_size), max(checkpointed_size), avg(checkpointed_size)::float,
-    min(state_size), max(state_size), avg(state_size)::float,
-    min(processed_data), max(processed_data), avg(processed_data)::float,
-    min(persisted_data), max(persisted_data), avg(persisted_data)::float
-FROM tidegate.figures WHERE pipeline_id = :pipeline_id
+SELECT count(*) AS measured,
+    ARRAY[min(end_to_end_duration), min(f.checkpointed_size), min(f.state_size), min(processed_data),
+        min(persisted_data)] AS smallest,
+    ARRAY[max(end_to_end_duration), max(f.checkpointed_size), max(f.state_size), max(processed_data),
+        max(persisted_data)] AS largest,
+    ARRAY[sum(end_to_end_duration), sum(f.checkpointed_size), sum(f.state_size), sum(processed_data),
+        sum(persisted_data)]::numeric[] AS total
+FROM tidegate.figures f JOIN tidegate.checkpoints c USING (pipeline_id, checkpoint_id)
+WHERE pipeline_id = :pipeline_id AND NOT c.folded
+HAVING count(*) > 0
+UNION ALL
+SELECT measured, smallest, largest, total FROM tidegate.folded_totals
+WHERE pipeline_id = :pipeline_id AND measured > 0
 """)
 _NEWEST = text("""
 SELECT end_to_end_duration, checkpointed_size, state_size, processed_data, persisted_data
@@ -61,7 +66,7 @@ FROM newest, total GROUP BY bucket ORDER BY bucket DESC
 
 def summary(connection: Connection, pipeline_id: str) -> PipelineSummary:
     """See `Readings.summary`."""
-    by_status = {Status(row.status): row.number for row in connection.execute(_COUNTS, {"pipeline_id": pipeline_id})}
+    by_status = {Status(row.status): row.number for row in connection.execute(BY_STATUS, {"pipeline_id": pipeline_id})}
     restores, latest_restore = reads.restore_count(connection, pipeline_id)
     completed = reads.latest(connection, pipeline_id, Status.COMPLETED)
     failed = reads.latest(connection, pipeline_id, Status.FAILED)
@@ -85,12 +90,17 @@ def _ids(latest: Sequence[CheckpointRecord | None], restore: LatestRestore | Non
 
 def _figures(connection: Connection, pipeline_id: str) -> Mapping[str, Summary]:
     """Smallest, largest and average of all, percentiles of the newest."""
-    number, *ends = connection.execute(_ENDS, {"pipeline_id": pipeline_id}).one()
-    if number == 0:
+    parts = connection.execute(_ENDS, {"pipeline_id": pipeline_id}).all()
+    if not parts:
         return dict.fromkeys(SUMMARIZED, Summary(-1, -1, -1, -1, -1, -1, -1, -1))
     newest = connection.execute(_NEWEST, {"pipeline_id": pipeline_id, "window": PERCENTILE_WINDOW}).all()
     return {
-        name: summary_of(ends[3 * place], ends[3 * place + 1], ends[3 * place + 2], values)
+        name: summary_of(
+            min(part.smallest[place] for part in parts),
+            max(part.largest[place] for part in parts),
+            float(sum(part.total[place] for part in parts) / sum(part.measured for part in parts)),
+            values,
+        )
         for place, (name, values) in enumerate(zip(SUMMARIZED, zip(*newest, strict=True), strict=True))
     }
 

@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from simulator.expiring import draw_ttl
+from simulator.folding import draw_history
 from simulator.sinks import SimulatedSink
 from simulator.sources import DirectorySource, LogSource, Row, SimulatedSource
 from simulator.windowed import add_windows
@@ -73,6 +74,7 @@ def draw_pipeline(world: "World", random: Random) -> Pipeline:
         retention=random.choice(list(CheckpointRetention)),
         tolerable_failed_checkpoints=random.choice([None, None, 0, 2]),
         undo_within=timedelta(seconds=random.choice([0, 60, 600, 7 * 24 * 3600])),
+        history=draw_history(world.seed),
     )
     pipeline = Pipeline(PIPELINE_ID, random.choice([1, 1, 2, 3]), random.choice([4, 8, 11]), config)
     emitting = world.emitting if world.emitting.random() < (0.3 if pipeline.parallelism > 1 else 0.1) else None

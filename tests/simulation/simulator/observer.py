@@ -8,6 +8,7 @@ What is in a checkpoint is compared in `comparison`, what is said between the pa
 from typing import TYPE_CHECKING
 
 from simulator.failures import check_failures
+from simulator.folding import check_folded
 from simulator.history import History, Moment, Return, is_rewinding
 from simulator.live_files import exists
 from simulator.restores import check_restores, check_subsumed
@@ -76,6 +77,7 @@ class Observer:
         if after.pipeline is not None and before.pipeline is not None:
             check_failures(before, after, self.graph.pipeline.checkpoints.tolerable_failed_checkpoints)
         check_stops(self.history, before, after)
+        check_folded(before, after)
         if after.pipeline is not None and after.pipeline.status is PipelineStatus.SUSPENDED:
             going = [id_ for id_, record in after.checkpoints.items() if record.status is Status.IN_PROGRESS]
             require(not going, f"checkpoints {going} go on although the pipeline is suspended")

@@ -10,6 +10,7 @@ from tidegate.postgres.tables.audit_table import audit
 from tidegate.postgres.tables.checkpoint_tables import checkpoints, verdicts
 from tidegate.postgres.tables.columns import CHANNEL, SCHEMA, metadata
 from tidegate.postgres.tables.event_tables import event_deliveries, events
+from tidegate.postgres.tables.folded_tables import folded_operators, folded_totals
 from tidegate.postgres.tables.pipeline_tables import endpoints, imports, pipelines, requests, restores
 from tidegate.postgres.tables.plan_table import restore_plans
 from tidegate.postgres.tables.reading_tables import figures, pipeline_dags, source_lag
@@ -27,6 +28,8 @@ __all__ = [
     "event_deliveries",
     "events",
     "figures",
+    "folded_operators",
+    "folded_totals",
     "handles",
     "imports",
     "metadata",

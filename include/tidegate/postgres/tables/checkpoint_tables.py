@@ -81,6 +81,7 @@ checkpoints = Table(
     Column("decided_at", INSTANT),
     Column("decided_by", Text),
     Column("decision_comment", Text),
+    Column("folded", Boolean, nullable=False, server_default=text("false")),
     PrimaryKeyConstraint("pipeline_id", "checkpoint_id", name="checkpoints_pkey"),
     CheckConstraint("checkpoint_id >= 1", name="checkpoints_id"),
     CheckConstraint("request_id <> ''", name="checkpoints_request"),
@@ -146,6 +147,11 @@ checkpoints = Table(
         name="checkpoints_rejected",
     ),
     CheckConstraint(f"NOT swept OR status <> '{Status.IN_PROGRESS}'", name="checkpoints_swept"),
+    CheckConstraint(
+        f"NOT folded OR kind = '{CheckpointKind.CHECKPOINT}' AND (status = '{Status.FAILED}'"
+        f" OR status = '{Status.DISCARDED}' AND notified_at IS NOT NULL)",
+        name="checkpoints_folded",
+    ),
     ForeignKeyConstraint(
         ["pipeline_id", "abandoned_by"],
         ["tidegate.restores.pipeline_id", "tidegate.restores.number"],
@@ -169,6 +175,14 @@ checkpoints = Table(
     Index("checkpoints_by_request", "pipeline_id", "request_id", "checkpoint_id"),
     Index("checkpoints_by_status", "pipeline_id", "status", "checkpoint_id"),
     Index("checkpoints_unswept", "pipeline_id", "checkpoint_id", postgresql_where=text("NOT swept")),
+    # By id, because the oldest are asked for; the status is there to be counted.
+    Index(
+        "checkpoints_unfolded",
+        "pipeline_id",
+        "checkpoint_id",
+        postgresql_include=["status"],
+        postgresql_where=text("NOT folded"),
+    ),
     # For those who look: all checkpoints of a DAG run, by time, and the few that are special.
     Index("checkpoints_by_run", "request_id", postgresql_ops={"request_id": "text_pattern_ops"}),
     Index("checkpoints_by_time", "pipeline_id", "triggered_at"),

@@ -14,7 +14,7 @@ from sqlalchemy import (
     text,
 )
 
-from tidegate.postgres.guards import IMPORT_GUARDS, PIPELINE_GUARDS, REFUSE, REFUSE_PARTS_OF_ENDED, RESTORE_GUARDS
+from tidegate.postgres.guards import IMPORT_GUARDS, PIPELINE_GUARDS, REFUSALS, RESTORE_GUARDS
 from tidegate.postgres.rules import ATTEMPTS_FUNCTION, ATTEMPTS_TRIGGER
 from tidegate.postgres.tables.columns import (
     INSTANT,
@@ -155,6 +155,6 @@ imports = Table(
     CheckConstraint("checkpoint_id >= 1", name="imports_id"),
 )
 
-after_create(pipelines, ATTEMPTS_FUNCTION, ATTEMPTS_TRIGGER, REFUSE, REFUSE_PARTS_OF_ENDED, *PIPELINE_GUARDS)
+after_create(pipelines, ATTEMPTS_FUNCTION, ATTEMPTS_TRIGGER, *REFUSALS, *PIPELINE_GUARDS)
 after_create(restores, *RESTORE_GUARDS)
 after_create(imports, *IMPORT_GUARDS)

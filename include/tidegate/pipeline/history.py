@@ -1,0 +1,47 @@
+"""How long a pipeline's checkpoints are on record with all their subtasks."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from tidegate.pipeline.durations import duration
+from tidegate.protocol.errors import PipelineDefinitionError
+from tidegate.protocol.history import HistoryRule
+
+
+@dataclass(frozen=True)
+class CheckpointHistory:
+    """Subtasks, files and metrics of checkpoints that have ended stay on record for the newest `checkpoints` of them,
+    and no longer than `age`, written `"7 d"` or as a `timedelta`. After that the checkpoint says what they come to, by
+    operator. None is no bound. Savepoints and checkpoints whose state is kept stay as they are.
+
+    Raises `PipelineDefinitionError`.
+    """
+
+    checkpoints: int | None = 10_000
+    age: str | timedelta | None = "7 d"
+
+    def __post_init__(self) -> None:
+        number = self.checkpoints
+        if number is not None and (type(number) is not int or number < 1):
+            raise _wrong(f"checkpoints is {number!r}, but must be a number of at least 1, or None for no bound")
+        try:
+            age = None if self.age is None else duration(self.age)
+        except PipelineDefinitionError as error:
+            raise _wrong(f"age: {str(error).rstrip('.')}") from None
+        if age is not None and age <= timedelta(0):
+            raise _wrong(f"age is {self.age!r}, but must be longer than nothing, or None for no bound")
+        object.__setattr__(self, "age", age)
+
+    def rule(self) -> HistoryRule:
+        assert not isinstance(self.age, str)
+        return HistoryRule(self.checkpoints, self.age)
+
+    def describe(self) -> dict[str, Any]:
+        """As JSON, the age in milliseconds."""
+        age = self.rule().age
+        return {"checkpoints": self.checkpoints, "age": None if age is None else age // timedelta(milliseconds=1)}
+
+
+def _wrong(what: str) -> PipelineDefinitionError:
+    return PipelineDefinitionError(f"CheckpointConfig.history: CheckpointHistory.{what}.")

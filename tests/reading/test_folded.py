@@ -1,0 +1,118 @@
+"""What pages and `stats` say of checkpoints is the same after they were folded."""
+
+from dataclasses import replace
+from unittest.mock import patch
+
+import pytest
+from sqlalchemy import text
+from store_steps import (
+    FIRST,
+    PIPELINE,
+    SINK,
+    acknowledged,
+    at,
+    completed,
+    delete_everything,
+    fail_checkpoint,
+    handle,
+    metadata,
+    triggered,
+    validated,
+)
+
+from tidegate.postgres import folding
+from tidegate.protocol.errors import RecordRefusedError
+from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.records import HandleKind
+
+
+@pytest.fixture
+def past(pages, store):
+    """Checkpoints 1 and 2 are discarded, 3 and 4 have failed, one of them while it was acknowledged; 5 is retained."""
+    old, staged = handle("flights/chk-1/a", 1), handle("chk-2/s", 2, HandleKind.STAGED)
+    completed(store, {FIRST: [old]})
+    validated(store, {FIRST: [old, handle("flights/chk-2/b", 2)], SINK: [staged]})
+    with store.transaction(PIPELINE) as tx:
+        assert tx.complete(2, at(35), metadata(2), 9000, 77)
+        tx.subsume([1])
+        tx.mark_notified(2, tx.begin_commit(at(40)), at(40))
+    triggered(store)
+    fail_checkpoint(store, 3)
+    acknowledged(store, {FIRST: [old]})
+    fail_checkpoint(store, 4)
+    completed(store, {FIRST: [handle("flights/chk-5/c", 5)]}, subsume=[2])
+    delete_everything(store)
+    with store.transaction(PIPELINE) as tx:
+        tx.mark_discarded()
+    return pages().readings
+
+
+def said(readings):
+    """All that can be said without subtasks."""
+    found = [replace(readings.checkpoint(PIPELINE, id_), folded=False, now=None) for id_ in range(1, 6)]
+    lines = [(row.record, row.figures, row.verdict) for row in readings.history(PIPELINE).rows]
+    return found, lines, readings.summary(PIPELINE), readings.series(PIPELINE)
+
+
+def fold(store, *checkpoint_ids):
+    with store.transaction(PIPELINE) as tx:
+        tx.fold(checkpoint_ids)
+
+
+def test_pages_say_the_same_as_before(past, store):
+    before = said(past)
+    fold(store, 1, 3)
+    assert said(past) == before
+    fold(store, 2, 4)
+    assert said(past) == before
+    assert [past.checkpoint(PIPELINE, id_).folded for id_ in range(1, 6)] == [True, True, True, True, False]
+    assert past.summary(PIPELINE).counts.total == 5
+    assert past.summary(PIPELINE).by_status["DISCARDED"] == 2
+    assert store.figures(PIPELINE).by_status == {Status.DISCARDED: 2, Status.FAILED: 2, Status.COMPLETED: 1}
+
+
+def test_subtasks_and_files_of_a_folded_checkpoint_are_none(past, store):
+    fold(store, 1, 2, 3, 4)
+    assert past.all_subtasks(PIPELINE, 2) == {}
+    assert past.subtasks(PIPELINE, 2, "carriers").subtasks == ()
+    assert past.files(PIPELINE, 2).files == ()
+    assert past.checkpoint(PIPELINE, 2).operators[1].files == 2
+
+
+def test_the_statistics_of_checkpoints_are_counted_once(past, store):
+    for _ in range(3):
+        fold(store, 1, 2)
+    with store.transaction(PIPELINE) as tx:
+        tx.fold([2, 3])
+    counts = past.summary(PIPELINE).counts
+    assert (counts.total, counts.completed, counts.failed) == (5, 3, 2)
+
+
+ADD_UP, FOLD_OPERATORS = folding._ADD_UP.text, folding._FOLD_OPERATORS.text
+LOST = {
+    "figures are left out": ("_ADD_UP", "SELECT :pipeline_id, CAST(:checkpoint_ids AS bigint[])"),
+    "the largest is forgotten": ("_ADD_UP", ADD_UP.replace("max(f.state_size)", "min(f.state_size)")),
+    "averages are those of the last portion": ("_ADD_UP", ADD_UP.replace("a + b", "b")),
+    "failed ones are not counted": ("_ADD_UP", ADD_UP.replace("t.failed + ", "")),
+    "spreads are of all subtasks": ("_FOLD_OPERATORS", FOLD_OPERATORS.replace("nullif(rows_in, -1)", "0")),
+    "one operator is forgotten": ("_FOLD_OPERATORS", FOLD_OPERATORS + "HAVING operator_id <> 'carriers'"),
+}
+
+
+def portions_say_the_same(readings, store):
+    before = said(readings)
+    for portion in ((1, 2), (3,), (4,)):
+        fold(store, *portion)
+    assert said(readings) == before
+
+
+def test_portions_add_up(past, store):
+    portions_say_the_same(past, store)
+
+
+@pytest.mark.parametrize("mistake", LOST)
+def test_a_mistake_is_noticed(mistake, past, store):
+    """By the test above, or the database refuses it."""
+    name, statement = LOST[mistake]
+    with patch.object(folding, name, text(statement)), pytest.raises((AssertionError, RecordRefusedError)):
+        portions_say_the_same(past, store)
