@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 from desks import Desk
-from live_pipelines import Live, shown
+from live_pipelines import CountingRegion, Live, shown
 from made_gestures import STOPS, resume
 from worlds import Judge
 
-from tidegate.ports import CheckpointStore
+from tidegate.ports import CheckpointStore, Round
 from tidegate.protocol.errors import PipelineStatusError
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.names import Target
@@ -27,6 +27,28 @@ def test_periodic_checkpoints_keep_to_their_grid(live: Callable[..., Live]) -> N
     assert all(record.periodic for record in one.world.store.history("p", 10))
     assert not one.world.coordinator.has_live_region()
     one.check()
+
+
+def test_an_idle_run_waits_no_longer_than_until_its_next_checkpoint(live: Callable[..., Live]) -> None:
+    one = live(interval="1030 ms")
+    one.run(until=2)
+    assert one.waited == pytest.approx([0.05, 0.03])
+
+
+@pytest.mark.parametrize(("takes", "waits"), [(0, 0.05), (0.02, 0.18), (1, 0.5)])
+def test_polls_that_take_long_are_further_apart(
+    live: Callable[..., Live], monkeypatch: pytest.MonkeyPatch, takes: float, waits: float
+) -> None:
+    one = live()
+    advance = CountingRegion.advance
+
+    def slow(region: CountingRegion) -> Round:
+        one.world.clock.advance(takes)
+        return advance(region)
+
+    monkeypatch.setattr(CountingRegion, "advance", slow)
+    one.run(until=4)
+    assert one.waited[0] == pytest.approx(waits)
 
 
 def test_without_an_interval_there_are_none(live: Callable[..., Live]) -> None:

@@ -147,14 +147,14 @@ class Latest(Random):
 class _Waiting:
     """The store, but for waiting: a second passes, and what was arranged for that moment happens."""
 
-    def __init__(self, store: CheckpointStore, wait: Callable[[], None]) -> None:
+    def __init__(self, store: CheckpointStore, wait: Callable[[float], None]) -> None:
         self._store, self._wait = store, wait
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     def wait_for_change(self, pipeline_id: str, timeout: float) -> bool:
-        self._wait()
+        self._wait(timeout)
         return True
 
 
@@ -168,6 +168,7 @@ class Live(Script):
         self.world = Desk(store, **config)
         self.judge = Judge(True)
         self.regions: list[CountingRegion] = []
+        self.waited: list[float] = []  # how long it would have waited for a change, in seconds
         self._arranged: dict[float, list[Callable[[], object]]] = {}
 
     def at(self, second: float, what: Callable[[], object]) -> None:
@@ -197,7 +198,8 @@ class Live(Script):
         self.regions.append(CountingRegion(start, self.world.sink, self))
         return self.regions[-1]
 
-    def _pass(self) -> None:
+    def _pass(self, timeout: float) -> None:
+        self.waited.append(timeout)
         self.world.clock.advance(1)
         for what in self._arranged.pop(self.second, []):
             what()

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from random import Random
 
 from tidegate.coordination.coordinator import CheckpointCoordinator
@@ -39,8 +39,12 @@ from tidegate.protocol.trigger import Dropped, DroppedUntil, Queued
 
 log = logging.getLogger("tidegate")
 
-#: The time between two looks at the store, and the longest wait while nothing arrives.
+#: The longest time between two looks at the store, if nothing is known to be due there.
 LOOK_EVERY = timedelta(seconds=0.5)
+
+#: The time between two polls of sources to which nothing comes. After one that takes long the wait is so many times as
+#: long, up to `LOOK_EVERY`, because a directory of many files should not keep a processor busy.
+POLL_EVERY, _WAIT_AFTER_POLL = timedelta(seconds=0.05), 9
 
 #: How long the last checkpoint of a pipeline waits after a failure: the same cause might fail it again at once.
 LAST_AGAIN_AFTER = timedelta(seconds=10)
@@ -80,6 +84,7 @@ class ContinuousRun:
         self._looked_at = clock.now()
         self._is_due = True  # whether a look at the store is due
         self._idle = False
+        self._took = timedelta(0)  # the last round in the region
         self._asked = 0
         self._request: str | None = None  # the periodic one that has not been answered yet
         self._pending: int | None = None  # the checkpoint that the region takes part in
@@ -96,12 +101,30 @@ class ContinuousRun:
                 self.start(completing)
                 while not (stopping() or self.round()):
                     if self._idle:
-                        self._store.wait_for_change(self._pipeline_id, LOOK_EVERY.total_seconds())
+                        self._wait()
                 self.leave()
                 return self._store.pipeline(self._pipeline_id) or self._pipeline
             finally:
                 with suppress(StoreUnavailableError, UnknownOutcomeError):  # the error that ended the run comes first
                     self.end()
+
+    def _wait(self) -> None:
+        """Until something changes in the store, a checkpoint is due, or the sources are to be polled again."""
+        longest = min(max(POLL_EVERY, _WAIT_AFTER_POLL * self._took), LOOK_EVERY)
+        if (due := self._due_at()) is not None:
+            longest = min(longest, max(due - self._clock.now(), timedelta(0)))
+        self._is_due = self._store.wait_for_change(self._pipeline_id, longest.total_seconds())
+
+    def _due_at(self) -> datetime | None:
+        """When the next periodic checkpoint is to be asked for, unless one is under way or has to wait its turn."""
+        return None if self._pending is not None or self._request is not None else self._schedule.next_at
+
+    def _is_look_due(self, now: datetime) -> bool:
+        if self._is_due or not timedelta(0) <= now - self._looked_at < LOOK_EVERY:
+            return True
+        if self._completing is not None and self._completing.done():
+            return True
+        return (due := self._due_at()) is not None and now >= due
 
     def start(self, completing: Executor) -> None:
         """Become the pipeline's region, and supersede the one before. What a person has approved is completed first."""
@@ -140,11 +163,13 @@ class ContinuousRun:
 
     def _round(self) -> bool:
         now = self._clock.now()
-        if self._is_due or not timedelta(0) <= now - self._looked_at < LOOK_EVERY:
+        if self._is_look_due(now):
             self._looked_at = now
             if self._look():
                 return True
+        begin = self._clock.now()
         done = self._region.advance()
+        self._took = self._clock.now() - begin
         self._report(done)
         self._idle = done.idle
         self._is_due = done.idle or bool(done.acknowledgements)

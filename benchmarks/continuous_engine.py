@@ -1,0 +1,87 @@
+"""A continuous run that says what it did: its micro-batches, the rounds that took checkpoints, and when they ended.
+
+A process of `continuous.py`. Its arguments are the directory to work in and the checkpoint interval. It runs until it
+is asked to end, and prints what it saw as its last line, JSON with times of the monotonic clock.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, assembly, max_, sum_
+from tidegate.cli.continuous import stopping_on_signals
+from tidegate.dataflow.continuous_driver import ContinuousDriver
+from tidegate.dataflow.reports import Report
+from tidegate.dataflow.running import RunningChain
+from tidegate.ports import Round
+from tidegate.settings import Settings
+from tidegate.spark.session.sessions import SparkSettings
+
+PARALLELISM = 2
+
+
+def pipeline_of(root: Path, interval: str) -> Pipeline:
+    """Rows are (key, file): of each key the largest number of a file, and of each changed key a row in the table."""
+    pipeline = Pipeline("continuous", PARALLELISM, checkpoints=CheckpointConfig(interval=interval))
+    rows = pipeline.source(
+        "rows", FileSource(str(root / "landing"), format="parquet", schema="key bigint, file bigint")
+    )
+    totals = rows.key_by("key").aggregate("totals", file=max_("file"), total=sum_("file"))
+    totals.sink("changes", ParquetSink(str(root / "changes")))
+    return pipeline
+
+
+class Seen:
+    """(begin, end, rows) of rounds in which something was processed, (begin, end) of those that report a checkpoint,
+    and when one was completed."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.batches: list[tuple[float, float, int]] = []
+        self.checkpoints: list[tuple[float, float]] = []
+        self.completed: list[float] = []
+
+    def watch(self) -> None:
+        """Everything that the process's region does from now on."""
+        ran, advance, completed = RunningChain.ran, ContinuousDriver.advance, ContinuousDriver.completed
+
+        def count(chain: RunningChain, reports: Sequence[Report]) -> None:
+            self.rows += sum(report.metrics.get("rows_in", 0) for report in reports)
+            ran(chain, reports)
+
+        def time_round(driver: ContinuousDriver) -> Round:
+            begin, before = time.monotonic(), self.rows
+            done = advance(driver)
+            if self.rows > before:
+                self.batches.append((begin, time.monotonic(), self.rows - before))
+            if done.acknowledgements:
+                self.checkpoints.append((begin, time.monotonic()))
+            return done
+
+        def note(driver: ContinuousDriver, checkpoint_id: int) -> None:
+            completed(driver, checkpoint_id)
+            self.completed.append(time.monotonic())
+
+        for owner, name, watched in (
+            (RunningChain, "ran", count),
+            (ContinuousDriver, "advance", time_round),
+            (ContinuousDriver, "completed", note),
+        ):
+            setattr(owner, name, watched)
+
+
+def main() -> None:
+    root, interval = Path(sys.argv[1]), sys.argv[2]
+    settings = Settings(root, str(root / "checkpoints"), str(root / "cache"), root / "docs")
+    seen = Seen()
+    seen.watch()
+    run = assembly.open_continuous(pipeline_of(root, interval), SparkSettings.local(PARALLELISM), settings)
+    with stopping_on_signals() as stopping:
+        run.run(stopping.is_set)
+    print(json.dumps({"batches": seen.batches, "checkpoints": seen.checkpoints, "completed": seen.completed}))
+
+
+if __name__ == "__main__":
+    main()
