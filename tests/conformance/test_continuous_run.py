@@ -1,96 +1,20 @@
-"""A continuous run when nothing goes wrong: its periodic checkpoints, everybody else's, and its end, on every store."""
+"""A continuous run when nothing goes wrong: everybody's checkpoints, and its end, on every store."""
 
 from collections.abc import Callable
 
 import pytest
 from desks import Desk
-from live_pipelines import CountingRegion, Live, shown
+from live_pipelines import Live, shown
 from made_gestures import STOPS, resume
 from worlds import Judge
 
-from tidegate.ports import CheckpointStore, Round
+from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import PipelineStatusError
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.names import Target
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.records import CheckpointKind, Verdict
-from tidegate.protocol.trigger import AlreadyCompleted, Dropped, Queued, Triggered
-
-# -- periodic checkpoints
-
-
-def test_periodic_checkpoints_keep_to_their_grid(live: Callable[..., Live]) -> None:
-    one = live(interval="10 s")
-    assert one.run(until=45).status is PipelineStatus.RUNNING
-    assert one.triggered() == [10, 20, 30, 40]
-    assert one.notified == [f"{what} {n}" for n in (1, 2, 3, 4) for what in ("begin", "completed")]
-    assert all(record.periodic for record in one.world.store.history("p", 10))
-    assert not one.world.coordinator.has_live_region()
-    one.check()
-
-
-def test_an_idle_run_waits_no_longer_than_until_its_next_checkpoint(live: Callable[..., Live]) -> None:
-    one = live(interval="1030 ms")
-    one.run(until=2)
-    assert one.waited == pytest.approx([0.05, 0.03])
-
-
-@pytest.mark.parametrize(("takes", "waits"), [(0, 0.05), (0.02, 0.18), (1, 0.5)])
-def test_polls_that_take_long_are_further_apart(
-    live: Callable[..., Live], monkeypatch: pytest.MonkeyPatch, takes: float, waits: float
-) -> None:
-    one = live()
-    advance = CountingRegion.advance
-
-    def slow(region: CountingRegion) -> Round:
-        one.world.clock.advance(takes)
-        return advance(region)
-
-    monkeypatch.setattr(CountingRegion, "advance", slow)
-    one.run(until=4)
-    assert one.waited[0] == pytest.approx(waits)
-
-
-def test_without_an_interval_there_are_none(live: Callable[..., Live]) -> None:
-    one = live()
-    one.run(until=100)
-    assert one.history() == []
-
-
-def test_one_that_comes_within_the_minimum_pause_is_asked_for_again_when_it_ends(live: Callable[..., Live]) -> None:
-    one = live(interval="10 s", min_pause="6 s")
-    one.at(16, lambda: one.world.ask("by hand"))
-    one.run(until=45)
-    assert one.triggered() == [10, 16, 23, 33, 43], "the one by hand completed at 17"
-
-
-def test_a_pause_that_another_request_was_answered_with_is_asked_for_again(live: Callable[..., Live]) -> None:
-    """The region's request waits. When the pause has begun, a scheduled one asks first, and drops it."""
-    one = live(interval="10 s", min_pause="6 s")
-    outcomes: list[object] = []
-    one.at(10, lambda: one.world.ask("by hand"))
-    one.at(12, lambda: outcomes.append(one.world.ask("dag", periodic=True)))
-    one.run(until=20)
-    assert isinstance(outcomes[0], Dropped)
-    assert one.triggered() == [10, 17], "completed at 11"
-
-
-def test_while_a_source_is_behind_the_other_interval_holds(live: Callable[..., Live]) -> None:
-    one = live(interval="10 s", interval_during_backlog="30 s")
-    one.is_behind = True
-    one.at(65, lambda: setattr(one, "is_behind", False))
-    one.run(until=100)
-    assert one.triggered()[:2] == [10, 40]
-    assert one.triggered()[2:] == [70, 80, 90]
-
-
-def test_a_backlog_may_switch_them_off(live: Callable[..., Live]) -> None:
-    one = live(interval="10 s", interval_during_backlog="0 s")
-    one.is_behind = True
-    one.at(50, lambda: setattr(one, "is_behind", False))
-    one.run(until=75)
-    assert one.triggered() == [60, 70]
-
+from tidegate.protocol.trigger import AlreadyCompleted, Queued, Triggered
 
 # -- everybody's checkpoints
 
