@@ -133,7 +133,7 @@ def small_batches(directory: Path, batches: int, found: measuring.Database) -> d
         noted = running.end()
     counted = begin + WARM_UP_SECONDS
     rounds = [(a, b) for a, b, _ in noted["batches"] if a >= counted]
-    pauses = [b - a for a, b in noted["checkpoints"] if a >= counted]
+    pauses = [seconds for at, seconds in noted["completed"] if at >= counted]
     return {"micro-batch": spread([b - a for a, b in rounds]), "pause by a checkpoint": spread(pauses)}
 
 
@@ -146,7 +146,7 @@ def throughput(directory: Path, rows: int, found: measuring.Database) -> dict[st
     with running:
         running.wait_until_shown(rows // size, set())
         noted = running.end()
-    batches, completed = noted["batches"], noted["completed"]
+    batches, completed = noted["batches"], [at for at, _ in noted["completed"]]
     begin, end = batches[0][0], batches[-1][1]
     ends = [begin, *(b for _, b, _ in batches)]
     within = [begin, *(at for at in completed if begin <= at <= end), end]
@@ -154,6 +154,7 @@ def throughput(directory: Path, rows: int, found: measuring.Database) -> dict[st
         "rows a second": sum(count for *_, count in batches) / (end - begin),
         "longest time without a micro-batch's end": max(b - a for a, b in pairwise(ends)),
         "longest time without a completed checkpoint": max(b - a for a, b in pairwise(within)),
+        "pause by a checkpoint": spread([seconds for _, seconds in noted["completed"]]),
     }
 
 

@@ -1,4 +1,4 @@
-"""A continuous run that says what it did: its micro-batches, the rounds that took checkpoints, and when they ended.
+"""A continuous run that says what it did: its micro-batches, what checkpoints took from them, and when they ended.
 
 A process of `continuous.py`. Its arguments are the directory to work in and the checkpoint interval. It runs until it
 is asked to end, and prints what it saw as its last line, JSON with times of the monotonic clock.
@@ -7,14 +7,17 @@ is asked to end, and prints what it saw as its last line, JSON with times of the
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from tidegate import CheckpointConfig, FileSource, ParquetSink, Pipeline, assembly, max_, sum_
 from tidegate.cli.continuous import stopping_on_signals
+from tidegate.coordination.continuous_run import ContinuousRun
 from tidegate.dataflow.continuous_driver import ContinuousDriver
 from tidegate.dataflow.reports import Report
 from tidegate.dataflow.running import RunningChain
+from tidegate.dataflow.snapshot_steps import SnapshotSteps
 from tidegate.ports import Round
 from tidegate.settings import Settings
 from tidegate.spark.session.sessions import SparkSettings
@@ -34,14 +37,16 @@ def pipeline_of(root: Path, interval: str) -> Pipeline:
 
 
 class Seen:
-    """(begin, end, rows) of rounds in which something was processed, (begin, end) of those that report a checkpoint,
-    and when one was completed."""
+    """(begin, end, rows) of rounds in which something was processed, and when a checkpoint was completed, with the
+    seconds since the one before in which the run's loop was at its checkpoints: it looked at the store, reported to it,
+    or took the steps of a snapshot."""
 
     def __init__(self) -> None:
         self.rows = 0
         self.batches: list[tuple[float, float, int]] = []
-        self.checkpoints: list[tuple[float, float]] = []
-        self.completed: list[float] = []
+        self.completed: list[tuple[float, float]] = []
+        self._at_checkpoints = 0.0
+        self._within = False
 
     def watch(self) -> None:
         """Everything that the process's region does from now on."""
@@ -56,13 +61,25 @@ class Seen:
             done = advance(driver)
             if self.rows > before:
                 self.batches.append((begin, time.monotonic(), self.rows - before))
-            if done.acknowledgements:
-                self.checkpoints.append((begin, time.monotonic()))
             return done
 
         def note(driver: ContinuousDriver, checkpoint_id: int) -> None:
             completed(driver, checkpoint_id)
-            self.completed.append(time.monotonic())
+            self.completed.append((time.monotonic(), self._at_checkpoints))
+            self._at_checkpoints = 0.0
+
+        def timed(deed: Callable[..., Any]) -> Callable[..., Any]:
+            def take_time(*arguments: Any) -> Any:
+                if self._within:
+                    return deed(*arguments)
+                begin, self._within = time.monotonic(), True
+                try:
+                    return deed(*arguments)
+                finally:
+                    self._at_checkpoints += time.monotonic() - begin
+                    self._within = False
+
+            return take_time
 
         for owner, name, watched in (
             (RunningChain, "ran", count),
@@ -70,6 +87,13 @@ class Seen:
             (ContinuousDriver, "completed", note),
         ):
             setattr(owner, name, watched)
+        for owner, name in (
+            (ContinuousRun, "_look"),
+            (ContinuousRun, "_report"),
+            (SnapshotSteps, "step"),
+            (SnapshotSteps, "take_written"),
+        ):
+            setattr(owner, name, timed(getattr(owner, name)))
 
 
 def main() -> None:
@@ -80,7 +104,7 @@ def main() -> None:
     run = assembly.open_continuous(pipeline_of(root, interval), SparkSettings.local(PARALLELISM), settings)
     with stopping_on_signals() as stopping:
         run.run(stopping.is_set)
-    print(json.dumps({"batches": seen.batches, "checkpoints": seen.checkpoints, "completed": seen.completed}))
+    print(json.dumps({"batches": seen.batches, "completed": seen.completed}))
 
 
 if __name__ == "__main__":

@@ -29,9 +29,7 @@ from tidegate.protocol.comparison import Comparison
 from tidegate.protocol.errors import OperatorNotFoundError, StateIntegrityError
 from tidegate.protocol.gestures import Actor, ActorKind, Gesture, GestureKind
 from tidegate.protocol.installed import not_installed
-from tidegate.protocol.paths import shared_directory
 from tidegate.protocol.records import CheckpointRecord
-from tidegate.protocol.regions import RegionStart
 from tidegate.settings import Settings, resolve
 
 if TYPE_CHECKING:  # heavy: imported where they are used, so that DAG files can import this module
@@ -174,19 +172,12 @@ def open_continuous(
     database_url: str | None = None,
 ) -> ContinuousRun:
     """A continuous run of the pipeline, on a Spark session of its own or the one that `spark` describes."""
-    from tidegate.dataflow.continuous_driver import ContinuousDriver
-
     coordinator = open_coordinator(pipeline, settings, database_url)
     coordinator.check()  # what cannot begin is refused before Spark is started
     region = open_region(pipeline, spark, settings)
     require_definition(coordinator, lambda: region)
-
-    def start(begin: RegionStart) -> ContinuousDriver:
-        directory = shared_directory(pipeline.name, begin.attempt)
-        return ContinuousDriver(region.parts, directory, begin.attempt, begin.restored)
-
     validator = open_validator(region.graph, lambda: region, settings)
-    return ContinuousRun(coordinator, open_store(database_url), start, validator, SystemClock(), Random())
+    return ContinuousRun(coordinator, open_store(database_url), region.run, validator, SystemClock(), Random())
 
 
 def check_installed(graph: Graph) -> None:

@@ -43,7 +43,7 @@ def continuously(pipeline, sink, script):
         opened, stopping, ended = Event(), Event(), []
         store = open_store()
 
-        def open_region(start):
+        def open_region(start, beside):
             opened.set()
             return CountingRegion(start, sink, script)
 

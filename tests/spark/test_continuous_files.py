@@ -10,6 +10,7 @@ from spark_checkpoints import Landing
 from tallies import EXACTLY_ONCE, PAYMENTS, UNALIGNED, check_tally, payments, tally
 
 from tidegate import CheckpointConfig, FileSource
+from tidegate.dataflow.run_merging import BATCHES
 from tidegate.protocol.records import HandleKind, StateHandle, SubtaskId
 from tidegate.state.compaction import MIN_RUNS
 
@@ -58,6 +59,7 @@ def test_many_micro_batches_leave_few_runs_and_only_the_files_that_somebody_need
         before, named = named, {handle.path for handle in handles_of(running)}
         runs.append(len(handles_of(running, HandleKind.RUN)))
         running.complete()
+        running.round()  # takes what was merged beside it
         running.storage.delete(sorted(before - named))
         stored = {path for path in running.storage.list(running.pipeline.name) if "/_" not in path}
         assert stored == needed(running)
@@ -71,6 +73,22 @@ def test_many_micro_batches_leave_few_runs_and_only_the_files_that_somebody_need
     assert [lag.pending for lag in running.lag] == [0]
     running.take()
     check_tally(rows, tmp_path / "tables")
+
+
+def test_runs_are_merged_and_files_deleted_although_no_checkpoint_is_taken(spark: SparkSession, tmp_path: Path) -> None:
+    source = payments(splits=1)
+    running = Running(tally(source, tmp_path / "tables", parallelism=1), spark, tmp_path)
+    runs = []
+    for number in range(2 * BATCHES + 2):
+        source.put(0, ("ann" if number % 2 else "bob", number))
+        running.until_idle()
+        snapshot = running.running._state.snapshots[SubtaskId("totals", 0)]
+        runs.append(len([handle for handle in snapshot.handles if handle.kind is HandleKind.RUN]))
+    assert max(runs) <= BATCHES
+    assert runs[-1] < MIN_RUNS
+    assert set(running.storage.list(running.pipeline.name)) == needed(running)
+    running.take()
+    check_tally(source.all(), tmp_path / "tables")
 
 
 def test_each_file_counts_as_written_by_the_first_completed_checkpoint_that_has_it(

@@ -3,12 +3,14 @@ and can kill and restart it."""
 
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from commits import commit
+from executors import Inline
 from pyspark.sql import SparkSession
 from records import T0
 from records import completed as completed_record
@@ -48,6 +50,7 @@ class Running:
     lag: Sequence[SourceLag] = ()
     clock: Any = field(default_factory=SystemClock)
     triggered_at: datetime = T0
+    beside: Executor = field(default_factory=Inline)
 
     def __post_init__(self) -> None:
         self.graph = compile_graph(self.pipeline)
@@ -61,7 +64,7 @@ class Running:
         self.attempt += 1
         directory = f"{self.pipeline.name}/shared/{self.attempt}"
         self.running = ContinuousDriver(
-            self.region.parts, directory, self.attempt, self.completed, self.max_batch_bytes
+            self.region.parts, directory, self.attempt, self.completed, self.beside, self.max_batch_bytes
         )
 
     def round(self) -> bool:

@@ -5,14 +5,15 @@ numbers are committed, so a lost or doubled one shows, whatever happened on the 
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Executor
 from datetime import timedelta
 from random import Random
 from typing import Any
 
 from desks import Desk
+from executors import Inline
 from records import T0
-from worlds import Crash, Judge, MemorySink
+from worlds import Judge, MemorySink
 
 from tidegate.coordination import continuous_run as continuous
 from tidegate.coordination.continuous_run import ContinuousRun
@@ -114,29 +115,6 @@ def shown(sink: MemorySink) -> list[int]:
     return numbers
 
 
-class Inline:
-    """Does at once, in the same thread, what it is asked to do; dies with it as well."""
-
-    def __init__(self, *_: object) -> None:
-        pass
-
-    def __enter__(self) -> "Inline":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def submit(self, work: Callable[..., None], *arguments: Any) -> "Future[None]":
-        done: Future[None] = Future()
-        try:
-            done.set_result(work(*arguments))
-        except Crash:
-            raise
-        except Exception as error:
-            done.set_exception(error)
-        return done
-
-
 class Latest(Random):
     """The first periodic checkpoint comes after a whole interval."""
 
@@ -194,7 +172,7 @@ class Live(Script):
         )
         return run.run(until if callable(until) else lambda: self.second >= until)
 
-    def _open(self, start: RegionStart) -> CountingRegion:
+    def _open(self, start: RegionStart, _beside: Executor) -> CountingRegion:
         self.regions.append(CountingRegion(start, self.world.sink, self))
         return self.regions[-1]
 

@@ -1,9 +1,9 @@
 """Drives a continuous region: keeps it registered, asks for its periodic checkpoints, takes it through all checkpoints
 of the pipeline, and completes them.
 
-One thread runs in rounds: a micro-batch, then a look at the store. A second one validates, finalizes and notifies, so
-that rows flow on meanwhile. The process that asked for a checkpoint may take the same steps at the same time; each
-happens once.
+One thread runs in rounds: a micro-batch, then a look at the store. Beside it, so that rows flow on meanwhile, sinks
+stage their part of a snapshot, and a checkpoint that is acknowledged is validated, finalized and notified. The process
+that asked for a checkpoint may take the same steps at the same time; each happens once.
 """
 
 import logging
@@ -46,6 +46,12 @@ LOOK_EVERY = timedelta(seconds=0.5)
 #: long, up to `LOOK_EVERY`, because a directory of many files should not keep a processor busy.
 POLL_EVERY, _WAIT_AFTER_POLL = timedelta(seconds=0.05), 9
 
+#: The same while a snapshot is being written: nobody says when it is.
+_WHILE_WRITING = timedelta(seconds=0.02)
+
+#: What may run beside the rounds at a time: a checkpoint is completed, and what an aborted one staged is still written.
+_BESIDE = 2
+
 #: How long the last checkpoint of a pipeline waits after a failure: the same cause might fail it again at once.
 LAST_AGAIN_AFTER = timedelta(seconds=10)
 
@@ -58,7 +64,7 @@ class ContinuousRun:
         self,
         coordinator: CheckpointCoordinator,
         store: CheckpointStore,
-        open_region: Callable[[RegionStart], ContinuousRegion],
+        open_region: Callable[[RegionStart, Executor], ContinuousRegion],
         validator: Validator,
         clock: Clock,
         random: Random,
@@ -79,11 +85,12 @@ class ContinuousRun:
         )
         self._attempt = 0
         self._region: ContinuousRegion
-        self._executor: Executor
+        self._beside: Executor
         self._pipeline: PipelineRecord
         self._looked_at = clock.now()
         self._is_due = True  # whether a look at the store is due
         self._idle = False
+        self._writing = False
         self._took = timedelta(0)  # the last round in the region
         self._asked = 0
         self._request: str | None = None  # the periodic one that has not been answered yet
@@ -96,9 +103,9 @@ class ContinuousRun:
 
     def run(self, stopping: Callable[[], bool]) -> PipelineRecord:
         """Run until `stopping` says so or the pipeline is no longer running; returns the pipeline as it is then."""
-        with ThreadPoolExecutor(1, "tidegate-completing") as completing:
+        with ThreadPoolExecutor(_BESIDE, "tidegate-beside") as beside:
             try:
-                self.start(completing)
+                self.start(beside)
                 while not (stopping() or self.round()):
                     if self._idle:
                         self._wait()
@@ -111,6 +118,7 @@ class ContinuousRun:
     def _wait(self) -> None:
         """Until something changes in the store, a checkpoint is due, or the sources are to be polled again."""
         longest = min(max(POLL_EVERY, _WAIT_AFTER_POLL * self._took), LOOK_EVERY)
+        longest = _WHILE_WRITING if self._writing else longest
         if (due := self._due_at()) is not None:
             longest = min(longest, max(due - self._clock.now(), timedelta(0)))
         self._is_due = self._store.wait_for_change(self._pipeline_id, longest.total_seconds())
@@ -126,15 +134,15 @@ class ContinuousRun:
             return True
         return (due := self._due_at()) is not None and now >= due
 
-    def start(self, completing: Executor) -> None:
+    def start(self, beside: Executor) -> None:
         """Become the pipeline's region, and supersede the one before. What a person has approved is completed first."""
         while isinstance(start := self._coordinator.start_region(), CheckpointRecord):
             if self._finalized(start.checkpoint_id):
                 self._coordinator.notify(start.checkpoint_id)
         self._attempt = start.attempt
         self._latest = -1 if start.checkpoint_id is None else start.checkpoint_id
-        self._region = self._open_region(start)
-        self._executor = completing
+        self._region = self._open_region(start, beside)
+        self._beside = beside
         since = "the beginning" if start.checkpoint_id is None else f"checkpoint {start.checkpoint_id}"
         log.info("Pipeline %s: region attempt %s starts from %s", self._pipeline_id, start.attempt, since)
 
@@ -171,7 +179,7 @@ class ContinuousRun:
         done = self._region.advance()
         self._took = self._clock.now() - begin
         self._report(done)
-        self._idle = done.idle
+        self._idle, self._writing = done.idle, done.writing
         self._is_due = done.idle or bool(done.acknowledgements)
         return False
 
@@ -271,7 +279,7 @@ class ContinuousRun:
             self._region.completed(record.checkpoint_id)
         elif self._completing is None or self._completing.done():
             self._raise_if_failed()
-            self._completing = self._executor.submit(self._complete, record.checkpoint_id)
+            self._completing = self._beside.submit(self._complete, record.checkpoint_id)
 
     def _begin_newest(self) -> None:
         for record in self._store.history(self._pipeline_id, 1):

@@ -4,10 +4,12 @@ Each round polls the sources, lets the gates release what may be processed, runs
 in between ask for. Chains, gates and jobs are those of a scheduled run. The difference: here data follows a barrier, so
 the way barriers are handled matters (protocol.md sections 10 to 12).
 
-Reading order: `running` (what each vertex holds), `polled_sources`, `live_state`, `snapshot_steps`, `in_flight`.
+Reading order: `running` (what each vertex holds), `polled_sources`, `live_state`, `snapshot_steps`, `snapshot_writes`,
+`in_flight`.
 """
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import assert_never
 
@@ -21,6 +23,7 @@ from tidegate.dataflow.live_state import LiveState
 from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.polled_sources import PolledSources
 from tidegate.dataflow.reports import Report
+from tidegate.dataflow.run_merging import RunMerging
 from tidegate.dataflow.running import MicroBatch, RunningChain, RunningSource, RunningVertex, append, is_appending
 from tidegate.dataflow.snapshot_steps import SnapshotSteps
 from tidegate.pipeline.definition import SinkVertex
@@ -41,7 +44,8 @@ _BATCHES_AHEAD = 4
 
 
 class ContinuousDriver:
-    """Implements `ports.ContinuousRegion`: one attempt at running a pipeline continuously. Used from one thread only.
+    """Implements `ports.ContinuousRegion`: one attempt at running a pipeline continuously. Used from one thread only;
+    what sinks stage for a snapshot is written `beside` it.
 
     `attempt` and `directory` must be this region's alone. `restored` must be as of the latest completed checkpoint.
     """
@@ -52,6 +56,7 @@ class ContinuousDriver:
         directory: str,
         attempt: int,
         restored: Mapping[SubtaskId, Snapshot],
+        beside: Executor,
         max_batch_bytes: int = MAX_BATCH_BYTES,
     ) -> None:
         self._parts = parts
@@ -59,6 +64,7 @@ class ContinuousDriver:
         self._attempt = attempt
         self._max_batch_bytes = max_batch_bytes
         self._at = 0
+        self._batches = 0  # that have run in this round
         self._last_begun = max((h.created_by for snapshot in restored.values() for h in snapshot.handles), default=0)
         self._base = DriverBase(parts, [sink for sink in graph.sinks if is_appending(sink)])
         self._channels = self._base.channels
@@ -68,7 +74,9 @@ class ContinuousDriver:
         self._state = LiveState(parts.storage, directory, parts.jobs.fitting(restored))
         limit = _BATCHES_AHEAD * max_batch_bytes
         self._polled = PolledSources(parts, self._sources, self._channels, self._state, attempt, limit)
-        self._steps = SnapshotSteps(self._base, self._polled, self._state)
+        self._merging = RunMerging(parts, self._state, beside)
+        self._in_checkpoint = False
+        self._steps = SnapshotSteps(self._base, self._polled, self._state, beside)
         self._put_back()
         self._base.close({subtask for subtask, snapshot in restored.items() if snapshot.finished})
 
@@ -87,6 +95,7 @@ class ContinuousDriver:
     def begin(self, task: SnapshotTask) -> None:
         """See `ports.ContinuousRegion`."""
         self._steps.task, self._last_begun = task, task.checkpoint_id
+        self._in_checkpoint = True
         gates = self._graph.pipeline.checkpoints.gate_options()
         options = choose_barrier_options(gates, task.kind is not CheckpointKind.CHECKPOINT)
         if task.stop is not None:
@@ -108,19 +117,21 @@ class ContinuousDriver:
                 running.chain.gate.signal(barrier(task, options))
 
     def completed(self, checkpoint_id: int) -> None:
-        """See `ports.ContinuousRegion`. Deletes files that have been merged or consumed by now."""
+        """See `ports.ContinuousRegion`. Deletes files that have been merged or consumed by now, and merges others."""
         taken = [acknowledgement for vertex in self._vertices for acknowledgement in vertex.taken]
         for vertex in self._vertices:
             self._steps.step(vertex, steps.NotifyComplete(checkpoint_id))
         self._base.close({acknowledgement.subtask for acknowledgement in taken if acknowledgement.snapshot.finished})
-        self._compact(checkpoint_id)
+        self._in_checkpoint = False
         self._delete_unused()
+        self._merging.start(checkpoint_id + 1)
 
     def aborted(self, checkpoint_id: int, latest_completed: int) -> None:
         """See `ports.ContinuousRegion`."""
         for vertex in self._vertices:
             self._steps.step(vertex, steps.NotifyAborted(checkpoint_id, latest_completed))
         self._steps.acknowledgements = []
+        self._in_checkpoint = False
         self._delete_unused()
 
     # -- one round
@@ -131,10 +142,13 @@ class ContinuousDriver:
         idle = not arrived
         for running in self._chains:
             idle = not self._drain(running) and idle
+        self._steps.take_written()
+        self._tidy()
         acknowledgements, self._steps.acknowledgements = self._steps.acknowledgements, []
         declined, self._steps.declined = self._steps.declined, []
         idle = idle and not acknowledgements
-        return Round(acknowledgements, declined, idle, behind, self._has_ended(), self._polled.lag())
+        lag, writing = self._polled.lag(), self._steps.is_writing
+        return Round(acknowledgements, declined, idle, behind, self._has_ended(), lag, writing)
 
     def _has_ended(self) -> bool:
         to_finish = {plan.operator_id for plan in self._graph.plan}
@@ -192,6 +206,7 @@ class ContinuousDriver:
         reports = self._parts.jobs.run(execution, plan)
         self._state.ran(reports)
         running.ran(reports)
+        self._batches += 1
         self._send_on(running, execution, reports)
 
     def _micro_batch_at(self) -> int:
@@ -207,10 +222,15 @@ class ContinuousDriver:
 
     # -- housekeeping
 
-    def _compact(self, checkpoint_id: int) -> None:
-        """Merge runs where there are too many. They are used from here on, and are part of the next checkpoint."""
-        state, following = self._state, checkpoint_id + 1
-        state.compacted(self._parts.jobs.compact(following, state.as_of(following), state.directory))
+    def _tidy(self) -> None:
+        """A snapshot that is being written may need files that nothing else does, so none is deleted before its
+        checkpoint has ended."""
+        batches, self._batches = self._batches, 0
+        is_due = self._merging.is_due_after(batches)
+        if self._merging.take() and not self._in_checkpoint:
+            self._delete_unused()
+        if is_due:
+            self._merging.start(self._last_begun + 1)
 
     def _delete_unused(self) -> None:
         self._state.delete_unused(exchanged(data for running in self._chains for data in running.waiting()))

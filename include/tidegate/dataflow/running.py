@@ -48,12 +48,20 @@ class RunningSource:
         self.taken = []
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PendingSnapshot:
     """The snapshot in progress: what the subtasks hold as of the barrier, and the execution that stages output."""
 
     plan: ExecutionPlan
     execution: Execution
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything is to be staged."""
+        if not self.plan.pending(self.execution.chain):
+            return False
+        lacking = (self.plan.to_restage(self.execution, sink) for sink in self.execution.chain.sinks)
+        return self.execution.has_input or any(lacking)
 
 
 @dataclass(eq=False)

@@ -3,6 +3,7 @@
 """
 
 from collections import deque
+from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from typing import assert_never
@@ -14,11 +15,12 @@ from tidegate.dataflow.in_flight import with_in_flight
 from tidegate.dataflow.live_state import LiveState
 from tidegate.dataflow.polled_sources import PolledSources
 from tidegate.dataflow.running import RunningChain, RunningSource, RunningVertex
+from tidegate.dataflow.snapshot_writes import SnapshotWrites
 from tidegate.dataflow.source_snapshots import milliseconds_between
 from tidegate.dataflow.subtask_snapshots import acknowledgements
 from tidegate.ports import Declined
 from tidegate.protocol.barriers.messages import Cancel, EndOfData, Marker
-from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError
+from tidegate.protocol.errors import CheckpointDeclinedError
 from tidegate.protocol.records import Acknowledgement, SubtaskId
 from tidegate.protocol.sentences import reassured
 from tidegate.protocol.snapshot import SnapshotTask
@@ -28,7 +30,7 @@ from tidegate.protocol.subtask import messages as steps
 class SnapshotSteps:
     """The results of the steps are collected in `acknowledgements` and `declined`, for the driver to take."""
 
-    def __init__(self, base: DriverBase, sources: PolledSources, state: LiveState) -> None:
+    def __init__(self, base: DriverBase, sources: PolledSources, state: LiveState, beside: Executor) -> None:
         self.acknowledgements: list[Acknowledgement] = []
         self.declined: list[Declined] = []
         self.task: SnapshotTask | None = None  # of the checkpoint that began last
@@ -37,6 +39,16 @@ class SnapshotSteps:
         self._channels = base.channels
         self._sources = sources
         self._state = state
+        self._writes = SnapshotWrites(base.parts.jobs, beside)
+
+    @property
+    def is_writing(self) -> bool:
+        return bool(self._writes)
+
+    def take_written(self) -> None:
+        """Go on where something has been written since."""
+        for vertex, event in self._writes.ended():
+            self.step(vertex, event)
 
     def step(self, vertex: RunningVertex, event: steps.SubtaskEvent) -> None:
         """Give a vertex an event, and carry out the effects in order."""
@@ -105,7 +117,7 @@ class SnapshotSteps:
         return [ChannelName(vertex.name)] if is_asked else []
 
     def _snapshot(self, vertex: RunningVertex, checkpoint_id: int) -> list[steps.Effect]:
-        """Freeze what belongs to the snapshot, then stage what sinks show of it."""
+        """Freeze what belongs to the snapshot, and let what sinks show of it be staged beside the loop."""
         if isinstance(vertex, RunningSource):
             vertex.taken = self._sources.positions(vertex, self._current, self._parts.clock.now())
             events = steps.StepDone(checkpoint_id), steps.CaptureEnded(checkpoint_id), steps.WriteEnded(checkpoint_id)
@@ -113,11 +125,9 @@ class SnapshotSteps:
         task = replace(self._current, restored=vertex.as_of_barrier(self._state.as_of(checkpoint_id)))
         pending = vertex.take(plan_snapshot(self._parts.graph, task))
         effects = vertex.steps.step(steps.StepDone(checkpoint_id))
-        try:
-            pending.execution.record(self._parts.jobs.run(pending.execution, pending.plan))
-        except CheckpointError as error:
-            vertex.trouble = str(error)
-            return [*effects, *vertex.steps.step(steps.WriteFailed(checkpoint_id, error.reason))]
+        if pending.has_work:
+            self._writes.start(vertex, pending)
+            return effects
         return [*effects, *vertex.steps.step(steps.WriteEnded(checkpoint_id))]
 
     def _why(self, vertex: RunningVertex, decline: steps.Decline) -> str:

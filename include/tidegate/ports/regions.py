@@ -95,7 +95,8 @@ class Declined:
 class Round:
     """The result of one round of a continuous region. `idle`: nothing had arrived and nothing was left to do. `behind`:
     more has arrived than was taken in. `ended`: every source has been read to its end, and no checkpoint says yet that
-    all has finished. `lag`: what the last polls have left, of sources that can say."""
+    all has finished. `lag`: what the last polls have left, of sources that can say. `writing`: a snapshot is being
+    written beside the rounds."""
 
     acknowledgements: Sequence[Acknowledgement]
     declined: Sequence[Declined]
@@ -103,6 +104,7 @@ class Round:
     behind: bool
     ended: bool
     lag: Sequence[SourceLag] = ()
+    writing: bool = False
 
 
 class ContinuousRegion(Protocol):

@@ -5,6 +5,7 @@ jobs), `executor.partitions` (what runs inside them), `driver.frames` and `drive
 """
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from sys import modules
 from types import ModuleType
 from typing import Any
@@ -12,6 +13,7 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
+from tidegate.dataflow.continuous_driver import ContinuousDriver
 from tidegate.dataflow.jobs import Parts
 from tidegate.dataflow.scheduled_driver import ScheduledDriver
 from tidegate.pipeline.definition import StepVertex
@@ -19,7 +21,7 @@ from tidegate.pipeline.graph import Graph
 from tidegate.ports import Acknowledger, CheckpointStorage, Clock, PortableSink
 from tidegate.protocol.canonical import FileCopy, Rewrite
 from tidegate.protocol.names import STORAGE, Target, staged_by
-from tidegate.protocol.paths import directory
+from tidegate.protocol.paths import directory, shared_directory
 from tidegate.protocol.records import (
     CheckpointRecord,
     CompactedRun,
@@ -28,6 +30,7 @@ from tidegate.protocol.records import (
     SubtaskId,
     SubtaskRecord,
 )
+from tidegate.protocol.regions import RegionStart
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.settings import Settings
 from tidegate.spark.driver.export import export_files
@@ -66,6 +69,11 @@ class SparkRegion:
     def snapshot(self, task: SnapshotTask, acknowledge: Acknowledger) -> None:
         """See `ports.Region`. Raises `CheckpointError`s only; whatever it raises, repeating the step is safe."""
         ScheduledDriver(self.parts, task, acknowledge).execute()
+
+    def run(self, begin: RegionStart, beside: Executor) -> ContinuousDriver:
+        """The pipeline as it runs continuously, from where an attempt begins. See `ContinuousDriver`."""
+        below = shared_directory(self.graph.pipeline.name, begin.attempt)
+        return ContinuousDriver(self.parts, below, begin.attempt, begin.restored, beside)
 
     def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> list[CompactedRun]:
         """See `ports.Region`: one Spark job for all subtasks that have too many runs, no job if there are none."""

@@ -4,6 +4,7 @@
 """
 
 from mutations import (
+    beside,
     carrying,
     cleaning,
     commits,
@@ -33,6 +34,7 @@ from mutations.planting import MUTATIONS, planted
 
 __all__ = [
     "MUTATIONS",
+    "beside",
     "carrying",
     "cleaning",
     "commits",

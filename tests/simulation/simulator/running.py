@@ -6,9 +6,11 @@ First trouble, then peace: what readers see, the state and the files must be exa
 
 from collections import Counter, deque
 from collections.abc import Callable
+from concurrent.futures import Executor
 from random import Random
 from typing import Any
 
+from executors import Later
 from made_gestures import resume, suspend
 from worlds import Crash, ManualClock
 
@@ -25,7 +27,7 @@ from simulator.running_parts import (
     Disk,
     PlainJobs,
 )
-from simulator.running_ports import NAME, Absent, Judge, Later, Shaky
+from simulator.running_ports import NAME, Absent, Judge, Shaky
 from simulator.running_restores import clean, draw_target, restore
 from simulator.running_windows import draw_windows
 from simulator.scheduler import require
@@ -45,9 +47,9 @@ from tidegate.protocol.regions import RegionStart
 class Process:
     """A continuous run, alive or believed dead."""
 
-    def __init__(self, run: ContinuousRun) -> None:
+    def __init__(self, run: ContinuousRun, random: Random) -> None:
         self.run = run
-        self.later = Later()
+        self.later = Later(random)
         self.started = False
 
 
@@ -131,19 +133,20 @@ class Running:
     def begin(self) -> Process:
         limit = self.random.choice([1, 1, 2, 5])
 
-        def open_region(start: RegionStart) -> ToldDriver:
+        def open_region(start: RegionStart, beside: Executor) -> ToldDriver:
             said = self.ages.begin(start.checkpoint_id)
             jobs = PlainJobs(self.graph, self.disk, self.effect, self.unique, self.random, said)
             parts = Parts(self.graph, self.disk, jobs, self.clock, lambda: f"{self.unique():x}")
             directory = shared_directory(NAME, start.attempt)
             self.tell(f"attempt {start.attempt} goes on from checkpoint {start.checkpoint_id}")
-            driver = ToldDriver(parts, directory, start.attempt, start.restored, limit)
-            driver.said = said
+            driver = ToldDriver(parts, directory, start.attempt, start.restored, beside, limit)
+            driver.tell(said)
             return driver
 
         judge: Any = Judge(self)
         store: Any = self.store
-        process = Process(ContinuousRun(self.coordinator(), store, open_region, judge, self.clock, self.random))
+        run = ContinuousRun(self.coordinator(), store, open_region, judge, self.clock, self.random)
+        process = Process(run, self.random)
         self.processes.append(process)
         return process
 

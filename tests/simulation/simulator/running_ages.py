@@ -8,10 +8,13 @@ the state after it follows, and what readers of its table see.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from simulator.expiring import TICK
 from simulator.running_emitting import key_of
 from tidegate.dataflow.continuous_driver import ContinuousDriver
+from tidegate.dataflow.execution_plan import ExecutionPlan
+from tidegate.dataflow.running import PendingSnapshot
 from tidegate.pipeline.definition import KeyedVertex
 from tidegate.protocol.expiry import TimeToLive, microseconds
 
@@ -60,13 +63,25 @@ class Attempt:
 
 
 class ToldDriver(ContinuousDriver):
-    """Says which checkpoints it was told of."""
+    """Says which checkpoints it was told of, and after which batches it takes them."""
 
     said: Attempt
+
+    def tell(self, said: Attempt) -> None:
+        """From now on. Operators whose state ends are watched where they freeze it."""
+        self.said = said
+        for running in self._chains:
+            if isinstance(running.vertex, KeyedVertex) and running.vertex.ttl is not None:
+                running.take = partial(_take, said, running.take)  # type: ignore[method-assign]
 
     def completed(self, checkpoint_id: int) -> None:
         super().completed(checkpoint_id)
         self.said.told = checkpoint_id
+
+
+def _take(said: Attempt, take: Callable[[ExecutionPlan], PendingSnapshot], plan: ExecutionPlan) -> PendingSnapshot:
+    said.takes(plan.checkpoint_id)
+    return take(plan)
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,6 @@ def run_ageing(
     """A micro-batch, or the tables of a snapshot."""
     judged = {index: _judged(jobs, vertex, plan, index) for index in plan.prefixes(vertex)}
     if not execution.has_input:
-        said.takes(plan.checkpoint_id)
         return [
             jobs._staged(sink, plan, index, sorted(judged[index].seen.items()), judged[index].horizon)
             for sink in execution.chain.sinks

@@ -1,9 +1,7 @@
 """What surrounds a simulated continuous run and may fail it: a connection that breaks, a judge,
 a thread that is late."""
 
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,25 +16,6 @@ if TYPE_CHECKING:
     from simulator.running import Running
 
 NAME = "running"
-
-
-class Later:
-    """An executor whose one thread gets its turn when the seed says so."""
-
-    def __init__(self) -> None:
-        self.jobs: deque[tuple[Future[None], Callable[[], Any]]] = deque()
-
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> "Future[None]":
-        future: Future[None] = Future()
-        self.jobs.append((future, lambda: function(*arguments)))
-        return future
-
-    def work(self) -> None:
-        future, job = self.jobs.popleft()
-        try:
-            future.set_result(job())
-        except Exception as error:
-            future.set_exception(error)
 
 
 class Shaky:

@@ -1,0 +1,59 @@
+"""What sinks stage for a snapshot, written beside the loop of a continuous region, so that rows flow on meanwhile.
+
+The asynchronous part of protocol.md section 12. What is written was frozen at the barrier. The loop takes the results,
+so everything else stays in its one thread.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+
+from tidegate.dataflow.jobs import Jobs
+from tidegate.dataflow.reports import Report
+from tidegate.dataflow.running import PendingSnapshot, RunningChain
+from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.subtask.messages import WriteEnded, WriteFailed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Write:
+    vertex: RunningChain
+    pending: PendingSnapshot
+    reports: "Future[list[Report]]"
+
+
+class SnapshotWrites:
+    """Those of one region. `beside` runs them."""
+
+    def __init__(self, jobs: Jobs, beside: Executor) -> None:
+        self._jobs = jobs
+        self._beside = beside
+        self._under_way: list[_Write] = []
+
+    def __bool__(self) -> bool:
+        """Whether anything is being written."""
+        return bool(self._under_way)
+
+    def start(self, vertex: RunningChain, pending: PendingSnapshot) -> None:
+        """Begin to write a snapshot, and return at once."""
+        reports = self._beside.submit(self._jobs.run, pending.execution, pending.plan)
+        self._under_way.append(_Write(vertex, pending, reports))
+
+    def ended(self) -> Iterator[tuple[RunningChain, WriteEnded | WriteFailed]]:
+        """What has been written since, and what could not be. Other errors than `CheckpointError`s are raised."""
+        done = [write for write in self._under_way if write.reports.done()]
+        self._under_way = [write for write in self._under_way if write not in done]
+        for write in done:
+            yield write.vertex, _event_of(write)
+
+
+def _event_of(write: _Write) -> WriteEnded | WriteFailed:
+    """The result stays with the snapshot that it belongs to, which may have been discarded by now."""
+    checkpoint_id = write.pending.plan.checkpoint_id
+    try:
+        write.pending.execution.record(write.reports.result())
+    except CheckpointError as error:
+        if write.vertex.pending is write.pending:
+            write.vertex.trouble = str(error)
+        return WriteFailed(checkpoint_id, error.reason)
+    return WriteEnded(checkpoint_id)

@@ -1,0 +1,51 @@
+"""Executors without threads, for what a continuous run does beside its rounds."""
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from random import Random
+from typing import Any
+
+from worlds import Crash
+
+
+class Inline(Executor):
+    """Does at once, in the same thread, what it is asked to do; dies with it as well."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> "Future[Any]":
+        done: Future[Any] = Future()
+        try:
+            done.set_result(work(*arguments, **named))
+        except Crash:
+            raise
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
+class Later(Executor):
+    """Does it when it is told to. If `random` is given, any of what waits may come first."""
+
+    def __init__(self, random: Random | None = None) -> None:
+        self.jobs: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._random = random
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> "Future[Any]":
+        future: Future[Any] = Future()
+        self.jobs.append((future, lambda: work(*arguments, **named)))
+        return future
+
+    def work(self) -> None:
+        """One of what waits. A `Crash` is raised, all else is the result."""
+        if self._random is not None:
+            self.jobs.rotate(self._random.randrange(len(self.jobs)))
+        future, job = self.jobs.popleft()
+        try:
+            future.set_result(job())
+        except Crash:
+            raise
+        except Exception as error:
+            future.set_exception(error)
