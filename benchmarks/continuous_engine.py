@@ -87,13 +87,10 @@ class Seen:
             (ContinuousDriver, "completed", note),
         ):
             setattr(owner, name, watched)
-        for owner, name in (
-            (ContinuousRun, "_look"),
-            (ContinuousRun, "_report"),
-            (SnapshotSteps, "step"),
-            (SnapshotSteps, "take_written"),
-        ):
-            setattr(owner, name, timed(getattr(owner, name)))
+        for name in ("_look", "_report"):
+            setattr(ContinuousRun, name, timed(getattr(ContinuousRun, name)))
+        for name in ("step", "take_written"):
+            setattr(SnapshotSteps, name, timed(getattr(SnapshotSteps, name)))
 
 
 def main() -> None:

@@ -79,7 +79,7 @@ class Running:
 
     def poll(self) -> None:
         """What has arrived waits in the channels."""
-        self.running._polled.poll(self.checkpoint_id + 1)
+        self.running._polled.poll(self.checkpoint_id + 1, self.running._at_a_time)
 
     def until_idle(self) -> None:
         while self.round():

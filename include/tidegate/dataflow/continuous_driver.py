@@ -13,6 +13,7 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import assert_never
 
+from tidegate.dataflow.batch_size import BatchSize
 from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.driver_base import DriverBase, barrier
 from tidegate.dataflow.elements import Aborted, Aligned, Ended, Exchange, Released, SnapshotDue, has_rows
@@ -24,9 +25,17 @@ from tidegate.dataflow.operator_chains import Execution
 from tidegate.dataflow.polled_sources import PolledSources
 from tidegate.dataflow.reports import Report
 from tidegate.dataflow.run_merging import RunMerging
-from tidegate.dataflow.running import MicroBatch, RunningChain, RunningSource, RunningVertex, append, is_appending
+from tidegate.dataflow.running import (
+    MicroBatch,
+    RunningChain,
+    RunningSource,
+    RunningVertex,
+    append,
+    is_appending,
+    is_sink,
+    size_of,
+)
 from tidegate.dataflow.snapshot_steps import SnapshotSteps
-from tidegate.pipeline.definition import SinkVertex
 from tidegate.ports import Round
 from tidegate.protocol.barriers.messages import BarrierOptions
 from tidegate.protocol.barriers.options import choose_barrier_options
@@ -36,11 +45,8 @@ from tidegate.protocol.records import CheckpointKind, HandleKind, Snapshot, Subt
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.protocol.subtask import messages as steps
 
-#: Bytes of input that one operator takes at a time, unless a single segment is larger.
+#: The most bytes of input that one operator takes at a time, unless a single segment is larger. See `batch_size`.
 MAX_BATCH_BYTES = 64 << 20
-
-#: A split is polled only while fewer batches than this wait in its channel.
-_BATCHES_AHEAD = 4
 
 
 class ContinuousDriver:
@@ -68,12 +74,11 @@ class ContinuousDriver:
         self._last_begun = max((h.created_by for snapshot in restored.values() for h in snapshot.handles), default=0)
         self._base = DriverBase(parts, [sink for sink in graph.sinks if is_appending(sink)])
         self._channels = self._base.channels
-        self._chains = [RunningChain(chain) for chain in self._base.chains]
+        self._chains = [RunningChain(chain, BatchSize(max_batch_bytes)) for chain in self._base.chains]
         self._sources = [RunningSource(vertex) for vertex in graph.sources]
         self._vertices: tuple[RunningVertex, ...] = (*self._sources, *self._chains)
         self._state = LiveState(parts.storage, directory, parts.jobs.fitting(restored))
-        limit = _BATCHES_AHEAD * max_batch_bytes
-        self._polled = PolledSources(parts, self._sources, self._channels, self._state, attempt, limit)
+        self._polled = PolledSources(parts, self._sources, self._channels, self._state, attempt)
         self._merging = RunMerging(parts, self._state, beside)
         self._in_checkpoint = False
         self._steps = SnapshotSteps(self._base, self._polled, self._state, beside)
@@ -138,7 +143,7 @@ class ContinuousDriver:
 
     def advance(self) -> Round:
         """See `ports.ContinuousRegion`. Raises `CheckpointError`s."""
-        arrived, behind = self._polled.poll(self._last_begun + 1)
+        arrived, behind = self._polled.poll(self._last_begun + 1, self._at_a_time)
         idle = not arrived
         for running in self._chains:
             idle = not self._drain(running) and idle
@@ -150,6 +155,11 @@ class ContinuousDriver:
         lag, writing = self._polled.lag(), self._steps.is_writing
         return Round(acknowledgements, declined, idle, behind, self._has_ended(), lag, writing)
 
+    def _at_a_time(self, source: str) -> int:
+        """The bytes of a source that its slowest reader takes; a sink only holds them."""
+        readers = (chain for chain in self._chains if source in chain.origins and not is_sink(chain))
+        return min((chain.size.bytes for chain in readers), default=self._max_batch_bytes)
+
     def _has_ended(self) -> bool:
         to_finish = {plan.operator_id for plan in self._graph.plan}
         if not self._graph.pipeline.checkpoints.checkpoints_after_tasks_finish:  # they finish in one checkpoint only
@@ -159,7 +169,7 @@ class ContinuousDriver:
     def _drain(self, running: RunningChain) -> bool:
         """Process what the gate releases, up to each snapshot. Returns whether anything happened."""
         chain, batch = running.chain, MicroBatch()
-        outputs = chain.gate.drain(self._max_batch_bytes)
+        outputs = chain.gate.drain(self._max_batch_bytes if is_sink(running) else running.size.bytes)
         last = self._steps.task is not None and self._steps.task.stop is not None
         for output in outputs:
             match output:
@@ -192,7 +202,7 @@ class ContinuousDriver:
         chain = replace(running.chain, sinks=())
         execution = Execution(chain, batch, closed=running.closed, watermark=chain.watermarks.lowest)
         running.closed = execution.watermark
-        if isinstance(running.vertex, SinkVertex):
+        if is_sink(running):
             running.hold(batch)
             return
         if not execution.has_input and not execution.has_windows_due:
@@ -203,7 +213,9 @@ class ContinuousDriver:
         checkpoint_id, below = self._last_begun + 1, self._state.directory
         snapshots = self._state.as_of(checkpoint_id)
         plan = ExecutionPlan(checkpoint_id, parallelism, attempts, snapshots, below, self._micro_batch_at())
+        begin = self._parts.clock.monotonic()
         reports = self._parts.jobs.run(execution, plan)
+        running.size.took(size_of(batch), self._parts.clock.monotonic() - begin)
         self._state.ran(reports)
         running.ran(reports)
         self._batches += 1

@@ -1,6 +1,6 @@
 """The sources of a continuous region: polled round by round, within limits, until they have been read to their end."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -18,9 +18,12 @@ from tidegate.protocol.records import Acknowledgement, Pending, Snapshot, Subtas
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.protocol.watermarks import with_event_time
 
+#: A split is polled only while less than so many micro-batches wait in its channel.
+_BATCHES_AHEAD = 4
+
 
 class PolledSources:
-    """`limit`: a split is polled only while fewer bytes than this wait in its channel."""
+    """What has become of the splits of a region's sources so far is in `state`."""
 
     def __init__(
         self,
@@ -29,42 +32,47 @@ class PolledSources:
         channels: Channels,
         state: LiveState,
         attempt: int,
-        limit: int,
     ) -> None:
         self._parts = parts
         self._sources = sources
         self._channels = channels
         self._state = state
         self._attempt = attempt
-        self._limit = limit
         self._stopped = False
         self._polls: dict[SubtaskId, tuple[Pending, datetime]] = {}
 
-    def poll(self, checkpoint_id: int) -> tuple[bool, bool]:
-        """Take in what has arrived, for the checkpoint with this id. Returns whether anything has, and whether a split
-        is behind: it has more, or its channel is full."""
+    def poll(self, checkpoint_id: int, at_a_time: Callable[[str], int]) -> tuple[bool, bool]:
+        """Take in what has arrived, for the checkpoint with this id, not many more bytes of each source than a
+        micro-batch takes. Returns whether anything has, and whether a split is behind: it has more, or its channel is
+        full."""
         arrived = behind = False
         for source in () if self._stopped else self._sources:
             before = {subtask: self._state.snapshots.get(subtask, Snapshot()) for subtask in source.subtasks()}
+            most = at_a_time(source.name)
             for split, subtask in enumerate(before):
                 if self._is_read(subtask):
                     continue
-                if self._channels.queued_bytes(ChannelName(source.name, split)) >= self._limit:
+                if self._channels.queued_bytes(ChannelName(source.name, split)) >= _BATCHES_AHEAD * most:
                     behind = True
                     continue
-                segment = self._poll(source, split, checkpoint_id, before)
+                segment = self._poll(source, split, checkpoint_id, before, most // len(before))
                 arrived = arrived or segment is not None
                 behind = source.vertex.is_behind(split, segment) or behind
         return arrived, behind
 
     def _poll(
-        self, source: RunningSource, split: int, checkpoint_id: int, restored: Mapping[SubtaskId, Snapshot]
+        self,
+        source: RunningSource,
+        split: int,
+        checkpoint_id: int,
+        restored: Mapping[SubtaskId, Snapshot],
+        max_bytes: int,
     ) -> Segment | None:
         """`restored`: what its source's splits had before any of them was polled this time."""
         channel, subtask = ChannelName(source.name, split), source.subtasks()[split]
         prefix = f"{write_prefix(self._state.directory, subtask, self._attempt)}-{self._parts.unique()}"
         beside = [snapshot for other, snapshot in restored.items() if other != subtask]
-        context = SourceContext(self._parts.storage, checkpoint_id, prefix, beside)
+        context = SourceContext(self._parts.storage, checkpoint_id, prefix, beside, max_bytes)
         before = self._state.snapshots.get(subtask)
         segment, snapshot = source.vertex.source.poll(split, before, context)
         if source.name in self._parts.graph.watched:

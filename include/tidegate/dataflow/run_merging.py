@@ -13,7 +13,8 @@ BATCHES = 16
 
 
 class RunMerging:
-    """Of one region. One merge at a time, of the runs that there are when it begins."""
+    """Of one region. One merge at a time, of the runs that there are when it begins. `after`: that many
+    micro-batches."""
 
     def __init__(self, parts: Parts, state: LiveState, beside: Executor) -> None:
         self._jobs = parts.jobs
@@ -22,13 +23,14 @@ class RunMerging:
         }
         self._state = state
         self._beside = beside
+        self.after = BATCHES
         self._merged: Future[list[CompactedRun]] | None = None
         self._batches = 0
 
     def is_due_after(self, batches: int) -> bool:
         """Whether runs should be merged now that so many more micro-batches have written some."""
         self._batches += batches
-        return self._batches >= BATCHES
+        return self._batches >= self.after
 
     def start(self, checkpoint_id: int) -> None:
         """Merge runs where there are too many, for the checkpoint with this id, unless a merge is under way."""

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from tidegate.dataflow.batch_size import BatchSize
 from tidegate.dataflow.elements import Aligned, Data
 from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution, OperatorChain
@@ -25,6 +26,11 @@ MicroBatch = dict[str, list[Data]]  # by vertex name of the origin
 
 def append(batch: MicroBatch, origin: str, data: Iterable[Data]) -> None:
     batch.setdefault(origin, []).extend(data)
+
+
+def size_of(batch: MicroBatch) -> int:
+    """Its bytes."""
+    return sum(item.bytes for data in batch.values() for item in data)
 
 
 @dataclass(eq=False)
@@ -74,6 +80,7 @@ class RunningChain:
     """
 
     chain: OperatorChain
+    size: BatchSize
     steps: SubtaskSteps = field(default_factory=SubtaskSteps)
     pending: PendingSnapshot | None = None
     aligned: Aligned | None = None
@@ -94,6 +101,11 @@ class RunningChain:
     @property
     def name(self) -> str:
         return self.vertex.name
+
+    @property
+    def origins(self) -> set[str]:
+        """The vertices whose data comes here."""
+        return {channel.origin for channel in self.chain.gate.channels}
 
     def ended_with(self, checkpoint_id: int) -> StopMode | None:
         """Why no data follows a checkpoint's barrier here, if that is known before the barrier goes on."""
@@ -160,6 +172,10 @@ class RunningChain:
 
 
 RunningVertex = RunningSource | RunningChain
+
+
+def is_sink(running: RunningChain) -> bool:
+    return isinstance(running.vertex, SinkVertex)
 
 
 def is_appending(sink: SinkVertex) -> bool:

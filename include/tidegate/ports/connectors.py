@@ -35,13 +35,14 @@ class SourceContext:
     """What a source split needs to record its position: where, under which name, and as part of which checkpoint.
 
     `beside` are the snapshots that the source's other splits had when this checkpoint began: what they have read need
-    not be looked at.
+    not be looked at. A poll should not take many more than `max_bytes`, where it can choose: the rest is polled soon.
     """
 
     storage: CheckpointStorage
     checkpoint_id: int
     prefix: str  # path prefix, unique to this subtask and attempt, below which it may write
     beside: Sequence[Snapshot] = ()
+    max_bytes: int | None = None
 
 
 class Source(Protocol):

@@ -25,7 +25,7 @@ from tidegate.protocol.records import Pending, Snapshot, StateHandle
 from tidegate.settings import absolute
 from tidegate.sources import manifests, parsing
 from tidegate.sources.dialect import check_options, text_format
-from tidegate.sources.listing import Directory, FileVersion, Listing, in_reading_order, is_finished, split_of
+from tidegate.sources.listing import Directory, FileVersion, Listing, first_of, in_reading_order, is_finished, split_of
 from tidegate.sources.read_before import ReadBefore
 from tidegate.sources.read_errors import translate_read_error
 from tidegate.sources.replaced import name_below, read_pieces
@@ -158,7 +158,7 @@ class FileSource:
         is_mine = self._is_of(split)
         self._check_unchanged([file for file in found.different if is_mine(file.path)], read.values(), context.storage)
         unread = [file for file in found.unread if is_mine(file.path)]
-        fresh = unread[: self._limit(split)]
+        fresh = first_of(unread[: self._limit(split)], context.max_bytes)
         left = unread[len(fresh) :]
         self._pending[split] = Pending(len(left), "files", sum(file.size for file in left))
         handles = before.handles
@@ -170,7 +170,9 @@ class FileSource:
         return _segment(split, fresh), Snapshot(handles, position, finished=self._ended and not left)
 
     def is_behind(self, split: int, polled: Segment | None) -> bool:
-        """Whether the poll took as many files as it may, so that more are probably waiting."""
+        """Whether the poll left some, or took as many files as it may, so that more are probably waiting."""
+        if (pending := self._pending.get(split)) is not None and pending.pieces:
+            return True
         limit = self._limit(split)
         return polled is not None and limit is not None and len(polled.reference["files"]) >= limit
 

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidegate.protocol.errors import ConfigurationError, StorageError
@@ -160,6 +161,16 @@ def _columns(files: Sequence["pafs.FileInfo"], root: int) -> Listing:
 
 def in_reading_order(files: Iterable[FileVersion]) -> list[FileVersion]:
     return sorted(files, key=lambda file: (file.mtime_ns, file.path))
+
+
+def first_of(files: Sequence[FileVersion], max_bytes: int | None) -> Sequence[FileVersion]:
+    """As many of the first files as have so many bytes together, and at least one."""
+    if max_bytes is None:
+        return files
+    before = accumulate((file.size for file in files), initial=0)
+    return [
+        file for file, bytes_before in zip(files, before, strict=False) if not bytes_before or bytes_before < max_bytes
+    ]
 
 
 def is_finished(path: str) -> bool:

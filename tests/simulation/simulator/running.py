@@ -141,6 +141,7 @@ class Running:
             self.tell(f"attempt {start.attempt} goes on from checkpoint {start.checkpoint_id}")
             driver = ToldDriver(parts, directory, start.attempt, start.restored, beside, limit)
             driver.tell(said)
+            driver.merge_after(self.aside.choice([1, 4, 16]))
             return driver
 
         judge: Any = Judge(self)

@@ -74,6 +74,9 @@ class ToldDriver(ContinuousDriver):
             if isinstance(running.vertex, KeyedVertex) and running.vertex.ttl is not None:
                 running.take = partial(_take, said, running.take)  # type: ignore[method-assign]
 
+    def merge_after(self, batches: int) -> None:
+        self._merging.after = batches
+
     def completed(self, checkpoint_id: int) -> None:
         super().completed(checkpoint_id)
         self.said.told = checkpoint_id
