@@ -1,6 +1,7 @@
 """What a `FileSource` finds, in which order, and what its position remembers. No Spark."""
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,28 @@ def test_a_split_is_behind_while_its_polls_take_all_they_may(landing: Path, cont
     assert behind == [True, True, False, False]
     unlimited = SourceVertex("in", FileSource("landing", schema=SCHEMA))
     assert not unlimited.is_behind(0, unlimited.source.poll(0, None, context(9))[0])
+
+
+def test_a_poll_takes_no_more_files_than_give_the_bytes_it_is_asked_for_and_at_least_one(
+    landing: Path, context: Any
+) -> None:
+    """A split whose rest is polled soon is behind, and has not finished although its end marker is there."""
+    for number in range(5):
+        put(landing, f"{number}.csv", mtime=number + 1)
+    (landing / "_SUCCESS").touch()
+    size = (landing / "0.csv").stat().st_size
+    vertex = SourceVertex("in", FileSource("landing", schema=SCHEMA, end_marker="_SUCCESS"))
+    snapshot, polls = None, []
+    for checkpoint_id, max_bytes in enumerate((size + 1, 0, 2 * size, None), 1):
+        asked = replace(context(checkpoint_id), max_bytes=max_bytes)
+        segment, snapshot = vertex.source.poll(0, snapshot, asked)
+        polls.append((paths(segment), vertex.is_behind(0, segment), snapshot.finished))
+    assert polls == [
+        (["0.csv", "1.csv"], True, False),
+        (["2.csv"], True, False),
+        (["3.csv", "4.csv"], False, True),
+        ([], False, True),
+    ]
 
 
 def test_the_limit_is_shared_between_splits() -> None:

@@ -5,19 +5,20 @@ in many small ones takes longer. Flink sizes its buffers by time as well (`taskm
 """
 
 #: Seconds that a micro-batch should take.
-TARGET = 0.5
+TARGET = 0.8
 
 #: Where the least that a micro-batch takes is longer, the target is so many times that: else all of it would be cost.
-_TIMES_LEAST = 2
+_TIMES_LEAST = 1.5
 
-_FIRST, _LEAST = 4 << 20, 1 << 20  # bytes
+#: Bytes with which an operator begins, and below which it does not go.
+_LEAST = 1 << 18
 
 
 class BatchSize:
     """Of one operator, in bytes of input. It follows what micro-batches have taken, and is never above `most`."""
 
     def __init__(self, most: int) -> None:
-        self.bytes = min(_FIRST, most)
+        self.bytes = min(_LEAST, most)
         self._most = most
         self._quickest: float | None = None
 

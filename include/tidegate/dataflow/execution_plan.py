@@ -28,7 +28,8 @@ from tidegate.protocol.snapshot import SnapshotTask
 class ExecutionPlan:
     """`attempts` are of the subtasks to run. `restored` is what each starts from. They write `below` this directory on
     checkpoint storage. Whether state has expired is judged `at` one time, in microseconds, by every subtask and every
-    retry: see `protocol.expiry`."""
+    retry: see `protocol.expiry`. What is staged takes up to `at_once` slots of the cluster; None for as many as there
+    are subtasks."""
 
     checkpoint_id: int
     parallelism: int
@@ -36,6 +37,7 @@ class ExecutionPlan:
     restored: Mapping[SubtaskId, Snapshot]
     below: str
     at: int = 0
+    at_once: int | None = None
 
     def pending(self, chain: OperatorChain) -> list[int]:
         """Subtasks with something still to acknowledge."""
@@ -50,6 +52,10 @@ class ExecutionPlan:
     def runs(self, vertex: KeyedVertex, index: int) -> tuple[StateHandle, ...]:
         """The state of a subtask as of the latest completed checkpoint."""
         return self.carried(SubtaskId(vertex.operator_id, index), HandleKind.RUN)
+
+    @property
+    def slots(self) -> int:
+        return self.parallelism if self.at_once is None else self.at_once
 
     @property
     def moment(self) -> Moment:

@@ -123,7 +123,8 @@ class SnapshotSteps:
             events = steps.StepDone(checkpoint_id), steps.CaptureEnded(checkpoint_id), steps.WriteEnded(checkpoint_id)
             return [effect for event in events for effect in vertex.steps.step(event)]
         task = replace(self._current, restored=vertex.as_of_barrier(self._state.as_of(checkpoint_id)))
-        pending = vertex.take(plan_snapshot(self._parts.graph, task))
+        plan = plan_snapshot(self._parts.graph, task)
+        pending = vertex.take(replace(plan, at_once=max(1, plan.parallelism // 2)))  # micro-batches take the others
         effects = vertex.steps.step(steps.StepDone(checkpoint_id))
         if pending.has_work:
             self._writes.start(vertex, pending)

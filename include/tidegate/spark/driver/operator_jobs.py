@@ -241,7 +241,7 @@ class OperatorJobs:
     def _sink(self, execution: Execution, vertex: SinkVertex) -> DataFrame:
         plan = StagingPlan(self._plan.staging(vertex), self._plan.checkpoint_id)
         rows = self._input(execution, vertex, vertex.input)
-        return rows.coalesce(self._parallelism).mapInArrow(plan.run, REPORT_TYPE)
+        return rows.coalesce(self._plan.slots).mapInArrow(plan.run, REPORT_TYPE)
 
     def _restage(
         self, execution: Execution, vertex: KeyedVertex, sink: SinkVertex, staged: Set[SubtaskId], emit: Emit
@@ -253,7 +253,7 @@ class OperatorJobs:
             layout = self._location.layout(vertex, self._streams.layout(vertex), self._plan)
             specs = self._location.specs(vertex, layout, self._plan, indexes)
             plan = RestagingPlan(tuple(indexes), specs, self._plan.staging(sink))
-            frame = self._streams.session.range(0, len(indexes), 1, len(indexes))
+            frame = self._streams.session.range(0, len(indexes), 1, min(len(indexes), self._plan.slots))
             run_job(frame.mapInArrow(plan.run, REPORT_TYPE), emit)
 
     def _placed(self, execution: Execution, vertex: KeyedVertex, rows: DataFrame) -> DataFrame:
