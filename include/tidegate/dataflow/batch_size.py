@@ -1,4 +1,4 @@
-"""How much an operator of a continuous region takes at a time: what it processes in about half a second.
+"""How much an operator of a continuous region takes at a time: what it processes in somewhat less than a second.
 
 Rows behind a micro-batch wait for it, and so does a barrier. But each micro-batch has a cost of its own, so a backlog
 in many small ones takes longer. Flink sizes its buffers by time as well (`taskmanager.network.memory.buffer-debloat`).
