@@ -33,7 +33,19 @@ def processor_seconds(*roots: int) -> float:
 
 def memory(*roots: int) -> int:
     """Bytes of proportional set size at this moment."""
-    return 1024 * sum(_number(process, "smaps_rollup", "Pss:") for process in tree(*roots))
+    return sum(map(memory_of, tree(*roots)))
+
+
+def memory_of(process: int) -> int:
+    """The same of one process without its descendants; 0 if it has ended."""
+    return 1024 * _number(process, "smaps_rollup", "Pss:")
+
+
+def is_java(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/comm").read_text().strip() == "java"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _status(process: int) -> list[str]:
