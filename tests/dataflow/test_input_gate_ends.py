@@ -116,3 +116,17 @@ def test_the_switch_reaches_the_gates(switch: bool) -> None:
     outputs = gate.drain()
     assert bool(aligned(outputs)) is switch
     assert any(isinstance(output, Aborted) for output in outputs) is not switch
+
+
+def test_nor_with_one_that_holds_rows_of_a_channel_whose_end_says_no_barrier_will_come() -> None:
+    """As after a restore: the rows were in flight, and the source has finished. No barrier of it shows what it
+    overtakes."""
+    gate = open_gate(2, MAY_BE_UNALIGNED)
+    gate.offer(0, segment("put back"))
+    gate.signal(EndOfPartition(0))
+    gate.signal(EndOfData(1, DRAIN))
+    outputs = gate.drain(0)
+    gate.signal(Barrier(1, 1, UNALIGNED))
+    outputs += gate.drain()
+    assert [captured(output) for output in outputs if isinstance(output, Aligned)] == [[(0, "put back")]]
+    assert aligned(outputs) == [(1, None)]

@@ -71,8 +71,3 @@ def _(original):
         return original(self)
 
     return drain
-
-
-@mutation("an operator ends with a checkpoint that holds some of its input in flight", (InputGate, "_ended"))
-def _(original):
-    return lambda self, checkpoint_id, captured: original(self, checkpoint_id, ())
