@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from spark_checkpoints import Checkpoints, Landing, in_order
 
 from tidegate import FileSource, ParquetSink, Pipeline, avg, count, max_, max_by, min_, sum_
-from tidegate.spark.driver import operator_jobs
+from tidegate.spark.driver import direct_input, operator_jobs
 
 pytestmark = pytest.mark.spark
 
@@ -38,16 +38,21 @@ def expected(spark: SparkSession, landing: Landing) -> list[tuple[object, ...]]:
     return in_order(grouped.agg(F.count("*"), F.sum("delay"), F.max("delay"), F.min("delay"), F.avg("delay")).collect())
 
 
-@pytest.mark.parametrize("small", [0, 1 << 20], ids=["exchanged", "in-one-task"])
+#: How what arrived reaches the subtasks: (bytes up to which it is small, bytes that may be read without Spark).
+WAYS = {"exchanged": (0, 0), "in-one-task": (1 << 20, 0), "read-directly": (1 << 20, 1 << 28)}
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    small, directly = WAYS[request.param]
+    monkeypatch.setattr(operator_jobs, "SMALL", small)
+    monkeypatch.setattr(direct_input, "_READ_AGAIN", directly)
+
+
+@pytest.mark.usefixtures("way")
 def test_state_after_two_checkpoints_equals_one_batch_over_all_input(
-    spark: SparkSession,
-    landing: Land,
-    open_checkpoints: Open,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    small: int,
+    spark: SparkSession, landing: Land, open_checkpoints: Open, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(operator_jobs, "_SMALL", small)
     flights = landing("flights")
     checkpoints = open_checkpoints(carriers(flights.path, tmp_path))
     flights.put(carrier=["UA", "AA", None, "UA"], delay=[5, None, 7, -3])
@@ -62,6 +67,7 @@ def test_a_small_batch_as_it_came_from_its_source_needs_no_exchange(
     landing: Land, open_checkpoints: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flights = landing("flights")
+    monkeypatch.setattr(direct_input, "_READ_AGAIN", 0)
     checkpoints = open_checkpoints(carriers(flights.path, tmp_path, parallelism=4))
     exchanged: list[object] = []
     by_subtask = operator_jobs.OperatorJobs._by_subtask
@@ -114,6 +120,7 @@ def test_changes_hold_changed_keys_only_and_current_holds_all(
     assert checkpoints.rows("sink:current") == expected(spark, flights)
 
 
+@pytest.mark.usefixtures("way")
 def test_keys_of_several_columns_with_nulls_are_keys_like_any_other(
     spark: SparkSession, landing: Land, open_checkpoints: Open
 ) -> None:

@@ -35,7 +35,7 @@ def take(checkpoints: Checkpoints) -> None:
 def test_the_examples_agree_with_the_plain_computation_at_any_parallelism(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int
 ) -> None:
-    monkeypatch.setattr(operator_jobs, "_SMALL", small)
+    monkeypatch.setattr(operator_jobs, "SMALL", small)
     shop = Shop(tmp_path, seed=1)
     checkpoints = Checkpoints(shop.pipeline(), spark, tmp_path)
     for parallelism in (2, 3, 1, 2):

@@ -4,6 +4,7 @@ An adapter makes no decision about safety: `tidegate.protocol` does, from the fa
 types appear as `Any` so that importing them costs nothing at DAG parse.
 """
 
+from tidegate.ports.arrow_reading import ArrowReader, ArrowSource, LeftToSparkError
 from tidegate.ports.connectors import (
     BacklogSource,
     CommitAttempt,
@@ -50,6 +51,8 @@ from tidegate.ports.transaction import StoreTransaction
 
 __all__ = [
     "Acknowledger",
+    "ArrowReader",
+    "ArrowSource",
     "BacklogSource",
     "CheckpointListener",
     "CheckpointStorage",
@@ -64,6 +67,7 @@ __all__ = [
     "Exporter",
     "KeyReader",
     "LaggingSource",
+    "LeftToSparkError",
     "ListingSource",
     "Meter",
     "Notifier",

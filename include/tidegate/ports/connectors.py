@@ -48,7 +48,7 @@ class SourceContext:
 class Source(Protocol):
     """A replayable input. It keeps nothing in memory between calls: its position is in the snapshots.
 
-    It may also be a `BacklogSource`, a `LaggingSource` and a `QuarantiningSource`.
+    It may also be an `ArrowSource`, a `BacklogSource`, a `LaggingSource` and a `QuarantiningSource`.
     """
 
     schema: str  # Spark DDL of the rows

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from tidegate.ports import (
+    ArrowReader,
     CheckpointStorage,
     ReadableStorage,
     ReadPiece,
@@ -26,6 +27,7 @@ from tidegate.settings import absolute
 from tidegate.sources import manifests, parsing
 from tidegate.sources.dialect import check_options, text_format
 from tidegate.sources.listing import Directory, FileVersion, Listing, first_of, in_reading_order, is_finished, split_of
+from tidegate.sources.parquet_reading import reader_of
 from tidegate.sources.read_before import ReadBefore
 from tidegate.sources.read_errors import translate_read_error
 from tidegate.sources.replaced import name_below, read_pieces
@@ -222,6 +224,14 @@ class FileSource:
         if files:
             self._check_still_there(location, files)
         return parsing.frame(self, spark, location, files, output, self._partitions)
+
+    def arrow_reader(self, segments: Sequence[Segment]) -> ArrowReader | None:
+        """See `ports.ArrowSource`."""
+        files = files_of(segments)
+        reader = reader_of(self, self.location, files) if self.format == "parquet" else None
+        if reader is not None:
+            self._check_still_there(self.location, files)
+        return reader
 
     def explain(self, error: BaseException, segments: Sequence[Segment]) -> CheckpointError | None:
         """What to raise instead of a Spark error, if it comes from reading these segments."""

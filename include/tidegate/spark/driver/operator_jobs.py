@@ -16,13 +16,13 @@ from tidegate.dataflow.staging import Staging
 from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, StepVertex, Stream
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.windows import Window
-from tidegate.ports import Segment
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.in_flight import OUTPUT
 from tidegate.protocol.records import SubtaskId
+from tidegate.spark.driver.direct_input import SMALL, direct_input, segment_bytes
 from tidegate.spark.driver.hashing import key_expressions, quoted, subtask_expression
 from tidegate.spark.driver.results import Result, require_keys, result_of
-from tidegate.spark.driver.run_job import Emit, run_job
+from tidegate.spark.driver.run_job import Emit, run_direct_job, run_job
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import SIDE, Streams, ddl, read_by
 from tidegate.spark.driver.windows import late_rows, with_windows
@@ -64,7 +64,7 @@ class OperatorJobs:
                     emit(self._windowed(execution, vertex, vertex.window))
                 elif execution.has_input and vertex.emits:
                     emit(self._emitting(execution, vertex))
-                elif execution.has_input:
+                elif execution.has_input and not self._ran_directly(execution, vertex, note):
                     run_job(self._keyed(execution, vertex), note)
                 for sink in execution.chain.sinks:
                     self._restage(execution, vertex, sink, staged, emit)
@@ -107,6 +107,17 @@ class OperatorJobs:
         result, layout = self._update_result(execution, vertex)
         reports = self._updated(execution, vertex, layout, "upsert", result.upserts)
         return reports if result.emitted is None else reports.union(self._emitted(execution, vertex, result.emitted))
+
+    def _ran_directly(self, execution: Execution, vertex: KeyedVertex, emit: Emit) -> bool:
+        """Aggregate what the subtasks can read by themselves; whether they could."""
+        subtasks = len(self._plan.pending(execution.chain))
+        if (direct := direct_input(self._streams, execution, vertex, subtasks)) is None:
+            return False
+        plan = self._keyed_plan(execution, vertex, self._streams.layout(vertex), "aggregate")
+        if run_direct_job(self._streams.session, direct.plan(plan), emit):
+            return True
+        self._streams.leave_to_spark(vertex.inputs[0])
+        return False
 
     def _updated(
         self, execution: Execution, vertex: KeyedVertex, layout: StateLayout, program: str, rows: DataFrame
@@ -264,15 +275,5 @@ class OperatorJobs:
         return rows.repartitionById(self._parallelism, F.expr(self._subtask))
 
 
-#: Bytes of a batch below which exchanging its rows between Spark tasks takes longer than doing all subtasks in one.
-_SMALL = 1 << 20
-
-
 def _is_small(vertex: KeyedVertex, execution: Execution) -> bool:
-    """Whether little arrived, and straight from a source. A transform may make more of it, and data from another
-    operator must stay one Spark task per file."""
-    arrived = [data for channel in execution.arrived.values() for data in channel]
-    straight = not any(stream.transforms for stream in vertex.inputs) and all(
-        isinstance(data, Segment) for data in arrived
-    )
-    return straight and 0 < sum(data.bytes for data in arrived) <= _SMALL
+    return 0 < (segment_bytes(vertex, execution) or 0) <= SMALL

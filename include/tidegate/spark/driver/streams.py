@@ -17,7 +17,7 @@ from tidegate.dataflow.elements import Data, Exchange
 from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, StepVertex, Stream
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.windows import BOUNDS
-from tidegate.ports import Segment
+from tidegate.ports import ArrowReader, ArrowSource, Segment
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, StateSchemaError
 from tidegate.protocol.records import StateHandle
 from tidegate.spark.driver.determinism import nondeterministic_parts
@@ -45,6 +45,8 @@ class Streams:
         self._declared: dict[str, StateLayout] = {}
         self._computed: dict[str, StateLayout] = {}
         self._outputs: dict[str, StructType] = {}
+        self._inputs: dict[str, StructType] = {}
+        self._left_to_spark: set[str] = set()
 
     def frame(self, stream: Stream, arrived: Arrived) -> DataFrame:
         """What arrived from the stream's origin, by vertex name; an empty frame of the same columns if nothing did.
@@ -71,6 +73,17 @@ class Streams:
         for transform in stream.transforms:
             frame = self._transformed(stream, transform, frame)
         return frame
+
+    def arrow_reader(self, stream: Stream, arrived: Arrived) -> ArrowReader | None:
+        """What reads the segments that arrived without Spark; None if Spark must."""
+        source = self._sources[stream.origin].source
+        if stream.output != "rows" or stream.origin in self._left_to_spark or not isinstance(source, ArrowSource):
+            return None
+        return source.arrow_reader([item for item in arrived[stream.origin] if isinstance(item, Segment)])
+
+    def leave_to_spark(self, stream: Stream) -> None:
+        """Nothing of this source is tried without Spark again: a file that Spark must read is seldom alone."""
+        self._left_to_spark.add(stream.origin)
 
     def require_deterministic(self, what: str, frame: DataFrame) -> None:
         """Raises `PipelineDefinitionError` if consumers and retries would each compute different rows."""
@@ -105,6 +118,11 @@ class Streams:
         if frame is not None and not (known and not stream.transforms):  # columns change only in the user's code
             self._computed[vertex.name] = self._of_aggregates(vertex, frame)
         return self._computed[vertex.name]
+
+    def aggregate_input(self, vertex: KeyedVertex) -> StructType:
+        """The columns that a declared aggregate reads, as its input has them."""
+        self.layout(vertex)
+        return self._inputs[vertex.name]
 
     def output(self, vertex: KeyedVertex) -> StructType:
         """The columns of the rows that an operator emits. Raises `PipelineDefinitionError` naming it."""
@@ -232,6 +250,8 @@ class Streams:
         if vertex.window is not None:
             require_time(self.where(vertex), vertex.window, frame)
             fields = [field for field in fields if field.name not in BOUNDS]
+        self._inputs[vertex.name] = StructType(fields)
+        if vertex.window is not None:
             fields += [StructField(name, TimestampType()) for name in BOUNDS]
         types = arrow_schema(StructType(fields))
         return self._named(

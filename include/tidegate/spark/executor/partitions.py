@@ -4,7 +4,7 @@ Everything here is passed to `mapInArrow`: `pyarrow.RecordBatch`es in, reports o
 repeated or run twice writes under new names each time. Only the files that its answer names count.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -63,7 +63,10 @@ class KeyedPlan:
         rows = not_empty(batches)
         if rows is None:
             return
-        owned = self._by_subtask(rows)
+        yield from self.updated(self._by_subtask(rows))
+
+    def updated(self, owned: Sequence[tuple[int, Iterable[pa.RecordBatch]]]) -> Iterator[pa.RecordBatch]:
+        """The reports of subtasks, each with its rows."""
         if len(owned) == 1:
             yield self._report(*owned[0])
         elif owned:  # in parallel: each waits for the disk, and for Arrow, which needs no interpreter

@@ -15,6 +15,8 @@ from tidegate.protocol.handles import handle_from_json, handle_to_json
 
 #: Not as text, which would cost a call to the JVM each time.
 REPORT_TYPE = StructType().add("subtask", IntegerType()).add("reports", StringType())
+#: In place of a subtask's index: nothing was written here, and Spark has to read the rows.
+LEFT_TO_SPARK = -1
 _SCHEMA = pa.schema([("subtask", pa.int32()), ("reports", pa.string())])
 
 

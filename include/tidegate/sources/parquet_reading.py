@@ -1,0 +1,125 @@
+"""Reads small Parquet files inside a Spark task with Arrow: the same rows as Spark's reader, without its start.
+
+Only what means the same to both is read here. A column of another type than the schema says, a date from before the
+calendars agreed, a damaged file: all that is left to Spark, which converts it or says what is wrong. Runs on
+executors, which need only pyarrow.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tidegate.ports import LeftToSparkError
+from tidegate.sources.listing import FileVersion
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+_MOST_FILES = 100  # each is opened by every Spark task that reads
+_ROWS = 131_072  # of a batch
+# Before these, Spark asks which calendar a file's writer used: 1582-10-15 in days, 1900-01-01 in microseconds.
+_FIRST_DAY, _FIRST_MICROSECOND = -141_427, -2_208_988_800_000_000
+
+
+class Options(Protocol):
+    """What decides how a source's files are read."""
+
+    options: Mapping[str, str]
+    partitions: str | None
+
+
+def reader_of(source: Options, location: str, files: Sequence[FileVersion]) -> "ParquetReader | None":
+    """None if Spark must read these files. It also is what refuses a colon in a name."""
+    if source.options or source.partitions or not 0 < len(files) <= _MOST_FILES:
+        return None
+    paths = tuple(file.path for file in files)
+    return None if any(":" in path for path in paths) else ParquetReader(location, paths)
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetReader:
+    """Implements `ports.ArrowReader` for files below `location`, a directory or a URL."""
+
+    location: str
+    paths: tuple[str, ...]
+
+    def read(self, schema: "pa.Schema") -> "Iterator[pa.RecordBatch]":
+        import pyarrow as pa
+        from pyarrow import fs, parquet
+
+        try:
+            filesystem, root = fs.FileSystem.from_uri(self.location)
+            for path in self.paths:
+                with filesystem.open_input_file(f"{root.rstrip('/')}/{path}") as stream:
+                    yield from _rows(parquet.ParquetFile(stream), schema)
+        except (OSError, pa.ArrowException) as error:
+            raise LeftToSparkError(str(error)) from error
+
+
+def _rows(file: "pq.ParquetFile", schema: "pa.Schema") -> "Iterator[pa.RecordBatch]":
+
+    found = _found(file.schema_arrow, schema)
+    if not found:  # a file without any of the columns still has rows
+        yield from (_batch(count, {}, schema) for count in _counts(file.metadata.num_rows))
+        return
+    for batch in file.iter_batches(_ROWS, columns=list(found.values()), use_threads=False):
+        columns = {name: batch.column(stored) for name, stored in found.items()}
+        if not all(map(_is_of_one_calendar, columns.values())):
+            raise LeftToSparkError("there are dates of a calendar that only Spark knows")
+        yield _batch(batch.num_rows, columns, schema)
+
+
+def _found(stored: "pa.Schema", schema: "pa.Schema") -> dict[str, str]:
+    """By column of `schema`, how the file calls it; without those that it lacks."""
+    names: dict[str, list[str]] = {}
+    for name in stored.names:
+        names.setdefault(name.lower(), []).append(name)
+    found = {}
+    for field in schema:
+        same = names.get(field.name.lower(), [])
+        if len(same) > 1 or any("." in name for name in same):  # Arrow takes a dot for the way into a struct
+            raise LeftToSparkError(f"it is not clear which column is {field.name}")
+        if same:
+            if not _means_the_same(stored.field(same[0]).type, field.type):
+                raise LeftToSparkError(f"{field.name} is {stored.field(same[0]).type} and should be {field.type}")
+            found[field.name] = same[0]
+    return found
+
+
+def _means_the_same(stored: "pa.DataType", wanted: "pa.DataType") -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(stored) and pa.types.is_timestamp(wanted):  # the name of a zone changes no moment
+        return stored.unit == wanted.unit == "us" and (stored.tz is None) == (wanted.tz is None)
+    return bool(stored == wanted or (pa.types.is_large_string(stored) and pa.types.is_string(wanted)))
+
+
+def _is_of_one_calendar(column: "pa.Array") -> bool:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_date32(column.type):
+        first, numbers = _FIRST_DAY, column.view(pa.int32())
+    elif pa.types.is_timestamp(column.type):
+        first, numbers = _FIRST_MICROSECOND, column.view(pa.int64())
+    else:
+        return True
+    smallest = pc.min(numbers).as_py()
+    return smallest is None or smallest >= first
+
+
+def _counts(rows: int) -> Iterator[int]:
+    for begin in range(0, rows, _ROWS):
+        yield min(_ROWS, rows - begin)
+
+
+def _batch(count: int, columns: "Mapping[str, pa.Array]", schema: "pa.Schema") -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    arrays = []
+    for field in schema:
+        column = columns.get(field.name)
+        column = pa.nulls(count, field.type) if column is None else column
+        arrays.append(column if column.type == field.type else column.cast(field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

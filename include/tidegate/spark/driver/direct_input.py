@@ -1,0 +1,78 @@
+"""Which micro-batches the subtasks read by themselves: plain aggregates of little that comes straight from a source.
+
+Spark's reader, its exchange of rows and their way through Java cost more than the work on a batch of a few megabytes.
+Here each Spark task reads all of the batch and keeps the rows of its own subtasks.
+"""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+from tidegate.dataflow.operator_chains import Execution
+from tidegate.pipeline.definition import KeyedVertex
+from tidegate.ports import ArrowReader, Segment
+from tidegate.spark.driver.streams import Streams, arrow_schema
+from tidegate.spark.executor.direct_rows import DirectPlan
+from tidegate.spark.executor.partitions import KeyedPlan
+
+#: Bytes of a batch below which exchanging its rows between Spark tasks takes longer than doing all subtasks in one.
+SMALL = 1 << 20
+
+#: Bytes that all Spark tasks together may read of a batch: above, reading it several times costs more than exchanging.
+_READ_AGAIN = 256 << 20
+
+#: What Arrow and Spark read alike, and hash alike. A string with a collation is another type than this one.
+_ALIKE = (
+    T.BooleanType(),
+    T.ByteType(),
+    T.ShortType(),
+    T.IntegerType(),
+    T.LongType(),
+    T.FloatType(),
+    T.DoubleType(),
+    T.StringType(),
+    T.BinaryType(),
+    T.DateType(),
+    T.TimestampType(),
+    T.TimestampNTZType(),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DirectInput:
+    """What a Spark task reads by itself: `columns` of the batch, of which there are `size` bytes."""
+
+    reader: ArrowReader
+    columns: pa.Schema
+    keys: tuple[str, ...]
+    size: int
+
+    def plan(self, keyed: KeyedPlan) -> DirectPlan:
+        """A Spark task for all subtasks if the batch is small, else up to one for each."""
+        indexes = sorted(keyed.specs)
+        tasks = min(len(indexes), -(-self.size // SMALL))
+        shares = tuple(tuple(indexes[at::tasks]) for at in range(tasks))
+        return DirectPlan(keyed, self.reader, self.columns, self.keys, shares)
+
+
+def direct_input(streams: Streams, execution: Execution, vertex: KeyedVertex, subtasks: int) -> DirectInput | None:
+    """What so many subtasks read; None if Spark has to read it."""
+    size = segment_bytes(vertex, execution)
+    if not vertex.aggregates or not size or size * subtasks > _READ_AGAIN:
+        return None
+    columns = streams.aggregate_input(vertex)
+    if not all(field.dataType in _ALIKE or isinstance(field.dataType, T.DecimalType) for field in columns):
+        return None
+    reader = streams.arrow_reader(vertex.inputs[0], execution.arrived)
+    return None if reader is None else DirectInput(reader, arrow_schema(columns), tuple(vertex.key), size)
+
+
+def segment_bytes(vertex: KeyedVertex, execution: Execution) -> int | None:
+    """How much arrived, if it came straight from a source; else None. A transform may make more of it, and data from
+    another operator must stay one Spark task per file."""
+    arrived = [data for channel in execution.arrived.values() for data in channel]
+    straight = not any(stream.transforms for stream in vertex.inputs) and all(
+        isinstance(data, Segment) for data in arrived
+    )
+    return sum(data.bytes for data in arrived) if straight else None

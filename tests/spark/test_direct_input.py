@@ -1,0 +1,198 @@
+"""Subtasks that read by themselves what arrived: when they do, and what happens when Spark must read it after all."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from spark_checkpoints import Checkpoints, Landing, in_order
+
+from tidegate import FileSource, ParquetSink, Pipeline, count, max_, sum_
+from tidegate.protocol.errors import MalformedRowsError
+from tidegate.spark.driver import direct_input, operator_jobs
+from tidegate.spark.driver.operator_jobs import OperatorJobs
+from tidegate.spark.executor.direct_rows import DirectPlan
+
+pytestmark = pytest.mark.spark
+
+Open = Callable[[Pipeline], Checkpoints]
+Land = Callable[[str], Landing]
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which way each execution of a keyed operator went, in order."""
+    ways: list[str] = []
+    direct, keyed = operator_jobs.run_direct_job, OperatorJobs._keyed
+
+    def note_direct(session: Any, plan: DirectPlan, emit: Any) -> bool:
+        ways.append(f"direct {[list(share) for share in plan.shares]}")
+        return direct(session, plan, emit)
+
+    def note_keyed(self: OperatorJobs, *given: Any) -> DataFrame:
+        ways.append("spark")
+        return keyed(self, *given)
+
+    monkeypatch.setattr(operator_jobs, "run_direct_job", note_direct)
+    monkeypatch.setattr(OperatorJobs, "_keyed", note_keyed)
+    return ways
+
+
+def totals(source: Path, tables: Path, schema: str = "k bigint, v bigint", **options: Any) -> Pipeline:
+    pipeline = Pipeline("totals", **options)
+    rows = pipeline.source("rows", FileSource(str(source), format="parquet", schema=schema))
+    rows.key_by("k").aggregate("totals", n=count(), v=sum_("v"), most=max_("v")).sink(
+        "changes", ParquetSink(str(tables / "changes"))
+    )
+    return pipeline
+
+
+def test_a_small_batch_is_read_in_one_task_and_a_larger_one_by_each_subtask(
+    spark: SparkSession, landing: Land, open_checkpoints: Open, tmp_path: Path, ran: list[str]
+) -> None:
+    rows = landing("rows")
+    checkpoints = open_checkpoints(totals(rows.path, tmp_path, parallelism=3))
+    rows.put(k=[1, 2, None], v=[1, 2, 3])
+    checkpoints.take()
+    rows.put(k=list(range(120_000)), v=list(range(120_000)))
+    checkpoints.take()
+    assert ran == ["direct [[0, 1, 2]]", "direct [[0, 2], [1]]"]
+    grouped = rows.all(spark).groupBy("k").agg(F.count("*"), F.sum("v"), F.max("v"))
+    assert checkpoints.rows("state:totals") == in_order(grouped.collect())
+    staged = [handle.rows for handle in checkpoints.staged("changes")]
+    assert sum(staged) == 120_000
+    assert len(staged) == 3
+
+
+def test_too_much_to_be_read_several_times_is_exchanged(
+    landing: Land, open_checkpoints: Open, tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = landing("rows")
+    checkpoints = open_checkpoints(totals(rows.path, tmp_path, parallelism=4))
+    rows.put(k=[1], v=[1])
+    [file] = rows.path.iterdir()
+    monkeypatch.setattr(direct_input, "_READ_AGAIN", 4 * file.stat().st_size - 1)
+    checkpoints.take()
+    assert ran == ["spark"]
+    assert checkpoints.rows("state:totals") == [(1, 1, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        lambda rows: rows.transform(lambda frame: frame.where("v > 0")).key_by("k").aggregate("totals", n=count()),
+        lambda rows: rows.key_by("s").aggregate("totals", n=count()),
+    ],
+    ids=["a transform", "a collation"],
+)
+def test_spark_reads_what_only_it_understands(
+    shape: Callable[[Any], Any], landing: Land, open_checkpoints: Open, ran: list[str]
+) -> None:
+    rows = landing("rows")
+    pipeline = Pipeline("totals")
+    schema = "k bigint, v bigint, s string collate UNICODE_CI"
+    shape(pipeline.source("rows", FileSource(str(rows.path), format="parquet", schema=schema)))
+    checkpoints = open_checkpoints(pipeline)
+    rows.put(k=[1], v=[1], s=["a"])
+    checkpoints.take()
+    assert ran == ["spark"]
+
+
+def test_what_must_be_left_to_spark_is_read_by_it_from_then_on(
+    landing: Land, open_checkpoints: Open, tmp_path: Path, ran: list[str]
+) -> None:
+    rows = landing("rows")
+    checkpoints = open_checkpoints(totals(rows.path, tmp_path, parallelism=2))
+    rows.put(k=[1], v=[1])
+    checkpoints.take()
+    rows.put(k=pa.array([1, 2], pa.int32()), v=[10, 20])  # Spark widens it
+    checkpoints.take()
+    rows.put(k=[2], v=[200])
+    checkpoints.take()
+    assert ran == ["direct [[0, 1]]", "direct [[0, 1]]", "spark", "spark"]
+    assert checkpoints.rows("state:totals") == [(1, 2, 11, 10), (2, 2, 220, 200)]
+
+
+def test_a_damaged_file_is_the_error_it_always_was(
+    landing: Land, open_checkpoints: Open, tmp_path: Path, ran: list[str]
+) -> None:
+    rows = landing("rows")
+    checkpoints = open_checkpoints(totals(rows.path, tmp_path))
+    rows.put(k=[1], v=[1])
+    (rows.path / "b.parquet").write_bytes(b"nonsense")
+    with pytest.raises(MalformedRowsError, match=r"b.parquet cannot be read: .* is not a Parquet file"):
+        checkpoints.take()
+    assert [way.split()[0] for way in ran] == ["direct", "spark"]
+
+
+def test_a_part_of_the_reports_does_not_count(
+    landing: Land, open_checkpoints: Open, tmp_path: Path, ran: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One Spark task finds a file that is gone when the next one looks: nothing is acknowledged twice."""
+    rows = landing("rows")
+    checkpoints = open_checkpoints(totals(rows.path, tmp_path, parallelism=2))
+    rows.put(k=list(range(200_000)), v=list(range(200_000)))
+    plan = DirectPlan.run
+
+    def half(self: DirectPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            [place] = batch.column(0).to_pylist()
+            reader = replace(self.reader, paths=("gone",)) if place else self.reader
+            yield from plan(replace(self, reader=reader), iter([batch]))
+
+    monkeypatch.setattr(DirectPlan, "run", half)
+    checkpoints.take()  # which refuses what is acknowledged twice
+    assert ran == ["direct [[0], [1]]", "spark"]
+    assert len(checkpoints.rows("state:totals")) == 200_000
+
+
+TYPES = {
+    "boolean": lambda r: r.random() < 0.5,
+    "tinyint": lambda r: r.randint(-128, 127),
+    "smallint": lambda r: r.randint(-(2**15), 2**15 - 1),
+    "int": lambda r: r.randint(-(2**31), 2**31 - 1),
+    "bigint": lambda r: r.randint(-(2**63), 2**63 - 1),
+    "float": lambda r: r.choice([float("nan"), 0.0, -0.0, r.randint(-9, 9) / 4]),
+    "double": lambda r: r.choice([float("nan"), 0.0, -0.0, r.random()]),
+    "string": lambda r: "é" * r.randint(0, 40),
+    "date": lambda r: date(1600, 1, 1) + timedelta(r.randint(0, 200_000)),
+    "timestamp_ntz": lambda r: datetime(1950, 1, 1) + timedelta(microseconds=r.randint(0, 2**50)),
+    "decimal(9,2)": lambda r: Decimal(r.randint(-(10**8), 10**8)) / 100,
+    "decimal(38,4)": lambda r: Decimal(r.randint(-(10**20), 10**20)) / 10_000,
+}
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_key_is_the_same_one_however_its_rows_were_read(
+    kind: str,
+    spark: SparkSession,
+    landing: Land,
+    open_checkpoints: Open,
+    tmp_path: Path,
+    ran: list[str],
+    monkeypatch: Any,
+) -> None:
+    """A first checkpoint reads directly, the next by Spark, of keys that they share."""
+    rows, chosen = landing("rows"), random.Random(7)
+    checkpoints = open_checkpoints(totals(rows.path, tmp_path, f"k {kind}, v bigint", parallelism=3))
+    keys = [None, *(TYPES[kind](chosen) for _ in range(300))]
+    for way in (1 << 28, 0, 1 << 28):
+        monkeypatch.setattr(direct_input, "_READ_AGAIN", way)
+        some = chosen.choices(keys, k=400)
+        frame = spark.createDataFrame([(key, at) for at, key in enumerate(some)], f"k {kind}, v bigint")
+        path = rows.path / f"{len(ran)}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(frame.toArrow(), path)
+        checkpoints.take()
+    assert ran == ["direct [[0, 1, 2]]", "spark", "direct [[0, 1, 2]]"]
+    read = spark.read.schema(f"k {kind}, v bigint").parquet(str(rows.path))
+    grouped = read.groupBy("k").agg(F.count("*"), F.sum("v"), F.max("v"))
+    assert repr(checkpoints.rows("state:totals")) == repr(in_order(grouped.collect()))
