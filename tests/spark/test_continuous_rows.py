@@ -14,6 +14,7 @@ from sizes import later
 from spark_checkpoints import Checkpoints
 
 from tidegate import ParquetSink, Pipeline, count, max_
+from tidegate.spark.driver import direct_input
 
 pytestmark = pytest.mark.spark
 
@@ -26,10 +27,12 @@ def in_log(tables: Path, name: str) -> list[tuple[Any, ...]]:
     return sorted(rows, key=repr)
 
 
+@pytest.mark.parametrize("directly", [0, 1 << 28], ids=["by-spark", "directly"])
 def test_a_key_that_changed_several_times_shows_once_a_checkpoint_with_its_last_value(
-    spark: SparkSession, tmp_path: Path
+    directly: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Null is a key like any other, alone and as a part of one; a transform sees the last value only."""
+    monkeypatch.setattr(direct_input, "_READ_AGAIN", directly)
     pipeline = Pipeline("places", parallelism=2)
     source = Listed(PLACES, step=2)
     rows = pipeline.source("rows", source)

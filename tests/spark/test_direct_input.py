@@ -11,6 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from continuous_checkpoints import Running
+from listed import Listed
+from orders import rows_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from spark_checkpoints import Checkpoints, Landing, in_order
@@ -196,3 +199,74 @@ def test_a_key_is_the_same_one_however_its_rows_were_read(
     read = spark.read.schema(f"k {kind}, v bigint").parquet(str(rows.path))
     grouped = read.groupBy("k").agg(F.count("*"), F.sum("v"), F.max("v"))
     assert repr(checkpoints.rows("state:totals")) == repr(in_order(grouped.collect()))
+
+
+@pytest.fixture
+def staged_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Who staged each table: the subtasks by themselves, or Spark."""
+    ways: list[str] = []
+    direct, sink = OperatorJobs._staged_directly, OperatorJobs._sink
+
+    def note_direct(self: OperatorJobs, *given: Any) -> bool:
+        if done := direct(self, *given):
+            ways.append("direct")
+        return done
+
+    def note_sink(self: OperatorJobs, *given: Any) -> DataFrame:
+        ways.append("spark")
+        return sink(self, *given)
+
+    monkeypatch.setattr(OperatorJobs, "_staged_directly", note_direct)
+    monkeypatch.setattr(OperatorJobs, "_sink", note_sink)
+    return ways
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_of_each_key_the_last_row_is_staged_once(
+    kind: str, spark: SparkSession, tmp_path: Path, staged_by: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By Spark and without it, of the same rows, in which keys come again and again."""
+    chosen, keys = random.Random(3), [None, *(TYPES[kind](random.Random(n)) for n in range(40))]
+    texts = [None if key is None else str(key) for key in keys]
+    batches = [[(text, at) for at, text in enumerate(chosen.choices(texts, k=30))] for _ in range(5)]
+    tables = {}
+    for name, limit in (("spark", 0), ("direct", 1 << 28)):
+        monkeypatch.setattr(direct_input, "_READ_AGAIN", limit)
+        monkeypatch.setattr(direct_input, "SMALL", 1000)  # several Spark tasks
+        source = Listed("text string, v bigint", step=100)
+        running = Running(changes_of(source, kind, tmp_path / name), spark, tmp_path / name)
+        for batch in batches:
+            source.put(0, *batch)
+            running.until_idle()
+            if batch is batches[2]:
+                running.take()
+        running.take()
+        tables[name] = sorted(rows_of(tmp_path / name / "changes"), key=repr)
+    assert staged_by == ["spark", "spark", "direct", "direct"]
+    assert repr(tables["direct"]) == repr(tables["spark"])
+    assert tables["direct"]
+
+
+def changes_of(source: Listed, kind: str, tables: Path) -> Pipeline:
+    pipeline = Pipeline("changes", parallelism=3)
+    rows = pipeline.source("rows", source).transform(lambda frame: frame.selectExpr(f"cast(text as {kind}) as k", "v"))
+    rows.key_by("k").aggregate("totals", n=count(), v=sum_("v")).sink("changes", ParquetSink(str(tables / "changes")))
+    return pipeline
+
+
+def test_what_a_transform_makes_of_changes_is_staged_by_spark(
+    spark: SparkSession, tmp_path: Path, staged_by: list[str]
+) -> None:
+    source = Listed("k bigint, v bigint", step=100)
+    pipeline = Pipeline("changes", parallelism=2)
+    totals = pipeline.source("rows", source).key_by("k").aggregate("totals", n=count())
+    totals.transform(lambda frame: frame.where("n = 1")).sink("once", ParquetSink(str(tmp_path / "once")))
+    pipeline_rows = totals.transform(lambda frame: frame)
+    pipeline_rows.sink("all", ParquetSink(str(tmp_path / "all")))
+    running = Running(pipeline, spark, tmp_path)
+    source.put(0, (1, 1), (2, 1), (2, 2))
+    running.until_idle()
+    running.take()
+    assert staged_by == ["spark", "spark"]
+    assert [row["k"] for row in rows_of(tmp_path / "once")] == [1]
+    assert len(rows_of(tmp_path / "all")) == 2

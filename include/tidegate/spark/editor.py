@@ -22,8 +22,8 @@ from tidegate.spark.driver.hashing import subtask_expression
 from tidegate.spark.driver.run_job import collect_reports
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.executor.exporting import EditPlan, ExportPlan
-from tidegate.spark.executor.partitions import RestagingPlan
 from tidegate.spark.executor.report_rows import REPORT_TYPE
+from tidegate.spark.executor.staging import RestagingPlan
 from tidegate.spark.region import SparkRegion
 from tidegate.state.expiring import judge
 from tidegate.state.layout import StateLayout

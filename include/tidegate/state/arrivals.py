@@ -96,9 +96,23 @@ def gather(batches: Iterable[pa.RecordBatch], columns: Sequence[str], spec: Subt
 
 def owned_rows(table: pa.Table, spec: SubtaskSpec) -> pa.Table:
     """This subtask's rows of a `pyarrow.Table` (with `_hash`) of many subtasks, in their order."""
+    return rows_between(table, *spec.hashes())
+
+
+def rows_between(table: pa.Table, low: int, high: int) -> pa.Table:
+    """The rows of a `pyarrow.Table` (with `_hash`) whose unsigned hash is in this range, in their order."""
     hashes = hashes_of_column(table.column(HASH))
-    low, high = spec.hashes()
     return table.filter(booleans((hashes >= low) & (hashes <= high)))
+
+
+def latest_rows(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Of each key the row of a `pyarrow.Table` (with `_hash`) that came last."""
+    hashes = hashes_of_column(table.column(HASH))
+    order = sorted_order(hashes)
+    columns = [canonical_key(plain(name, table.column(name))) for name in keys]
+    starts, order = _starts(order, hashes[order], pa.Table.from_arrays(columns, names=list(keys)))
+    last = np.append(starts[1:], len(order)) - 1
+    return table.take(integers(np.sort(order[last])))
 
 
 def by_owner(table: pa.Table, specs: Mapping[int, SubtaskSpec], likely: int) -> list[tuple[SubtaskSpec, pa.Table]]:

@@ -1,7 +1,8 @@
-"""Which micro-batches the subtasks read by themselves: plain aggregates of little that comes straight from a source.
+"""What the subtasks read by themselves: little that comes straight from a source, for a plain aggregate; and what an
+operator of a continuous run has changed, for a table of its rows.
 
-Spark's reader, its exchange of rows and their way through Java cost more than the work on a batch of a few megabytes.
-Here each Spark task reads all of the batch and keeps the rows of its own subtasks.
+Spark's reader, its exchange of rows and their way through Java cost more than the work on a few megabytes. Here each
+Spark task reads all there is and keeps the rows of its own subtasks.
 """
 
 from dataclasses import dataclass
@@ -9,11 +10,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import types as T
 
+from tidegate.dataflow.elements import Exchange
+from tidegate.dataflow.execution_plan import ExecutionPlan
 from tidegate.dataflow.operator_chains import Execution
-from tidegate.pipeline.definition import KeyedVertex
+from tidegate.pipeline.definition import KeyedVertex, SinkVertex
+from tidegate.pipeline.graph import Graph
 from tidegate.ports import ArrowReader, Segment
+from tidegate.protocol.keygroups import hashes_of, key_groups_of
+from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams, arrow_schema
-from tidegate.spark.executor.direct_rows import DirectPlan
+from tidegate.spark.executor.direct_rows import DirectPlan, DirectStagingPlan
 from tidegate.spark.executor.partitions import KeyedPlan
 
 #: Bytes of a batch below which exchanging its rows between Spark tasks takes longer than doing all subtasks in one.
@@ -50,9 +56,7 @@ class DirectInput:
 
     def plan(self, keyed: KeyedPlan) -> DirectPlan:
         """A Spark task for all subtasks if the batch is small, else up to one for each."""
-        indexes = sorted(keyed.specs)
-        tasks = min(len(indexes), -(-self.size // SMALL))
-        shares = tuple(tuple(indexes[at::tasks]) for at in range(tasks))
+        shares = _shares(sorted(keyed.specs), self.size, len(keyed.specs))
         return DirectPlan(keyed, self.reader, self.columns, self.keys, shares)
 
 
@@ -66,6 +70,44 @@ def direct_input(streams: Streams, execution: Execution, vertex: KeyedVertex, su
         return None
     reader = streams.arrow_reader(vertex.inputs[0], execution.arrived)
     return None if reader is None else DirectInput(reader, arrow_schema(columns), tuple(vertex.key), size)
+
+
+def direct_staging(
+    graph: Graph,
+    streams: Streams,
+    location: StateLocation,
+    execution: Execution,
+    vertex: SinkVertex,
+    plan: ExecutionPlan,
+) -> DirectStagingPlan | None:
+    """None if the sink takes something else, or too much of it."""
+    pipeline, origin = graph.pipeline, streams.changed_by(vertex.input)
+    arrived = [data for data in execution.arrived.get(vertex.input.origin, ()) if isinstance(data, Exchange)]
+    size = sum(data.bytes for data in arrived)
+    if origin is None or not size or size * plan.slots > _READ_AGAIN:
+        return None
+    layout = streams.layout(origin)
+    owned = {
+        index: hashes_of(key_groups_of(index, pipeline.parallelism, pipeline.max_parallelism), pipeline.max_parallelism)
+        for index in range(pipeline.parallelism)
+    }
+    return DirectStagingPlan(
+        plan.staging(vertex),
+        plan.checkpoint_id,
+        tuple(handle for data in arrived for handle in data.handles),
+        location.storage_url,
+        layout.rows,
+        tuple(layout.key_names),
+        owned,
+        len(arrived) > 1,
+        _shares(list(owned), size, plan.slots),
+    )
+
+
+def _shares(subtasks: list[int], size: int, most: int) -> tuple[tuple[int, ...], ...]:
+    """The subtasks of each Spark task."""
+    tasks = min(len(subtasks), most, -(-size // SMALL))
+    return tuple(tuple(subtasks[at::tasks]) for at in range(tasks))
 
 
 def segment_bytes(vertex: KeyedVertex, execution: Execution) -> int | None:

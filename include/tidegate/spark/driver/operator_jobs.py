@@ -19,7 +19,7 @@ from tidegate.pipeline.windows import Window
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.in_flight import OUTPUT
 from tidegate.protocol.records import SubtaskId
-from tidegate.spark.driver.direct_input import SMALL, direct_input, segment_bytes
+from tidegate.spark.driver.direct_input import SMALL, direct_input, direct_staging, segment_bytes
 from tidegate.spark.driver.hashing import key_expressions, quoted, subtask_expression
 from tidegate.spark.driver.results import Result, require_keys, result_of
 from tidegate.spark.driver.run_job import Emit, run_direct_job, run_job
@@ -27,14 +27,9 @@ from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import SIDE, Streams, ddl, read_by
 from tidegate.spark.driver.windows import late_rows, with_windows
 from tidegate.spark.executor.ended_windows import EndedWindowsPlan, Ending
-from tidegate.spark.executor.partitions import (
-    KeyedPlan,
-    LookupPlan,
-    RestagingPlan,
-    RowsPlan,
-    StagingPlan,
-)
+from tidegate.spark.executor.partitions import KeyedPlan, LookupPlan, RowsPlan
 from tidegate.spark.executor.report_rows import REPORT_TYPE
+from tidegate.spark.executor.staging import RestagingPlan, StagingPlan
 from tidegate.state.layout import StateLayout
 
 
@@ -72,7 +67,7 @@ class OperatorJobs:
                 if execution.has_input:
                     run_job(self._step(execution, vertex), emit)
             case SinkVertex():
-                if execution.has_input:
+                if execution.has_input and not self._staged_directly(execution, vertex, emit):
                     run_job(self._sink(execution, vertex), emit)
 
     def _input(self, execution: Execution, vertex: KeyedVertex | SinkVertex, stream: Stream) -> DataFrame:
@@ -253,6 +248,11 @@ class OperatorJobs:
         plan = StagingPlan(self._plan.staging(vertex), self._plan.checkpoint_id)
         rows = self._input(execution, vertex, vertex.input)
         return rows.coalesce(self._plan.slots).mapInArrow(plan.run, REPORT_TYPE)
+
+    def _staged_directly(self, execution: Execution, vertex: SinkVertex, emit: Emit) -> bool:
+        """Stage what an operator has sent, as it is; whether it is that."""
+        plan = direct_staging(self._graph, self._streams, self._location, execution, vertex, self._plan)
+        return plan is not None and run_direct_job(self._streams.session, plan, emit)
 
     def _restage(
         self, execution: Execution, vertex: KeyedVertex, sink: SinkVertex, staged: Set[SubtaskId], emit: Emit

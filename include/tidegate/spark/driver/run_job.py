@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.dataflow.reports import Report
 from tidegate.spark.driver.spark_errors import as_checkpoint_error
-from tidegate.spark.executor.direct_rows import DirectPlan
+from tidegate.spark.executor.direct_rows import DirectPlan, DirectStagingPlan
 from tidegate.spark.executor.report_rows import LEFT_TO_SPARK, REPORT_TYPE, decode_reports
 from tidegate.spark.session.sessions import is_connect
 
@@ -34,7 +34,7 @@ def run_job(frame: DataFrame, emit: Emit) -> None:
         emit(decode_reports(row.subtask, row.reports))
 
 
-def run_direct_job(session: SparkSession, plan: DirectPlan, emit: Emit) -> bool:
+def run_direct_job(session: SparkSession, plan: DirectPlan | DirectStagingPlan, emit: Emit) -> bool:
     """Execute a plan without a frame of rows. False, with nothing emitted, if Spark has to read them instead: all
     Spark tasks read the same, but a file may vanish in between, and a part of the reports must not count."""
     shares = len(plan.shares)

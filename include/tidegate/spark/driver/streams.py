@@ -81,6 +81,12 @@ class Streams:
             return None
         return source.arrow_reader([item for item in arrived[stream.origin] if isinstance(item, Segment)])
 
+    def changed_by(self, stream: Stream) -> KeyedVertex | None:
+        """The operator whose changed rows of state this stream is, as they are."""
+        origin = self._producers.get(stream.origin)
+        is_plain = not stream.transforms and stream.output != LATE_ROWS
+        return origin if isinstance(origin, KeyedVertex) and is_plain and not origin.emits else None
+
     def leave_to_spark(self, stream: Stream) -> None:
         """Nothing of this source is tried without Spark again: a file that Spark must read is seldom alone."""
         self._left_to_spark.add(stream.origin)

@@ -16,7 +16,7 @@ _SHARED = (
     "pyarrow.compute",
     "pyarrow.fs",
     "pyarrow.parquet",
-    "tidegate.spark.executor.partitions",
+    "tidegate.spark.executor.direct_rows",
 )
 
 

@@ -8,8 +8,9 @@ import pyarrow as pa
 
 from tidegate.dataflow.reports import Report, joined
 from tidegate.spark.executor.carried_errors import carried_to_driver
-from tidegate.spark.executor.partitions import RowsPlan, not_empty, places
+from tidegate.spark.executor.partitions import RowsPlan
 from tidegate.spark.executor.report_rows import encode_reports
+from tidegate.spark.executor.task import not_empty, places
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.windows import EndedWindows
 

@@ -11,8 +11,8 @@ from tidegate.dataflow.reports import Report
 from tidegate.protocol.canonical import Rewrite
 from tidegate.protocol.records import StateHandle
 from tidegate.spark.executor.carried_errors import carried_to_driver
-from tidegate.spark.executor.partitions import not_empty, partition_id
 from tidegate.spark.executor.report_rows import encode_reports
+from tidegate.spark.executor.task import not_empty, partition_id
 from tidegate.state.exporting import rewrite_state
 from tidegate.state.layout import StateLayout
 from tidegate.state.storage import open_storage

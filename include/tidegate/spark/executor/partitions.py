@@ -7,22 +7,19 @@ repeated or run twice writes under new names each time. Only the files that its 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import chain
 from time import perf_counter
-from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark import TaskContext
 
 from tidegate.dataflow.reports import ROWS_LATE, Report
 from tidegate.dataflow.staging import Staging
-from tidegate.ports import StageContext
-from tidegate.protocol.expiry import HORIZON
 from tidegate.protocol.records import StateHandle
 from tidegate.spark.executor.carried_errors import carried_to_driver
 from tidegate.spark.executor.exchange import read_exchange, write_exchange
 from tidegate.spark.executor.report_rows import encode_reports
+from tidegate.spark.executor.staging import in_pieces, stage_piece, stage_rows, stage_state
+from tidegate.spark.executor.task import milliseconds_since, not_empty, partition_id, places
 from tidegate.state.arrivals import by_owner, owned_rows
 from tidegate.state.compaction import compact
 from tidegate.state.spec import SubtaskSpec
@@ -30,9 +27,6 @@ from tidegate.state.subtask import Changed, aggregate, lookup, scan, upsert
 from tidegate.state.windows import take_in
 
 Program = Callable[[Iterable[pa.RecordBatch], SubtaskSpec], Changed]
-
-#: A sink gets its rows in pieces of about this many bytes, so that memory does not grow with the output.
-_PIECE = 128 << 20
 
 #: The column that says which of several rows of a key came last.
 PLACE = "_place"
@@ -100,7 +94,7 @@ class KeyedPlan:
             tuple(handles),
             {
                 "sync_duration": changed.sync_ms,
-                "async_duration": changed.async_ms + _since(started),
+                "async_duration": changed.async_ms + milliseconds_since(started),
                 "rows_in": changed.rows_in,
                 "rows_out": 0 if self.emits else changed.rows.num_rows,
                 **({} if changed.rows_late is None else {ROWS_LATE: changed.rows_late}),
@@ -111,27 +105,10 @@ class KeyedPlan:
         for staging in self.stagings:
             if staging.current and changed.handle is not None:
                 now = replace(spec, runs=(*spec.runs, changed.handle))
-                yield _staged_state(staging, index, now, unique)
+                yield stage_state(staging, index, now, unique)
             elif not staging.current:
                 batches = changed.rows.to_batches() if changed.rows.num_rows else []
-                yield _staged(staging, index, batches, spec.checkpoint_id, unique)
-
-
-@dataclass(frozen=True, slots=True)
-class StagingPlan:
-    """A sink that follows no operator directly: each Spark partition is one subtask's rows."""
-
-    staging: Staging
-    checkpoint_id: int
-
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        index = partition_id()
-        rows = not_empty(batches)
-        if rows is None:
-            return
-        with carried_to_driver():
-            report = _staged(self.staging, index, rows, self.checkpoint_id, uuid4().hex)
-        yield encode_reports(index, [report])
+                yield stage_rows(staging, index, batches, spec.checkpoint_id, unique)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,34 +138,23 @@ class RowsPlan:
         started, unique, count = perf_counter(), uuid4().hex, 0
         written: dict[str, list[StateHandle]] = {staging.operator_id: [] for staging in self.stagings}
         sent = []
-        for number, table in enumerate(_pieces(rows)):
+        for number, table in enumerate(in_pieces(rows)):
             count += table.num_rows
             name = f"{unique}-{number}"
             if self.exchange:
                 path = f"{self.prefixes[index]}-{name}-exchange.parquet"
                 sent.append(write_exchange(table, self.storage_url, path, self.checkpoint_id, self.details))
             for staging in self.stagings:
-                written[staging.operator_id] += _stage(staging, index, table, self.checkpoint_id, name)
-        metrics = {"sync_duration": 0, "async_duration": _since(started), "rows_in": count, "rows_out": count}
+                written[staging.operator_id] += stage_piece(staging, index, table, self.checkpoint_id, name)
+        metrics = {
+            "sync_duration": 0,
+            "async_duration": milliseconds_since(started),
+            "rows_in": count,
+            "rows_out": count,
+        }
         own = metrics | {"rows_in": 0} if self.emitted else metrics
         sinks = (Report(operator_id, index, tuple(each), metrics) for operator_id, each in written.items())
         return [Report(self.operator_id, index, tuple(sent), own), *sinks]
-
-
-@dataclass(frozen=True, slots=True)
-class RestagingPlan:
-    """A sink of current rows, for subtasks to which nothing came. Row i in, the report of `indexes[i]` out."""
-
-    indexes: tuple[int, ...]
-    specs: Mapping[int, SubtaskSpec]
-    staging: Staging
-
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for place in places(batches):
-            index = self.indexes[place]
-            with carried_to_driver():
-                report = _staged_state(self.staging, index, self.specs[index], uuid4().hex)
-            yield encode_reports(index, [report])
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,82 +228,5 @@ class ExchangePlan:
 PROGRAMS: dict[str, Program] = {"aggregate": aggregate, "upsert": upsert, "windows": take_in}
 
 
-def _staged_state(staging: Staging, index: int, spec: SubtaskSpec, unique: str) -> Report:
-    """Stage all current rows; an empty state is staged too, so that the sink knows it is empty."""
-    rows = not_empty(scan(spec)) or [pa.RecordBatch.from_pylist([], schema=spec.layout.rows)]
-    marks: dict[str, Any] = {"layout": spec.layout.fingerprint}
-    marks |= {} if spec.horizon is None else {HORIZON: spec.horizon}
-    return _staged(staging, index, rows, spec.checkpoint_id, unique, marks)
-
-
-def _staged(
-    staging: Staging,
-    index: int,
-    batches: Iterable[pa.RecordBatch],
-    checkpoint_id: int,
-    unique: str,
-    marks: Mapping[str, Any] | None = None,
-) -> Report:
-    started = perf_counter()
-    handles: list[StateHandle] = []
-    rows = 0
-    for number, table in enumerate(_pieces(batches)):
-        handles += _stage(staging, index, table, checkpoint_id, f"{unique}-{number}", marks)
-        rows += table.num_rows
-    metrics = {"sync_duration": 0, "async_duration": _since(started), "rows_in": rows, "rows_out": rows}
-    return Report(staging.operator_id, index, tuple(handles), metrics)
-
-
-def _stage(
-    staging: Staging,
-    index: int,
-    table: pa.Table,
-    checkpoint_id: int,
-    unique: str,
-    marks: Mapping[str, Any] | None = None,
-) -> list[StateHandle]:
-    context = StageContext(checkpoint_id, index, staging.attempts[index], unique)
-    return [
-        replace(handle, details={**handle.details, "sink": staging.identity, **(marks or {})})
-        for handle in staging.writer.stage(table, context)
-    ]
-
-
-def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    held: list[pa.RecordBatch] = []
-    size = 0
-    for batch in batches:
-        held.append(batch)
-        size += batch.nbytes
-        if size >= _PIECE:
-            yield pa.Table.from_batches(held)
-            held, size = [], 0
-    if held:
-        yield pa.Table.from_batches(held)
-
-
-def not_empty(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch] | None:
-    """The batches that have rows; None if there are none."""
-    filled = (batch for batch in batches if batch.num_rows)
-    first = next(filled, None)
-    return None if first is None else chain([first], filled)
-
-
 def _with_place(batch: pa.RecordBatch, place: int) -> pa.RecordBatch:
     return batch.append_column(PLACE, pa.repeat(pa.scalar(place, pa.int64()), batch.num_rows))
-
-
-def places(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
-    """The ids of a `range`. Not the number of the Spark partition, which changes where partitions are coalesced."""
-    for batch in batches:
-        yield from batch.column(0).to_pylist()
-
-
-def partition_id() -> int:
-    context = TaskContext.get()
-    assert context is not None
-    return int(context.partitionId())
-
-
-def _since(started: float) -> int:
-    return round((perf_counter() - started) * 1000)

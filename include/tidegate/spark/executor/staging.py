@@ -1,0 +1,110 @@
+"""What runs inside a Spark task to stage rows for a sink: those that reached it, or all current rows of a state."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from tidegate.dataflow.reports import Report
+from tidegate.dataflow.staging import Staging
+from tidegate.ports import StageContext
+from tidegate.protocol.expiry import HORIZON
+from tidegate.protocol.records import StateHandle
+from tidegate.spark.executor.carried_errors import carried_to_driver
+from tidegate.spark.executor.report_rows import encode_reports
+from tidegate.spark.executor.task import milliseconds_since, not_empty, partition_id, places
+from tidegate.state.spec import SubtaskSpec
+from tidegate.state.subtask import scan
+
+#: A sink gets its rows in pieces of about this many bytes, so that memory does not grow with the output.
+_PIECE = 128 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StagingPlan:
+    """A sink that follows no operator directly: each Spark partition is one subtask's rows."""
+
+    staging: Staging
+    checkpoint_id: int
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        index = partition_id()
+        rows = not_empty(batches)
+        if rows is None:
+            return
+        with carried_to_driver():
+            report = stage_rows(self.staging, index, rows, self.checkpoint_id, uuid4().hex)
+        yield encode_reports(index, [report])
+
+
+@dataclass(frozen=True, slots=True)
+class RestagingPlan:
+    """A sink of current rows, for subtasks to which nothing came. Row i in, the report of `indexes[i]` out."""
+
+    indexes: tuple[int, ...]
+    specs: Mapping[int, SubtaskSpec]
+    staging: Staging
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for place in places(batches):
+            index = self.indexes[place]
+            with carried_to_driver():
+                report = stage_state(self.staging, index, self.specs[index], uuid4().hex)
+            yield encode_reports(index, [report])
+
+
+def stage_state(staging: Staging, index: int, spec: SubtaskSpec, unique: str) -> Report:
+    """Stage all current rows; an empty state is staged too, so that the sink knows it is empty."""
+    rows = not_empty(scan(spec)) or [pa.RecordBatch.from_pylist([], schema=spec.layout.rows)]
+    marks: dict[str, Any] = {"layout": spec.layout.fingerprint}
+    marks |= {} if spec.horizon is None else {HORIZON: spec.horizon}
+    return stage_rows(staging, index, rows, spec.checkpoint_id, unique, marks)
+
+
+def stage_rows(
+    staging: Staging,
+    index: int,
+    batches: Iterable[pa.RecordBatch],
+    checkpoint_id: int,
+    unique: str,
+    marks: Mapping[str, Any] | None = None,
+) -> Report:
+    started = perf_counter()
+    handles: list[StateHandle] = []
+    rows = 0
+    for number, table in enumerate(in_pieces(batches)):
+        handles += stage_piece(staging, index, table, checkpoint_id, f"{unique}-{number}", marks)
+        rows += table.num_rows
+    metrics = {"sync_duration": 0, "async_duration": milliseconds_since(started), "rows_in": rows, "rows_out": rows}
+    return Report(staging.operator_id, index, tuple(handles), metrics)
+
+
+def stage_piece(
+    staging: Staging,
+    index: int,
+    table: pa.Table,
+    checkpoint_id: int,
+    unique: str,
+    marks: Mapping[str, Any] | None = None,
+) -> list[StateHandle]:
+    context = StageContext(checkpoint_id, index, staging.attempts[index], unique)
+    return [
+        replace(handle, details={**handle.details, "sink": staging.identity, **(marks or {})})
+        for handle in staging.writer.stage(table, context)
+    ]
+
+
+def in_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size >= _PIECE:
+            yield pa.Table.from_batches(held)
+            held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
