@@ -1,13 +1,18 @@
 """A continuous run when nothing goes wrong: everybody's checkpoints, and its end, on every store."""
 
 from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, ClassVar
 
 import pytest
 from desks import Desk
+from executors import Inline
 from live_pipelines import Live, shown
 from made_gestures import STOPS, resume
 from worlds import Judge
 
+from tidegate.coordination import continuous_run as continuous
+from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore
 from tidegate.protocol.errors import PipelineStatusError
 from tidegate.protocol.lifecycle import Status
@@ -17,6 +22,43 @@ from tidegate.protocol.records import CheckpointKind, Verdict
 from tidegate.protocol.trigger import AlreadyCompleted, Queued, Triggered
 
 # -- everybody's checkpoints
+
+
+class Unhurried(Inline):
+    """A thread that has done its work long before it ends."""
+
+    ended: ClassVar["list[Future[Any]]"] = []
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> "Future[Any]":
+        super().submit(work, *arguments, **named).result()
+        self.ended.append(Future())
+        return self.ended[-1]
+
+
+def test_a_run_to_which_nothing_comes_looks_twice_a_second_also_after_a_checkpoint(
+    live: Callable[..., Live], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its loop may see that a checkpoint was notified before the thread that completes it has ended."""
+    one = live(interval="10 s")
+    monkeypatch.setattr(continuous, "ThreadPoolExecutor", Unhurried)
+    looks: list[float] = []
+    look = CheckpointCoordinator.look
+
+    def count(*given: Any) -> Any:
+        looks.append(one.second)
+        return look(*given)
+
+    monkeypatch.setattr(CheckpointCoordinator, "look", count)
+
+    def ends() -> None:
+        assert "completed 1" in one.notified
+        Unhurried.ended.pop().set_result(None)
+        looks.clear()
+        one.quiet = True
+
+    one.at(14, ends)
+    one.run(until=18)
+    assert 4 <= len(looks) <= 9
 
 
 def test_a_checkpoint_asked_for_by_hand_is_taken_and_completed(live: Callable[..., Live]) -> None:

@@ -125,15 +125,14 @@ class Latest(Random):
 class _Waiting:
     """The store, but for waiting: a second passes, and what was arranged for that moment happens."""
 
-    def __init__(self, store: CheckpointStore, wait: Callable[[float], None]) -> None:
+    def __init__(self, store: CheckpointStore, wait: Callable[[float], bool]) -> None:
         self._store, self._wait = store, wait
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     def wait_for_change(self, pipeline_id: str, timeout: float) -> bool:
-        self._wait(timeout)
-        return True
+        return self._wait(timeout)
 
 
 class Live(Script):
@@ -147,6 +146,7 @@ class Live(Script):
         self.judge = Judge(True)
         self.regions: list[CountingRegion] = []
         self.waited: list[float] = []  # how long it would have waited for a change, in seconds
+        self.quiet = False  # nothing changes in the store: a round waits as long as it may
         self._arranged: dict[float, list[Callable[[], object]]] = {}
 
     def at(self, second: float, what: Callable[[], object]) -> None:
@@ -176,11 +176,12 @@ class Live(Script):
         self.regions.append(CountingRegion(start, self.world.sink, self))
         return self.regions[-1]
 
-    def _pass(self, timeout: float) -> None:
+    def _pass(self, timeout: float) -> bool:
         self.waited.append(timeout)
-        self.world.clock.advance(1)
+        self.world.clock.advance(timeout if self.quiet else 1)
         for what in self._arranged.pop(self.second, []):
             what()
+        return not self.quiet
 
     # -- what came of it
 

@@ -8,18 +8,18 @@ that asked for a checkpoint may take the same steps at the same time; each happe
 
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta
 from random import Random
 
+from tidegate.coordination.completing import Completing
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore, Clock, ContinuousRegion, Round, Validator
 from tidegate.protocol.admission import choose_to_repeat
 from tidegate.protocol.errors import (
     CheckpointError,
     CheckpointExpiredError,
-    CheckpointHeldError,
     CheckpointNotInProgressError,
     IllegalRequestError,
     PipelineFailedError,
@@ -73,7 +73,7 @@ class ContinuousRun:
         self._pipeline_id = coordinator.pipeline_id
         self._store = store
         self._open_region = open_region
-        self._validator = validator
+        self._completing = Completing(coordinator, validator)
         self._clock = clock
         config = coordinator.config
         self._schedule = PeriodicSchedule(
@@ -99,7 +99,6 @@ class ContinuousRun:
         self._ended = False  # every source has been read, and no checkpoint says so yet
         self._lag: Sequence[SourceLag] = ()
         self._last_at = clock.now()  # when the last checkpoint may be asked for
-        self._completing: Future[None] | None = None
 
     def run(self, stopping: Callable[[], bool]) -> PipelineRecord:
         """Run until `stopping` says so or the pipeline is no longer running; returns the pipeline as it is then."""
@@ -128,16 +127,16 @@ class ContinuousRun:
         return None if self._pending is not None or self._request is not None else self._schedule.next_at
 
     def _is_look_due(self, now: datetime) -> bool:
-        if self._is_due or not timedelta(0) <= now - self._looked_at < LOOK_EVERY:
+        if not timedelta(0) <= now - self._looked_at < LOOK_EVERY:
             return True
-        if self._completing is not None and self._completing.done():
-            return True
-        return (due := self._due_at()) is not None and now >= due
+        if self._completing:  # most of what changes meanwhile is its own doing
+            return self._completing.has_ended
+        return self._is_due or ((due := self._due_at()) is not None and now >= due)
 
     def start(self, beside: Executor) -> None:
         """Become the pipeline's region, and supersede the one before. What a person has approved is completed first."""
         while isinstance(start := self._coordinator.start_region(), CheckpointRecord):
-            if self._finalized(start.checkpoint_id):
+            if self._completing.finalized(start.checkpoint_id):
                 self._coordinator.notify(start.checkpoint_id)
         self._attempt = start.attempt
         self._latest = -1 if start.checkpoint_id is None else start.checkpoint_id
@@ -259,6 +258,7 @@ class ContinuousRun:
         """Begin a triggered checkpoint, complete an acknowledged one, and notify the region of the outcome. One that is
         held waits, and rows go on flowing meanwhile."""
         if self._pending is None:
+            self._completing.forget()
             self._begin_newest()
             return
         record = self._store.checkpoint(self._pipeline_id, self._pending)
@@ -270,16 +270,15 @@ class ContinuousRun:
             self._pending, self._last_at = None, self._clock.now() + LAST_AGAIN_AFTER
             self._region.aborted(record.checkpoint_id, self._latest)
         elif record.phase in (Phase.TRIGGERED, Phase.HELD):
+            self._completing.forget()
             self._expire_if_overdue(record)
         elif record.notified_at is not None:
             log.info("Pipeline %s: checkpoint %s completed", self._pipeline_id, record.checkpoint_id)
             self._latest, self._pending = record.checkpoint_id, None
-            if self._completing is not None and self._completing.done():
-                self._completing = None  # whatever its result, the sinks have committed
+            self._completing.forget()
             self._region.completed(record.checkpoint_id)
-        elif self._completing is None or self._completing.done():
-            self._raise_if_failed()
-            self._completing = self._beside.submit(self._complete, record.checkpoint_id)
+        elif not self._completing or self._completing.has_ended:
+            self._completing.start(record.checkpoint_id, self._beside)
 
     def _begin_newest(self) -> None:
         for record in self._store.history(self._pipeline_id, 1):
@@ -304,46 +303,13 @@ class ContinuousRun:
         self._schedule.backlog(done.behind, self._clock.now())
         self._ended, self._lag = done.ended, done.lag
 
-    def _raise_if_failed(self) -> None:
-        """Waits for the checkpoint that is being completed, and raises the error that stopped that."""
-        completing, self._completing = self._completing, None
-        if completing is not None:
-            completing.result()
-
     def leave(self) -> None:
         """A checkpoint that has all its snapshots is completed before the run ends: there may be no other process to do
         it."""
-        self._raise_if_failed()
+        self._completing.wait()
         if self._pending is None:
             return
         record = self._store.checkpoint(self._pipeline_id, self._pending)
         assert record is not None
         if record.status is not Status.FAILED and record.phase is not Phase.TRIGGERED and record.notified_at is None:
-            self._complete(record.checkpoint_id)
-
-    def _complete(self, checkpoint_id: int) -> None:
-        """In a thread of its own. If the store is away or the outcome unknown, the next look tries again. An error of a
-        sink ends the run, and the next run commits the sinks first."""
-        try:
-            if self._finalized(checkpoint_id):
-                self._coordinator.notify(checkpoint_id)
-        except (StoreUnavailableError, UnknownOutcomeError) as error:
-            log.warning("Pipeline %s: checkpoint %s is retried: %s", self._pipeline_id, checkpoint_id, error)
-
-    def _finalized(self, checkpoint_id: int) -> bool:
-        """Whether the checkpoint has passed the commit point; if not, it was aborted or is held."""
-        try:
-            self._coordinator.finalize_validated(self._coordinator.validate(checkpoint_id, self._validator))
-        except (StoreUnavailableError, UnknownOutcomeError):
-            raise
-        except CheckpointHeldError as held:
-            log.warning("Pipeline %s: %s", self._pipeline_id, held)
-            return False
-        except Exception as error:
-            log.error("Pipeline %s: checkpoint %s: %s", self._pipeline_id, checkpoint_id, error)
-            reason, what = FailureReason.FINALIZE_CHECKPOINT_FAILURE, f"{type(error).__name__}: {error}"
-            if isinstance(error, CheckpointError):
-                reason, what = error.reason, str(error)
-            self._coordinator.abort(checkpoint_id, reason, what)
-            return False
-        return True
+            self._completing.complete(record.checkpoint_id)
