@@ -6,7 +6,7 @@ which checkpoints are still to be committed, `protocol.committing` which process
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.coordination.commit_attempts import Committer, SinkWork, in_turn
@@ -32,7 +32,7 @@ from tidegate.protocol.marker import marker_document, marker_of
 from tidegate.protocol.names import sink_of_operator
 from tidegate.protocol.notify import choose_unnotified, committables
 from tidegate.protocol.paths import marker_path
-from tidegate.protocol.records import CheckpointKind, CheckpointRecord
+from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord
 from tidegate.protocol.snapshot import ended_error
 
 
@@ -103,9 +103,9 @@ class Delivery:
                     )
                 )
             require_present(record)
-            outstanding = find_outstanding(tx, checkpoint_id)
+            outstanding, subtasks = find_outstanding(tx, checkpoint_id), tx.subtasks(checkpoint_id)
         self.deliver(outstanding)
-        return self._delivered(checkpoint_id)
+        return self._delivered(checkpoint_id, subtasks)
 
     def deliver_pending(self) -> None:
         """Everything that is outstanding. Raises as `deliver`."""
@@ -149,12 +149,12 @@ class Delivery:
         in_turn(work, lambda committer: self._deliver_as(committer, record, restores), self._store, self._clock)
 
     def _deliver_as(self, committer: Committer, record: CheckpointRecord, restores: Sequence[Restore]) -> None:
-        if self._must_rewind_first():  # the pipeline was restored since somebody looked what is outstanding
+        if (subtasks := self._to_commit(record)) is None:
             committer.release()
             raise committer.superseded()
         try:
             self._mark(record, restores, committer)
-            self._commit(record, committer)
+            self._commit(record, subtasks, committer)
         except (SinkError, StateIntegrityError, StorageError) as error:
             if not self._is_left_behind(record):
                 raise
@@ -171,9 +171,10 @@ class Delivery:
         if subsumed is not None:
             self._listeners.subsumed(subsumed)
 
-    def _must_rewind_first(self) -> bool:
+    def _to_commit(self, record: CheckpointRecord) -> Mapping[SubtaskId, SubtaskRecord] | None:
+        """What the sinks have staged; None if the pipeline was restored since somebody looked what is outstanding."""
         with self._store.transaction(self._pipeline_id) as tx:
-            return find_unfinished(tx.restores()) is not None
+            return tx.subtasks(record.checkpoint_id) if find_unfinished(tx.restores()) is None else None
 
     def _is_left_behind(self, record: CheckpointRecord) -> bool:
         with self._store.transaction(self._pipeline_id) as tx:
@@ -219,9 +220,8 @@ class Delivery:
         except StorageError:  # a sweep at the same moment takes the unfinished file for a leftover, and once only
             self._storage.write(path, content)
 
-    def _delivered(self, checkpoint_id: int) -> list[Delivered]:
+    def _delivered(self, checkpoint_id: int, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> list[Delivered]:
         """What each sink has made visible of a checkpoint."""
-        subtasks = self._store.subtasks(self._pipeline_id, checkpoint_id)
         return [
             Delivered(
                 vertex.name,
@@ -232,8 +232,9 @@ class Delivery:
             for operator_id, vertex in self._sinks.items()
         ]
 
-    def _commit(self, record: CheckpointRecord, committer: Committer) -> None:
-        subtasks = self._store.subtasks(self._pipeline_id, record.checkpoint_id)
+    def _commit(
+        self, record: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord], committer: Committer
+    ) -> None:
         notified = choose_notified(subtasks)
         for plan in record.operators:
             staged = committables(subtasks, plan.operator_id)

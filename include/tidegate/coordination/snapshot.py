@@ -73,12 +73,19 @@ class Snapshotting:
         task = self._begin(checkpoint_id)
         if isinstance(task, CheckpointRecord):
             return task
+        acknowledged: CheckpointRecord | None = None
+
+        def record_them(acks: Sequence[Acknowledgement]) -> Mapping[SubtaskId, AcknowledgeResult]:
+            nonlocal acknowledged
+            results, acknowledged = self._record(checkpoint_id, acks)
+            return results
+
         try:
-            region.snapshot(task, lambda acks: self.record(checkpoint_id, acks))
+            region.snapshot(task, record_them)
         except Exception as error:
             self._raise_if_fenced(task, error)
             raise
-        record = self.look(checkpoint_id)
+        record = acknowledged or self.look(checkpoint_id)
         if record.phase is Phase.TRIGGERED:
             raise CheckpointDeclinedError(
                 f"The region of pipeline {self._pipeline_id} returned, but only {record.num_acknowledged} of "
@@ -168,7 +175,13 @@ class Snapshotting:
 
         Raises `ForeignPathError` if a report names a file that is not its own; then none of these reports counts.
         """
-        now = self._clock.now()
+        return self._record(checkpoint_id, acknowledgements)[0]
+
+    def _record(
+        self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement]
+    ) -> tuple[Mapping[SubtaskId, AcknowledgeResult], CheckpointRecord | None]:
+        """The results, and the checkpoint if these reports were the last ones."""
+        now, last = self._clock.now(), None
         with self._store.transaction(self._pipeline_id) as tx:
             require_own_files(self._pipeline_id, checkpoint_id, tx.region(), acknowledgements)
             record = tx.checkpoint(checkpoint_id)
@@ -184,13 +197,13 @@ class Snapshotting:
             ]
             if successes and tx.record_acknowledgements(checkpoint_id, successes, now) == 0:
                 tx.advance(checkpoint_id, Phase.TRIGGERED, Phase.ACKNOWLEDGED, now)
+                last = tx.checkpoint(checkpoint_id)
             if lag := lag_of({each.subtask: (each.pending, now) for each in successes if each.pending is not None}):
                 tx.record_lag(lag)
             if garbage := garbage_of(checkpoint_id, acknowledgements, results):
                 tx.enqueue_deletions(garbage, checkpoint_id)
-        return {
-            acknowledgement.subtask: result for acknowledgement, result in zip(acknowledgements, results, strict=True)
-        }
+        by_subtask = {report.subtask: result for report, result in zip(acknowledgements, results, strict=True)}
+        return by_subtask, last
 
     def look(self, checkpoint_id: int) -> CheckpointRecord:
         """The checkpoint as it is; its `phase` says whether all have acknowledged.

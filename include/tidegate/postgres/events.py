@@ -54,8 +54,26 @@ _FORGET_OLD = text("DELETE FROM tidegate.events WHERE pipeline_id = :pipeline_id
 class Events(Facts):
     """`wrote` says whether anything was changed, `touched` whether something was that sends no NOTIFY."""
 
-    wrote = False
-    touched = False
+    _wrote = False
+    _touched = False
+
+    @property
+    def wrote(self) -> bool:
+        return self._wrote
+
+    @wrote.setter
+    def wrote(self, wrote: bool) -> None:
+        self._wrote = wrote
+        self._known.clear()
+
+    @property
+    def touched(self) -> bool:
+        return self._touched
+
+    @touched.setter
+    def touched(self, touched: bool) -> None:
+        self._touched = touched
+        self._known.clear()
 
     def add_event(
         self,

@@ -1,7 +1,8 @@
 """What a transaction on one pipeline reads: the port's facts, as of the lock it holds on the pipeline's row."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from datetime import datetime
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection
 
@@ -25,9 +26,12 @@ from tidegate.protocol.records import (
 )
 from tidegate.protocol.regions import RegionRecord
 
+Fact = TypeVar("Fact")
+
 
 class Facts:
-    """The pipeline, its region and its committer are read with the lock; the rest is read when it is asked for."""
+    """The pipeline, its region and its committer are read with the lock. The rest is read when it is asked for, and of
+    checkpoints only once until the transaction writes something: with the lock, nobody else does."""
 
     def __init__(
         self,
@@ -43,18 +47,30 @@ class Facts:
         self._last_checkpoint_id = last_checkpoint_id
         self._region = region
         self._committer = committer
+        self._known: dict[Hashable, Any] = {}
 
     def checkpoint(self, checkpoint_id: int) -> CheckpointRecord | None:
-        return reads.checkpoint(self._connection, self._pipeline_id, checkpoint_id)
+        for together in ("retained", "in progress"):
+            for record in self._known.get(together, ()):
+                if record.checkpoint_id == checkpoint_id:
+                    return cast(CheckpointRecord, record)
+        return self._once(
+            ("checkpoint", checkpoint_id), lambda: reads.checkpoint(self._connection, self._pipeline_id, checkpoint_id)
+        )
 
     def latest_by_request(self, request_id: str) -> CheckpointRecord | None:
         return reads.latest_by_request(self._connection, self._pipeline_id, request_id)
 
     def in_progress(self) -> list[CheckpointRecord]:
-        return reads.with_status(self._connection, self._pipeline_id, Status.IN_PROGRESS)
+        of_status = self._once(
+            "in progress", lambda: reads.with_status(self._connection, self._pipeline_id, Status.IN_PROGRESS)
+        )
+        return list(of_status)
 
     def retained(self) -> list[CheckpointRecord]:
-        return reads.completed(self._connection, self._pipeline_id, abandoned=False)
+        return list(
+            self._once("retained", lambda: reads.completed(self._connection, self._pipeline_id, abandoned=False))
+        )
 
     def abandoned(self) -> list[CheckpointRecord]:
         return reads.completed(self._connection, self._pipeline_id, abandoned=True)
@@ -63,7 +79,7 @@ class Facts:
         return lag.lag_of(self._connection, self._pipeline_id)
 
     def restores(self) -> list[Restore]:
-        return reads.restores_of(self._connection, self._pipeline_id)
+        return list(self._once("restores", lambda: reads.restores_of(self._connection, self._pipeline_id)))
 
     def named(self, name: str) -> CheckpointRecord | None:
         return reads.named(self._connection, self._pipeline_id, name)
@@ -75,7 +91,9 @@ class Facts:
         return self._last_checkpoint_id
 
     def latest_completed(self) -> CheckpointRecord | None:
-        return reads.latest_completed(self._connection, self._pipeline_id)
+        if (retained := self._known.get("retained")) is not None:
+            return retained[-1] if retained else None
+        return self._once("latest", lambda: reads.latest_completed(self._connection, self._pipeline_id))
 
     def subtasks(self, checkpoint_id: int, only: Iterable[SubtaskId] | None = None) -> dict[SubtaskId, SubtaskRecord]:
         return reads.subtasks_of(self._connection, self._pipeline_id, checkpoint_id, only)
@@ -96,7 +114,7 @@ class Facts:
         return reads.failed_after(self._connection, self._pipeline_id, checkpoint_id)
 
     def endpoints(self) -> list[Endpoint]:
-        return reads.endpoints_of(self._connection, self._pipeline_id)
+        return list(self._once("endpoints", lambda: reads.endpoints_of(self._connection, self._pipeline_id)))
 
     def cleaning(self) -> int:
         return reads.count_with_status(self._connection, self._pipeline_id, Status.SUBSUMED)
@@ -126,3 +144,8 @@ class Facts:
 
     def planned_restore(self, request_id: str) -> PlannedRestore | None:
         return restore_plans.find(self._connection, self._pipeline_id, request_id)
+
+    def _once(self, what: Hashable, read: Callable[[], Fact]) -> Fact:
+        if what not in self._known:
+            self._known[what] = read()
+        return cast(Fact, self._known[what])
