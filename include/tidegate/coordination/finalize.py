@@ -28,7 +28,7 @@ from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.metadata import Metadata, metadata_document
 from tidegate.protocol.notify import committables
 from tidegate.protocol.paths import metadata_path
-from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord
+from tidegate.protocol.records import CheckpointRecord, Snapshot, SubtaskId, SubtaskRecord
 from tidegate.protocol.restore import choose_obsolete
 from tidegate.protocol.retention import choose_subsumed
 from tidegate.protocol.validate import ValidatedCheckpoint
@@ -90,7 +90,8 @@ class CommitPoint:
         else:
             outcome = self._verify(validated.record, metadata.subtasks)
         if isinstance(outcome, _Verified):
-            outcome = self._commit(checkpoint_id, self._write_metadata(metadata))
+            snapshots = {key: known.snapshot for key, known in metadata.subtasks.items()}
+            outcome = self._commit(checkpoint_id, self._write_metadata(metadata), snapshots)
         match outcome:
             case Landed():
                 return outcome.record
@@ -130,9 +131,9 @@ class CommitPoint:
             ) from error
         return _Verified()
 
-    def _commit(self, checkpoint_id: int, path: str) -> Landed | NotLanded:
+    def _commit(self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot]) -> Landed | NotLanded:
         try:
-            return self._complete(checkpoint_id, path)
+            return self._complete(checkpoint_id, path, snapshots)
         except UnknownOutcomeError:
             log.warning(
                 "Checkpoint %s of %s: the outcome of its commit is unknown; checking.", checkpoint_id, self._pipeline_id
@@ -150,11 +151,11 @@ class CommitPoint:
                 "the finalize step."
             ) from error
 
-    def _complete(self, checkpoint_id: int, path: str) -> Landed | NotLanded:
-        """The transaction. Another process may have completed or aborted the checkpoint before."""
+    def _complete(self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot]) -> Landed | NotLanded:
+        """The transaction. Another process may have completed or aborted the checkpoint before; what was acknowledged
+        never changes."""
         with self._store.transaction(self._pipeline_id) as tx:
             now = self._clock.now()
-            snapshots = {key: known.snapshot for key, known in tx.subtasks(checkpoint_id).items()}
             state_size, checkpointed_size = sizes(checkpoint_id, list(snapshots.values()))
             if not tx.complete(checkpoint_id, now, path, state_size, checkpointed_size):
                 return decide_landing(tx.checkpoint(checkpoint_id))

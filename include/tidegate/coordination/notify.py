@@ -7,7 +7,7 @@ which checkpoints are still to be committed, `protocol.committing` which process
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from tidegate.coordination.commit_attempts import Committer, SinkWork, in_turn
 from tidegate.coordination.listeners import Listeners
@@ -52,6 +52,7 @@ class Outstanding:
 
     restores: Sequence[Restore]
     unnotified: Sequence[CheckpointRecord]
+    subtasks: Mapping[int, Mapping[SubtaskId, SubtaskRecord]] = field(default_factory=dict)  # those that were read
 
     @property
     def restore(self) -> Restore | None:
@@ -103,7 +104,8 @@ class Delivery:
                     )
                 )
             require_present(record)
-            outstanding, subtasks = find_outstanding(tx, checkpoint_id), tx.subtasks(checkpoint_id)
+            subtasks = tx.subtasks(checkpoint_id)
+            outstanding = replace(find_outstanding(tx, checkpoint_id), subtasks={checkpoint_id: subtasks})
         self.deliver(outstanding)
         return self._delivered(checkpoint_id, subtasks)
 
@@ -126,7 +128,7 @@ class Delivery:
         records = outstanding.unnotified
         try:
             for record in records:
-                self._deliver(record, outstanding.restores)
+                self._deliver(record, outstanding)
         except (CheckpointError, OSError) as error:
             if (last := next((r for r in records if r.kind is CheckpointKind.SYNC_SAVEPOINT), None)) is None:
                 raise
@@ -137,7 +139,7 @@ class Delivery:
                 "`tidegate stop`."
             ) from error
 
-    def _deliver(self, record: CheckpointRecord, restores: Sequence[Restore]) -> None:
+    def _deliver(self, record: CheckpointRecord, outstanding: Outstanding) -> None:
         """Commit one checkpoint, or wait until another process has."""
 
         def is_done(tx: StoreTransaction) -> bool:
@@ -146,14 +148,14 @@ class Delivery:
             return known is not None and (known.notified_at is not None or known.abandoned_by is not None)
 
         work = SinkWork(self._pipeline_id, f"committing the sinks of checkpoint {record.checkpoint_id}", is_done)
-        in_turn(work, lambda committer: self._deliver_as(committer, record, restores), self._store, self._clock)
+        in_turn(work, lambda committer: self._deliver_as(committer, record, outstanding), self._store, self._clock)
 
-    def _deliver_as(self, committer: Committer, record: CheckpointRecord, restores: Sequence[Restore]) -> None:
-        if (subtasks := self._to_commit(record)) is None:
+    def _deliver_as(self, committer: Committer, record: CheckpointRecord, outstanding: Outstanding) -> None:
+        if (subtasks := self._to_commit(record, outstanding)) is None:
             committer.release()
             raise committer.superseded()
         try:
-            self._mark(record, restores, committer)
+            self._mark(record, outstanding.restores, committer)
             self._commit(record, subtasks, committer)
         except (SinkError, StateIntegrityError, StorageError) as error:
             if not self._is_left_behind(record):
@@ -171,10 +173,14 @@ class Delivery:
         if subsumed is not None:
             self._listeners.subsumed(subsumed)
 
-    def _to_commit(self, record: CheckpointRecord) -> Mapping[SubtaskId, SubtaskRecord] | None:
+    def _to_commit(
+        self, record: CheckpointRecord, outstanding: Outstanding
+    ) -> Mapping[SubtaskId, SubtaskRecord] | None:
         """What the sinks have staged; None if the pipeline was restored since somebody looked what is outstanding."""
         with self._store.transaction(self._pipeline_id) as tx:
-            return tx.subtasks(record.checkpoint_id) if find_unfinished(tx.restores()) is None else None
+            if find_unfinished(tx.restores()) is not None:
+                return None
+            return outstanding.subtasks.get(record.checkpoint_id) or tx.subtasks(record.checkpoint_id)
 
     def _is_left_behind(self, record: CheckpointRecord) -> bool:
         with self._store.transaction(self._pipeline_id) as tx:

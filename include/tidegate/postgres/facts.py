@@ -50,7 +50,7 @@ class Facts:
         self._known: dict[Hashable, Any] = {}
 
     def checkpoint(self, checkpoint_id: int) -> CheckpointRecord | None:
-        for together in ("retained", "in progress"):
+        for together in ("completed", "in progress"):
             for record in self._known.get(together, ()):
                 if record.checkpoint_id == checkpoint_id:
                     return cast(CheckpointRecord, record)
@@ -68,12 +68,10 @@ class Facts:
         return list(of_status)
 
     def retained(self) -> list[CheckpointRecord]:
-        return list(
-            self._once("retained", lambda: reads.completed(self._connection, self._pipeline_id, abandoned=False))
-        )
+        return [record for record in self._completed() if record.abandoned_by is None]
 
     def abandoned(self) -> list[CheckpointRecord]:
-        return reads.completed(self._connection, self._pipeline_id, abandoned=True)
+        return [record for record in self._completed() if record.abandoned_by is not None]
 
     def lag(self) -> list[SourceLag]:
         return lag.lag_of(self._connection, self._pipeline_id)
@@ -91,8 +89,8 @@ class Facts:
         return self._last_checkpoint_id
 
     def latest_completed(self) -> CheckpointRecord | None:
-        if (retained := self._known.get("retained")) is not None:
-            return retained[-1] if retained else None
+        if "completed" in self._known:
+            return max(self.retained(), key=lambda record: record.checkpoint_id, default=None)
         return self._once("latest", lambda: reads.latest_completed(self._connection, self._pipeline_id))
 
     def subtasks(self, checkpoint_id: int, only: Iterable[SubtaskId] | None = None) -> dict[SubtaskId, SubtaskRecord]:
@@ -129,7 +127,7 @@ class Facts:
         return reads.latest_subsumed(self._connection, self._pipeline_id)
 
     def unswept(self) -> dict[int, datetime]:
-        found = importing.ended(self._connection, self._pipeline_id)
+        found = self._imports()[1]
         found |= reads.unswept(self._connection, self._pipeline_id)
         return {id_: found[id_] for id_ in sorted(found)}
 
@@ -137,13 +135,22 @@ class Facts:
         return folding.unfolded(self._connection, self._pipeline_id, limit)
 
     def imports(self) -> dict[int, datetime]:
-        return importing.under_way(self._connection, self._pipeline_id)
+        return self._imports()[0]
 
     def audited(self, request_id: str) -> AuditRecord | None:
         return audit.find(self._connection, self._pipeline_id, request_id)
 
     def planned_restore(self, request_id: str) -> PlannedRestore | None:
         return restore_plans.find(self._connection, self._pipeline_id, request_id)
+
+    def _completed(self) -> list[CheckpointRecord]:
+        """Also what a restore has left behind."""
+        completed = Status.COMPLETED
+        return self._once("completed", lambda: reads.with_status(self._connection, self._pipeline_id, completed))
+
+    def _imports(self) -> tuple[dict[int, datetime], dict[int, datetime]]:
+        found = self._once("imports", lambda: importing.known(self._connection, self._pipeline_id))
+        return dict(found[0]), dict(found[1])
 
     def _once(self, what: Hashable, read: Callable[[], Fact]) -> Fact:
         if what not in self._known:

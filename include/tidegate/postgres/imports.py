@@ -8,9 +8,8 @@ _BEGIN = text("""
 INSERT INTO tidegate.imports (pipeline_id, checkpoint_id, seen_at) VALUES (:pipeline_id, :checkpoint_id, :at)
 """)
 
-_UNDER_WAY = text("""
-SELECT checkpoint_id, seen_at FROM tidegate.imports
-WHERE pipeline_id = :pipeline_id AND ended_at IS NULL ORDER BY checkpoint_id
+_KNOWN = text("""
+SELECT checkpoint_id, seen_at, ended_at FROM tidegate.imports WHERE pipeline_id = :pipeline_id ORDER BY checkpoint_id
 """)
 
 _TOUCH = text("""
@@ -23,10 +22,6 @@ UPDATE tidegate.imports SET ended_at = :at
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id AND ended_at IS NULL
 """)
 
-_ENDED = text("""
-SELECT checkpoint_id, ended_at FROM tidegate.imports WHERE pipeline_id = :pipeline_id AND ended_at IS NOT NULL
-""")
-
 _FORGET = text("""
 DELETE FROM tidegate.imports
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = ANY (CAST(:checkpoint_ids AS bigint[])) AND ended_at IS NOT NULL
@@ -37,10 +32,15 @@ def begin(connection: Connection, pipeline_id: str, checkpoint_id: int, at: date
     connection.execute(_BEGIN, {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id, "at": at})
 
 
-def under_way(connection: Connection, pipeline_id: str) -> dict[int, datetime]:
-    """The last sign of life of each."""
-    rows = connection.execute(_UNDER_WAY, {"pipeline_id": pipeline_id})
-    return {id_: at.astimezone(UTC) for id_, at in rows}
+def known(connection: Connection, pipeline_id: str) -> tuple[dict[int, datetime], dict[int, datetime]]:
+    """The last sign of life of each that is under way; and when each ended that is not forgotten."""
+    under_way, ended = {}, {}
+    for id_, seen_at, ended_at in connection.execute(_KNOWN, {"pipeline_id": pipeline_id}):
+        if ended_at is None:
+            under_way[id_] = seen_at.astimezone(UTC)
+        else:
+            ended[id_] = ended_at.astimezone(UTC)
+    return under_way, ended
 
 
 def touch(connection: Connection, pipeline_id: str, checkpoint_id: int, at: datetime) -> bool:
@@ -51,12 +51,6 @@ def touch(connection: Connection, pipeline_id: str, checkpoint_id: int, at: date
 def end(connection: Connection, pipeline_id: str, checkpoint_id: int, at: datetime) -> bool:
     named = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id, "at": at}
     return connection.execute(_END, named).rowcount == 1
-
-
-def ended(connection: Connection, pipeline_id: str) -> dict[int, datetime]:
-    """When each ended that is not forgotten."""
-    rows = connection.execute(_ENDED, {"pipeline_id": pipeline_id})
-    return {id_: at.astimezone(UTC) for id_, at in rows}
 
 
 def forget(connection: Connection, pipeline_id: str, checkpoint_ids: list[int]) -> None:

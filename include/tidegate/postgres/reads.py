@@ -94,13 +94,6 @@ def with_status(connection: Connection, pipeline_id: str, status: Status) -> lis
     return _checkpoints(connection, held.order_by(checkpoints.c.checkpoint_id))
 
 
-def completed(connection: Connection, pipeline_id: str, abandoned: bool) -> list[CheckpointRecord]:
-    """Those with status COMPLETED that a restore has left behind, or that none has; oldest first."""
-    left_behind = checkpoints.c.abandoned_by.is_not(None) if abandoned else checkpoints.c.abandoned_by.is_(None)
-    held = _of(pipeline_id).where(checkpoints.c.status == Status.COMPLETED.value, left_behind)
-    return _checkpoints(connection, held.order_by(checkpoints.c.checkpoint_id))
-
-
 def named(connection: Connection, pipeline_id: str, name: str) -> CheckpointRecord | None:
     in_use = checkpoints.c.status.in_([Status.IN_PROGRESS.value, Status.COMPLETED.value])
     found = _checkpoints(connection, _of(pipeline_id).where(checkpoints.c.name == name, in_use))

@@ -11,9 +11,9 @@ from tidegate.coordination.notify import Delivery
 
 @mutation("listeners are notified before the sinks have committed", (Delivery, "_commit"))
 def _(original):
-    def commit(self, record, committer):
+    def commit(self, record, subtasks, committer):
         self._listeners.completed(record.checkpoint_id)
-        original(self, record, committer)
+        original(self, record, subtasks, committer)
 
     return commit
 
