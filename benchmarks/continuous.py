@@ -148,12 +148,14 @@ def throughput(directory: Path, rows: int, found: measuring.Database) -> dict[st
         noted = running.end()
     batches, completed = noted["batches"], [at for at, _ in noted["completed"]]
     begin, end = batches[0][0], batches[-1][1]
-    ends = [begin, *(b for _, b, _ in batches)]
-    within = [begin, *(at for at in completed if begin <= at <= end), end]
+    ends = [b for _, b, _ in batches]
+    within = [ends[0], *(at for at in completed if ends[0] <= at <= end), end]
     return {
         "rows a second": sum(count for *_, count in batches) / (end - begin),
-        "longest time without a micro-batch's end": max(b - a for a, b in pairwise(ends)),
-        "longest time without a completed checkpoint": max(b - a for a, b in pairwise(within)),
+        "rows a second after the first micro-batch": sum(count for *_, count in batches[1:]) / (end - ends[0]),
+        "first micro-batch": ends[0] - begin,
+        "longest time without a micro-batch's end after it": max(b - a for a, b in pairwise(ends)),
+        "longest time without a completed checkpoint after it": max(b - a for a, b in pairwise(within)),
         "pause by a checkpoint": spread([seconds for _, seconds in noted["completed"]]),
     }
 
