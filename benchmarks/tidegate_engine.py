@@ -30,7 +30,7 @@ def main() -> None:
     settings = settings_of(session)
     pipeline = pipeline_of(session)
     spark = SparkSettings.local(PARALLELISM, session.spark_settings())
-    region: Any = assembly.open_region(pipeline, spark, settings)
+    region = assembly.open_region(pipeline, spark, settings)
     watch = Stopwatch()
     store = assembly.open_store()  # TIDEGATE_DATABASE_URL
     storage = ArrowCheckpointStorage(settings.storage)
@@ -39,7 +39,7 @@ def main() -> None:
     if session.restarted:
         latest = store.history(pipeline.name, 1)[0]
         subtasks = store.subtasks(pipeline.name, latest.checkpoint_id)
-        region.frame(Target.parse("state:totals"), subtasks).write.parquet(str(session.totals))
+        region.frame(Target.parse("state:totals"), subtasks, latest).write.parquet(str(session.totals))
     mark(session, phase="done")
     region.session.stop()
 
