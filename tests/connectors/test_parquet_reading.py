@@ -73,7 +73,7 @@ def read_by_spark(given: FileSource, spark: Any, context: Callable[..., Any]) ->
 @pytest.mark.parametrize("kind", ALIKE)
 def test_rows_are_those_that_spark_reads(kind: str, landing: Path, context: Any, spark: Any) -> None:
     for number, column in enumerate(ALIKE[kind]):
-        table = pa.table({"other": list(range(len(column))), "Value": column})  # Spark's names have no case
+        table = pa.table({"other": list(range(len(column))), "value": column})
         pq.write_table(table, landing / f"{number} é%+.parquet", row_group_size=2)
     given = source(schema=f"value {kind}")
     found = read(given, context)
@@ -127,6 +127,7 @@ LEFT: dict[str, tuple[str, Callable[[Path], Any]]] = {
         "at TIMESTAMP",
         lambda path: write(path, at=pa.array([-2_208_988_800_000_001], pa.timestamp("us", "UTC"))),
     ),
+    "another case": ("id BIGINT", lambda path: write(path, Id=[1])),
     "twice": ("id BIGINT", lambda path: write(path, id=[1], ID=[2])),
     "a dot": ("`a.b` BIGINT", lambda path: write(path, **{"a.b": [1]})),
     "a struct": ("id BIGINT", lambda path: write(path, id=[{"id": 1}])),

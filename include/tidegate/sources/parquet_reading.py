@@ -63,27 +63,29 @@ def _rows(file: "pq.ParquetFile", schema: "pa.Schema") -> "Iterator[pa.RecordBat
     if not found:  # a file without any of the columns still has rows
         yield from (_batch(count, {}, schema) for count in _counts(file.metadata.num_rows))
         return
-    for batch in file.iter_batches(_ROWS, columns=list(found.values()), use_threads=False):
-        columns = {name: batch.column(stored) for name, stored in found.items()}
+    for batch in file.iter_batches(_ROWS, columns=found, use_threads=False):
+        columns = {name: batch.column(name) for name in found}
         if not all(map(_is_of_one_calendar, columns.values())):
             raise LeftToSparkError("there are dates of a calendar that only Spark knows")
         yield _batch(batch.num_rows, columns, schema)
 
 
-def _found(stored: "pa.Schema", schema: "pa.Schema") -> dict[str, str]:
-    """By column of `schema`, how the file calls it; without those that it lacks."""
+def _found(stored: "pa.Schema", schema: "pa.Schema") -> list[str]:
+    """The columns of `schema` that the file has."""
     names: dict[str, list[str]] = {}
     for name in stored.names:
         names.setdefault(name.lower(), []).append(name)
-    found = {}
+    found = []
     for field in schema:
         same = names.get(field.name.lower(), [])
-        if len(same) > 1 or any("." in name for name in same):  # Arrow takes a dot for the way into a struct
+        # Whether case counts is a setting of the session; and Arrow takes a dot for the way into a struct.
+        if same not in ([], [field.name]) or any("." in name for name in same):
             raise LeftToSparkError(f"it is not clear which column is {field.name}")
         if same:
-            if not _means_the_same(stored.field(same[0]).type, field.type):
-                raise LeftToSparkError(f"{field.name} is {stored.field(same[0]).type} and should be {field.type}")
-            found[field.name] = same[0]
+            kind = stored.field(field.name).type
+            if not _means_the_same(kind, field.type):
+                raise LeftToSparkError(f"{field.name} is {kind} and should be {field.type}")
+            found.append(field.name)
     return found
 
 
