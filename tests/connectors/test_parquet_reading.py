@@ -99,7 +99,7 @@ def test_what_spark_wrote_is_read(landing: Path, context: Any, spark: Any) -> No
     rows.coalesce(1).write.parquet(str(landing / "day"))
     given = source(schema="id BIGINT, value STRING, third DOUBLE")
     assert read(given, context) == read_by_spark(given, spark, context)
-    given = source(schema="at TIMESTAMP")  # Spark writes INT96, unless it is told otherwise
+    given = source(schema="at TIMESTAMP")  # by default Spark writes timestamps as INT96
     with pytest.raises(LeftToSparkError, match="at is timestamp"):
         read(given, context)
     assert len(read_by_spark(given, spark, context)) == 5

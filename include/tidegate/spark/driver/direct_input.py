@@ -25,7 +25,7 @@ from tidegate.spark.executor.partitions import KeyedPlan
 #: Bytes of a batch below which exchanging its rows between Spark tasks takes longer than doing all subtasks in one.
 SMALL = 1 << 20
 
-#: Bytes that all Spark tasks together may read of a batch: above, reading it several times costs more than exchanging.
+#: Bytes that all Spark tasks together may read of a batch, so that nothing large is read several times.
 _READ_AGAIN = 256 << 20
 
 #: What Arrow and Spark read alike, and hash alike. A string with a collation is another type than this one.

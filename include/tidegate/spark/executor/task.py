@@ -1,4 +1,4 @@
-"""What a Spark task is told: which partition it is, the rows of a `range`, and whether it has any rows."""
+"""Small questions that every Spark task asks: its partition, the ids it was given, whether any rows came, the time."""
 
 from collections.abc import Iterator
 from itertools import chain
