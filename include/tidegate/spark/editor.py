@@ -19,7 +19,7 @@ from tidegate.spark.driver.editing import checked_changes
 from tidegate.spark.driver.export import export_files, runs_of
 from tidegate.spark.driver.frames import Frames
 from tidegate.spark.driver.hashing import subtask_expression
-from tidegate.spark.driver.run_job import collect_reports
+from tidegate.spark.driver.run_job import collect_numbered, collect_reports
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.executor.exporting import EditPlan, ExportPlan
 from tidegate.spark.executor.report_rows import REPORT_TYPE
@@ -138,9 +138,8 @@ class SparkEditor:
         }
         writer = sink.sink.writer_at(f"{location.rstrip('/')}/{staging_root(sink.operator_id)}")
         staging = Staging(sink.operator_id, writer, True, dict.fromkeys(indexes, 1), identity_of(sink))
-        places = self._region.session.range(0, len(indexes), 1, len(indexes))
-        plan = RestagingPlan(indexes, specs, staging)
-        reports = collect_reports(places.mapInArrow(plan.run, REPORT_TYPE), self._region.streams.where(sink))
+        plan, where = RestagingPlan(indexes, specs, staging), self._region.streams.where(sink)
+        reports = collect_numbered(self._region.session, plan, len(indexes), where)
         return {SubtaskId(report.operator_id, report.subtask_index): report.handles for report in reports}
 
     def frame(

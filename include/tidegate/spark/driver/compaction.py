@@ -11,11 +11,10 @@ from tidegate.pipeline.graph import Graph
 from tidegate.protocol.expiry import BY_RUNS_ALONE, Moment
 from tidegate.protocol.paths import compaction_prefix
 from tidegate.protocol.records import CompactedRun, HandleKind, Snapshot, StateHandle, SubtaskId
-from tidegate.spark.driver.run_job import collect_reports
+from tidegate.spark.driver.run_job import collect_numbered
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams
 from tidegate.spark.executor.partitions import CompactionPlan, Merge
-from tidegate.spark.executor.report_rows import REPORT_TYPE
 from tidegate.state.compaction import plan_compaction
 from tidegate.state.expiring import judge
 from tidegate.state.runs import newest_of
@@ -36,9 +35,8 @@ def compact_runs(
     merges = _plan(graph, streams, location, checkpoint_id, snapshots, below)
     if not merges:
         return []
-    partitions = streams.session.range(0, len(merges), 1, len(merges))
-    merging = partitions.mapInArrow(CompactionPlan(tuple(merges)).run, REPORT_TYPE)
-    reports = collect_reports(merging, f"the compaction of pipeline {graph.pipeline.name!r}")
+    where = f"the compaction of pipeline {graph.pipeline.name!r}"
+    reports = collect_numbered(streams.session, CompactionPlan(tuple(merges)), len(merges), where)
     replaced = {SubtaskId(merge.spec.operator, merge.index): merge.chosen for merge in merges}
     compacted = []
     for report in reports:

@@ -6,18 +6,16 @@ from pyspark.sql import SparkSession
 
 from tidegate.dataflow.reports import Report
 from tidegate.protocol.records import StateHandle, SubtaskId
-from tidegate.spark.driver.run_job import collect_reports
+from tidegate.spark.driver.run_job import collect_numbered
 from tidegate.spark.executor.exporting import ExportPlan
-from tidegate.spark.executor.report_rows import REPORT_TYPE
 
 
 def export_files(session: SparkSession, plan: ExportPlan) -> Mapping[SubtaskId, StateHandle]:
     """See `ports.Exporter`. Raises `CheckpointError`s; repeating writes the same files once more."""
     if not plan.tasks:
         return {}
-    tasks = session.range(0, plan.tasks, 1, plan.tasks)
     where = f"the export of checkpoint {plan.checkpoint_id} of {plan.pipeline}"
-    return runs_of(collect_reports(tasks.mapInArrow(plan.run, REPORT_TYPE), where))
+    return runs_of(collect_numbered(session, plan, plan.tasks, where))
 
 
 def runs_of(reports: Iterable[Report]) -> dict[SubtaskId, StateHandle]:

@@ -22,7 +22,7 @@ from tidegate.protocol.records import SubtaskId
 from tidegate.spark.driver.direct_input import SMALL, direct_input, direct_staging, segment_bytes
 from tidegate.spark.driver.hashing import key_expressions, quoted, subtask_expression
 from tidegate.spark.driver.results import Result, require_keys, result_of
-from tidegate.spark.driver.run_job import Emit, run_direct_job, run_job
+from tidegate.spark.driver.run_job import Emit, run_direct_job, run_job, run_numbered
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import SIDE, Streams, ddl, read_by
 from tidegate.spark.driver.windows import late_rows, with_windows
@@ -172,7 +172,7 @@ class OperatorJobs:
             run_job(self._taken_in(execution, vertex, window, ending), reports.extend)
         done = {report.subtask_index for report in reports if ROWS_LATE in report.metrics}  # else late rows alone
         if ending is not None and (ended := self._ended(execution, vertex, ending, done)) is not None:
-            run_job(ended, reports.extend)
+            run_numbered(self._streams.session, ended, len(ended.indexes), reports.extend)
         return joined(reports)
 
     def _taken_in(self, execution: Execution, vertex: KeyedVertex, window: Window, ending: Ending | None) -> DataFrame:
@@ -203,16 +203,16 @@ class OperatorJobs:
         )
         return reports.union(late.coalesce(self._parallelism).mapInArrow(sent.run, REPORT_TYPE))
 
-    def _ended(self, execution: Execution, vertex: KeyedVertex, ending: Ending, done: Set[int]) -> DataFrame | None:
+    def _ended(
+        self, execution: Execution, vertex: KeyedVertex, ending: Ending, done: Set[int]
+    ) -> EndedWindowsPlan | None:
         """For subtasks that are not `done`; None if the others have no state."""
         left = [index for index in self._plan.pending(execution.chain) if index not in done]
         indexes = tuple(index for index in left if self._plan.runs(vertex, index))
         if not indexes:
             return None
         layout = self._location.layout(vertex, self._streams.layout(vertex), self._plan)
-        plan = EndedWindowsPlan(indexes, self._location.specs(vertex, layout, self._plan, indexes), ending)
-        frame = self._streams.session.range(0, len(indexes), 1, len(indexes))
-        return frame.mapInArrow(plan.run, REPORT_TYPE)
+        return EndedWindowsPlan(indexes, self._location.specs(vertex, layout, self._plan, indexes), ending)
 
     def _stagings(self, execution: Execution) -> tuple[Staging, ...]:
         return tuple(self._plan.staging(sink) for sink in execution.chain.sinks)
@@ -264,8 +264,7 @@ class OperatorJobs:
             layout = self._location.layout(vertex, self._streams.layout(vertex), self._plan)
             specs = self._location.specs(vertex, layout, self._plan, indexes)
             plan = RestagingPlan(tuple(indexes), specs, self._plan.staging(sink))
-            frame = self._streams.session.range(0, len(indexes), 1, min(len(indexes), self._plan.slots))
-            run_job(frame.mapInArrow(plan.run, REPORT_TYPE), emit)
+            run_numbered(self._streams.session, plan, len(indexes), emit, self._plan.slots)
 
     def _placed(self, execution: Execution, vertex: KeyedVertex, rows: DataFrame) -> DataFrame:
         """Rows with their `_hash`: those of a subtask in a Spark task of its own, or all in one."""

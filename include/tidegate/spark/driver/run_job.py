@@ -1,12 +1,14 @@
 """Runs a Spark job and passes on its reports, early where the session allows it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.dataflow.reports import Report
-from tidegate.spark.driver.spark_errors import as_checkpoint_error
+from tidegate.spark.driver.spark_errors import as_checkpoint_error, core_error
 from tidegate.spark.executor.direct_rows import DirectPlan, DirectStagingPlan
+from tidegate.spark.executor.numbered import Numbered, NumberedPlan
 from tidegate.spark.executor.report_rows import LEFT_TO_SPARK, REPORT_TYPE, decode_reports
 from tidegate.spark.session.sessions import is_connect
 
@@ -34,12 +36,38 @@ def run_job(frame: DataFrame, emit: Emit) -> None:
         emit(decode_reports(row.subtask, row.reports))
 
 
+def run_numbered(session: SparkSession, plan: NumberedPlan, numbers: int, emit: Emit, most: int | None = None) -> None:
+    """Execute a plan for all numbers below one, in as many Spark tasks, or `most`. Emits like `run_job`."""
+    for subtask, reports in _answers(session, plan, numbers, min(numbers, most or numbers)):
+        emit(decode_reports(subtask, reports))
+
+
+def collect_numbered(session: SparkSession, plan: NumberedPlan, numbers: int, where: str) -> list[Report]:
+    """All reports of a plan. Raises `CheckpointError`s; `where` says what was run."""
+    reports: list[Report] = []
+    try:
+        run_numbered(session, plan, numbers, reports.extend)
+    except Exception as error:
+        raise as_checkpoint_error(error, where) from error
+    return reports
+
+
 def run_direct_job(session: SparkSession, plan: DirectPlan | DirectStagingPlan, emit: Emit) -> bool:
-    """Execute a plan without a frame of rows. False, with nothing emitted, if Spark has to read them instead: all
-    Spark tasks read the same, but a file may vanish in between, and a part of the reports must not count."""
-    shares = len(plan.shares)
-    rows = session.range(0, shares, 1, shares).mapInArrow(plan.run, REPORT_TYPE).collect()
-    if any(row.subtask == LEFT_TO_SPARK for row in rows):
+    """Execute a plan that reads rows. False, with nothing emitted, if Spark has to read them instead: all Spark tasks
+    read the same, but a file may vanish in between, and a part of the reports must not count."""
+    answers = list(_answers(session, plan, len(plan.shares), len(plan.shares)))
+    if any(subtask == LEFT_TO_SPARK for subtask, _ in answers):
         return False
-    emit([report for row in rows for report in decode_reports(row.subtask, row.reports)])
+    emit([report for subtask, reports in answers for report in decode_reports(subtask, reports)])
     return True
+
+
+def _answers(session: SparkSession, plan: NumberedPlan, numbers: int, tasks: int) -> Iterable[tuple[int, str]]:
+    numbered = Numbered(plan)
+    if is_connect(session):
+        frame = session.range(0, numbers, 1, tasks).mapInArrow(numbered.on_frame, REPORT_TYPE)
+        return ((row.subtask, row.reports) for row in frame.toLocalIterator())
+    try:
+        return session.sparkContext.parallelize(range(numbers), tasks).mapPartitions(numbered.on_core).collect()
+    except Py4JJavaError as error:
+        raise core_error(error) from error

@@ -2,6 +2,7 @@
 
 import re
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
@@ -51,6 +52,11 @@ def as_checkpoint_error(error: BaseException, where: str) -> CheckpointError:
         f"{what} What was acknowledged is safe and committed data is untouched; repeating the step resumes this "
         f"checkpoint. {where_the_log_is()}".rstrip()
     )
+
+
+def core_error(error: Py4JJavaError) -> PySparkException:
+    """What Spark SQL would raise for an error of a job without it: the message alone, read while there is a JVM."""
+    return PySparkException(message=str(error.java_exception.getMessage()).partition("\n\tat ")[0].strip())
 
 
 def is_gone(error: BaseException) -> bool:

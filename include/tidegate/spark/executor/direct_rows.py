@@ -15,7 +15,6 @@ from tidegate.spark.executor.exchange import read_exchange
 from tidegate.spark.executor.partitions import KeyedPlan
 from tidegate.spark.executor.report_rows import LEFT_TO_SPARK, encode_reports
 from tidegate.spark.executor.staging import stage_rows
-from tidegate.spark.executor.task import places
 from tidegate.state.arrivals import latest_rows, rows_between
 from tidegate.state.hashing import spark_hash
 from tidegate.state.layout import HASH
@@ -26,7 +25,7 @@ Owned = Mapping[int, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class DirectPlan:
-    """Row i in, the reports of the subtasks `shares[i]` out, each with its rows of the whole batch; or one row that
+    """Number i in, the reports of the subtasks `shares[i]` out, each with its rows of the whole batch; or one row that
     leaves it to Spark, and nothing was written for this share. `columns` are what the operator reads, its `keys` among
     them."""
 
@@ -36,8 +35,8 @@ class DirectPlan:
     keys: tuple[str, ...]
     shares: tuple[tuple[int, ...], ...]
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for place in places(batches):
+    def run(self, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
+        for place in numbers:
             owned = {index: self.keyed.specs[index].hashes() for index in self.shares[place]}
             try:  # everything is read before anything is written
                 held = _own_rows(self.reader.read(self.columns), self.keys, owned)
@@ -49,8 +48,8 @@ class DirectPlan:
 
 @dataclass(frozen=True, slots=True)
 class DirectStagingPlan:
-    """A table of the rows that an operator has changed, whose files are `handles`, oldest first. Row i in, the reports
-    of the subtasks `shares[i]` out. If keys may be there several times, only the `latest` row of each is staged."""
+    """A table of the rows that an operator has changed, whose files are `handles`, oldest first. Number i in, the
+    reports of the subtasks `shares[i]` out. If keys may be there several times, only the `latest` row of each is staged."""
 
     staging: Staging
     checkpoint_id: int
@@ -62,8 +61,8 @@ class DirectStagingPlan:
     latest: bool
     shares: tuple[tuple[int, ...], ...]
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for place in places(batches):
+    def run(self, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
+        for place in numbers:
             with carried_to_driver():
                 held = _own_rows(self._sent(), self.keys, {index: self.owned[index] for index in self.shares[place]})
                 reports = [(index, self._staged(index, rows)) for index, rows in held.items() if rows]

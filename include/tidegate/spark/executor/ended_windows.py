@@ -1,6 +1,6 @@
 """What runs inside a Spark task when windows may have ended: they are emitted, and removed from state."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
@@ -10,7 +10,7 @@ from tidegate.dataflow.reports import Report, joined
 from tidegate.spark.executor.carried_errors import carried_to_driver
 from tidegate.spark.executor.partitions import RowsPlan
 from tidegate.spark.executor.report_rows import encode_reports
-from tidegate.spark.executor.task import not_empty, places
+from tidegate.spark.executor.task import not_empty
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.windows import EndedWindows
 
@@ -35,14 +35,14 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class EndedWindowsPlan:
-    """For subtasks to which nothing came. Row i in, the report of `indexes[i]` out."""
+    """For subtasks to which nothing came. Number i in, the report of `indexes[i]` out."""
 
     indexes: tuple[int, ...]
     specs: Mapping[int, SubtaskSpec]
     ending: Ending
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for place in places(batches):
+    def run(self, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
+        for place in numbers:
             index = self.indexes[place]
             with carried_to_driver():
                 reports = self.ending.reports(index, self.specs[index])

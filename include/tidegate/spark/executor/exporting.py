@@ -37,12 +37,11 @@ class ExportPlan:
     def tasks(self) -> int:
         return len(self.rewrites) + len(self.copies)
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for place in batch.column(0).to_pylist():
-                with carried_to_driver():
-                    report = self._take(place)
-                yield encode_reports(report.subtask_index, [report])
+    def run(self, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
+        for place in numbers:
+            with carried_to_driver():
+                report = self._take(place)
+            yield encode_reports(report.subtask_index, [report])
 
     def _take(self, place: int) -> Report:
         if place >= len(self.rewrites):

@@ -196,12 +196,12 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """Row i in, the run merged for `merges[i]` out."""
+    """Number i in, the run merged for `merges[i]` out."""
 
     merges: tuple[Merge, ...]
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for place in places(batches):
+    def run(self, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
+        for place in numbers:
             merge = self.merges[place]
             spec = replace(merge.spec, prefix=f"{merge.spec.prefix}-{uuid4().hex}")
             with carried_to_driver():

@@ -15,7 +15,7 @@ from tidegate.protocol.expiry import HORIZON
 from tidegate.protocol.records import StateHandle
 from tidegate.spark.executor.carried_errors import carried_to_driver
 from tidegate.spark.executor.report_rows import encode_reports
-from tidegate.spark.executor.task import milliseconds_since, not_empty, partition_id, places
+from tidegate.spark.executor.task import milliseconds_since, not_empty, partition_id
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.subtask import scan
 
@@ -42,14 +42,14 @@ class StagingPlan:
 
 @dataclass(frozen=True, slots=True)
 class RestagingPlan:
-    """A sink of current rows, for subtasks to which nothing came. Row i in, the report of `indexes[i]` out."""
+    """A sink of current rows, for subtasks to which nothing came. Number i in, the report of `indexes[i]` out."""
 
     indexes: tuple[int, ...]
     specs: Mapping[int, SubtaskSpec]
     staging: Staging
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for place in places(batches):
+    def run(self, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
+        for place in numbers:
             index = self.indexes[place]
             with carried_to_driver():
                 report = stage_state(self.staging, index, self.specs[index], uuid4().hex)

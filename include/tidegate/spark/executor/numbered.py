@@ -1,0 +1,36 @@
+"""What runs inside a Spark task that is given numbers instead of rows: a plan knows what each of them stands for.
+
+Such a plan needs no frame. A classic session runs it as a job of its core, without Spark SQL: planning a frame takes
+longer than a small plan's work, and in a new session the first frame alone takes seconds of processor time.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from tidegate.spark.executor.task import places
+
+
+class NumberedPlan(Protocol):
+    """Implemented by plans whose answers are `encode_reports`'."""
+
+    def run(self, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A plan as each of the two ways calls it."""
+
+    plan: NumberedPlan
+
+    def on_core(self, numbers: Iterable[int]) -> Iterator[tuple[int, str]]:
+        """For `RDD.mapPartitions`: a subtask and its reports, as the columns of a frame would have them."""
+        for answer in self.plan.run(numbers):
+            subtasks, reports = answer.columns
+            yield from zip(subtasks.to_pylist(), reports.to_pylist(), strict=True)
+
+    def on_frame(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """For `mapInArrow` after `range`."""
+        yield from self.plan.run(places(batches))
