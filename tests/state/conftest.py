@@ -7,12 +7,19 @@ from typing import Any
 import pytest
 from state_operator import Workshop, with_hash
 
-from tidegate.state import cache
+from tidegate.state import cache, opening
+from tidegate.state.recent_runs import RecentRuns
 
 
 @pytest.fixture
-def copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Even the smallest run is copied, as all are that lie in remote storage."""
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of a run stays in memory."""
+    monkeypatch.setattr(opening, "_recent", RecentRuns(each=0, most=0))
+
+
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch, forgetful: None) -> None:
+    """Even the smallest run is copied, as all are that lie in remote storage, and its copy is read each time."""
     monkeypatch.setattr(cache, "IN_PLACE_FILE", 0)
     monkeypatch.setattr(cache, "IN_PLACE_MEMORY", 0)
 

@@ -4,7 +4,6 @@ import os
 import pickle
 import shutil
 import time
-from collections import OrderedDict
 from dataclasses import replace
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pytest
 from tidegate.protocol.errors import ConfigurationError, StateIntegrityError, StorageError
 from tidegate.state import cache, opening
 from tidegate.state.layout import StateLayout
+from tidegate.state.recent_runs import RecentRuns
 from tidegate.state.subtask import scan, upsert
 
 LAYOUT = StateLayout.of_rows(pa.schema([("k", pa.int64()), ("v", pa.int64())]), ["k"])
@@ -114,9 +114,9 @@ def test_a_small_run_in_local_storage_is_read_where_it_lies(write, workshop, mon
 
 def test_the_smallest_runs_stay_in_memory_as_long_as_there_is_room(write, workshop, monkeypatch) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr(opening, "_RECENT_RUNS", 2)
-    monkeypatch.setattr(opening, "_recent", OrderedDict())  # whatever tests before this one have read
     spec = write(3, write(2, write(1)))
+    size = sum(part.rows.nbytes for part in opening.open_run(spec, spec.runs[0]))
+    monkeypatch.setattr(opening, "_recent", RecentRuns(each=size, most=2 * size))
     assert keys(spec) == [1, 2, 3]
     for run in spec.runs:
         workshop.file(run).unlink()

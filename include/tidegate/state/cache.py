@@ -30,8 +30,9 @@ CACHE_SECONDS = 3 * 24 * 3600
 #: A run in local storage with at most so many bytes (as a file, and in memory) gets no copy: it is read in place.
 IN_PLACE_FILE = 3 << 20
 IN_PLACE_MEMORY = 8 << 20
-#: Copies with at most so many bytes in memory are compressed. Larger ones are mapped, so that only used parts are read.
-COMPRESSED = 32 << 20
+#: Copies with at most so many bytes in memory are compressed. Larger ones are mapped, so that only used parts are read,
+#: and not decompressed for each lookup.
+COMPRESSED = IN_PLACE_MEMORY
 _TOUCH_SECONDS = 3600
 
 _DIGEST = hashlib.sha256().digest_size

@@ -1,12 +1,11 @@
 """Opens runs: each is checked against its handle and brought to the reader's layout, and read through the local cache.
 
-Small runs on local storage are read where they lie, because decoding one costs less than a copy. The smallest stay in
-memory. A file that is missing, cut off or altered is an error that names it, never fewer rows.
+Small runs on local storage are read where they lie, because decoding one costs less than a copy. They stay in memory
+within a bound. A file that is missing, cut off or altered is an error that names it, never fewer rows.
 """
 
 import hashlib
 import json
-from collections import OrderedDict
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -26,17 +25,14 @@ from tidegate.state.expiring import Limits, limits_of
 from tidegate.state.fitting import Fit, fit_of, misfits
 from tidegate.state.layout import HASH, TOMBSTONE, StateLayout
 from tidegate.state.runs import FORMATS, METADATA
+from tidegate.state.recent_runs import RecentRuns
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.storage import open_storage
 
 _BLOCK = 4 << 20
 
-# Spark keeps its Python workers: the next checkpoint reads the same small runs again. At most 16 MiB of them.
-_RECENT_RUNS = 64
-_RECENT_BYTES = 256 << 10
-
-#: Decoded runs by storage, path and checksum, the last one used at the end.
-_recent: OrderedDict[tuple[str, str, str], list[pa.RecordBatch]] = OrderedDict()
+#: All that are neither mapped nor read seldom: 10,000 events an epoch over a million keys make 16 MiB of them.
+_recent = RecentRuns(each=cache.COMPRESSED, most=32 << 20)
 
 #: Layouts of runs by their fingerprint.
 _layouts: dict[str, StateLayout] = {}
@@ -96,7 +92,10 @@ def open_run(spec: SubtaskSpec, run: StateHandle) -> list[RunPart]:
     low, high = spec.hashes_in(run)
     if low > high or run.rows == 0:
         return []
-    batches = cache.find(spec.cache_dir, run.checksum, run.rows) or _read(spec, run)
+    key = (spec.storage_url, run.path, run.checksum)
+    if (batches := _recent.find(key)) is None:
+        batches = cache.find(spec.cache_dir, run.checksum, run.rows) or _read(spec, run)
+        _recent.keep(key, batches)
     parts = (_cut(batch, low, high, *reads) for batch in batches)
     return [part for part in parts if len(part.hashes)]
 
@@ -176,15 +175,8 @@ def _read(spec: SubtaskSpec, run: StateHandle) -> list[pa.RecordBatch]:
 
 def _decoded(spec: SubtaskSpec, run: StateHandle) -> list[pa.RecordBatch]:
     """The record batches of a small run, verified, in memory."""
-    key = (spec.storage_url, run.path, run.checksum)
-    if (batches := _recent.pop(key, None)) is None:
-        content = b"".join(_verified_blocks(spec, run))
-        batches = list(_batches(spec, run, pa.BufferReader(content)))
-    if sum(batch.nbytes for batch in batches) <= _RECENT_BYTES:
-        _recent[key] = batches
-    if len(_recent) > _RECENT_RUNS:
-        _recent.popitem(last=False)
-    return batches
+    content = b"".join(_verified_blocks(spec, run))
+    return list(_batches(spec, run, pa.BufferReader(content)))
 
 
 def _downloaded(spec: SubtaskSpec, run: StateHandle) -> list[pa.RecordBatch]:
