@@ -23,6 +23,7 @@ from tidegate.protocol.errors import MalformedRowsError
 from tidegate.spark.driver import direct_input, operator_jobs
 from tidegate.spark.driver.operator_jobs import OperatorJobs
 from tidegate.spark.executor.direct_rows import DirectPlan
+from tidegate.spark.executor.task import partition_id
 
 pytestmark = pytest.mark.spark
 
@@ -143,15 +144,20 @@ def test_a_part_of_the_reports_does_not_count(
     rows = landing("rows")
     checkpoints = open_checkpoints(totals(rows.path, tmp_path, parallelism=2))
     rows.put(k=list(range(200_000)), v=list(range(200_000)))
-    plan = DirectPlan.run
+    run = operator_jobs.run_direct_job
 
-    def half(self: DirectPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            [place] = batch.column(0).to_pylist()
-            reader = replace(self.reader, paths=("gone",)) if place else self.reader
-            yield from plan(replace(self, reader=reader), iter([batch]))
+    class Vanishing:
+        def __init__(self, reader: Any) -> None:
+            self.reader = reader
 
-    monkeypatch.setattr(DirectPlan, "run", half)
+        def read(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+            gone = partition_id() == 1
+            yield from (replace(self.reader, paths=("gone",)) if gone else self.reader).read(schema)
+
+    def half(session: Any, plan: DirectPlan, emit: Any) -> bool:
+        return run(session, replace(plan, reader=Vanishing(plan.reader)), emit)
+
+    monkeypatch.setattr(operator_jobs, "run_direct_job", half)
     checkpoints.take()  # which refuses what is acknowledged twice
     assert ran == ["direct [[0], [1]]", "spark"]
     assert len(checkpoints.rows("state:totals")) == 200_000

@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.errors import CheckpointError, StateIntegrityError
+from tidegate.spark.driver.run_job import collect_numbered
 from tidegate.spark.driver.spark_errors import as_checkpoint_error
+from tidegate.spark.executor.carried_errors import carried_to_driver
+from tidegate.spark.session.packaging import travel_by_value
 
 WHERE = "operator 'sums' of pipeline 'p'"
 
@@ -43,6 +47,48 @@ def test_an_error_in_python_is_named_with_its_line(spark: SparkSession) -> None:
     )
     assert "\tat " not in said
     assert "Traceback" not in said
+
+
+class Failing:
+    """A plan whose first number fails in this way."""
+
+    def __init__(self, how: Callable[[Any], Any]) -> None:
+        self.how = how
+
+    def run(self, numbers: Iterable[int]) -> Iterator[Any]:
+        for number in numbers:
+            yield self.how(number)
+
+
+def failed(spark: SparkSession, how: Callable[[Any], Any]) -> CheckpointError:
+    travel_by_value({sys.modules[__name__]})
+    with pytest.raises(CheckpointError) as raised:
+        collect_numbered(spark, Failing(how), 1, WHERE)
+    return raised.value
+
+
+def test_an_error_without_a_frame_says_the_same(spark: SparkSession) -> None:
+    said = str(failed(spark, boom))
+    line = boom.__code__.co_firstlineno + 1
+    assert said.startswith(
+        f"Python code failed in {WHERE}: KeyError: 'no 0\\nsecond line' ({__file__}, line {line}, in boom). What was "
+        "acknowledged is safe and committed data is untouched; repeating the step resumes this checkpoint."
+    )
+    assert "\tat " not in said
+
+
+def test_an_error_of_ours_comes_back_whole_without_a_frame(spark: SparkSession) -> None:
+    def damaged(_: Any) -> None:
+        with carried_to_driver():
+            raise StateIntegrityError("p/chk-3/run.parquet is damaged.\n\tat the third row")
+
+    error = failed(spark, damaged)
+    assert (type(error), str(error)) == (StateIntegrityError, "p/chk-3/run.parquet is damaged.\n\tat the third row")
+
+
+def test_a_worker_that_was_killed_without_a_frame_is_said_to_have_died(spark: SparkSession) -> None:
+    said = str(failed(spark, lambda number: list(die([number]))))
+    assert said.startswith(f"A Python worker died while Spark ran {WHERE}: it was killed, which the system also does")
 
 
 def test_a_worker_that_was_killed_is_said_to_have_died(spark: SparkSession) -> None:

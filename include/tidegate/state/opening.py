@@ -24,8 +24,8 @@ from tidegate.state.columns import Bools, Hashes, Ints, flags, hashes_of_column,
 from tidegate.state.expiring import Limits, limits_of
 from tidegate.state.fitting import Fit, fit_of, misfits
 from tidegate.state.layout import HASH, TOMBSTONE, StateLayout
-from tidegate.state.runs import FORMATS, METADATA
 from tidegate.state.recent_runs import RecentRuns
+from tidegate.state.runs import FORMATS, METADATA
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.storage import open_storage
 

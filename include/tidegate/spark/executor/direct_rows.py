@@ -49,7 +49,8 @@ class DirectPlan:
 @dataclass(frozen=True, slots=True)
 class DirectStagingPlan:
     """A table of the rows that an operator has changed, whose files are `handles`, oldest first. Number i in, the
-    reports of the subtasks `shares[i]` out. If keys may be there several times, only the `latest` row of each is staged."""
+    reports of the subtasks `shares[i]` out. If keys may be there several times, only the `latest` row of each is
+    staged."""
 
     staging: Staging
     checkpoint_id: int
