@@ -1,7 +1,7 @@
 """What runs inside a Spark task: one subtask's program on its rows, and the staging of the sinks that follow it.
 
-Everything here is passed to `mapInArrow`: `pyarrow.RecordBatch`es in, reports or rows out. A Spark task that is
-repeated or run twice writes under new names each time. Only the files that its answer names count.
+`pyarrow.RecordBatch`es in, reports or rows out: this is passed to `mapInArrow`. Some plans are `numbered` instead. A
+Spark task that is repeated or run twice writes under new names each time. Only the files that its answer names count.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

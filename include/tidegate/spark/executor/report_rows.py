@@ -1,6 +1,6 @@
 """What a Spark task answers to the driver: one flat row per subtask, its reports as JSON.
 
-Read by `mapInArrow`'s caller; no Python object ever travels back from an executor.
+Read by `driver.run_job`; no Python object ever travels back from an executor.
 """
 
 import json
