@@ -341,8 +341,7 @@ class CheckpointCoordinator:
     def clean(self) -> None:
         """Delete what nothing refers to. Errors are logged: garbage can wait, and never fails a checkpoint."""
         try:
-            self._sweeper.sweep()
-            self._sweeper.deletions.delete_queued()
+            self._sweeper.clean()
             self._rewinding.delete_withdrawn()
             self._sweeper.folding.fold()
         except CheckpointError as error:
