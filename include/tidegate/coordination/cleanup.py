@@ -35,6 +35,17 @@ from tidegate.protocol.retention import choose_subsumed, choose_unreferenced, is
 
 
 @dataclass(frozen=True, slots=True)
+class Expired:
+    """What is kept no longer: checkpoints, and imports that nobody goes on with."""
+
+    checkpoints: Sequence[int]
+    imports: Sequence[int]
+
+    def __bool__(self) -> bool:
+        return bool(self.checkpoints or self.imports)
+
+
+@dataclass(frozen=True, slots=True)
 class Garbage:
     """Where there may be something to delete, as of one transaction: `unswept` checkpoints and when each ended."""
 
@@ -93,14 +104,23 @@ class Sweeper:
 
     def look(self, tx: StoreTransaction) -> Garbage:
         """The first of the steps of a cleaning, which others take within transactions of their own."""
-        now, undo_within = self._clock.now(), self._rule.undo_within
-        overdue = choose_overdue_abandoned(tx.abandoned(), tx.restores(), undo_within, now)
-        if overdue := [*choose_subsumed(tx.retained(), self._rule, now), *overdue]:
-            tx.subsume(overdue)
-        for stale in choose_stale(tx.imports(), now):
+        expired, now = self.find_expired(tx), self._clock.now()
+        if expired.checkpoints:
+            tx.subsume(expired.checkpoints)
+        for stale in expired.imports:
             tx.end_import(stale, now)
         self.folding.look(tx)
         return Garbage(tx.unswept(), tx.region(), self.deletions.look(tx))
+
+    def find_expired(self, tx: StoreTransaction) -> Expired:
+        """What `look` would end first. Reads only."""
+        now = self._clock.now()
+        overdue = choose_overdue_abandoned(tx.abandoned(), tx.restores(), self._rule.undo_within, now)
+        return Expired([*choose_subsumed(tx.retained(), self._rule, now), *overdue], choose_stale(tx.imports(), now))
+
+    def count(self, garbage: Garbage) -> int:
+        """How many files and directories `delete` would see to."""
+        return len(garbage.queue.queued) + len(self._due(garbage.unswept))
 
     def delete(self, garbage: Garbage) -> Cleared:
         """The second: look through directories, and delete what is queued."""
@@ -123,8 +143,7 @@ class Sweeper:
 
     def _list(self, unswept: Mapping[int, datetime]) -> tuple[dict[int, list[Deletion]], list[int]]:
         """What is in the directories that are due, and which of them need no further look: these are cleared first."""
-        now = self._clock.now()
-        due = [key for key, ended_at in unswept.items() if is_due(ended_at, self._looked.get(key), now)]
+        now, due = self._clock.now(), self._due(unswept)
         found = {checkpoint_id: self._found(checkpoint_id) for checkpoint_id in due}
         self._looked = {key: at for key, at in self._looked.items() if key in unswept}
         self._looked |= {key: now for key, files in found.items() if not files}
@@ -135,6 +154,10 @@ class Sweeper:
                 live = {checkpoint_id: tx.live_paths(checkpoint_id) for checkpoint_id in settled}
         self.delete_left({id_: choose_unreferenced(files, live.get(id_, set())) for id_, files in settled.items()})
         return {checkpoint_id: files for checkpoint_id, files in found.items() if files}, list(settled)
+
+    def _due(self, unswept: Mapping[int, datetime]) -> list[int]:
+        now = self._clock.now()
+        return [key for key, ended_at in unswept.items() if is_due(ended_at, self._looked.get(key), now)]
 
     def _sweep_regions(self, region: RegionRecord) -> None:
         """The directories of all ended attempts at once, for a while after the last of them ended."""

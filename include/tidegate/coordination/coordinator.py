@@ -16,6 +16,7 @@ from tidegate.coordination.editing import Editing
 from tidegate.coordination.export import Exporting
 from tidegate.coordination.finalize import CommitPoint
 from tidegate.coordination.fork import Forking, PlannedFork
+from tidegate.coordination.housekeeping import CleaningAlong, Housekeeping
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.importing import Importing, ImportPlan
 from tidegate.coordination.listeners import Listeners, NotifiedListeners, watch_failures
@@ -114,9 +115,10 @@ class CheckpointCoordinator:
             self.graph, self.config, store, self._failures, self._delivery, self._identification, clock
         )
         self._snapshotting = Snapshotting(self.graph, self.config, store, self._failures, self._regions, clock)
-        self._sweeper = Sweeper(self.graph, self.config, store, storage, clock)
+        sweeper = Sweeper(self.graph, self.config, store, storage, clock)
+        self._housekeeping = Housekeeping(self.pipeline_id, sweeper, self._rewinding)
         self.cleaning = Cleaning(
-            self.graph, self.config, store, storage, self._identification, self._sweeper, self._rewinding, clock
+            self.graph, self.config, store, storage, self._identification, sweeper, self._rewinding, clock
         )
         schemas = schemas or KnownSchemas(self.graph)
         self.planning = Planning(self.graph, self.config, store, storage, schemas, self._identification)
@@ -216,8 +218,9 @@ class CheckpointCoordinator:
 
         Returns what this checkpoint delivered, even if it was delivered before.
         """
-        delivered = self._delivery.deliver_up_to(checkpoint_id)
-        self.clean()
+        cleaning = CleaningAlong(self._housekeeping)
+        delivered = self._delivery.deliver_up_to(checkpoint_id, cleaning)
+        cleaning.end()
         return delivered
 
     # -- a continuous region
@@ -340,9 +343,4 @@ class CheckpointCoordinator:
 
     def clean(self) -> None:
         """Delete what nothing refers to. Errors are logged: garbage can wait, and never fails a checkpoint."""
-        try:
-            self._sweeper.clean()
-            self._rewinding.delete_withdrawn()
-            self._sweeper.folding.fold()
-        except CheckpointError as error:
-            log.warning("Cleaning up after pipeline %s is left to the next run: %s", self.pipeline_id, error)
+        self._housekeeping.clean()

@@ -9,7 +9,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidegate.coordination.commit_attempts import Committer, SinkWork, in_turn
+from tidegate.coordination.commit_attempts import Committer, SinkWork, Turn, in_turn, take
+from tidegate.coordination.housekeeping import CleaningAlong
 from tidegate.coordination.listeners import Listeners
 from tidegate.coordination.lookup import find_checkpoint
 from tidegate.coordination.pipeline_status import end_if_over
@@ -21,6 +22,7 @@ from tidegate.protocol.branches import Restore, find_unfinished, require_present
 from tidegate.protocol.errors import (
     CheckpointError,
     FinalizeError,
+    RecordRefusedError,
     SinkError,
     StateIntegrityError,
     StopIncompleteError,
@@ -53,6 +55,7 @@ class Outstanding:
     restores: Sequence[Restore]
     unnotified: Sequence[CheckpointRecord]
     subtasks: Mapping[int, Mapping[SubtaskId, SubtaskRecord]] = field(default_factory=dict)  # those that were read
+    turn: Turn | None = None  # of the first checkpoint's commit, if somebody has looked in the same transaction
 
     @property
     def restore(self) -> Restore | None:
@@ -89,9 +92,9 @@ class Delivery:
         self._listeners = listeners
         self._rewinding = rewinding
 
-    def deliver_up_to(self, checkpoint_id: int) -> list[Delivered]:
+    def deliver_up_to(self, checkpoint_id: int, cleaning: CleaningAlong) -> list[Delivered]:
         """Everything that is outstanding as far as a completed checkpoint. Returns what that delivered, also if it was
-        delivered before. Raises `FinalizeError` and others if it has not completed, and as `deliver`."""
+        delivered before. In most cases it takes two transactions, and the cleaning shares them. Raises `FinalizeError` and others if it has not completed, and as `deliver`."""
         with self._store.transaction(self._pipeline_id) as tx:
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
             if record.status not in COMMITTED:
@@ -106,7 +109,11 @@ class Delivery:
             require_present(record)
             subtasks = tx.subtasks(checkpoint_id)
             outstanding = replace(find_outstanding(tx, checkpoint_id), subtasks={checkpoint_id: subtasks})
-        self.deliver(outstanding)
+            cleaning.look(tx)
+            if outstanding.restore is None and outstanding.unnotified:
+                work = self._work(outstanding.unnotified[0])
+                outstanding = replace(outstanding, turn=take(tx, work, self._store, self._clock))
+        self.deliver(outstanding, cleaning)
         return self._delivered(checkpoint_id, subtasks)
 
     def deliver_pending(self) -> None:
@@ -115,9 +122,9 @@ class Delivery:
             outstanding = find_outstanding(tx)
         self.deliver(outstanding)
 
-    def deliver(self, outstanding: Outstanding) -> None:
+    def deliver(self, outstanding: Outstanding, cleaning: CleaningAlong | None = None) -> None:
         """Rewind the sinks after a restore, commit those of completed checkpoints, and notify listeners. After its last
-        checkpoint the pipeline has finished.
+        checkpoint the pipeline has finished. A cleaning goes along with the last of them.
 
         Raises what sinks raise, `SinkError`, `SupersededAttemptError` if other processes overtook it again and again,
         and `StopIncompleteError` if the pipeline was to stop.
@@ -128,7 +135,8 @@ class Delivery:
         records = outstanding.unnotified
         try:
             for record in records:
-                self._deliver(record, outstanding)
+                self._deliver(record, outstanding, cleaning if record is records[-1] else None)
+                outstanding = replace(outstanding, turn=None)
         except (CheckpointError, OSError) as error:
             if (last := next((r for r in records if r.kind is CheckpointKind.SYNC_SAVEPOINT), None)) is None:
                 raise
@@ -139,19 +147,32 @@ class Delivery:
                 "`tidegate stop`."
             ) from error
 
-    def _deliver(self, record: CheckpointRecord, outstanding: Outstanding) -> None:
+    def _deliver(self, record: CheckpointRecord, outstanding: Outstanding, cleaning: CleaningAlong | None) -> None:
         """Commit one checkpoint, or wait until another process has."""
+        in_turn(
+            self._work(record),
+            lambda committer: self._deliver_as(committer, record, outstanding, cleaning),
+            self._store,
+            self._clock,
+            outstanding.turn,
+        )
 
+    def _work(self, record: CheckpointRecord) -> SinkWork:
         def is_done(tx: StoreTransaction) -> bool:
             """Also if a restore has left it behind since somebody looked: its rows are not to be shown."""
             known = tx.checkpoint(record.checkpoint_id)
             return known is not None and (known.notified_at is not None or known.abandoned_by is not None)
 
-        work = SinkWork(self._pipeline_id, f"committing the sinks of checkpoint {record.checkpoint_id}", is_done)
-        in_turn(work, lambda committer: self._deliver_as(committer, record, outstanding), self._store, self._clock)
+        return SinkWork(self._pipeline_id, f"committing the sinks of checkpoint {record.checkpoint_id}", is_done)
 
-    def _deliver_as(self, committer: Committer, record: CheckpointRecord, outstanding: Outstanding) -> None:
-        if (subtasks := self._to_commit(record, outstanding)) is None:
+    def _deliver_as(
+        self,
+        committer: Committer,
+        record: CheckpointRecord,
+        outstanding: Outstanding,
+        cleaning: CleaningAlong | None,
+    ) -> None:
+        if (subtasks := self._to_commit(committer, record, outstanding)) is None:
             committer.release()
             raise committer.superseded()
         try:
@@ -163,24 +184,41 @@ class Delivery:
             committer.release()  # its files may be gone by now, and nobody needs them
             raise committer.superseded() from error
         self._listeners.completed(record.checkpoint_id)
-        with self._store.transaction(self._pipeline_id) as tx:
-            if not tx.mark_notified(record.checkpoint_id, committer.number, self._clock.now()):
-                raise committer.superseded()
-            tx.end_commit(committer.number)
-            # Nothing newer has completed: a checkpoint begins when the sinks of all before it have committed.
-            subsumed = tx.latest_subsumed() if self._listeners else None
-            end_if_over(tx, self._clock.now())
+        subsumed = self._record(committer, record, cleaning)
         if subsumed is not None:
             self._listeners.subsumed(subsumed)
 
+    def _record(self, committer: Committer, record: CheckpointRecord, cleaning: CleaningAlong | None) -> int | None:
+        """That the sinks have committed, and what was cleaned along. Returns what listeners are to be told of."""
+        if cleaning is not None:
+            cleaning.delete()
+        try:
+            with self._store.transaction(self._pipeline_id) as tx:
+                if not tx.mark_notified(record.checkpoint_id, committer.number, self._clock.now()):
+                    raise committer.superseded()
+                tx.end_commit(committer.number)
+                # Nothing newer has completed: a checkpoint begins when the sinks of all before it have committed.
+                subsumed = tx.latest_subsumed() if self._listeners else None
+                end_if_over(tx, self._clock.now())
+                if cleaning is not None:
+                    cleaning.record(tx)
+                return subsumed
+        except RecordRefusedError:
+            if cleaning is None or not cleaning.refused():
+                raise
+            return self._record(committer, record, None)
+
     def _to_commit(
-        self, record: CheckpointRecord, outstanding: Outstanding
+        self, committer: Committer, record: CheckpointRecord, outstanding: Outstanding
     ) -> Mapping[SubtaskId, SubtaskRecord] | None:
         """What the sinks have staged; None if the pipeline was restored since somebody looked what is outstanding."""
+        known = outstanding.subtasks.get(record.checkpoint_id)
+        if known is not None and committer is outstanding.turn:  # begun by who looked, in the same transaction
+            return known
         with self._store.transaction(self._pipeline_id) as tx:
             if find_unfinished(tx.restores()) is not None:
                 return None
-            return outstanding.subtasks.get(record.checkpoint_id) or tx.subtasks(record.checkpoint_id)
+            return known or tx.subtasks(record.checkpoint_id)
 
     def _is_left_behind(self, record: CheckpointRecord) -> bool:
         with self._store.transaction(self._pipeline_id) as tx:
