@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from tidegate.coordination.deletions import BATCH, QueuedDeletions, Queue
+from tidegate.coordination.deletions import BATCH, Queue, QueuedDeletions
 from tidegate.coordination.folding import HistoryFolding
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
@@ -89,9 +89,9 @@ class Sweeper:
         self.deletions = QueuedDeletions(self._pipeline_id, store, storage, self._sinks)
 
     def clean(self) -> None:
-        """Delete what ended checkpoints left in their directories and staging areas, and ended regions in theirs, unless
-        something live refers to it; and what is queued. Checkpoints that have become too old go, and what a restore
-        left behind once it is too late for an undo."""
+        """Delete what ended checkpoints left in their directories and staging areas, and ended regions in theirs,
+        unless something live refers to it; and what is queued. Checkpoints that have become too old go, and what a
+        restore left behind once it is too late for an undo."""
         while True:
             with self._store.transaction(self._pipeline_id) as tx:
                 garbage = self.look(tx)

@@ -125,9 +125,7 @@ def take(
             assert_never(decision)
 
 
-def _take_turn(
-    work: SinkWork, store: CheckpointStore, clock: Clock, turn: Turn | None
-) -> Committer | AlreadyDone:
+def _take_turn(work: SinkWork, store: CheckpointStore, clock: Clock, turn: Turn | None) -> Committer | AlreadyDone:
     """Wait until the current committer is done or its lease ends, and take over."""
     waited: WaitForCommitter | None = None
     while True:

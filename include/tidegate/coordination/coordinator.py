@@ -16,11 +16,11 @@ from tidegate.coordination.editing import Editing
 from tidegate.coordination.export import Exporting
 from tidegate.coordination.finalize import CommitPoint
 from tidegate.coordination.fork import Forking, PlannedFork
+from tidegate.coordination.handed_on import HandedOn
 from tidegate.coordination.housekeeping import CleaningAlong, Housekeeping
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.importing import Importing, ImportPlan
 from tidegate.coordination.listeners import Listeners, NotifiedListeners, watch_failures
-from tidegate.coordination.lookup import find_checkpoint
 from tidegate.coordination.notify import Delivered, Delivery
 from tidegate.coordination.operations import PipelineOperations
 from tidegate.coordination.plan import Planning
@@ -46,7 +46,6 @@ from tidegate.ports import (
     StateSchemas,
     Validator,
 )
-from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.gestures import Gesture
 from tidegate.protocol.identity import Moved
 from tidegate.protocol.imports import ClaimMode
@@ -66,7 +65,7 @@ from tidegate.protocol.restore_plan import Accepted, RestorePlan
 from tidegate.protocol.savepoints import UNLABELLED, Label
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.protocol.trigger import Triggered, TriggerOutcome
-from tidegate.protocol.validate import ValidatedCheckpoint, permit
+from tidegate.protocol.validate import ValidatedCheckpoint
 
 log = logging.getLogger("tidegate")
 
@@ -98,23 +97,43 @@ class CheckpointCoordinator:
         self._store = store = watch_failures(store, listeners, self.reporting.report)
         self._clock = clock
         self._unsaid = reservations(pipeline, self.graph.sinks)
+        self._handed_on = HandedOn()
         self._identification = Identification(self.graph, store, storage, clock)
         self.definitions = Definitions(self.graph, store, storage)
         #: What people do with the pipeline by hand.
         self.operations = PipelineOperations(self.pipeline_id, store, storage, clock)
         self.auditing, self.savepoints = self.operations.auditing, self.operations.savepoints
         self._failures = CheckpointFailureManager(self.pipeline_id, self.config, store, clock)
-        self._validation = Validation(self.graph, store, self._failures, clock)
-        self._commit_point = CommitPoint(self.graph, self.config, store, storage, clock, self.reporting.announces)
+        self._validation = Validation(self.graph, store, self._failures, clock, self._handed_on)
+        self._commit_point = CommitPoint(
+            self.graph,
+            self.config,
+            store,
+            storage,
+            clock,
+            self._handed_on,
+            self._identification.found,
+            self.reporting.announces,
+        )
         self._rewinding = Rewinding(self.graph, store, clock)
-        self._delivery = Delivery(self.graph, store, storage, clock, listeners, self._rewinding)
+        self._delivery = Delivery(self.graph, store, storage, clock, listeners, self._rewinding, self._handed_on)
         self._triggering = Triggering(
-            self.graph, self.config, store, self._identification, self._failures, self._delivery, self.clean, clock
+            self.graph,
+            self.config,
+            store,
+            self._identification,
+            self._failures,
+            self._delivery,
+            self.clean,
+            clock,
+            self._handed_on,
         )
         self._regions = RegionControl(
-            self.graph, self.config, store, self._failures, self._delivery, self._identification, clock
+            self.graph, self.config, store, self._failures, self._delivery, self._identification, clock, self._handed_on
         )
-        self._snapshotting = Snapshotting(self.graph, self.config, store, self._failures, self._regions, clock)
+        self._snapshotting = Snapshotting(
+            self.graph, self.config, store, self._failures, self._regions, clock, self._handed_on
+        )
         sweeper = Sweeper(self.graph, self.config, store, storage, clock)
         self._housekeeping = Housekeeping(self.pipeline_id, sweeper, self._rewinding)
         self.cleaning = Cleaning(
@@ -175,6 +194,7 @@ class CheckpointCoordinator:
     def snapshot(self, checkpoint_id: int, region: Region) -> CheckpointRecord:
         """See `Snapshotting.snapshot`: a region takes its part, as a new attempt for the subtasks that have not
         acknowledged."""
+        self._handed_on.took(checkpoint_id)
         return self._snapshotting.snapshot(checkpoint_id, region)
 
     def record_acknowledgements(
@@ -191,15 +211,14 @@ class CheckpointCoordinator:
 
     def validate(self, checkpoint_id: int, validator: Validator) -> ValidatedCheckpoint:
         """See `Validation.validate`."""
+        self._handed_on.took(checkpoint_id)
         return self._validation.validate(checkpoint_id, validator)
 
     # -- finalize
 
     def finalize(self, checkpoint_id: int) -> CheckpointRecord:
         """Complete a validated checkpoint. Raises as `permit` does if it is not validated."""
-        with self._store.transaction(self.pipeline_id) as tx:
-            validated = permit(find_checkpoint(tx, self.pipeline_id, checkpoint_id))
-        return self.finalize_validated(validated)
+        return self.finalize_validated(self._commit_point.find(checkpoint_id))
 
     def finalize_validated(self, validated: ValidatedCheckpoint) -> CheckpointRecord:
         """Write `_metadata`, then pass the commit point: one transaction (protocol.md section 6).
@@ -232,6 +251,7 @@ class CheckpointCoordinator:
 
     def begin_snapshot(self, attempt: int, checkpoint_id: int) -> SnapshotTask | None:
         """See `RegionControl.begin_snapshot`. `restored` is empty: a region has its own state."""
+        self._handed_on.took(checkpoint_id)
         return self._regions.begin_snapshot(attempt, checkpoint_id)
 
     def look(self, attempt: int, lag: Sequence[SourceLag] = ()) -> RegionLook:

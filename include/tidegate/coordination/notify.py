@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidegate.coordination.commit_attempts import Committer, SinkWork, Turn, in_turn, take
+from tidegate.coordination.handed_on import HandedOn
 from tidegate.coordination.housekeeping import CleaningAlong
 from tidegate.coordination.listeners import Listeners
 from tidegate.coordination.lookup import find_checkpoint
@@ -82,6 +83,7 @@ class Delivery:
         clock: Clock,
         listeners: Listeners,
         rewinding: Rewinding,
+        handed_on: HandedOn,
     ) -> None:
         self._pipeline = graph.pipeline
         self._pipeline_id = graph.pipeline.name
@@ -91,10 +93,12 @@ class Delivery:
         self._clock = clock
         self._listeners = listeners
         self._rewinding = rewinding
+        self._handed_on = handed_on
 
     def deliver_up_to(self, checkpoint_id: int, cleaning: CleaningAlong) -> list[Delivered]:
-        """Everything that is outstanding as far as a completed checkpoint. Returns what that delivered, also if it was
-        delivered before. In most cases it takes two transactions, and the cleaning shares them. Raises `FinalizeError` and others if it has not completed, and as `deliver`."""
+        """Everything that is outstanding as far as a completed checkpoint; the cleaning goes along. Returns what that
+        delivered, also if it was delivered before. Raises `FinalizeError` and others if it has not completed, and as
+        `deliver`."""
         with self._store.transaction(self._pipeline_id) as tx:
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
             if record.status not in COMMITTED:
@@ -107,7 +111,7 @@ class Delivery:
                     )
                 )
             require_present(record)
-            subtasks = tx.subtasks(checkpoint_id)
+            subtasks = self._handed_on.subtasks(tx, record)
             outstanding = replace(find_outstanding(tx, checkpoint_id), subtasks={checkpoint_id: subtasks})
             cleaning.look(tx)
             if outstanding.restore is None and outstanding.unnotified:
@@ -218,7 +222,7 @@ class Delivery:
         with self._store.transaction(self._pipeline_id) as tx:
             if find_unfinished(tx.restores()) is not None:
                 return None
-            return known or tx.subtasks(record.checkpoint_id)
+            return known or self._handed_on.subtasks(tx, record)
 
     def _is_left_behind(self, record: CheckpointRecord) -> bool:
         with self._store.transaction(self._pipeline_id) as tx:
