@@ -17,7 +17,7 @@ from tidegate.coordination.export import Exporting
 from tidegate.coordination.finalize import CommitPoint
 from tidegate.coordination.fork import Forking, PlannedFork
 from tidegate.coordination.handed_on import HandedOn
-from tidegate.coordination.housekeeping import CleaningAlong, Housekeeping
+from tidegate.coordination.housekeeping import Housekeeping
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.importing import Importing, ImportPlan
 from tidegate.coordination.listeners import Listeners, NotifiedListeners, watch_failures
@@ -105,6 +105,12 @@ class CheckpointCoordinator:
         self.auditing, self.savepoints = self.operations.auditing, self.operations.savepoints
         self._failures = CheckpointFailureManager(self.pipeline_id, self.config, store, clock)
         self._validation = Validation(self.graph, store, self._failures, clock, self._handed_on)
+        self._rewinding = Rewinding(self.graph, store, clock)
+        sweeper = Sweeper(self.graph, self.config, store, storage, clock)
+        self._housekeeping = Housekeeping(self.pipeline_id, sweeper, self._rewinding)
+        self._delivery = Delivery(
+            self.graph, store, storage, clock, listeners, self._rewinding, self._handed_on, self._housekeeping
+        )
         self._commit_point = CommitPoint(
             self.graph,
             self.config,
@@ -112,11 +118,10 @@ class CheckpointCoordinator:
             storage,
             clock,
             self._handed_on,
+            self._delivery,
             self._identification.found,
             self.reporting.announces,
         )
-        self._rewinding = Rewinding(self.graph, store, clock)
-        self._delivery = Delivery(self.graph, store, storage, clock, listeners, self._rewinding, self._handed_on)
         self._triggering = Triggering(
             self.graph,
             self.config,
@@ -134,8 +139,6 @@ class CheckpointCoordinator:
         self._snapshotting = Snapshotting(
             self.graph, self.config, store, self._failures, self._regions, clock, self._handed_on
         )
-        sweeper = Sweeper(self.graph, self.config, store, storage, clock)
-        self._housekeeping = Housekeeping(self.pipeline_id, sweeper, self._rewinding)
         self.cleaning = Cleaning(
             self.graph, self.config, store, storage, self._identification, sweeper, self._rewinding, clock
         )
@@ -218,15 +221,19 @@ class CheckpointCoordinator:
 
     def finalize(self, checkpoint_id: int) -> CheckpointRecord:
         """Complete a validated checkpoint. Raises as `permit` does if it is not validated."""
-        return self.finalize_validated(self._commit_point.find(checkpoint_id))
+        return self._finalize(self._commit_point.find(checkpoint_id), notifies=False)
 
     def finalize_validated(self, validated: ValidatedCheckpoint) -> CheckpointRecord:
-        """Write `_metadata`, then pass the commit point: one transaction (protocol.md section 6).
+        """Write `_metadata`, then pass the commit point: one transaction (protocol.md section 6). For a process that
+        notifies next: it begins with that in the same transaction, and others wait for it.
 
         Raises `FinalizeError` if the commit did not land, `UnknownOutcomeError` if that cannot be found out. Repeating
         is safe.
         """
-        record = self._commit_point.reach(validated)
+        return self._finalize(validated, notifies=True)
+
+    def _finalize(self, validated: ValidatedCheckpoint, notifies: bool) -> CheckpointRecord:
+        record = self._commit_point.reach(validated, notifies)
         self.reporting.report()
         return record
 
@@ -237,10 +244,7 @@ class CheckpointCoordinator:
 
         Returns what this checkpoint delivered, even if it was delivered before.
         """
-        cleaning = CleaningAlong(self._housekeeping)
-        delivered = self._delivery.deliver_up_to(checkpoint_id, cleaning)
-        cleaning.end()
-        return delivered
+        return self._delivery.deliver_up_to(checkpoint_id)
 
     # -- a continuous region
 

@@ -11,6 +11,7 @@ from typing import Any, assert_never
 
 from tidegate.coordination.handed_on import HandedOn
 from tidegate.coordination.lookup import find_checkpoint
+from tidegate.coordination.notify import Begun, Delivery
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.fingerprint import fingerprint
 from tidegate.pipeline.graph import Graph
@@ -55,6 +56,7 @@ class CommitPoint:
         storage: CheckpointStorage,
         clock: Clock,
         handed_on: HandedOn,
+        delivery: Delivery,
         written: Callable[[str], None],
         announced: bool = False,
     ) -> None:
@@ -67,11 +69,13 @@ class CommitPoint:
         self._storage = storage
         self._clock = clock
         self._handed_on = handed_on
+        self._delivery = delivery
         self._written = written
         self._announced = announced
 
-    def reach(self, validated: ValidatedCheckpoint) -> CheckpointRecord:
-        """The completed checkpoint. If the connection is lost while it commits, the outcome is looked up.
+    def reach(self, validated: ValidatedCheckpoint, notifies: bool) -> CheckpointRecord:
+        """The completed checkpoint. If the connection is lost while it commits, the outcome is looked up. `notifies`:
+        this process goes on with the notify step, which begins in the same transaction.
 
         Raises `UnknownOutcomeError` if the outcome cannot be found out, `FinalizeError` if the commit did not land,
         `StateIntegrityError` if a file that the checkpoint refers to is missing or damaged: then it is not completed.
@@ -90,7 +94,7 @@ class CommitPoint:
         outcome = decide_landing(now) if metadata is None else self._verify(validated.record, metadata.subtasks)
         if metadata is not None and isinstance(outcome, _Verified):
             snapshots = {key: known.snapshot for key, known in metadata.subtasks.items()}
-            outcome = self._commit(checkpoint_id, self._write_metadata(metadata), snapshots)
+            outcome = self._commit(checkpoint_id, self._write_metadata(metadata), snapshots, notifies)
         match outcome:
             case Landed():
                 return outcome.record
@@ -141,9 +145,14 @@ class CommitPoint:
             ) from error
         return _Verified()
 
-    def _commit(self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot]) -> Landed | NotLanded:
+    def _commit(
+        self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot], notifies: bool
+    ) -> Landed | NotLanded:
         try:
-            return self._complete(checkpoint_id, path, snapshots)
+            landed, begun = self._complete(checkpoint_id, path, snapshots, notifies)
+            if begun is not None and isinstance(landed, Landed):
+                self._delivery.has_begun(landed.record, begun)
+            return landed
         except UnknownOutcomeError:
             log.warning(
                 "Checkpoint %s of %s: the outcome of its commit is unknown; checking.", checkpoint_id, self._pipeline_id
@@ -163,14 +172,16 @@ class CommitPoint:
         self._written(path)
         return path
 
-    def _complete(self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot]) -> Landed | NotLanded:
+    def _complete(
+        self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot], notifies: bool
+    ) -> tuple[Landed | NotLanded, Begun | None]:
         """The transaction. Another process may have completed or aborted the checkpoint before; what was acknowledged
         never changes."""
         with self._store.transaction(self._pipeline_id) as tx:
             now = self._clock.now()
             state_size, checkpointed_size = sizes(checkpoint_id, list(snapshots.values()))
             if not tx.complete(checkpoint_id, now, path, state_size, checkpointed_size):
-                return decide_landing(tx.checkpoint(checkpoint_id))
+                return decide_landing(tx.checkpoint(checkpoint_id)), None
             if self._announced:
                 what = f"Checkpoint {checkpoint_id} of pipeline {self._pipeline_id} has completed."
                 tx.add_event(EventKind.CHECKPOINT_COMPLETED, what, now, checkpoint_id)
@@ -178,7 +189,10 @@ class CommitPoint:
                 tx.remove_compactions([compaction.handle.path for compaction in obsolete])
             if subsumed := choose_subsumed(tx.retained(), self._config.retention_rule(), now):
                 tx.subsume(subsumed)
-            return decide_landing(tx.checkpoint(checkpoint_id))
+            landed = decide_landing(tx.checkpoint(checkpoint_id))
+            if not notifies or isinstance(landed, NotLanded):
+                return landed, None
+            return landed, self._delivery.begin(tx, landed.record)
 
 
 def metadata_of(tx: StoreTransaction, record: CheckpointRecord, graph: Graph, handed_on: HandedOn) -> Metadata:

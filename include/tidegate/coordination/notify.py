@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from tidegate.coordination.commit_attempts import Committer, SinkWork, Turn, in_turn, take
 from tidegate.coordination.handed_on import HandedOn
-from tidegate.coordination.housekeeping import CleaningAlong
+from tidegate.coordination.housekeeping import CleaningAlong, Housekeeping
 from tidegate.coordination.listeners import Listeners
 from tidegate.coordination.lookup import find_checkpoint
 from tidegate.coordination.pipeline_status import end_if_over
@@ -37,6 +37,10 @@ from tidegate.protocol.notify import choose_unnotified, committables
 from tidegate.protocol.paths import marker_path
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord
 from tidegate.protocol.snapshot import ended_error
+from tidegate.protocol.stopping import may_end
+
+#: Of how many subtasks a checkpoint has at most, so that a look at the garbage holds up no sink.
+_NARROW = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,16 @@ class Outstanding:
 
 def find_outstanding(tx: StoreTransaction, up_to: int | None = None) -> Outstanding:
     """As far as the checkpoint `up_to`, if given."""
-    return Outstanding(tx.restores(), choose_unnotified(tx.retained(), up_to))
+    return Outstanding(tx.restores(), choose_unnotified(tx.unnotified(), up_to))
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A delivery that has begun in the transaction that completed its checkpoint, or in the one that looked at it."""
+
+    outstanding: Outstanding
+    subtasks: Mapping[SubtaskId, SubtaskRecord]
+    cleaning: CleaningAlong
 
 
 class Delivery:
@@ -84,6 +97,7 @@ class Delivery:
         listeners: Listeners,
         rewinding: Rewinding,
         handed_on: HandedOn,
+        housekeeping: Housekeeping,
     ) -> None:
         self._pipeline = graph.pipeline
         self._pipeline_id = graph.pipeline.name
@@ -94,11 +108,36 @@ class Delivery:
         self._listeners = listeners
         self._rewinding = rewinding
         self._handed_on = handed_on
+        self._housekeeping = housekeeping
+        self._begun: dict[int, Begun] = {}
 
-    def deliver_up_to(self, checkpoint_id: int, cleaning: CleaningAlong) -> list[Delivered]:
-        """Everything that is outstanding as far as a completed checkpoint; the cleaning goes along. Returns what that
-        delivered, also if it was delivered before. Raises `FinalizeError` and others if it has not completed, and as
-        `deliver`."""
+    def begin(self, tx: StoreTransaction, record: CheckpointRecord) -> Begun:
+        """Take the turn of a completed checkpoint's commit, if nothing else is to be done before, and look what is to
+        be cleaned along. It counts once the transaction has committed: else the attempt may be another one's."""
+        subtasks = self._handed_on.subtasks(tx, record)
+        outstanding = find_outstanding(tx, record.checkpoint_id)
+        cleaning = CleaningAlong(self._housekeeping)
+        if record.num_subtasks <= _NARROW:
+            cleaning.look(tx)
+        turn = None
+        if outstanding.restore is None and outstanding.unnotified:
+            turn = take(tx, self._work(outstanding.unnotified[0]), self._store, self._clock)
+        return Begun(replace(outstanding, subtasks={record.checkpoint_id: subtasks}, turn=turn), subtasks, cleaning)
+
+    def has_begun(self, record: CheckpointRecord, begun: Begun) -> None:
+        """That transaction has committed: `deliver_up_to` goes on from there."""
+        self._begun = {record.checkpoint_id: begun}
+
+    def deliver_up_to(self, checkpoint_id: int) -> list[Delivered]:
+        """Everything that is outstanding as far as a completed checkpoint, then the rest of the cleaning. Returns what
+        that delivered, also if it was delivered before. Raises `FinalizeError` and others if it has not completed, and
+        as `deliver`."""
+        begun = self._begun.pop(checkpoint_id, None) or self._look(checkpoint_id)
+        self.deliver(begun.outstanding, begun.cleaning)
+        begun.cleaning.end()
+        return self._delivered(checkpoint_id, begun.subtasks)
+
+    def _look(self, checkpoint_id: int) -> Begun:
         with self._store.transaction(self._pipeline_id) as tx:
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
             if record.status not in COMMITTED:
@@ -111,14 +150,7 @@ class Delivery:
                     )
                 )
             require_present(record)
-            subtasks = self._handed_on.subtasks(tx, record)
-            outstanding = replace(find_outstanding(tx, checkpoint_id), subtasks={checkpoint_id: subtasks})
-            cleaning.look(tx)
-            if outstanding.restore is None and outstanding.unnotified:
-                work = self._work(outstanding.unnotified[0])
-                outstanding = replace(outstanding, turn=take(tx, work, self._store, self._clock))
-        self.deliver(outstanding, cleaning)
-        return self._delivered(checkpoint_id, subtasks)
+            return self.begin(tx, record)
 
     def deliver_pending(self) -> None:
         """Everything that is outstanding. Raises as `deliver`."""
@@ -153,12 +185,13 @@ class Delivery:
 
     def _deliver(self, record: CheckpointRecord, outstanding: Outstanding, cleaning: CleaningAlong | None) -> None:
         """Commit one checkpoint, or wait until another process has."""
+        begun = self._begun.pop(record.checkpoint_id, None)  # if this process goes on without the notify step
         in_turn(
             self._work(record),
             lambda committer: self._deliver_as(committer, record, outstanding, cleaning),
             self._store,
             self._clock,
-            outstanding.turn,
+            outstanding.turn or (None if begun is None else begun.outstanding.turn),
         )
 
     def _work(self, record: CheckpointRecord) -> SinkWork:
@@ -203,7 +236,8 @@ class Delivery:
                 tx.end_commit(committer.number)
                 # Nothing newer has completed: a checkpoint begins when the sinks of all before it have committed.
                 subsumed = tx.latest_subsumed() if self._listeners else None
-                end_if_over(tx, self._clock.now())
+                if may_end(tx.pipeline(), record):
+                    end_if_over(tx, self._clock.now())
                 if cleaning is not None:
                     cleaning.record(tx)
                 return subsumed
