@@ -59,16 +59,20 @@ class Facts:
         self._known: dict[Hashable, Any] = {}
 
     def checkpoint(self, checkpoint_id: int) -> CheckpointRecord | None:
-        for together in ("completed", "in progress", "unnotified"):
-            for record in self._known.get(together, ()):
-                if record.checkpoint_id == checkpoint_id:
-                    return cast(CheckpointRecord, record)
+        if (record := self._known_record(checkpoint_id)) is not None:
+            return record
         if checkpoint_id == self._last_checkpoint_id and "in progress" not in self._known:
             self._pictured("in progress")  # the newest one is mostly the one at work
             return self.checkpoint(checkpoint_id)
         return self._once(
             ("checkpoint", checkpoint_id), lambda: reads.checkpoint(self._connection, self._pipeline_id, checkpoint_id)
         )
+
+    def _known_record(self, checkpoint_id: int) -> CheckpointRecord | None:
+        """Without a look."""
+        together = (self._known.get(what, ()) for what in ("completed", "in progress", "unnotified"))
+        known = (record for each in together for record in each if record.checkpoint_id == checkpoint_id)
+        return next(known, None) or self._known.get(("checkpoint", checkpoint_id))
 
     def latest_by_request(self, request_id: str) -> CheckpointRecord | None:
         return reads.latest_by_request(self._connection, self._pipeline_id, request_id)
@@ -106,7 +110,9 @@ class Facts:
         return cast("CheckpointRecord | None", self._pictured("latest"))
 
     def subtasks(self, checkpoint_id: int, only: Iterable[SubtaskId] | None = None) -> dict[SubtaskId, SubtaskRecord]:
-        return reads.subtasks_of(self._connection, self._pipeline_id, checkpoint_id, only)
+        record = self._known_record(checkpoint_id)
+        none_acknowledged = record is not None and record.num_acknowledged == 0
+        return reads.subtasks_of(self._connection, self._pipeline_id, checkpoint_id, only, none_acknowledged)
 
     def verdicts(self, checkpoint_id: int) -> list[Verdict]:
         known = ("verdicts", checkpoint_id)
