@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -123,6 +123,25 @@ def test_what_must_be_left_to_spark_is_read_by_it_from_then_on(
     checkpoints.take()
     assert ran == ["direct [[0, 1]]", "direct [[0, 1]]", "spark", "spark"]
     assert checkpoints.rows("state:totals") == [(1, 2, 11, 10), (2, 2, 220, 200)]
+
+
+def test_what_subtasks_read_themselves_needs_no_spark_sql(
+    landing: Land, open_checkpoints: Open, tmp_path: Path, ran: list[str], spark: SparkSession
+) -> None:
+    def queries() -> int:
+        context, session = cast(Any, spark.sparkContext), cast(Any, spark)
+        context._jsc.sc().listenerBus().waitUntilEmpty()
+        return int(session._jsparkSession.sharedState().statusStore().executionsCount())
+
+    rows = landing("rows")
+    checkpoints = open_checkpoints(totals(rows.path, tmp_path))
+    rows.put(k=[1, 2], v=[1, 2])
+    before = queries()
+    checkpoints.take()
+    assert queries() == before
+    assert len(checkpoints.rows("state:totals")) == 2
+    assert queries() > before  # they are counted
+    assert [way.split()[0] for way in ran] == ["direct"]
 
 
 def test_a_damaged_file_is_the_error_it_always_was(
