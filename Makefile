@@ -62,7 +62,7 @@ test: $(INSTALLED) ## Run all tests (ARGS=… for pytest, such as ARGS="tests/pr
 	@$(BIN)/python -m pytest --durations=15 $(or $(ARGS),$(LANES))
 
 # Folders that start neither Spark nor Airflow.
-FAST := tests/protocol tests/properties tests/definition tests/dataflow tests/state tests/house
+FAST := tests/protocol tests/properties tests/definition tests/dataflow tests/state tests/house tests/benchmarks
 
 test-fast: $(INSTALLED) ## Run the tests that need neither Spark nor Airflow
 	@$(BIN)/python -m pytest -m "not long and not spark" $(FAST) $(LANES)

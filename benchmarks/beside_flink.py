@@ -103,8 +103,8 @@ def show(options: argparse.Namespace, described: dict[str, str], load: dict[str,
     warm_ups, measured = conditions.repetitions(*REPETITIONS)
     policy = (
         f"medians (smallest-largest) of {measured} epochs after {warm_ups} for warming up, half as many of 1 M events; "
-        f"parallelism {conditions.PARALLELISM}, memory {conditions.DRIVER_MEMORY} (Flink's heap with 10 M keys "
-        f"{flink_engine.heap('hashmap', 10_000_000)}; RocksDB's managed memory {flink_engine.MANAGED_MEMORY} beside it) "
+        f"parallelism {conditions.PARALLELISM}, heap {conditions.DRIVER_MEMORY} (Flink on its heap with "
+        f"10 M keys {flink_engine.heap('hashmap', 10_000_000)}, RocksDB and {flink_engine.MANAGED_MEMORY} of its own) "
         f"and the {options.collector} collector on both sides"
     )
     now = kept_figures.document(described, load, policy, found)

@@ -81,7 +81,8 @@ def _command(flink: Flink, backend: str, root: Path, keys: int) -> list[str]:
 
 
 def _ask(process: "subprocess.Popen[bytes]", line: str, root: Path) -> float:
-    assert process.stdin is not None and process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
     try:
         process.stdin.write(f"{line}\n".encode())
         process.stdin.flush()

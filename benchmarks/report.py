@@ -121,8 +121,8 @@ def _ratios(result: dict[str, Any]) -> Iterator[Figure]:
         measured = f"{ours_once:.2f} s : {theirs_once:.2f} s"
         target = None if what else RESTART_TARGETS.get(keys)
         yield Figure(f"{short(keys)} keys: restart to first epoch{what}", measured, ours_once / theirs_once, target)
-    peaks = (peak(result[engine]) for engine in ENGINES)
-    yield of_memory(f"{short(keys)} keys: peak memory", *peaks, MEMORY_TARGET)
+    ours_peak, theirs_peak = (peak(result[engine]) for engine in ENGINES)
+    yield of_memory(f"{short(keys)} keys: peak memory", ours_peak, theirs_peak, MEMORY_TARGET)
 
 
 def of_memory(what: str, ours: float, theirs: float, target: float | None) -> Figure:

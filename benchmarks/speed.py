@@ -1,0 +1,101 @@
+"""Prints the tables of README's section about speed, from the figures that are kept (`--keep`): Markdown, to be pasted.
+
+    python benchmarks/speed.py
+
+Each figure is a median with the smallest and the largest of its repetitions.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+import kept_figures
+from bench_series import WITH_TABLES
+from machine_load import sentence
+
+Sides = Mapping[str, Mapping[str, Sequence[float]]]
+FLINK = {"rocksdb": "RocksDB", "hashmap": "heap"}
+
+
+def main() -> None:
+    bench, flink = kept_figures.read("bench"), kept_figures.read("flink")
+    if bench is None:
+        sys.exit("There are no figures yet: make bench ARGS=--keep, and make bench-flink ARGS=--keep.")
+    print(*section(bench, flink), sep="\n")
+
+
+def section(bench: Mapping[str, Any], flink: Mapping[str, Any] | None) -> Iterator[str]:
+    """All of it, line by line."""
+    yield from beside_streaming(bench)
+    if flink is not None:
+        yield ""
+        yield from beside_flink(flink)
+
+
+def beside_streaming(kept: Mapping[str, Any]) -> Iterator[str]:
+    series: Mapping[str, Sides] = kept["series"]
+    yield conditions(kept)
+    yield ""
+    yield "| keys, events an epoch | Tidegate | Structured Streaming | ratio | processor time | ratio |"
+    yield "|---|---|---|---|---|---|"
+    compared = {
+        what: sides for what, sides in series.items() if "streaming" in sides and "seconds" in sides["tidegate"]
+    }
+    plain = [what for what in compared if not what.endswith(WITH_TABLES)]
+    for what in [*plain, *(what for what in compared if what.endswith(WITH_TABLES))]:
+        ours, theirs = compared[what]["tidegate"], compared[what]["streaming"]
+        cells = [cell for kind in ("seconds", "processors") for cell in _pair(ours[kind], theirs[kind])]
+        yield f"| {what} | {cells[0]} | {cells[1]} | {cells[2]} | {cells[3]} : {cells[4]} | {cells[5]} |"
+    for what, sides in series.items():
+        if "bytes" in sides["tidegate"]:
+            ours_peak, theirs_peak = (sides[side]["bytes"][0] for side in ("tidegate", "streaming"))
+            ratio = f"{ours_peak / theirs_peak:.2f}"
+            yield f"| {what} | {_mebibytes(ours_peak)} | {_mebibytes(theirs_peak)} | {ratio} | | |"
+
+
+def beside_flink(kept: Mapping[str, Any]) -> Iterator[str]:
+    """Whoever takes least is in bold: the reader sees where that is Flink."""
+    series: Mapping[str, Sides] = kept["series"]
+    yield conditions(kept)
+    yield ""
+    sides = ["tidegate", *FLINK]
+    names = ["Tidegate", *(f"Flink, {name}" for name in FLINK.values())]
+    yield f"| keys, events an epoch | {' | '.join(names)} | processor time of each |"
+    yield "|---|---|---|---|---|"
+    for what, found in series.items():
+        if "bytes" in found["tidegate"]:
+            continue
+        medians = [median(found[side]["seconds"]) for side in sides]
+        cells = [_spread(found[side]["seconds"]) for side in sides]
+        shown = [f"**{cell}**" if took == min(medians) else cell for cell, took in zip(cells, medians, strict=True)]
+        processors = " : ".join(f"{median(found[side]['processors']):.2f} s" for side in sides)
+        yield f"| {what} | {' | '.join(shown)} | {processors} |"
+    for what, found in series.items():
+        if "bytes" in found["tidegate"]:
+            yield f"| {what} | {' | '.join(_mebibytes(found[side]['bytes'][0]) for side in sides)} | |"
+
+
+def conditions(kept: Mapping[str, Any]) -> str:
+    machine = kept["machine"]
+    return (
+        f"Measured at commit {kept['commit']} on {kept['date'][:10]}, on {machine['cores']} cores "
+        f"({machine['processor']}, {machine['memory']}): {kept['policy']}. {sentence(kept['load']).capitalize()}."
+    )
+
+
+def _pair(ours: Sequence[float], theirs: Sequence[float]) -> tuple[str, str, str]:
+    return _spread(ours), _spread(theirs), f"{median(ours) / median(theirs):.2f}"
+
+
+def _spread(values: Sequence[float]) -> str:
+    shown = f"{median(values):.2f} s"
+    return shown if len(values) == 1 else f"{shown} ({min(values):.2f}–{max(values):.2f})"
+
+
+def _mebibytes(size: float) -> str:
+    return f"{size / 2**20:,.0f} MiB"
+
+
+if __name__ == "__main__":
+    main()
