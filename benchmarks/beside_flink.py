@@ -39,10 +39,13 @@ def main() -> None:
     options = parse(sys.argv[1:])
     conditions.ask(options.collector, options.quick)
     described = machine.describe()
+    try:
+        jdk = flink_jars.find_jdk(os.environ)
+    except RuntimeError as error:
+        sys.exit(f"{error}.")
     directory = Path(tempfile.mkdtemp(prefix="tidegate-bench-", dir=options.directory))
     found: Found = {}
     try:
-        jdk = flink_jars.find_jdk(os.environ)
         progress(f"Flink {flink_jars.VERSION}: jars, and compiling our program")
         flink = flink_engine.Flink(jdk / "java", flink_jars.classpath(jdk, directory / "classes"))
         with Load() as load, database(directory) as postgres:
