@@ -70,8 +70,10 @@ def run_session(engine: str, session: Session, database: Database) -> list[dict[
         if finished(process) != 0:
             raise RuntimeError(f"The process of {engine} failed; see {session.root / 'log'}")
     epochs = [found for found in marks(session) if found["phase"] != "done"]
-    for epoch in epochs:
-        epoch["memory"] = sampler.peak(epoch["begin"], epoch["end"])
+    # Until the next one begins: an epoch may be shorter than the time between two samples.
+    until = [*(epoch["begin"] for epoch in epochs[1:]), epochs[-1]["end"]]
+    for epoch, end in zip(epochs, until, strict=True):
+        epoch["memory"] = sampler.peak(epoch["begin"], end)
         epoch["since_start"] = epoch["end"] - began
     return epochs
 
