@@ -12,20 +12,21 @@ from typing import Any
 
 import kept_figures
 from bench_series import WITH_TABLES
+from flink_jars import VERSION
 from machine_load import sentence
 
 Sides = Mapping[str, Mapping[str, Sequence[float]]]
 FLINK = {"rocksdb": "RocksDB", "hashmap": "heap"}
 STREAMING = (
-    "`make bench` runs the same events through Tidegate and through Spark Structured Streaming 4.2 (RocksDB, changelog "
+    "`make bench` runs the same events through Tidegate and through Spark Structured Streaming (RocksDB, changelog "
     "checkpoints), with the same collector. Every total is checked. An epoch ends when its checkpoint is durable. With "
     "tables it also keeps one of current rows and one that is appended to, with three expectations each; Structured "
     "Streaming rewrites the first as a whole in `foreachBatch`, as users write it. What is seen are medians "
     "(smallest–largest)."
 )
 BESIDE_FLINK = (
-    "`make bench-flink` runs the same events on Flink 2.3, without tables. What takes least is in bold. Flink's job runs "
-    "on and on in one process, its events have no format, and it syncs nothing to the disk."
+    f"`make bench-flink` runs the same events on Flink {VERSION}, without tables. What takes least is in bold. Flink's "
+    "job runs on and on in one process, its events have no format, and it syncs nothing to the disk."
 )
 
 
@@ -97,11 +98,9 @@ def _is_faster(found: Sides) -> bool:
 
 
 def conditions(kept: Mapping[str, Any]) -> str:
-    machine = kept["machine"]
-    return (
-        f"Measured at commit {kept['commit']} on {kept['date'][:10]}, on {machine['cores']} cores "
-        f"({machine['processor']}, {machine['memory']}): {kept['policy']}. {sentence(kept['load']).capitalize()}."
-    )
+    machine, load = kept["machine"], sentence(kept["load"]).capitalize()
+    on = f"{machine['cores']} cores ({machine['processor']}, {machine['memory']}), Spark {machine['pyspark']}"
+    return f"Measured at commit {kept['commit']} on {kept['date'][:10]}, on {on}: {kept['policy']}. {load}."
 
 
 def _pair(ours: Sequence[float], theirs: Sequence[float]) -> tuple[str, str, str]:

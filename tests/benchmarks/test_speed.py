@@ -3,7 +3,7 @@
 from typing import Any
 
 IDLE = {"began": 0.1, "ended": 1.2, "others": 0.01, "others_worst": 0.02}
-MACHINE = {"cores": "2", "processor": "a processor", "memory": "8 GiB"}
+MACHINE = {"cores": "2", "processor": "a processor", "memory": "8 GiB", "pyspark": "4.2.0"}
 
 
 def cost(*seconds: float) -> dict[str, list[float]]:
@@ -29,8 +29,8 @@ def test_what_is_compared_with_structured_streaming_is_a_row() -> None:
     )
     _, said, _, *table = section(bench, None)
     assert said == (
-        "Measured at commit abc on 2026-11-24, on 2 cores (a processor, 8 GiB): ten epochs. Load average 0.1 when "
-        "started and 1.2 at the end; other programs used 1% of the processors, 2% in the worst minute."
+        "Measured at commit abc on 2026-11-24, on 2 cores (a processor, 8 GiB), Spark 4.2.0: ten epochs. Load average "
+        "0.1 when started and 1.2 at the end; other programs used 1% of the processors, 2% in the worst minute."
     )
     assert table[2:] == [
         "| 100 k keys, 10 k events | 0.30 s (0.20–0.40) | 0.60 s (0.50–0.90) | 0.50 "
