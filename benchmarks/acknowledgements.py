@@ -36,7 +36,7 @@ def main() -> None:
             load.also(found.process)
             idle = {"client": memory(os.getpid()), "postgres": memory(found.process)}
             steps, batches, decisions = measure_wide(found, directory / "checkpoints", options.subtasks, options.batch)
-            total, each = measure_at_once(found, options.at_once, options.connections)
+            total, each = measure_at_once(found, directory / "at-once", options.at_once, options.connections)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     repeated = {"a batch of acknowledgements": batches, "one of those at once": each}

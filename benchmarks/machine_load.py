@@ -74,7 +74,8 @@ def others(samples: Sequence[Sample], cores: int, ticks_a_second: int) -> tuple[
         used = (after[1] - before[1]) - (after[2] - before[2])
         return max(0.0, used / could) if could > 0 else 0.0
 
-    return share(samples[0], samples[-1]), max(share(*pair) for pair in pairwise(minutes))
+    overall = share(samples[0], samples[-1])
+    return overall, max(overall, *(share(*pair) for pair in pairwise(minutes)))
 
 
 def sentence(figures: dict[str, float]) -> str:

@@ -21,7 +21,7 @@ CORES, TICKS = 2, 100
         # What is read one after the other may be less than nothing.
         ([(0.0, 0, 0), (10.0, 100, 110)], 0.0, 0.0),
         # A rest of a few seconds is no minute of its own.
-        ([(0.0, 0, 0), (60.0, 1200, 0), (61.0, 1400, 0)], 1400 / 12200, 0.1),
+        ([(0.0, 0, 0), (60.0, 1200, 0), (61.0, 1400, 0)], 1400 / 12200, 1400 / 12200),
     ],
 )
 def test_the_share_of_others(samples: list[tuple[float, int, int]], overall: float, worst: float) -> None:
