@@ -70,7 +70,7 @@ def measure(
 
 
 def heap(backend: str, keys: int) -> str:
-    """As much as Spark's driver; the heap backend does not hold 10 M keys in it."""
+    """As much as Spark's driver; with 10 M keys the heap backend needs more."""
     return "6g" if backend == "hashmap" and keys > 5_000_000 else conditions.DRIVER_MEMORY
 
 
