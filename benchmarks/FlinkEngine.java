@@ -16,6 +16,7 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import org.apache.flink.api.common.JobID;
+import org.apache.flink.api.common.JobStatus;
 import org.apache.flink.api.common.state.ListState;
 import org.apache.flink.api.common.state.ListStateDescriptor;
 import org.apache.flink.api.common.state.ValueState;
@@ -27,6 +28,8 @@ import org.apache.flink.api.java.tuple.Tuple2;
 import org.apache.flink.api.java.tuple.Tuple3;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.core.execution.CheckpointType;
+import org.apache.flink.runtime.execution.ExecutionState;
+import org.apache.flink.runtime.executiongraph.AccessExecutionVertex;
 import org.apache.flink.runtime.executiongraph.ErrorInfo;
 import org.apache.flink.runtime.jobgraph.JobGraph;
 import org.apache.flink.runtime.minicluster.MiniCluster;
@@ -82,6 +85,7 @@ public final class FlinkEngine {
         try (MiniCluster cluster = new MiniCluster(configured)) {
             cluster.start();
             JobID job = cluster.submitJob(job(settings, parallelism)).get().getJobID();
+            awaitRunning(cluster, job);
             BufferedReader asked = new BufferedReader(new InputStreamReader(System.in));
             for (String line = asked.readLine(); line != null; line = asked.readLine()) {
                 String[] words = line.split(" ");
@@ -126,6 +130,27 @@ public final class FlinkEngine {
         return flink.getStreamGraph().getJobGraph();
     }
 
+    /** A checkpoint needs all subtasks, also those to which nothing has come yet. */
+    private static void awaitRunning(MiniCluster cluster, JobID job) throws Exception {
+        boolean running = false;
+        while (!running) {
+            Thread.sleep(20);
+            requireAlive(cluster, job);
+            // Of a job that is not yet initialized, no subtask is known.
+            running = cluster.getJobStatus(job).get() == JobStatus.RUNNING;
+            for (AccessExecutionVertex subtask : cluster.getExecutionGraph(job).get().getAllExecutionVertices()) {
+                running &= subtask.getExecutionState() == ExecutionState.RUNNING;
+            }
+        }
+    }
+
+    private static void requireAlive(MiniCluster cluster, JobID job) throws Exception {
+        if (cluster.getJobStatus(job).get().isGloballyTerminalState()) {
+            ErrorInfo failure = cluster.getExecutionGraph(job).get().getFailureInfo();
+            throw new IllegalStateException("The job has failed: " + failure.getExceptionAsString());
+        }
+    }
+
     private static double epoch(MiniCluster cluster, JobID job, Path file) throws Exception {
         long begin = System.nanoTime();
         Share[] shares = new Share[handedOver.length];
@@ -135,10 +160,7 @@ public final class FlinkEngine {
         }
         for (Share share : shares) {
             while (!share.emitted.isDone()) { // a job that has failed will never emit
-                if (cluster.getJobStatus(job).get().isGloballyTerminalState()) {
-                    ErrorInfo failure = cluster.getExecutionGraph(job).get().getFailureInfo();
-                    throw new IllegalStateException("The job has failed: " + failure.getExceptionAsString());
-                }
+                requireAlive(cluster, job);
                 try {
                     share.emitted.get(1, TimeUnit.SECONDS);
                 } catch (TimeoutException stillReading) {
