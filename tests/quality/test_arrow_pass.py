@@ -124,6 +124,7 @@ def test_a_good_verdict_without_spark_is_the_one_that_spark_gives(
     assert here(dataset, rules) == on_spark(spark, dataset, rules)
 
 
+@pytest.mark.filterwarnings("ignore:.*parameter is deprecated")
 @pytest.mark.parametrize("rule", LEFT, ids=lambda rule: f"{rule.type}-{dict(rule.kwargs)}")
 def test_what_is_not_good_or_not_surely_the_same_is_left_to_spark(
     rule: Expectation, stored: Callable[[pa.Table], Any]
