@@ -59,6 +59,8 @@ GOOD = [
     expect("column_max_to_be_between", column="key", max_value=3),
     expect("column_min_to_be_between", column="small", min_value=1),
     expect("column_to_exist", column="key"),
+    expect("table_columns_to_match_set", column_set=ROWS.column_names),
+    expect("table_columns_to_match_ordered_list", column_list=ROWS.column_names),
     expect("table_row_count_to_equal", value=3),
     expect("table_row_count_to_be_between", min_value=1, max_value=3),
 ]
@@ -136,6 +138,10 @@ def test_what_is_not_good_or_not_surely_the_same_is_left_to_spark(
 def test_names_that_differ_in_case_alone_are_left_to_spark(stored: Callable[[pa.Table], Any]) -> None:
     rows = pa.table({"key": [1, 2], "Key": [3, 4]})
     assert here(stored(rows), suite("case", GOOD[0])) is None
+
+
+def test_a_table_without_rows_is_left_to_spark(stored: Callable[[pa.Table], Any]) -> None:
+    assert here(stored(ROWS.slice(0, 0)), suite("empty", GOOD[0])) is None
 
 
 @pytest.mark.parametrize("seed", range(3))

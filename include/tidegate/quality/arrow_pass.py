@@ -73,7 +73,10 @@ def _read(dataset: Any, columns: frozenset[str]) -> _Rows:
     for name in columns:
         if name not in names or there.count(name.lower()) > 1 or "." in name or "`" in name:
             raise LeftToSparkError(name)
-    return _Rows(dataset.to_table(columns=sorted(columns)), tuple(names))
+    rows = dataset.to_table(columns=sorted(columns))
+    if rows.num_rows == 0:  # Spark's sums over nothing are null
+        raise LeftToSparkError("no rows")
+    return _Rows(rows, tuple(names))
 
 
 def _good_result(rows: _Rows, expectation: Any, needed: Sequence[Any], result_format: Mapping[str, Any]) -> Any:
