@@ -35,10 +35,11 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """A `pyarrow.Table` of the columns that are named, and the `names` of all."""
+    """A `pyarrow.Table` of the columns that are named, and the `names` of all; None if Great Expectations writes those
+    of Spark otherwise: with quotes, or with the fields of a column."""
 
     columns: Any
-    names: tuple[str, ...]
+    names: tuple[str, ...] | None
 
 
 def prepare(built: Sequence[Any], result_format: Mapping[str, Any]) -> Prepared:
@@ -76,7 +77,9 @@ def _read(dataset: Any, columns: frozenset[str]) -> _Rows:
     rows = dataset.to_table(columns=sorted(columns))
     if rows.num_rows == 0:  # Spark's sums over nothing are null
         raise LeftToSparkError("no rows")
-    return _Rows(rows, tuple(names))
+    is_plain = not any("." in name or "`" in name for name in names)
+    has_fields = any(field.type.num_fields for field in dataset.schema)
+    return _Rows(rows, tuple(names) if is_plain and not has_fields else None)
 
 
 def _good_result(rows: _Rows, expectation: Any, needed: Sequence[Any], result_format: Mapping[str, Any]) -> Any:
@@ -102,7 +105,7 @@ def _value(rows: _Rows, metric: Any, needed: Sequence[Any]) -> Any:
         return _OF_NONE[what]
     if name == "table.row_count" and not domain:
         return rows.columns.num_rows
-    if name == "table.columns" and not domain:
+    if name == "table.columns" and not domain and rows.names is not None:
         return list(rows.names)
     if name in _OF_COLUMN and set(domain) == {_COLUMN}:
         return _OF_COLUMN[name](rows.columns.column(domain[_COLUMN]), **given)

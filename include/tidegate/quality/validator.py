@@ -1,7 +1,7 @@
 """The `Validator` used in production: a verdict for each of the pipeline's targets, from Great Expectations.
 
 What a sink has staged is judged in this process if it is little and all is well, and else on Spark, like everything
-else: then one Spark session is opened for all. Decides what counts as judged and which columns identify a failing row. An error while judging is a verdict with
+else. Decides what counts as judged and which columns identify a failing row. An error while judging is a verdict with
 `success` None, never an exception, and such a verdict lets nothing pass. `tidegate.protocol` decides what a failed
 verdict does to the checkpoint.
 
