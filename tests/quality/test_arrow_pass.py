@@ -265,3 +265,4 @@ def test_large_tables_are_judged_by_spark(graph_of: Callable[..., Graph]) -> Non
     sink = graph.sink("carriers").sink
     assert sink.staged_rows([handle]) is not None
     assert sink.staged_rows([handle, replace(handle, bytes=1 << 30)]) is None
+    assert sink.staged_rows([handle, replace(handle, rows=10_000_000)]) is None

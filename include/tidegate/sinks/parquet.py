@@ -23,8 +23,9 @@ from tidegate.sinks.fencing import last_attempt
 
 #: Bytes of staged files below which exchanging counts between Spark tasks takes longer than reading them in one.
 _SMALL = 2 << 20
-#: Bytes of staged files up to which they are judged in the process that judges, without Spark.
-_READ_HERE = 32 << 20
+#: Bytes and rows of staged files up to which they may be read in one process, without Spark. A few bytes can be many
+#: rows.
+_READ_HERE, _ROWS_HERE = 32 << 20, 2_000_000
 _MODES = {"append": SinkInput.CHANGES, "latest": SinkInput.CURRENT}
 
 
@@ -100,7 +101,7 @@ class ParquetSink:
 
     def staged_rows(self, staged: Sequence[StateHandle]) -> Any:
         """See `ports.ArrowSink`. Beyond some size, Spark reads files faster, and with less memory in this process."""
-        if sum(handle.bytes for handle in staged) > _READ_HERE:
+        if sum(handle.bytes for handle in staged) > _READ_HERE or sum(handle.rows for handle in staged) > _ROWS_HERE:
             return None
         # pyarrow is heavy and this module is imported when Airflow parses a DAG.
         import pyarrow.dataset as ds
