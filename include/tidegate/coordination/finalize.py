@@ -5,15 +5,18 @@ A commit has one of three outcomes: landed, not landed, unknown. An unknown one 
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
+from tidegate.coordination.handed_on import HandedOn
+from tidegate.coordination.lookup import find_checkpoint
+from tidegate.coordination.notify import Begun, Delivery
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.fingerprint import fingerprint
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import guarantee_of
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.errors import FinalizeError, StateIntegrityError, StorageError, UnknownOutcomeError
 from tidegate.protocol.events import EventKind
 from tidegate.protocol.finalize import (
@@ -31,7 +34,7 @@ from tidegate.protocol.paths import metadata_path
 from tidegate.protocol.records import CheckpointRecord, Snapshot, SubtaskId, SubtaskRecord
 from tidegate.protocol.restore import choose_obsolete
 from tidegate.protocol.retention import choose_subsumed
-from tidegate.protocol.validate import ValidatedCheckpoint
+from tidegate.protocol.validate import ValidatedCheckpoint, permit
 
 log = logging.getLogger("tidegate")
 
@@ -52,19 +55,27 @@ class CommitPoint:
         store: CheckpointStore,
         storage: CheckpointStorage,
         clock: Clock,
+        handed_on: HandedOn,
+        delivery: Delivery,
+        written: Callable[[str], None],
         announced: bool = False,
     ) -> None:
-        """`announced`: whether somebody is to be told of completions."""
+        """`written` is told of each `_metadata` that was written here. `announced`: whether somebody is to be told of
+        completions."""
         self._graph = graph
         self._pipeline_id = graph.pipeline.name
         self._config = config
         self._store = store
         self._storage = storage
         self._clock = clock
+        self._handed_on = handed_on
+        self._delivery = delivery
+        self._written = written
         self._announced = announced
 
-    def reach(self, validated: ValidatedCheckpoint) -> CheckpointRecord:
-        """The completed checkpoint. If the connection is lost while it commits, the outcome is looked up.
+    def reach(self, validated: ValidatedCheckpoint, notifies: bool) -> CheckpointRecord:
+        """The completed checkpoint. If the connection is lost while it commits, the outcome is looked up. `notifies`:
+        this process goes on with the notify step, which begins in the same transaction.
 
         Raises `UnknownOutcomeError` if the outcome cannot be found out, `FinalizeError` if the commit did not land,
         `StateIntegrityError` if a file that the checkpoint refers to is missing or damaged: then it is not completed.
@@ -73,25 +84,17 @@ class CommitPoint:
         if validated.record.status in COMMITTED:
             return validated.record
         outcome: _Verified | Landed | NotLanded
-        with self._store.transaction(self._pipeline_id) as tx:
-            now = tx.checkpoint(checkpoint_id)
-            metadata = Metadata(
-                validated.record,
-                tx.subtasks(checkpoint_id),
-                tx.verdicts(checkpoint_id),
-                tx.endpoints(),
-                tx.restores(),
-                tx.region().attempt,
-                definition=fingerprint(self._graph),
-            )
-        if now is None or now.status is not Status.IN_PROGRESS:
-            # Restores may have followed since. With them the metadata is not what its marker says, and it is there.
-            outcome = decide_landing(now)
-        else:
-            outcome = self._verify(validated.record, metadata.subtasks)
-        if isinstance(outcome, _Verified):
+        metadata = self._handed_on.metadata(checkpoint_id)
+        if metadata is None:
+            with self._store.transaction(self._pipeline_id) as tx:
+                now = tx.checkpoint(checkpoint_id)
+                if now is not None and now.status is Status.IN_PROGRESS:
+                    metadata = metadata_of(tx, validated.record, self._graph, self._handed_on)
+        # If it has ended, restores may have followed: with them the metadata is not what its marker says.
+        outcome = decide_landing(now) if metadata is None else self._verify(validated.record, metadata.subtasks)
+        if metadata is not None and isinstance(outcome, _Verified):
             snapshots = {key: known.snapshot for key, known in metadata.subtasks.items()}
-            outcome = self._commit(checkpoint_id, self._write_metadata(metadata), snapshots)
+            outcome = self._commit(checkpoint_id, self._write_metadata(metadata), snapshots, notifies)
         match outcome:
             case Landed():
                 return outcome.record
@@ -101,8 +104,19 @@ class CommitPoint:
                     f"({outcome.now}). "
                     "The previous checkpoint is still the latest and nothing became visible. Repeat the finalize step."
                 )
+            case _Verified():
+                raise AssertionError("what was verified was committed")
             case _:
                 assert_never(outcome)
+
+    def find(self, checkpoint_id: int) -> ValidatedCheckpoint:
+        """The permit for a checkpoint that was validated elsewhere, and what `reach` writes down of it. Raises as
+        `permit` does."""
+        with self._store.transaction(self._pipeline_id) as tx:
+            validated = permit(find_checkpoint(tx, self._pipeline_id, checkpoint_id))
+            if validated.record.status is Status.IN_PROGRESS:
+                self._handed_on.keep(metadata_of(tx, validated.record, self._graph, self._handed_on))
+            return validated
 
     def _verify(
         self, record: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]
@@ -131,9 +145,14 @@ class CommitPoint:
             ) from error
         return _Verified()
 
-    def _commit(self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot]) -> Landed | NotLanded:
+    def _commit(
+        self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot], notifies: bool
+    ) -> Landed | NotLanded:
         try:
-            return self._complete(checkpoint_id, path, snapshots)
+            landed, begun = self._complete(checkpoint_id, path, snapshots, notifies)
+            if begun is not None and isinstance(landed, Landed):
+                self._delivery.has_begun(landed.record, begun)
+            return landed
         except UnknownOutcomeError:
             log.warning(
                 "Checkpoint %s of %s: the outcome of its commit is unknown; checking.", checkpoint_id, self._pipeline_id
@@ -143,22 +162,26 @@ class CommitPoint:
 
     def _write_metadata(self, metadata: Metadata) -> str:
         try:
-            return write_metadata(self._graph, self._config, self._storage, metadata)
+            path = write_metadata(self._graph, self._config, self._storage, metadata)
         except StorageError as error:
             raise FinalizeError(
                 f"The metadata of checkpoint {metadata.record.checkpoint_id} of pipeline {self._pipeline_id} could not "
                 f"be written: {error} The previous checkpoint is still the latest and nothing became visible. Repeat "
                 "the finalize step."
             ) from error
+        self._written(path)
+        return path
 
-    def _complete(self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot]) -> Landed | NotLanded:
+    def _complete(
+        self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot], notifies: bool
+    ) -> tuple[Landed | NotLanded, Begun | None]:
         """The transaction. Another process may have completed or aborted the checkpoint before; what was acknowledged
         never changes."""
         with self._store.transaction(self._pipeline_id) as tx:
             now = self._clock.now()
             state_size, checkpointed_size = sizes(checkpoint_id, list(snapshots.values()))
             if not tx.complete(checkpoint_id, now, path, state_size, checkpointed_size):
-                return decide_landing(tx.checkpoint(checkpoint_id))
+                return decide_landing(tx.checkpoint(checkpoint_id)), None
             if self._announced:
                 what = f"Checkpoint {checkpoint_id} of pipeline {self._pipeline_id} has completed."
                 tx.add_event(EventKind.CHECKPOINT_COMPLETED, what, now, checkpoint_id)
@@ -166,7 +189,23 @@ class CommitPoint:
                 tx.remove_compactions([compaction.handle.path for compaction in obsolete])
             if subsumed := choose_subsumed(tx.retained(), self._config.retention_rule(), now):
                 tx.subsume(subsumed)
-            return decide_landing(tx.checkpoint(checkpoint_id))
+            landed = decide_landing(tx.checkpoint(checkpoint_id))
+            if not notifies or isinstance(landed, NotLanded):
+                return landed, None
+            return landed, self._delivery.begin(tx, landed.record)
+
+
+def metadata_of(tx: StoreTransaction, record: CheckpointRecord, graph: Graph, handed_on: HandedOn) -> Metadata:
+    """Of a validated checkpoint that is in progress: whoever reads it finds the same."""
+    return Metadata(
+        record,
+        handed_on.subtasks(tx, record),
+        handed_on.verdicts(tx, record),
+        tx.endpoints(),
+        tx.restores(),
+        tx.region().attempt,
+        definition=fingerprint(graph),
+    )
 
 
 def write_metadata(graph: Graph, config: CheckpointConfig, storage: CheckpointStorage, metadata: Metadata) -> str:

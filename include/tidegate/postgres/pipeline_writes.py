@@ -72,7 +72,7 @@ class PipelineWrites(Events):
             self._execute(_RECORD_ENDPOINT, **asdict(endpoint), recorded_at=at)
 
     def record_dag(self, dag_id: str, at: datetime) -> None:
-        self.touched = True
+        self._touched = True  # which is no fact of a transaction
         known = {"pipeline_id": self._pipeline_id, "dag_id": dag_id, "at": at}
         self._connection.execute(_RECORD_DAG, known)
 
@@ -81,7 +81,7 @@ class PipelineWrites(Events):
         lag.record(self._connection, self._pipeline_id, lags)
 
     def put_request(self, request: CheckpointRequest) -> None:
-        self.wrote = True
+        self._has_written("requests")
         values = {"pipeline_id": self._pipeline_id, **request_values(request)}
         put = postgresql.insert(requests).values(**values)
         self._connection.execute(put.on_conflict_do_update(constraint="requests_pkey", set_=values))
@@ -95,7 +95,8 @@ class PipelineWrites(Events):
         removed = delete(requests).where(
             requests.c.pipeline_id == self._pipeline_id, requests.c.request_id.in_(request_ids)
         )
-        self.wrote = self._connection.execute(removed).rowcount > 0 or self.wrote
+        if self._connection.execute(removed).rowcount > 0:
+            self._has_written("requests")
 
     def begin_region(self, at: datetime) -> int:
         self._put_region(begun(self._region, at))
@@ -124,6 +125,7 @@ class PipelineWrites(Events):
             forgiven_until=self._pipeline.forgiven_until,
             last_restore=restore.number,
         )
+        self.wrote = True
         restoring.record(self._connection, self._pipeline_id, restore, present)
 
     def mark_rewound(self, number: int, attempt: int, at: datetime) -> bool:
@@ -147,6 +149,7 @@ class PipelineWrites(Events):
     def begin_import(self, after: int, at: datetime) -> int:
         self._last_checkpoint_id = max(self._last_checkpoint_id, after) + 1
         self._update_pipeline(last_checkpoint_id=self._last_checkpoint_id)
+        self._has_written("imports")
         importing.begin(self._connection, self._pipeline_id, self._last_checkpoint_id, at)
         return self._last_checkpoint_id
 
@@ -176,7 +179,7 @@ class PipelineWrites(Events):
         return (checkpoints.c.pipeline_id == self._pipeline_id) & (checkpoints.c.checkpoint_id == checkpoint_id)
 
     def _update_pipeline(self, **values: Any) -> bool:
-        self.wrote = True
+        self._has_written()
         self._connection.execute(update(pipelines).where(pipelines.c.pipeline_id == self._pipeline_id).values(**values))
         return True
 
