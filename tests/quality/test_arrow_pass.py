@@ -90,6 +90,12 @@ LEFT = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sinks stage below it."""
+    monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path))
+
+
 @pytest.fixture
 def stored(tmp_path: Path) -> Callable[[pa.Table], Any]:
     """The rows in two files, as a sink's subtasks stage them."""
