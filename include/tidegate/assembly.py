@@ -222,7 +222,7 @@ def require_definition(coordinator: CheckpointCoordinator, region: "Callable[[],
 def open_validator(
     graph: Graph, region: "Callable[[], SparkRegion]", settings: Settings | None = None
 ) -> "GreatExpectationsValidator":
-    """Great Expectations over what was staged. `region` is opened once there is something to read."""
+    """Great Expectations over what was staged. `region` is opened once Spark is needed for it."""
     from tidegate.quality.validator import GreatExpectationsValidator, frames_of
 
     check_installed(graph)

@@ -116,6 +116,33 @@ def test_latest_shows_the_newest_whole_and_carries_unchanged_subtasks(latest: Pa
     assert visible(latest) == [2, 10]
 
 
+def test_a_table_to_which_nothing_came_is_left_as_it_is(latest: ParquetSink, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = stage(latest, 1, 1), stage(latest, 1, 10, subtask=1)
+    commit(latest, 1, [first, second])
+    opened, synced = latest.table(), list[int]()
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(descriptor) or fsync(descriptor))
+    commit(latest, 2, [first, second])
+    assert (latest.table(), synced) == (opened, [])
+    commit(latest, 3, [first])
+    assert latest.table() != opened
+    assert visible(latest) == [1]
+    commit(latest, 4, [replace(first, created_by=4)])
+    assert os.path.basename(latest.table()) == "chk-4", "a file of another checkpoint is another file"
+
+
+def test_a_repeated_commit_is_durable_also_if_the_table_shows_it_already(
+    latest: ParquetSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever committed first may have died before the link was durable."""
+    handle, synced = stage(latest, 1, 1), list[int]()
+    commit(latest, 1, [handle])
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(descriptor) or fsync(descriptor))
+    commit(latest, 1, [handle])
+    assert synced
+
+
 def test_a_late_repeat_does_not_take_latest_back(latest: ParquetSink) -> None:
     handles = {id_: [stage(latest, id_, id_)] for id_ in (5, 6, 7)}
     commit(latest, 5, handles[5])

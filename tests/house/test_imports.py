@@ -43,7 +43,7 @@ ROOMS = {
     "sinks": room("ports protocol settings state", DATABASE, QUALITY, AIRFLOW),
     "dataflow": room("pipeline ports protocol", HEAVY, DATABASE, AIRFLOW, {"time", "random", "uuid", "threading"}),
     "spark": room("dataflow pipeline ports protocol settings state", DATABASE, QUALITY, AIRFLOW),
-    "quality": room("pipeline ports protocol", DATABASE, {"pyarrow"}, AIRFLOW),
+    "quality": room("pipeline ports protocol", DATABASE, AIRFLOW),
     "postgres": room("ports protocol", HEAVY, AIRFLOW),
     "embedded_postgres": room("postgres protocol settings", HEAVY),
     "reading": room("ports postgres protocol", HEAVY, AIRFLOW),

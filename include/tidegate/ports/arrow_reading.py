@@ -1,13 +1,14 @@
-"""Reading what arrived in the Python process of a Spark task, where Spark's own reader is not needed."""
+"""Reading in Python, with Arrow, where Spark's own reader is not needed: what arrived, and what was staged."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from tidegate.ports.connectors import Segment
+from tidegate.protocol.records import StateHandle
 
 
 class LeftToSparkError(Exception):
-    """An `ArrowReader` cannot read something exactly as Spark would. Spark reads it, or says what is wrong with it."""
+    """Arrow may not read or count something exactly as Spark would. Spark does it, or says what is wrong with it."""
 
 
 class ArrowReader(Protocol):
@@ -25,4 +26,14 @@ class ArrowSource(Protocol):
 
     def arrow_reader(self, segments: Sequence[Segment]) -> ArrowReader | None:
         """What reads these segments; None if Spark must. Checks them as `Source.read` does."""
+        ...
+
+
+@runtime_checkable
+class ArrowSink(Protocol):
+    """A sink whose staged rows can be read without Spark, so that they are judged without it where that is possible."""
+
+    def staged_rows(self, staged: Sequence[StateHandle]) -> Any:
+        """A `pyarrow.dataset.Dataset` of staged files: the columns and values of `Sink.read_staged`. None if Spark must
+        read them."""
         ...

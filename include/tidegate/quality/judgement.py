@@ -1,4 +1,4 @@
-"""Judges one Spark DataFrame by one suite with Great Expectations, classic and Connect sessions alike.
+"""Judges rows by one suite with Great Expectations: a Spark DataFrame, of classic and Connect sessions alike, or files.
 
 Decides which work Great Expectations is asked to do, and returns for every expectation what was found. `validator`
 makes a verdict of it. Great Expectations is imported inside functions, because that takes seconds.
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.pipeline.expectations import Expectation, ExpectationSuite
+from tidegate.quality.arrow_pass import Prepared, good_results, prepare
 from tidegate.quality.importing import load_great_expectations
 from tidegate.quality.one_pass import counted_rows, open_validator
 
@@ -65,15 +66,32 @@ def judge(
     """What was found for each expectation, in the suite's order, and how many rows there are. `shown` are the columns
     that identify failing rows. `reported` is how many rows there should be, None if nobody knows: then it takes a Spark
     job more to count them."""
-    result_format: dict[str, Any] = {"result_format": "SUMMARY", "partial_unexpected_count": SAMPLES}
-    if shown:
-        result_format["unexpected_index_column_names"] = list(shown)
     validator = open_validator(frame, reported)
-    results = _validate(validator, built, result_format)
+    results = _validate(validator, built, _result_format(shown))
     rows = counted_rows(validator)
     if reported not in (None, rows):
         return judge(frame, suite, built, shown, None)
-    return [_finding(expectation, results.get(index)) for index, expectation in enumerate(suite.expectations)], rows
+    return _findings(suite, results), rows
+
+
+def prepare_suite(suite: ExpectationSuite, shown: Sequence[str]) -> Prepared:
+    """What `judge_here` needs of a suite, to be kept. Raises `ExpectationError`."""
+    return prepare(build(suite), _result_format(shown))
+
+
+def judge_here(dataset: Any, suite: ExpectationSuite, prepared: Prepared) -> tuple[list[Finding], int] | None:
+    """As `judge`, of a `pyarrow.dataset.Dataset` and without Spark; None if Spark has to judge it: see `arrow_pass`."""
+    good = good_results(dataset, prepared)
+    return None if good is None else (_findings(suite, good[0]), good[1])
+
+
+def _result_format(shown: Sequence[str]) -> dict[str, Any]:
+    result_format: dict[str, Any] = {"result_format": "SUMMARY", "partial_unexpected_count": SAMPLES}
+    return result_format | ({"unexpected_index_column_names": list(shown)} if shown else {})
+
+
+def _findings(suite: ExpectationSuite, results: Mapping[int, Any]) -> list[Finding]:
+    return [_finding(expectation, results.get(index)) for index, expectation in enumerate(suite.expectations)]
 
 
 def _validate(validator: Any, expectations: Sequence[Any], result_format: dict[str, Any]) -> dict[int, Any]:

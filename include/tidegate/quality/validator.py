@@ -1,6 +1,7 @@
-"""The `Validator` used in production: a verdict for each of the pipeline's targets, from Great Expectations on Spark.
+"""The `Validator` used in production: a verdict for each of the pipeline's targets, from Great Expectations.
 
-Decides what counts as judged and which columns identify a failing row. An error while judging is a verdict with
+What a sink has staged is judged in this process if it is little and all is well, and else on Spark, like everything
+else. Decides what counts as judged and which columns identify a failing row. An error while judging is a verdict with
 `success` None, never an exception, and such a verdict lets nothing pass. `tidegate.protocol` decides what a failed
 verdict does to the checkpoint.
 
@@ -19,12 +20,14 @@ from typing import Any
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.steady import judged_targets
+from tidegate.ports import ArrowSink
 from tidegate.protocol.carried_verdicts import files_of
 from tidegate.protocol.hold import decide_hold
 from tidegate.protocol.names import Target, TargetKind
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
+from tidegate.quality.arrow_pass import Prepared
 from tidegate.quality.docs import build_docs
-from tidegate.quality.judgement import ExpectationError, Finding, build, headline, judge
+from tidegate.quality.judgement import ExpectationError, Finding, build, headline, judge, judge_here, prepare_suite
 from tidegate.quality.page import Section
 from tidegate.quality.results import result_object
 
@@ -58,8 +61,10 @@ class GreatExpectationsValidator:
 
     def __init__(self, graph: Graph, frames: FrameReader, docs: Path) -> None:
         self._graph = graph
+        self._known = {judged.target: judged for judged in judged_targets(graph)}
         self._frames = frames
         self._docs = docs
+        self._prepared: dict[tuple[Target | str, ...], Prepared] = {}
 
     def validate(
         self,
@@ -70,14 +75,16 @@ class GreatExpectationsValidator:
         """One verdict for each of `graph.targets` that is not `settled`, in that order."""
         known = {verdict.target: Section(verdict) for verdict in settled}
         asked = [target for target in self._graph.targets if target not in known]
-        reads = {target: self._read(target, subtasks, checkpoint) for target in asked}
+        judged = {target: section for target in asked if (section := self._judge_here(target, subtasks))}
+        left = [target for target in asked if target not in judged]
+        reads = {target: self._read(target, subtasks, checkpoint) for target in left}
         with ThreadPoolExecutor(_AT_ONCE, "tidegate-judge") as pool:
-            judged = dict(zip(asked, pool.map(lambda of: self._judge(of, subtasks, reads[of]), asked), strict=True))
+            judged |= zip(left, pool.map(lambda of: self._judge(of, subtasks, reads[of]), left), strict=True)
         path = None
         if any(section.verdict.evaluated or section.verdict.error for section in judged.values()):
             sections = known | judged
             path = self._build_docs(checkpoint, [sections[target] for target in self._graph.targets])
-        return [replace(section.verdict, docs_path=path) for section in judged.values()]
+        return [replace(judged[target].verdict, docs_path=path) for target in asked]
 
     def _build_docs(self, checkpoint: CheckpointRecord, sections: Sequence[Section]) -> str | None:
         try:
@@ -89,6 +96,26 @@ class GreatExpectationsValidator:
             log.warning("The report of checkpoint %d could not be written: %s", checkpoint.checkpoint_id, error)
             log.debug("It raised.", exc_info=True)
             return None
+
+    def _judge_here(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> Section | None:
+        """The verdict on what a sink has staged, if it is good and Spark is not needed for it. Whatever else there is
+        to say, is said by `_judge`."""
+        sink = self._graph.sink(target.name).sink if target.kind is TargetKind.SINK else None
+        if not isinstance(sink, ArrowSink) or not (staged := files_of(self._known[target], subtasks)):
+            return None
+        suite = self._graph.suites[target]
+        try:
+            if (dataset := sink.staged_rows([handle for _, handle in staged])) is None:
+                return None
+            types = _types_of(dataset)
+            shown = self._identifying(target, types)
+            if (target, *shown) not in self._prepared:
+                self._prepared[target, *shown] = prepare_suite(suite, shown)
+            good = judge_here(dataset, suite, self._prepared[target, *shown])
+        except Exception:
+            log.debug("Judging %s without Spark raised.", target, exc_info=True)
+            return None
+        return None if good is None else _section(target, suite, good[0], types, good[1])
 
     def _read(self, target: Target, subtasks: Mapping[SubtaskId, SubtaskRecord], of: CheckpointRecord) -> Any:
         """The rows to judge; None if there are none; the error instead if they cannot be read. In one thread: the first
@@ -105,12 +132,12 @@ class GreatExpectationsValidator:
                 return Section(Verdict(target, suite.name, success=True, evaluated=0, failed=0))
             if isinstance(frame, Exception):
                 raise frame
-            built = build(suite)
+            built, types = build(suite), {field.name: field.dataType.typeName() for field in frame.schema.fields}
             with nullcontext() if target.kind is TargetKind.SINK else _persisted(frame):
                 findings, rows = judge(
-                    frame, suite, built, self._identifying(target, frame), self._reported(target, subtasks)
+                    frame, suite, built, self._identifying(target, types), self._reported(target, subtasks)
                 )
-            return _section(target, suite, findings, frame, rows)
+            return _section(target, suite, findings, types, rows)
         except ExpectationError as error:
             return _not_judged(
                 target, suite, f"{target} was not judged, because suite {suite.name!r} is wrong: {error}"
@@ -129,21 +156,32 @@ class GreatExpectationsValidator:
         staged = [handle.rows for snapshot in snapshots for handle in snapshot.handles]
         return sum(staged) if staged else None
 
-    def _identifying(self, target: Target, frame: Any) -> list[str]:
-        """The columns that show which row failed: the operator's key if there is one, else the first simple columns."""
+    def _identifying(self, target: Target, types: Mapping[str, str]) -> list[str]:
+        """The columns that show which row failed: the operator's key if there is one, else the first simple columns.
+        `types` are Spark's names for those of all columns."""
         operator = self._graph.sink(target.name).input.origin if target.kind is TargetKind.SINK else target.name
         keys = (
             {} if target.kind is TargetKind.CHECK else {vertex.name: vertex.state_key for vertex in self._graph.keyed}
         )
-        if present := [column for column in keys.get(operator, ()) if column in frame.columns]:
+        if present := [column for column in keys.get(operator, ()) if column in types]:
             return present
-        simple = [field.name for field in frame.schema.fields if field.dataType.typeName() not in _NESTED]
-        return simple[:_SHOWN_COLUMNS]
+        return [column for column, kind in types.items() if kind not in _NESTED][:_SHOWN_COLUMNS]
 
 
-def _section(target: Target, suite: ExpectationSuite, findings: Sequence[Finding], frame: Any, rows: int) -> Section:
-    moments = [field.name for field in frame.schema.fields if field.dataType.typeName() == "timestamp"]
-    results = tuple(result_object(finding, target, frame.columns, moments) for finding in findings)
+def _types_of(dataset: Any) -> dict[str, str]:
+    """By column of a `pyarrow.dataset.Dataset`, what Spark calls its type when it reads it."""
+    # pyspark is heavy, and where all is well it is not needed for anything else here.
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema = from_arrow_schema(dataset.schema, prefer_timestamp_ntz=True)
+    return {field.name: field.dataType.typeName() for field in schema.fields}
+
+
+def _section(
+    target: Target, suite: ExpectationSuite, findings: Sequence[Finding], types: Mapping[str, str], rows: int
+) -> Section:
+    moments = [column for column, kind in types.items() if kind == "timestamp"]
+    results = tuple(result_object(finding, target, list(types), moments) for finding in findings)
     errors = [result["error"] for result in results if result["error"]]
     failed = sum(result["success"] is not True for result in results)
     verdict = Verdict(

@@ -23,6 +23,9 @@ from tidegate.sinks.fencing import last_attempt
 
 #: Bytes of staged files below which exchanging counts between Spark tasks takes longer than reading them in one.
 _SMALL = 2 << 20
+#: Bytes and rows of staged files up to which they may be read in one process, without Spark. A few bytes can be many
+#: rows.
+_READ_HERE, _ROWS_HERE = 32 << 20, 2_000_000
 _MODES = {"append": SinkInput.CHANGES, "latest": SinkInput.CURRENT}
 
 
@@ -95,6 +98,15 @@ class ParquetSink:
             ) from error
         rows = spark.read.schema(schema).parquet(*(spark_path(path) for path in paths))
         return rows.coalesce(1) if sum(handle.bytes for handle in staged) <= _SMALL else rows
+
+    def staged_rows(self, staged: Sequence[StateHandle]) -> Any:
+        """See `ports.ArrowSink`. Beyond some size, Spark reads files faster, and with less memory in this process."""
+        if sum(handle.bytes for handle in staged) > _READ_HERE or sum(handle.rows for handle in staged) > _ROWS_HERE:
+            return None
+        # pyarrow is heavy and this module is imported when Airflow parses a DAG.
+        import pyarrow.dataset as ds
+
+        return ds.dataset([os.path.join(self.root, publish.staged_path(handle)) for handle in staged], format="parquet")
 
     def read_table(self, spark: Any) -> Any:
         """See `ports.ReadableSink`."""
@@ -207,6 +219,19 @@ def _encode(rows: Any) -> bytes:
     for field in rows.schema:
         if pa.types.is_duration(field.type) or pa.types.is_interval(field.type) or pa.types.is_null(field.type):
             raise pa.ArrowInvalid(f"column {field.name!r} has type {field.type}, which Parquet does not have")
+    packed = [field.name for field in rows.schema if _is_packed(field.type)]
+    texts = [field.name for field in rows.schema if pa.types.is_string(field.type) or pa.types.is_binary(field.type)]
+    options: dict[str, Any] = {}
+    if not any(pa.types.is_nested(field.type) for field in rows.schema):
+        options = {"use_dictionary": texts, "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED")}
     buffer = io.BytesIO()
-    pq.write_table(rows, buffer, compression="zstd", coerce_timestamps="us")
+    pq.write_table(rows, buffer, compression="zstd", coerce_timestamps="us", **options)
     return buffer.getvalue()
+
+
+def _is_packed(kind: Any) -> bool:
+    """Numbers that take a fifth of the time to write as differences, and half of the bytes, where a dictionary does not
+    help because most of them differ."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind))

@@ -57,7 +57,7 @@ def append(root: str, checkpoint_id: int, staged: Sequence[StateHandle], attempt
 
 
 def replace(root: str, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
-    """Make `current` show the staged files, unless it already shows this or a later checkpoint."""
+    """Make `current` show the staged files, unless it already shows these, or a later checkpoint."""
     if not staged:
         return
     with committing(root, checkpoint_id, attempt) as private:
@@ -65,6 +65,8 @@ def replace(root: str, checkpoint_id: int, staged: Sequence[StateHandle], attemp
         if current is not None and current > checkpoint_id:
             _check_older(root, current, checkpoint_id, staged)
             return
+        if current is not None and current < checkpoint_id and _is_carried_over(root, current, staged):
+            return  # whoever committed that has made it durable, or this one would not be next
         show_version(root, private, checkpoint_id, staged, attempt)
         sync(root)
         _remove_versions(root, private, checkpoint_id, before=current)
@@ -251,8 +253,21 @@ def _lost(root: str, handle: StateHandle, checkpoint_id: int, what: str) -> NoRe
 
 def _check_same(directory: str, staged: Sequence[StateHandle], checkpoint_id: int) -> None:
     """Check that the directory with this checkpoint's name holds this checkpoint."""
-    if set(os.listdir(directory)) != {os.path.basename(handle.path) for handle in staged}:
+    if not _holds(directory, staged):
         _foreign(directory, checkpoint_id, f"{directory} does not hold the files that checkpoint {checkpoint_id} wrote")
+
+
+def _is_carried_over(root: str, current: int, staged: Sequence[StateHandle]) -> bool:
+    """Whether nothing was staged since the version that is shown, and it holds these files."""
+    is_old = all(handle.created_by <= current for handle in staged)
+    return is_old and _holds(os.path.join(root, _version(current)), staged)
+
+
+def _holds(directory: str, staged: Sequence[StateHandle]) -> bool:
+    """Whether the directory has exactly these files. One that is gone has none."""
+    with suppress(FileNotFoundError):
+        return set(os.listdir(directory)) == {os.path.basename(handle.path) for handle in staged}
+    return False
 
 
 def _check_older(root: str, current: int, checkpoint_id: int, staged: Sequence[StateHandle]) -> None:

@@ -102,13 +102,21 @@ class KeyedPlan:
         )
         if self.followed_by is not None:
             yield from self.followed_by(index, replace(spec, runs=(*spec.runs, *handles)))
-        for staging in self.stagings:
-            if staging.current and changed.handle is not None:
-                now = replace(spec, runs=(*spec.runs, changed.handle))
-                yield stage_state(staging, index, now, unique)
-            elif not staging.current:
-                batches = changed.rows.to_batches() if changed.rows.num_rows else []
-                yield stage_rows(staging, index, batches, spec.checkpoint_id, unique)
+        due = [staging for staging in self.stagings if changed.handle is not None or not staging.current]
+        if len(due) < 2:
+            yield from (self._staged(staging, index, spec, unique, changed) for staging in due)
+            return
+        with ThreadPoolExecutor(
+            _SIDE_BY_SIDE
+        ) as pool:  # each encodes, which needs no interpreter, and waits for the disk
+            yield from pool.map(lambda staging: self._staged(staging, index, spec, unique, changed), due)
+
+    def _staged(self, staging: Staging, index: int, spec: SubtaskSpec, unique: str, changed: Changed) -> Report:
+        if staging.current:
+            assert changed.handle is not None
+            return stage_state(staging, index, replace(spec, runs=(*spec.runs, changed.handle)), unique)
+        batches = changed.rows.to_batches() if changed.rows.num_rows else []
+        return stage_rows(staging, index, batches, spec.checkpoint_id, unique)
 
 
 @dataclass(frozen=True, slots=True)
