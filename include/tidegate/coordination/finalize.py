@@ -5,15 +5,17 @@ A commit has one of three outcomes: landed, not landed, unknown. An unknown one 
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, assert_never
 
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.fingerprint import fingerprint
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import guarantee_of
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
+from tidegate.protocol.acknowledge import owner_of
 from tidegate.protocol.errors import FinalizeError, StateIntegrityError, StorageError, UnknownOutcomeError
 from tidegate.protocol.events import EventKind
 from tidegate.protocol.finalize import (
@@ -27,8 +29,17 @@ from tidegate.protocol.finalize import (
 from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.metadata import Metadata, metadata_document
 from tidegate.protocol.notify import committables
+from tidegate.protocol.overlap import (
+    choose_overtaken,
+    find_overtaking,
+    find_shown,
+    has_restaged,
+    not_shown,
+    subsumed_message,
+)
 from tidegate.protocol.paths import metadata_path
-from tidegate.protocol.records import CheckpointRecord, Snapshot, SubtaskId, SubtaskRecord
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import CheckpointRecord, Deletion, Snapshot, SubtaskId, SubtaskRecord
 from tidegate.protocol.restore import choose_obsolete
 from tidegate.protocol.retention import choose_subsumed
 from tidegate.protocol.validate import ValidatedCheckpoint
@@ -74,10 +85,14 @@ class CommitPoint:
             return validated.record
         outcome: _Verified | Landed | NotLanded
         with self._store.transaction(self._pipeline_id) as tx:
+            overtaken = choose_overtaken(checkpoint_id, tx.in_progress())
             now = tx.checkpoint(checkpoint_id)
+            subtasks: Mapping[SubtaskId, SubtaskRecord] = tx.subtasks(checkpoint_id)
+            if now is not None and now.status is Status.IN_PROGRESS and has_restaged(subtasks):
+                subtasks = _drop_shown(tx, checkpoint_id, subtasks)
             metadata = Metadata(
                 validated.record,
-                tx.subtasks(checkpoint_id),
+                subtasks,
                 tx.verdicts(checkpoint_id),
                 tx.endpoints(),
                 tx.restores(),
@@ -91,7 +106,8 @@ class CommitPoint:
             outcome = self._verify(validated.record, metadata.subtasks)
         if isinstance(outcome, _Verified):
             snapshots = {key: known.snapshot for key, known in metadata.subtasks.items()}
-            outcome = self._commit(checkpoint_id, self._write_metadata(metadata), snapshots)
+            path = self._write_metadata(metadata)
+            outcome = self._commit(checkpoint_id, path, snapshots, [each.checkpoint_id for each in overtaken])
         match outcome:
             case Landed():
                 return outcome.record
@@ -131,9 +147,11 @@ class CommitPoint:
             ) from error
         return _Verified()
 
-    def _commit(self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot]) -> Landed | NotLanded:
+    def _commit(
+        self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot], overtaken: Sequence[int]
+    ) -> Landed | NotLanded:
         try:
-            return self._complete(checkpoint_id, path, snapshots)
+            return self._complete(checkpoint_id, path, snapshots, overtaken)
         except UnknownOutcomeError:
             log.warning(
                 "Checkpoint %s of %s: the outcome of its commit is unknown; checking.", checkpoint_id, self._pipeline_id
@@ -151,22 +169,49 @@ class CommitPoint:
                 "the finalize step."
             ) from error
 
-    def _complete(self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot]) -> Landed | NotLanded:
+    def _complete(
+        self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot], overtaken: Sequence[int]
+    ) -> Landed | NotLanded:
         """The transaction. Another process may have completed or aborted the checkpoint before; what was acknowledged
-        never changes."""
+        never changes. Older ones that are in progress end with it (protocol.md section 6)."""
         with self._store.transaction(self._pipeline_id) as tx:
             now = self._clock.now()
+            if (newer := self._find_overtaking(tx, checkpoint_id)) is not None:
+                self._subsume(tx, checkpoint_id, newer.checkpoint_id, now)
             state_size, checkpointed_size = sizes(checkpoint_id, list(snapshots.values()))
             if not tx.complete(checkpoint_id, now, path, state_size, checkpointed_size):
                 return decide_landing(tx.checkpoint(checkpoint_id))
             if self._announced:
                 what = f"Checkpoint {checkpoint_id} of pipeline {self._pipeline_id} has completed."
                 tx.add_event(EventKind.CHECKPOINT_COMPLETED, what, now, checkpoint_id)
+            for older in overtaken:
+                self._subsume(tx, older, checkpoint_id, now)
             if obsolete := choose_obsolete(snapshots, tx.compactions()):
                 tx.remove_compactions([compaction.handle.path for compaction in obsolete])
             if subsumed := choose_subsumed(tx.retained(), self._config.retention_rule(), now):
                 tx.subsume(subsumed)
             return decide_landing(tx.checkpoint(checkpoint_id))
+
+    def _find_overtaking(self, tx: StoreTransaction, checkpoint_id: int) -> CheckpointRecord | None:
+        if tx.last_checkpoint_id() == checkpoint_id:
+            return None
+        return find_overtaking(checkpoint_id, tx.in_progress())
+
+    def _subsume(self, tx: StoreTransaction, checkpoint_id: int, newer: int, now: datetime) -> None:
+        why = subsumed_message(self._pipeline_id, checkpoint_id, newer)
+        tx.fail(checkpoint_id, FailureReason.CHECKPOINT_SUBSUMED, why, now)
+
+
+def _drop_shown(
+    tx: StoreTransaction, checkpoint_id: int, subtasks: Mapping[SubtaskId, SubtaskRecord]
+) -> Mapping[SubtaskId, SubtaskRecord]:
+    """Without the rows that older checkpoints have made visible since. From the verdict on no older one completes, so
+    it is on exactly what is left."""
+    latest = tx.latest_completed()
+    shown = find_shown(subtasks, latest)
+    files = [Deletion(owner_of(subtask.operator_id, handle.kind), handle.path) for subtask, handle in shown]
+    tx.drop_staged(checkpoint_id, files)
+    return not_shown(subtasks, latest)
 
 
 def write_metadata(graph: Graph, config: CheckpointConfig, storage: CheckpointStorage, metadata: Metadata) -> str:

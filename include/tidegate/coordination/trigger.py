@@ -12,7 +12,7 @@ from tidegate.coordination.audit import Deed
 from tidegate.coordination.checkpoint_failures import CheckpointFailureManager
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.lookup import restore_latest
-from tidegate.coordination.notify import Delivery, find_outstanding
+from tidegate.coordination.notify import Delivery, Outstanding, find_outstanding
 from tidegate.coordination.pipeline_status import abort_all, end_if_over
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
@@ -31,6 +31,8 @@ from tidegate.protocol.admission import (
 )
 from tidegate.protocol.finished import decide_trigger, plan_checkpoint
 from tidegate.protocol.gestures import answer_to_request
+from tidegate.protocol.notify import choose_unnotified
+from tidegate.protocol.overlap import concurrency, is_forced
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRequest
@@ -84,15 +86,17 @@ class Triggering:
                     tx.record_dag(dag_id, now)
                 outstanding = find_outstanding(tx)
                 overdue = choose_abandoned(tx.in_progress(), now)
+                beside = self._requests.goes_beside(tx, outstanding, request, now)
                 # Files that cannot be deleted now hold up nothing: it is only logged, here as in Flink.
                 must_clean = not cleaned and must_clean_first(tx.cleaning(), self._config.max_concurrent)
-                if not outstanding and not overdue and not must_clean:
+                if (not outstanding or beside) and not overdue and not must_clean:
                     outcome = self._requests.admit(tx, replace(request, asked_at=now, seen_at=now), wait)
                     deed.noted(tx, now, answer_to_request(self._pipeline_id, outcome))
                     return outcome
                 for record in overdue:
                     self._failures.expire(tx, record)
-            self._delivery.deliver(outstanding)
+            if not beside:
+                self._delivery.deliver(outstanding)
             if must_clean:
                 self._clean()
                 cleaned = True
@@ -114,6 +118,7 @@ class CheckpointRequests:
         require_legal(request.request_id, request.kind, request.drain)
         require_legal_label(request.kind, Label(request.name, request.note))
         end_if_over(tx, request.seen_at)
+        request = self._as_is_now(tx, request, request.seen_at)
         requests = self._remembered(tx, request.seen_at)
         known = requests.get(request.request_id)
         request = request if known is None else replace(request, asked_at=known.asked_at)
@@ -145,7 +150,22 @@ class CheckpointRequests:
         requests = tx.requests()
         if forgotten := choose_forgotten(requests, now):
             tx.remove_requests([one.request_id for one in forgotten])
-        return {known.request_id: known for known in requests if known not in forgotten}
+        return {known.request_id: self._as_is_now(tx, known, now) for known in requests if known not in forgotten}
+
+    def _as_is_now(self, tx: StoreTransaction, request: CheckpointRequest, now: datetime) -> CheckpointRequest:
+        """A request that was asked of a continuous run may be answered by a scheduled one, or the other way round."""
+        return replace(request, forced=is_forced(request, tx.region(), self._config.unaligned, now))
+
+    def goes_beside(
+        self, tx: StoreTransaction, outstanding: Outstanding, request: CheckpointRequest, now: datetime
+    ) -> bool:
+        """Whether a request need not wait until sinks have committed: the region goes on meanwhile, and has another
+        thread for that."""
+        if outstanding.restore is not None or not outstanding.unnotified:
+            return False
+        at_once = concurrency(tx.region(), self._config.max_concurrent, now)
+        is_free = len(tx.in_progress()) + len(outstanding.unnotified) < at_once
+        return is_free or is_forced(request, tx.region(), self._config.unaligned, now)
 
     def _join(
         self, tx: StoreTransaction, requests: dict[str, CheckpointRequest], request: CheckpointRequest
@@ -162,14 +182,16 @@ class CheckpointRequests:
         self, tx: StoreTransaction, requests: dict[str, CheckpointRequest], request: CheckpointRequest
     ) -> TriggerOutcome:
         in_progress, latest_completed = tx.in_progress(), tx.latest_completed()
+        at_once = concurrency(tx.region(), self._config.max_concurrent, request.seen_at)
         while True:
             decision = choose_request(
                 choose_waiting(list(requests.values()), request.seen_at),
                 in_progress=in_progress,
                 latest_completed=latest_completed,
-                max_concurrent=self._config.max_concurrent,
+                max_concurrent=at_once,
                 min_pause=self._config.min_pause,
                 now=request.seen_at,
+                committing=choose_unnotified(tx.retained()),
             )
             match decision:
                 case DropUntil() if decision.request == request:

@@ -6,12 +6,13 @@ so everything else stays in its one thread.
 
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.dataflow.jobs import Jobs
-from tidegate.dataflow.reports import Report
+from tidegate.dataflow.reports import Report, joined
 from tidegate.dataflow.running import PendingSnapshot, RunningChain
 from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.overlap import UP_TO
 from tidegate.protocol.subtask.messages import WriteEnded, WriteFailed
 
 
@@ -36,8 +37,12 @@ class SnapshotWrites:
 
     def start(self, vertex: RunningChain, pending: PendingSnapshot) -> None:
         """Begin to write a snapshot, and return at once."""
-        reports = self._beside.submit(self._jobs.run, pending.execution, pending.plan)
+        reports = self._beside.submit(_write, self._jobs, pending)
         self._under_way.append(_Write(vertex, pending, reports))
+
+    def under_way(self) -> list[PendingSnapshot]:
+        """What is being written."""
+        return [write.pending for write in self._under_way]
 
     def ended(self) -> Iterator[tuple[RunningChain, WriteEnded | WriteFailed]]:
         """What has been written since, and what could not be. Other errors than `CheckpointError`s are raised."""
@@ -47,13 +52,29 @@ class SnapshotWrites:
             yield write.vertex, _event_of(write)
 
 
+def _write(jobs: Jobs, pending: PendingSnapshot) -> list[Report]:
+    """What came before earlier barriers apart: that may be visible by the time the checkpoint completes."""
+    reports = []
+    for up_to, execution in pending.earlier:
+        reports += [_said_to_be(up_to, report) for report in jobs.run(execution, pending.plan)]
+    if pending.has_own_work:
+        reports += jobs.run(pending.execution, pending.plan)
+    return joined(reports)
+
+
+def _said_to_be(up_to: int, report: Report) -> Report:
+    return replace(
+        report, handles=tuple(replace(each, details={**each.details, UP_TO: up_to}) for each in report.handles)
+    )
+
+
 def _event_of(write: _Write) -> WriteEnded | WriteFailed:
     """The result stays with the snapshot that it belongs to, which may have been discarded by now."""
     checkpoint_id = write.pending.plan.checkpoint_id
     try:
         write.pending.execution.record(write.reports.result())
     except CheckpointError as error:
-        if write.vertex.pending is write.pending:
-            write.vertex.trouble = str(error)
+        if write.vertex.pending.get(checkpoint_id) is write.pending:
+            write.vertex.trouble[checkpoint_id] = str(error)
         return WriteFailed(checkpoint_id, error.reason)
     return WriteEnded(checkpoint_id)

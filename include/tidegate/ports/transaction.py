@@ -247,6 +247,11 @@ class StoreTransaction(EventQueue, Protocol):
         a rejected one must fail in the same transaction."""
         ...
 
+    def drop_staged(self, checkpoint_id: int, files: Sequence[Deletion]) -> None:
+        """Forget files that a checkpoint in progress has staged for rows of older ones, and queue them for deletion:
+        the older ones have made these rows visible."""
+        ...
+
     def complete(
         self, checkpoint_id: int, at: datetime, metadata_path: str, state_size: int, checkpointed_size: int
     ) -> bool:
