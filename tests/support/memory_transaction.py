@@ -13,7 +13,7 @@ from tidegate.protocol.acknowledge import owner_of
 from tidegate.protocol.committing import is_committing
 from tidegate.protocol.history import may_be_folded
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Stage, Status, is_legal
-from tidegate.protocol.overlap import UP_TO
+from tidegate.protocol.overlap import FOLLOWS
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
@@ -170,8 +170,8 @@ class MemoryTransaction(MemoryPipelineWrites):
         for subtask, row in rows.items():
             handles = row.snapshot.handles
             going = [h for h in handles if Deletion(owner_of(subtask.operator_id, h.kind), h.path) in gone]
-            restaged = all(h.kind is HandleKind.STAGED and UP_TO in h.details for h in going)
-            self._require(restaged, "only rows of older checkpoints are dropped")
+            versions = all(h.kind is HandleKind.STAGED and FOLLOWS in h.details for h in going)
+            self._require(versions, "only versions are dropped")
             kept = tuple(handle for handle in handles if handle not in going)
             rows[subtask] = replace(row, snapshot=replace(row.snapshot, handles=kept))
         self.state.subtasks[checkpoint_id] = rows

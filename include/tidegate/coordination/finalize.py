@@ -32,10 +32,10 @@ from tidegate.protocol.notify import committables
 from tidegate.protocol.overlap import (
     choose_overtaken,
     find_overtaking,
-    find_shown,
-    has_restaged,
-    not_shown,
+    find_unwanted,
+    has_versions,
     subsumed_message,
+    wanted,
 )
 from tidegate.protocol.paths import metadata_path
 from tidegate.protocol.reasons import FailureReason
@@ -88,8 +88,8 @@ class CommitPoint:
             overtaken = choose_overtaken(checkpoint_id, tx.in_progress())
             now = tx.checkpoint(checkpoint_id)
             subtasks: Mapping[SubtaskId, SubtaskRecord] = tx.subtasks(checkpoint_id)
-            if now is not None and now.status is Status.IN_PROGRESS and has_restaged(subtasks):
-                subtasks = _drop_shown(tx, checkpoint_id, subtasks)
+            if now is not None and now.status is Status.IN_PROGRESS and has_versions(subtasks):
+                subtasks = _drop_unwanted(tx, checkpoint_id, subtasks)
             metadata = Metadata(
                 validated.record,
                 subtasks,
@@ -202,16 +202,16 @@ class CommitPoint:
         tx.fail(checkpoint_id, FailureReason.CHECKPOINT_SUBSUMED, why, now)
 
 
-def _drop_shown(
+def _drop_unwanted(
     tx: StoreTransaction, checkpoint_id: int, subtasks: Mapping[SubtaskId, SubtaskRecord]
 ) -> Mapping[SubtaskId, SubtaskRecord]:
-    """Without the rows that older checkpoints have made visible since. From the verdict on no older one completes, so
-    it is on exactly what is left."""
+    """Without the versions that do not follow the latest completed checkpoint. From the verdict on no older one
+    completes, so it is on exactly what is left."""
     latest = tx.latest_completed()
-    shown = find_shown(subtasks, latest)
-    files = [Deletion(owner_of(subtask.operator_id, handle.kind), handle.path) for subtask, handle in shown]
+    unwanted = find_unwanted(subtasks, latest)
+    files = [Deletion(owner_of(subtask.operator_id, handle.kind), handle.path) for subtask, handle in unwanted]
     tx.drop_staged(checkpoint_id, files)
-    return not_shown(subtasks, latest)
+    return wanted(subtasks, latest)
 
 
 def write_metadata(graph: Graph, config: CheckpointConfig, storage: CheckpointStorage, metadata: Metadata) -> str:

@@ -17,7 +17,7 @@ from tidegate.protocol.carried_verdicts import carry_over, founded
 from tidegate.protocol.errors import CheckpointError, ValidationFailedError
 from tidegate.protocol.hold import decide_hold, held_error, is_held
 from tidegate.protocol.lifecycle import Phase
-from tidegate.protocol.overlap import find_shown, has_restaged, not_shown, require_no_earlier_savepoint
+from tidegate.protocol.overlap import find_unwanted, has_versions, require_no_earlier_savepoint, wanted
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.snapshot import ended_error, require_same_plan
@@ -41,8 +41,8 @@ class _Begun:
     settled: list[Verdict]
 
     def is_overtaken(self, tx: StoreTransaction) -> bool:
-        """Whether an older checkpoint has completed with some of these rows."""
-        return has_restaged(self.subtasks) and bool(find_shown(self.subtasks, tx.latest_completed()))
+        """Whether an older checkpoint has completed since, with some of these rows."""
+        return has_versions(self.subtasks) and bool(find_unwanted(self.subtasks, tx.latest_completed()))
 
 
 class Validation:
@@ -112,7 +112,7 @@ class Validation:
                 require_no_earlier_savepoint(record, going)
                 if not self._graph.targets:
                     return permit(self._accept(tx, record))
-                subtasks = not_shown(tx.subtasks(checkpoint_id), tx.latest_completed())
+                subtasks = wanted(tx.subtasks(checkpoint_id), tx.latest_completed())
                 settled = self._settled(tx, subtasks)
                 if len(settled) < len(self._judged):
                     return _Begun(record, subtasks, settled)

@@ -73,17 +73,25 @@ class RunningSource:
 class PendingSnapshot:
     """A snapshot in progress: what the subtasks hold as of the barrier, and the execution that stages output.
 
-    `earlier` are executions that stage what came before barriers of checkpoints that are in progress: they may complete
-    and make it visible, or not."""
+    `execution` has what came since the last barrier. If older checkpoints are in progress, there is one that has more
+    for each that may not complete. See `protocol.overlap`."""
 
     plan: ExecutionPlan
     execution: Execution
-    earlier: tuple[tuple[int, Execution], ...] = ()
+    longer: tuple[Execution, ...] = ()
+    bounds: tuple[int, ...] = ()
+
+    def versions(self) -> Iterator[tuple[Execution, tuple[int, int | None] | None]]:
+        """All executions, with the latest completed checkpoints that each may follow; None for any."""
+        for execution, first, below in zip(self.longer, (0, *self.bounds), self.bounds, strict=False):
+            yield execution, (first, below)
+        if self.has_own_work:
+            yield self.execution, (self.bounds[-1], None) if self.bounds else None
 
     @property
     def has_work(self) -> bool:
         """Whether anything is to be staged."""
-        return bool(self.plan.pending(self.execution.chain)) and bool(self.earlier or self.has_own_work)
+        return bool(self.plan.pending(self.execution.chain)) and bool(self.longer or self.has_own_work)
 
     @property
     def has_own_work(self) -> bool:
@@ -93,7 +101,7 @@ class PendingSnapshot:
 
     def files(self) -> Iterator[StateHandle]:
         """All that it may read, until it is written."""
-        for execution in (self.execution, *(execution for _, execution in self.earlier)):
+        for execution in (*self.longer[:1], self.execution):  # the longest has all
             yield from exchanged(data for arrived in execution.arrived.values() for data in arrived)
         for snapshot in self.plan.restored.values():
             yield from snapshot.handles
@@ -182,19 +190,24 @@ class RunningChain:
     def take(self, plan: ExecutionPlan) -> PendingSnapshot:
         """Freeze what belongs to the snapshot. What comes from now on belongs to a later one."""
         marks, own = self.chain.watermarks, self.now
-        earlier = tuple((id_, self._staging(epoch)) for id_, epoch in self.epochs.items() if any(epoch.held.values()))
-        execution = self._staging(own)
+        bounds = tuple(id_ for id_, epoch in self.epochs.items() if any(epoch.held.values()))
+        longer = tuple(self._staging([*(self.epochs[id_] for id_ in bounds[at:]), own]) for at in range(len(bounds)))
+        execution = self._staging([own])
         execution.watermarks, execution.late = dict(marks.known), marks.late
         for index in sorted({index for index, _ in own.rows}):
             metrics = {name: own.rows[index, name] for name in ("rows_in", "rows_out")}
             report = Report(self.vertex.operator_id, index, (), {"sync_duration": 0, "async_duration": 0} | metrics)
             execution.reports[SubtaskId(self.vertex.operator_id, index)] = report
-        self.pending[plan.checkpoint_id] = pending = PendingSnapshot(plan, execution, earlier)
+        self.pending[plan.checkpoint_id] = pending = PendingSnapshot(plan, execution, longer, bounds)
         self.epochs[plan.checkpoint_id], self.now = own, Epoch()
         return pending
 
-    def _staging(self, epoch: Epoch) -> Execution:
-        return Execution(self.chain, {origin: list(data) for origin, data in epoch.held.items()})
+    def _staging(self, epochs: Iterable[Epoch]) -> Execution:
+        held: MicroBatch = {}
+        for epoch in epochs:
+            for origin, data in epoch.held.items():
+                append(held, origin, data)
+        return Execution(self.chain, held)
 
     def as_of_barrier(self, snapshots: dict[SubtaskId, Snapshot]) -> dict[SubtaskId, Snapshot]:
         """What the subtasks start from, without staged rows that are no longer current."""

@@ -12,7 +12,7 @@ from tidegate.dataflow.jobs import Jobs
 from tidegate.dataflow.reports import Report, joined
 from tidegate.dataflow.running import PendingSnapshot, RunningChain
 from tidegate.protocol.errors import CheckpointError
-from tidegate.protocol.overlap import UP_TO
+from tidegate.protocol.overlap import FOLLOWS
 from tidegate.protocol.subtask.messages import WriteEnded, WriteFailed
 
 
@@ -53,19 +53,21 @@ class SnapshotWrites:
 
 
 def _write(jobs: Jobs, pending: PendingSnapshot) -> list[Report]:
-    """What came before earlier barriers apart: that may be visible by the time the checkpoint completes."""
+    """All versions, one after the other."""
     reports = []
-    for up_to, execution in pending.earlier:
-        reports += [_said_to_be(up_to, report) for report in jobs.run(execution, pending.plan)]
-    if pending.has_own_work:
-        reports += jobs.run(pending.execution, pending.plan)
+    for execution, follows in pending.versions():
+        written = jobs.run(execution, pending.plan)
+        reports += written if follows is None else [_of_version(follows, report) for report in written]
     return joined(reports)
 
 
-def _said_to_be(up_to: int, report: Report) -> Report:
-    return replace(
-        report, handles=tuple(replace(each, details={**each.details, UP_TO: up_to}) for each in report.handles)
-    )
+def _of_version(follows: tuple[int, int | None], report: Report) -> Report:
+    """Rows are counted in the version that most likely counts: all others before the checkpoint complete."""
+    details = {FOLLOWS: list(follows)}
+    handles = tuple(replace(each, details={**each.details, **details}) for each in report.handles)
+    is_counted = follows[1] is None
+    metrics = {name: n for name, n in report.metrics.items() if is_counted or not name.startswith("rows")}
+    return replace(report, handles=handles, metrics=metrics)
 
 
 def _event_of(write: _Write) -> WriteEnded | WriteFailed:

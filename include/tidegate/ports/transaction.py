@@ -248,8 +248,8 @@ class StoreTransaction(EventQueue, Protocol):
         ...
 
     def drop_staged(self, checkpoint_id: int, files: Sequence[Deletion]) -> None:
-        """Forget files that a checkpoint in progress has staged for rows of older ones, and queue them for deletion:
-        the older ones have made these rows visible."""
+        """Forget files of versions (see `protocol.overlap`) that a checkpoint in progress has staged, and queue them
+        for deletion."""
         ...
 
     def complete(

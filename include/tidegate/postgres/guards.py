@@ -50,19 +50,18 @@ BEGIN
     RETURN NULL;
 END $$"""
 
-#: Handles go then as well. Those of rows that a checkpoint has staged for older ones go while it is in progress, if the
-#: older ones have made these rows visible.
+#: Handles go then as well. Those of versions that turn out not to count go while the checkpoint is in progress.
 REFUSE_NEEDED_HANDLES = """\
 CREATE FUNCTION tidegate.refuse_needed_handles() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (
-        SELECT FROM (SELECT DISTINCT pipeline_id, checkpoint_id, operator_id, details ? 'up_to' AS restaged
+        SELECT FROM (SELECT DISTINCT pipeline_id, checkpoint_id, operator_id, details ? 'follows' AS version
                      FROM written) w
         WHERE NOT EXISTS (
             SELECT FROM tidegate.folded_operators f
             WHERE f.pipeline_id = w.pipeline_id AND f.checkpoint_id = w.checkpoint_id
               AND f.operator_id = w.operator_id)
-          AND NOT (w.restaged AND EXISTS (
+          AND NOT (w.version AND EXISTS (
             SELECT FROM tidegate.checkpoints c
             WHERE c.pipeline_id = w.pipeline_id AND c.checkpoint_id = w.checkpoint_id
               AND c.status = 'IN_PROGRESS'))

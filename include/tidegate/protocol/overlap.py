@@ -1,9 +1,9 @@
-"""Checkpoints of a continuous run that overlap: which is judged next, which ends another, and which staged rows are
-visible by then (protocol.md sections 3, 6 and 16).
+"""Checkpoints of a continuous run that overlap: which is judged next, which ends another, and which of its staged files
+count (protocol.md sections 3, 6 and 16).
 
-Checkpoints complete in the order of their ids. Each stages all rows that no completed checkpoint had when its barrier
-came, so it can do without those before it, whatever becomes of them. Rows that were staged before are staged apart, and
-count only if the others did not complete. `UP_TO` says to which checkpoint such a file belongs.
+Checkpoints complete in the order of their ids. A sink of changes stages what came since the latest completed
+checkpoint. While older ones are in progress nobody knows yet which that will be, so it stages a version for each that it
+may be: whatever becomes of the others, a checkpoint can do without them. `FOLLOWS` says which version a file is of.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,8 +22,9 @@ from tidegate.protocol.records import (
 )
 from tidegate.protocol.regions import LiveRegion, RegionRecord, decide_presence
 
-#: The detail of a staged file whose rows came before an earlier barrier: the checkpoint of that barrier.
-UP_TO = "up_to"
+#: The detail of a staged file that is of one version: the ids that the latest completed checkpoint may have, from the
+#: first to below the second. None: up to the checkpoint's own.
+FOLLOWS = "follows"
 
 Subtasks = Mapping[SubtaskId, SubtaskRecord]
 
@@ -91,31 +92,37 @@ def subsumed_message(pipeline_id: str, checkpoint_id: int, newer: int) -> str:
     )
 
 
-def has_restaged(subtasks: Subtasks) -> bool:
-    """Whether rows were staged that came before an earlier barrier. Performs no I/O."""
-    return any(UP_TO in handle.details for known in subtasks.values() for handle in known.snapshot.handles)
+def has_versions(subtasks: Subtasks) -> bool:
+    """Whether what counts depends on which checkpoint is the latest completed one. Performs no I/O."""
+    return any(FOLLOWS in handle.details for known in subtasks.values() for handle in known.snapshot.handles)
 
 
-def find_shown(subtasks: Subtasks, latest: CheckpointRecord | None) -> list[tuple[SubtaskId, StateHandle]]:
-    """The staged files whose rows the latest completed checkpoint has made visible since they were staged. Performs no
+def find_unwanted(subtasks: Subtasks, latest: CheckpointRecord | None) -> list[tuple[SubtaskId, StateHandle]]:
+    """The staged files of versions that would follow another checkpoint than this latest completed one. Performs no
     I/O."""
     completed = 0 if latest is None else latest.checkpoint_id
     return [
         (subtask, handle)
         for subtask, known in subtasks.items()
         for handle in known.snapshot.handles
-        if handle.details.get(UP_TO, completed + 1) <= completed
+        if FOLLOWS in handle.details and not _follows(handle, completed)
     ]
 
 
-def not_shown(subtasks: Subtasks, latest: CheckpointRecord | None) -> Subtasks:
-    """What a checkpoint would make visible: all but `find_shown`. Performs no I/O."""
-    shown = {(subtask, handle.path) for subtask, handle in find_shown(subtasks, latest)}
-    return {subtask: _without(known, shown) for subtask, known in subtasks.items()} if shown else subtasks
+def _follows(handle: StateHandle, completed: int) -> bool:
+    first, below = handle.details[FOLLOWS]
+    return bool(first <= completed and (below is None or completed < below))
 
 
-def _without(known: SubtaskRecord, shown: Collection[tuple[SubtaskId, str]]) -> SubtaskRecord:
-    handles = tuple(handle for handle in known.snapshot.handles if (known.subtask, handle.path) not in shown)
+def wanted(subtasks: Subtasks, latest: CheckpointRecord | None) -> Subtasks:
+    """What a checkpoint would make visible after this latest completed one: all but `find_unwanted`. Performs no
+    I/O."""
+    unwanted = {(subtask, handle.path) for subtask, handle in find_unwanted(subtasks, latest)}
+    return {subtask: _without(known, unwanted) for subtask, known in subtasks.items()} if unwanted else subtasks
+
+
+def _without(known: SubtaskRecord, unwanted: Collection[tuple[SubtaskId, str]]) -> SubtaskRecord:
+    handles = tuple(handle for handle in known.snapshot.handles if (known.subtask, handle.path) not in unwanted)
     return replace(known, snapshot=replace(known.snapshot, handles=handles))
 
 

@@ -1,5 +1,5 @@
-"""Checkpoints of a continuous run may overlap: one reason more why one ends, and rows that were staged for an older one
-and have become visible with it are forgotten.
+"""Checkpoints of a continuous run may overlap: one reason more why one ends, and staged files of versions that
+turn out not to count are forgotten.
 
 Never edited again: what ran on somebody's database must stay what it was.
 """
@@ -35,13 +35,13 @@ ALTER TABLE tidegate.requests
 CREATE FUNCTION tidegate.refuse_needed_handles() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (
-        SELECT FROM (SELECT DISTINCT pipeline_id, checkpoint_id, operator_id, details ? 'up_to' AS restaged
+        SELECT FROM (SELECT DISTINCT pipeline_id, checkpoint_id, operator_id, details ? 'follows' AS version
                      FROM written) w
         WHERE NOT EXISTS (
             SELECT FROM tidegate.folded_operators f
             WHERE f.pipeline_id = w.pipeline_id AND f.checkpoint_id = w.checkpoint_id
               AND f.operator_id = w.operator_id)
-          AND NOT (w.restaged AND EXISTS (
+          AND NOT (w.version AND EXISTS (
             SELECT FROM tidegate.checkpoints c
             WHERE c.pipeline_id = w.pipeline_id AND c.checkpoint_id = w.checkpoint_id
               AND c.status = 'IN_PROGRESS'))
