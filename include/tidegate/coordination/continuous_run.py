@@ -269,14 +269,15 @@ class ContinuousRun:
         """Begin triggered checkpoints, complete one that is acknowledged, and notify the region of the outcomes. One
         that is held waits, and rows go on flowing meanwhile.
 
-        What has completed by the first look is told last: checkpoints that were triggered before that still ask
-        subtasks that have finished with it."""
+        What has completed is told last: checkpoints that were triggered before that still ask subtasks that have
+        finished with it."""
         going = self._records()
-        self._begin_new()
         for record in going:
             if record.status is Status.FAILED:
                 self._has_failed(record)
-            elif record.notified_at is not None:
+        self._begin_new()
+        for record in going:
+            if record.notified_at is not None:
                 self._has_completed(record)
             elif record.phase in (Phase.TRIGGERED, Phase.HELD):
                 self._expire_if_overdue(record)

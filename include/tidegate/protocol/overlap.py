@@ -2,8 +2,8 @@
 count (protocol.md sections 3, 6 and 16).
 
 Checkpoints complete in the order of their ids. A sink of changes stages what came since the latest completed
-checkpoint. While older ones are in progress nobody knows yet which that will be, so it stages a version for each that it
-may be: whatever becomes of the others, a checkpoint can do without them. `FOLLOWS` says which version a file is of.
+checkpoint. While older ones are in progress nobody knows yet which that will be, so it stages a version for each that
+it may be: whatever becomes of the others, a checkpoint can do without them. `FOLLOWS` says which version a file is of.
 """
 
 from collections.abc import Collection, Mapping, Sequence
