@@ -279,7 +279,7 @@ class ContinuousRun:
         for record in going:
             if record.notified_at is not None:
                 self._has_completed(record)
-            elif record.phase in (Phase.TRIGGERED, Phase.HELD):
+            elif record.status is Status.IN_PROGRESS and record.phase in (Phase.TRIGGERED, Phase.HELD):
                 self._expire_if_overdue(record)
         following = self._following(going)
         self._completing.forget_unless(following)

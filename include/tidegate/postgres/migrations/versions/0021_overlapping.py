@@ -31,6 +31,11 @@ ALTER TABLE tidegate.requests
     DROP CONSTRAINT requests_dropped,
     ADD CONSTRAINT requests_dropped CHECK (dropped IN ({REASONS}))
 """,
+    f"""
+ALTER TABLE tidegate.events
+    DROP CONSTRAINT events_reason,
+    ADD CONSTRAINT events_reason CHECK (reason IN ({REASONS}))
+""",
     """
 CREATE FUNCTION tidegate.refuse_needed_handles() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
