@@ -94,7 +94,7 @@ def test_row_2_metadata_that_cannot_be_written_abort_with_a_reason_that_counts(w
 
 def test_row_4_an_entry_that_is_known_not_to_have_landed_is_discarded_and_counts(world: World) -> None:
     """The commit was lost on its way, and looking shows that it did not land."""
-    commit = 2  # transactions of the step before it: the permit and the metadata's facts
+    commit = 1  # transactions of the step before it: the permit with the facts of the metadata
     error = world.finalize(commit, "connection lost before commit")
     assert isinstance(error, FinalizeError)
     assert world.status is Status.IN_PROGRESS
@@ -107,7 +107,7 @@ def test_row_4_an_entry_that_is_known_not_to_have_landed_is_discarded_and_counts
 
 
 def test_row_4_an_entry_of_which_nobody_knows_is_looked_for_and_nothing_is_deleted(world: World) -> None:
-    assert world.finalize(2, "connection lost after commit") is None
+    assert world.finalize(1, "connection lost after commit") is None
     assert world.status is Status.COMPLETED
     assert any("chk-2" in path for path in world.storage.files)
     world.coordinator.abort(2, FailureReason.FINALIZE_CHECKPOINT_FAILURE, "somebody thinks it failed")

@@ -139,6 +139,7 @@ def test_a_checkpoint_that_is_replaced_while_somebody_looks_for_it_is_no_strange
     at_desk = desk()
     at_desk.complete(at_desk.ask("r1").checkpoint_id)
     second = at_desk.ask("r2").checkpoint_id
+    at_desk.reopen(at_desk.store)  # a process that has not looked yet
     listed = at_desk.storage.list
 
     def overtaken(prefix):
@@ -149,3 +150,18 @@ def test_a_checkpoint_that_is_replaced_while_somebody_looks_for_it_is_no_strange
 
     at_desk.storage.list = overtaken
     assert isinstance(at_desk.ask("r3"), Triggered)
+
+
+def test_a_process_looks_where_its_state_is_once_and_again_after_another_one_has_completed(desk):
+    at_desk, other = desk(), desk()
+    at_desk.complete(at_desk.ask("r1").checkpoint_id)
+    listed, at_desk.storage.list = at_desk.storage.list, lambda prefix: looked.append(prefix) or listed(prefix)
+    looked = []
+    second = at_desk.ask("r2").checkpoint_id
+    assert looked == [], "it has written the newest one itself"
+    other.storage = at_desk.storage
+    other.reopen(at_desk.store)
+    other.complete(second)
+    looked.clear()
+    at_desk.ask("r3")
+    assert looked == ["p/chk-2"]

@@ -39,9 +39,9 @@ def test_who_finalizes_late_does_not_write_other_metadata_than_the_marker_says(p
     """Another process has completed the checkpoint, and the pipeline was restored since: that is in all metadata."""
     begun = []
 
-    def reach(self, validated):
-        begun.append((self, validated))
-        return original(self, validated)
+    def reach(self, *validated):
+        begun.append((self, *validated))
+        return original(self, *validated)
 
     original = CommitPoint.reach
     past.take("r1")
@@ -52,6 +52,23 @@ def test_who_finalizes_late_does_not_write_other_metadata_than_the_marker_says(p
     before = dict(past.storage.files)
     assert original(*begun[0]).checkpoint_id == 2
     assert past.storage.files == before
+
+
+def test_who_has_read_long_ago_what_it_writes_down_writes_the_same(desk):
+    """It was stopped between the validate and the finalize step, and has read ahead."""
+    late, other = desk(retained=3), desk(retained=3)
+    other.pipeline, other.sink, other.storage = late.pipeline, late.sink, late.storage
+    late.complete(late.ask("r1").checkpoint_id)
+    late.acknowledge(late.ask("r2").checkpoint_id)
+    validated = late.coordinator.validate(2, Judge(True))
+    other.reopen(other.store)
+    other.coordinator.finalize(2)
+    other.coordinator.notify(2)
+    for checkpoint_id in (1, 2):
+        other.coordinator.restore(ToCheckpoint(checkpoint_id))
+    before = dict(late.storage.files)
+    assert late.coordinator.finalize_validated(validated).checkpoint_id == 2
+    assert late.storage.files == before
 
 
 def test_an_aborted_checkpoint_has_none(past):

@@ -6,6 +6,7 @@ The numbers are what it takes today. One that falls may be lowered here; one tha
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from desks import Desk
@@ -14,7 +15,9 @@ from worlds import Judge
 
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
-from tidegate.protocol.trigger import Triggered
+from tidegate.protocol.lifecycle import Status
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.validate import ValidatedCheckpoint
 
 
 @pytest.fixture
@@ -46,47 +49,87 @@ def counted(engine: Engine) -> Iterator[Counter[str]]:
 
 
 def test_a_step_takes_no_more_transactions_and_statements_than_it_needs(engine: Engine) -> None:
+    """Where each has a process of its own, as tasks of a DAG have."""
+    assert _asked_by_steps(engine, alone=True) == ALONE
+
+
+def test_a_process_that_takes_all_steps_asks_less(engine: Engine) -> None:
+    """What one step has read and cannot change is not read again by the next: a continuous run, `tidegate run`."""
+    assert _asked_by_steps(engine, alone=False) == IN_A_ROW
+
+
+def _asked_by_steps(engine: Engine, alone: bool) -> dict[str, tuple[int, int, int]]:
     desk = Desk(PostgresCheckpointStore(engine))
-    for number in range(1, 5):
-        assert desk.ask(f"r{number}") == Triggered(number)
-        desk.complete(number)
+
+    def finalize(checkpoint_id: int, validated: ValidatedCheckpoint) -> None:
+        if alone:
+            desk.coordinator.finalize(checkpoint_id)
+        else:
+            desk.coordinator.finalize_validated(validated)
+
+    def take(number: int) -> dict[str, tuple[int, int, int]]:
+        validated: list[ValidatedCheckpoint] = []
+        steps = {
+            "trigger": lambda: desk.ask(f"r{number}"),
+            "snapshot": lambda: desk.acknowledge(number),
+            "validate": lambda: validated.append(desk.coordinator.validate(number, Judge(True))),
+            "finalize": lambda: finalize(number, validated[0]),
+            "notify": lambda: desk.coordinator.notify(number),
+        }
+        found = {}
+        for name, step in steps.items():
+            if alone:
+                desk.reopen(desk.store)
+            with counted(engine) as sent:
+                step()
+            found[name] = (sent["transactions"], sent["commits"], sent["statements"])
+        assert desk.record(number).notified_at is not None
         desk.clock.advance(1)
-    steps = {
-        "trigger": lambda: desk.ask("r5"),
-        "snapshot": lambda: desk.acknowledge(5),
-        "validate": lambda: desk.coordinator.validate(5, Judge(True)),
-        "finalize": lambda: desk.coordinator.finalize(5),
-        "notify": lambda: desk.coordinator.notify(5),
-    }
-    found = {}
-    for name, step in steps.items():
-        with counted(engine) as sent:
-            step()
-        found[name] = (sent["transactions"], sent["commits"], sent["statements"])
-    assert desk.record(5).notified_at is not None
-    assert found == NEEDED
+        return found
+
+    return [take(number) for number in range(1, 6)][-1]
 
 
-#: Transactions, those of them that write, and statements. Reads outside of a transaction count as one each.
-NEEDED = {
-    "trigger": (2, 1, 14),
-    "snapshot": (3, 2, 20),
-    "validate": (2, 1, 13),
-    "finalize": (3, 1, 18),
-    "notify": (9, 3, 33),
+#: Transactions, those of them that write, and statements. Reads outside of a transaction count as one each; what a
+#: driver sends to begin and to end a transaction does not count. One sink is asked to confirm its commit.
+ALONE = {
+    "trigger": (2, 1, 7),
+    "snapshot": (2, 2, 12),
+    "validate": (2, 1, 10),
+    "finalize": (2, 1, 12),
+    "notify": (3, 2, 17),
+}
+IN_A_ROW = {
+    "trigger": (1, 1, 5),
+    "snapshot": (2, 2, 12),
+    "validate": (1, 1, 5),
+    "finalize": (1, 1, 12),
+    "notify": (2, 1, 7),
 }
 
 
-def test_a_fact_is_read_again_after_a_write(engine: Engine) -> None:
+def test_a_fact_is_read_again_after_a_write_that_it_is_about(engine: Engine) -> None:
     desk = Desk(PostgresCheckpointStore(engine))
     desk.ask("r1")
     with desk.store.transaction("p") as tx, counted(engine) as sent:
         first = tx.checkpoint(1)
         assert tx.checkpoint(1) == first
-        assert [record.checkpoint_id for record in tx.in_progress()] == [1]
-        assert sent["statements"] == 2
+        assert tx.in_progress() == [first]
+        assert tx.latest_completed() is None
+        assert tx.restores() == tx.requests() == []
+        assert sent["statements"] == 1
         assert first is not None
         tx.begin_attempt(1)
+        assert tx.in_progress() == [first]
+        assert sent["statements"] == 2
+        tx.add_pending(replace(first, checkpoint_id=2, request_id="r2"), desk.coordinator.graph.subtasks)
+        assert [record.checkpoint_id for record in tx.in_progress()] == [1, 2]
+        assert sent["statements"] == 5
+        assert tx.fail(1, FailureReason.CHECKPOINT_DECLINED, "on purpose", desk.clock.now())
         before = sent["statements"]
-        assert tx.checkpoint(1) == first
-        assert sent["statements"] == before + 1
+        assert [record.checkpoint_id for record in tx.in_progress()] == [2]
+        failed = tx.checkpoint(1)
+        assert failed is not None
+        assert failed.status is Status.FAILED
+        assert sent["statements"] == before
+    assert desk.store.checkpoint("p", 1) == failed

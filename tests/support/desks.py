@@ -37,13 +37,12 @@ class Desk:
     ) -> None:
         """By all who are asked; `finished` names operators, or one of their subtasks, that nothing will follow."""
 
-        def report(task: SnapshotTask) -> None:
+        def report(task: SnapshotTask) -> list[Acknowledgement]:
             ended = finished.split()
-            acks = [
+            return [
                 Acknowledgement(key, attempt, Snapshot(finished=str(key) in ended or key.operator_id in ended))
                 for key, attempt in task.attempts.items()
             ]
-            self.coordinator.record_acknowledgements(checkpoint_id, acks)
 
         self.coordinator.snapshot(checkpoint_id, region(report))
 

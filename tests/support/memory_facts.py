@@ -54,6 +54,9 @@ class MemoryFacts:
     def retained(self) -> list[CheckpointRecord]:
         return [c for c in self._in_order() if c.status is Status.COMPLETED and c.abandoned_by is None]
 
+    def unnotified(self) -> list[CheckpointRecord]:
+        return [record for record in self.retained() if record.notified_at is None]
+
     def abandoned(self) -> list[CheckpointRecord]:
         return [c for c in self._in_order() if c.status is Status.COMPLETED and c.abandoned_by is not None]
 

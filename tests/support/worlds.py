@@ -188,15 +188,18 @@ class SplitSource:
 
 
 class CapturingRegion:
-    """Takes the task and stops, as a region does whose driver is killed before it acknowledged anything."""
+    """Takes the task and stops, as a region does whose driver is killed before it acknowledged anything. With a `check`
+    that returns acknowledgements it reports these."""
 
     def __init__(self, check: Any = lambda task: None) -> None:
         self.task: SnapshotTask | None = None
         self._check = check
 
     def snapshot(self, task: SnapshotTask, acknowledge: Any) -> None:
-        self._check(task)
+        reports = self._check(task)
         self.task = task
+        if reports:
+            acknowledge(reports)
 
     def compact(self, checkpoint_id: int, snapshots: Mapping[SubtaskId, Snapshot]) -> list[CompactedRun]:
         return []

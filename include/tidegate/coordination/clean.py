@@ -83,8 +83,7 @@ class Cleaning:
             return report if report.damage else self._carry_out(report)
 
     def _carry_out(self, report: CleanReport) -> CleanReport:
-        self._sweeper.sweep()
-        self._sweeper.deletions.delete_queued()
+        self._sweeper.clean()
         self._sweeper.delete_leftovers()
         self._rewinding.delete_withdrawn()
         with self._store.transaction(self._pipeline_id) as tx:

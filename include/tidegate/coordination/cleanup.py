@@ -7,14 +7,15 @@ region wrote: its checkpoints were aborted with it, and its successor knows only
 Each run sweeps where an attempt may have left something lately. `tidegate clean` also looks everywhere else.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from tidegate.coordination.deletions import BATCH, QueuedDeletions
+from tidegate.coordination.deletions import BATCH, Queue, QueuedDeletions
 from tidegate.coordination.folding import HistoryFolding
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StagingSink
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StagingSink, StoreTransaction
 from tidegate.protocol.branches import choose_overdue_abandoned
 from tidegate.protocol.directories import choose_closed, choose_unswept
 from tidegate.protocol.imports import choose_stale
@@ -31,6 +32,43 @@ from tidegate.protocol.paths import ByCheckpoint, directory, shared_root
 from tidegate.protocol.records import Deletion
 from tidegate.protocol.regions import RegionRecord, choose_left_behind, last_ended, left_since
 from tidegate.protocol.retention import choose_subsumed, choose_unreferenced, is_due, is_settled
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What is kept no longer: checkpoints, and imports that nobody goes on with."""
+
+    checkpoints: Sequence[int]
+    imports: Sequence[int]
+
+    def __bool__(self) -> bool:
+        return bool(self.checkpoints or self.imports)
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """Where there may be something to delete, as of one transaction: `unswept` checkpoints and when each ended."""
+
+    unswept: Mapping[int, datetime]
+    region: RegionRecord
+    queue: Queue
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """What a transaction is still to be asked and told: of the files that were `found` since somebody looked, which are
+    live; which directories are `settled`; and which files of the queue are `gone`."""
+
+    found: Mapping[int, Sequence[Deletion]]
+    settled: Sequence[int]
+    gone: Sequence[Deletion]
+
+    def __bool__(self) -> bool:
+        return bool(self.found or self.settled or self.gone)
+
+
+#: What is to be deleted of each checkpoint's directories once the transaction that said so has ended.
+Unreferenced = Mapping[int, Sequence[Deletion]]
 
 
 class Sweeper:
@@ -50,38 +88,76 @@ class Sweeper:
         self.folding = HistoryFolding(self._pipeline_id, config.history_rule(), store, clock)
         self.deletions = QueuedDeletions(self._pipeline_id, store, storage, self._sinks)
 
-    def sweep(self) -> None:
-        """Delete files that ended checkpoints left in their directories and staging areas, and ended regions in theirs,
-        unless something live refers to them. Checkpoints that have become too old go, and what a restore left behind
-        once it is too late for an undo."""
-        with self._store.transaction(self._pipeline_id) as tx:
-            now, undo_within = self._clock.now(), self._rule.undo_within
-            overdue = choose_overdue_abandoned(tx.abandoned(), tx.restores(), undo_within, now)
-            if overdue := [*choose_subsumed(tx.retained(), self._rule, now), *overdue]:
-                tx.subsume(overdue)
-            for stale in choose_stale(tx.imports(), now):
-                tx.end_import(stale, now)
-            unswept, region = tx.unswept(), tx.region()
-            self.folding.look(tx)
-        self._sweep_checkpoints(unswept)
-        self._sweep_regions(region)
+    def clean(self) -> None:
+        """Delete what ended checkpoints left in their directories and staging areas, and ended regions in theirs,
+        unless something live refers to it; and what is queued. Checkpoints that have become too old go, and what a
+        restore left behind once it is too late for an undo."""
+        while True:
+            with self._store.transaction(self._pipeline_id) as tx:
+                garbage = self.look(tx)
+            if cleared := self.delete(garbage):
+                with self._store.transaction(self._pipeline_id) as tx:
+                    left = self.record(tx, cleared)
+                self.delete_left(left)
+            if not garbage.queue.has_more:
+                return
 
-    def _sweep_checkpoints(self, unswept: Mapping[int, datetime]) -> None:
+    def look(self, tx: StoreTransaction) -> Garbage:
+        """The first of the steps of a cleaning, which others take within transactions of their own."""
+        expired, now = self.find_expired(tx), self._clock.now()
+        if expired.checkpoints:
+            tx.subsume(expired.checkpoints)
+        for stale in expired.imports:
+            tx.end_import(stale, now)
+        self.folding.look(tx)
+        return Garbage(tx.unswept(), tx.region(), self.deletions.look(tx))
+
+    def find_expired(self, tx: StoreTransaction) -> Expired:
+        """What `look` would end first. Reads only."""
         now = self._clock.now()
-        due = [key for key, ended_at in unswept.items() if is_due(ended_at, self._looked.get(key), now)]
+        overdue = choose_overdue_abandoned(tx.abandoned(), tx.restores(), self._rule.undo_within, now)
+        return Expired([*choose_subsumed(tx.retained(), self._rule, now), *overdue], choose_stale(tx.imports(), now))
+
+    def count(self, garbage: Garbage) -> int:
+        """How many files and directories `delete` would see to."""
+        return len(garbage.queue.queued) + len(self._due(garbage.unswept))
+
+    def delete(self, garbage: Garbage) -> Cleared:
+        """The second: look through directories, and delete what is queued."""
+        found, settled = self._list(garbage.unswept)
+        self._sweep_regions(garbage.region)
+        return Cleared(found, settled, self.deletions.carry_out(garbage.queue))
+
+    def record(self, tx: StoreTransaction, cleared: Cleared) -> Unreferenced:
+        """The third. What it returns is deleted by the last step, `delete_left`."""
+        live = {checkpoint_id: tx.live_paths(checkpoint_id) for checkpoint_id in cleared.found}
+        tx.mark_swept(cleared.settled)
+        if cleared.gone:
+            self.deletions.record(tx, cleared.gone)
+        return {id_: choose_unreferenced(files, live[id_]) for id_, files in cleared.found.items()}
+
+    def delete_left(self, left: Unreferenced) -> None:
+        for checkpoint_id, files in left.items():
+            self.deletions.delete(files, {directory(self._pipeline_id, checkpoint_id)})
+        self._looked |= dict.fromkeys(left, self._clock.now())
+
+    def _list(self, unswept: Mapping[int, datetime]) -> tuple[dict[int, list[Deletion]], list[int]]:
+        """What is in the directories that are due, and which of them need no further look: these are cleared first."""
+        now, due = self._clock.now(), self._due(unswept)
         found = {checkpoint_id: self._found(checkpoint_id) for checkpoint_id in due}
+        self._looked = {key: at for key, at in self._looked.items() if key in unswept}
+        self._looked |= {key: now for key, files in found.items() if not files}
+        settled = {key: found.pop(key) for key in due if is_settled(unswept[key], now)}
         live: dict[int, set[Deletion]] = {}
-        if any(found.values()):
+        if any(settled.values()):
             with self._store.transaction(self._pipeline_id) as tx:
-                live = {checkpoint_id: tx.live_paths(checkpoint_id) for checkpoint_id, files in found.items() if files}
-        for checkpoint_id, files in found.items():
-            if files or is_settled(unswept[checkpoint_id], now):
-                closed = {directory(self._pipeline_id, checkpoint_id)}
-                self.deletions.delete(choose_unreferenced(files, live.get(checkpoint_id, set())), closed)
-        self._looked = {key: at for key, at in self._looked.items() if key in unswept} | dict.fromkeys(found, now)
-        if settled := [key for key in due if is_settled(unswept[key], now)]:
-            with self._store.transaction(self._pipeline_id) as tx:
-                tx.mark_swept(settled)
+                live = {checkpoint_id: tx.live_paths(checkpoint_id) for checkpoint_id in settled}
+        self.delete_left({id_: choose_unreferenced(files, live.get(id_, set())) for id_, files in settled.items()})
+        return {checkpoint_id: files for checkpoint_id, files in found.items() if files}, list(settled)
+
+    def _due(self, unswept: Mapping[int, datetime]) -> list[int]:
+        now = self._clock.now()
+        return [key for key, ended_at in unswept.items() if is_due(ended_at, self._looked.get(key), now)]
 
     def _sweep_regions(self, region: RegionRecord) -> None:
         """The directories of all ended attempts at once, for a while after the last of them ended."""

@@ -79,13 +79,25 @@ class Committer:
         )
 
 
-def in_turn(work: SinkWork, do: Callable[[Committer], None], store: CheckpointStore, clock: Clock) -> None:
-    """Do the work as the newest attempt, or wait until another process has. When overtaken, look again.
+#: What became of a look whether an attempt may begin.
+Turn = Committer | AlreadyDone | WaitForCommitter
+
+
+def in_turn(
+    work: SinkWork,
+    do: Callable[[Committer], None],
+    store: CheckpointStore,
+    clock: Clock,
+    first: Turn | None = None,
+) -> None:
+    """Do the work as the newest attempt, or wait until another process has. When overtaken, look again. `first` is what
+    became of a look by `take`, if there was one.
 
     Raises what `do` raises, and `SupersededAttemptError` if other processes overtook it again and again.
     """
     for turn in range(1, TURNS + 1):
-        committer = _take_turn(work, store, clock)
+        committer = _take_turn(work, store, clock, first)
+        first = None
         if isinstance(committer, AlreadyDone):
             return
         try:
@@ -99,26 +111,33 @@ def in_turn(work: SinkWork, do: Callable[[Committer], None], store: CheckpointSt
             raise
 
 
-def _take_turn(work: SinkWork, store: CheckpointStore, clock: Clock) -> Committer | AlreadyDone:
+def take(
+    tx: StoreTransaction, work: SinkWork, store: CheckpointStore, clock: Clock, waited: WaitForCommitter | None = None
+) -> Turn:
+    """Begin an attempt in this transaction, unless the work is done or another committer is at it."""
+    now = clock.now()
+    match decision := decide_take(work.is_done(tx), tx.committer(), waited, now):
+        case Take():
+            return Committer(work, tx.begin_commit(now), store, clock)
+        case AlreadyDone() | WaitForCommitter():
+            return decision
+        case _:
+            assert_never(decision)
+
+
+def _take_turn(work: SinkWork, store: CheckpointStore, clock: Clock, turn: Turn | None) -> Committer | AlreadyDone:
     """Wait until the current committer is done or its lease ends, and take over."""
     waited: WaitForCommitter | None = None
     while True:
-        with store.transaction(work.pipeline_id) as tx:
-            now = clock.now()
-            match decision := decide_take(work.is_done(tx), tx.committer(), waited, now):
-                case AlreadyDone():
-                    return decision
-                case Take():
-                    number = tx.begin_commit(now)
-                    break
-                case WaitForCommitter():
-                    if waited is None or waited.committer.attempt != decision.committer.attempt:
-                        _say_who_is_waited_for(work, decision.committer.attempt)
-                    waited = decision
-                case _:
-                    assert_never(decision)
+        if turn is None:
+            with store.transaction(work.pipeline_id) as tx:
+                turn = take(tx, work, store, clock, waited)
+        if not isinstance(turn, WaitForCommitter):
+            return turn
+        if waited is None or waited.committer.attempt != turn.committer.attempt:
+            _say_who_is_waited_for(work, turn.committer.attempt)
+        waited, turn = turn, None
         clock.sleep(waited.pause.total_seconds())
-    return Committer(work, number, store, clock)
 
 
 def _say_who_is_waited_for(work: SinkWork, attempt: int) -> None:

@@ -16,10 +16,11 @@ from tidegate.coordination.editing import Editing
 from tidegate.coordination.export import Exporting
 from tidegate.coordination.finalize import CommitPoint
 from tidegate.coordination.fork import Forking, PlannedFork
+from tidegate.coordination.handed_on import HandedOn
+from tidegate.coordination.housekeeping import Housekeeping
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.importing import Importing, ImportPlan
 from tidegate.coordination.listeners import Listeners, NotifiedListeners, watch_failures
-from tidegate.coordination.lookup import find_checkpoint
 from tidegate.coordination.notify import Delivered, Delivery
 from tidegate.coordination.operations import PipelineOperations
 from tidegate.coordination.plan import Planning
@@ -45,7 +46,6 @@ from tidegate.ports import (
     StateSchemas,
     Validator,
 )
-from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.gestures import Gesture
 from tidegate.protocol.identity import Moved
 from tidegate.protocol.imports import ClaimMode
@@ -65,7 +65,7 @@ from tidegate.protocol.restore_plan import Accepted, RestorePlan
 from tidegate.protocol.savepoints import UNLABELLED, Label
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.protocol.trigger import Triggered, TriggerOutcome
-from tidegate.protocol.validate import ValidatedCheckpoint, permit
+from tidegate.protocol.validate import ValidatedCheckpoint
 
 log = logging.getLogger("tidegate")
 
@@ -97,26 +97,50 @@ class CheckpointCoordinator:
         self._store = store = watch_failures(store, listeners, self.reporting.report)
         self._clock = clock
         self._unsaid = reservations(pipeline, self.graph.sinks)
+        self._handed_on = HandedOn()
         self._identification = Identification(self.graph, store, storage, clock)
         self.definitions = Definitions(self.graph, store, storage)
         #: What people do with the pipeline by hand.
         self.operations = PipelineOperations(self.pipeline_id, store, storage, clock)
         self.auditing, self.savepoints = self.operations.auditing, self.operations.savepoints
         self._failures = CheckpointFailureManager(self.pipeline_id, self.config, store, clock)
-        self._validation = Validation(self.graph, store, self._failures, clock)
-        self._commit_point = CommitPoint(self.graph, self.config, store, storage, clock, self.reporting.announces)
+        self._validation = Validation(self.graph, store, self._failures, clock, self._handed_on)
         self._rewinding = Rewinding(self.graph, store, clock)
-        self._delivery = Delivery(self.graph, store, storage, clock, listeners, self._rewinding)
+        sweeper = Sweeper(self.graph, self.config, store, storage, clock)
+        self._housekeeping = Housekeeping(self.pipeline_id, sweeper, self._rewinding)
+        self._delivery = Delivery(
+            self.graph, store, storage, clock, listeners, self._rewinding, self._handed_on, self._housekeeping
+        )
+        self._commit_point = CommitPoint(
+            self.graph,
+            self.config,
+            store,
+            storage,
+            clock,
+            self._handed_on,
+            self._delivery,
+            self._identification.found,
+            self.reporting.announces,
+        )
         self._triggering = Triggering(
-            self.graph, self.config, store, self._identification, self._failures, self._delivery, self.clean, clock
+            self.graph,
+            self.config,
+            store,
+            self._identification,
+            self._failures,
+            self._delivery,
+            self.clean,
+            clock,
+            self._handed_on,
         )
         self._regions = RegionControl(
-            self.graph, self.config, store, self._failures, self._delivery, self._identification, clock
+            self.graph, self.config, store, self._failures, self._delivery, self._identification, clock, self._handed_on
         )
-        self._snapshotting = Snapshotting(self.graph, self.config, store, self._failures, self._regions, clock)
-        self._sweeper = Sweeper(self.graph, self.config, store, storage, clock)
+        self._snapshotting = Snapshotting(
+            self.graph, self.config, store, self._failures, self._regions, clock, self._handed_on
+        )
         self.cleaning = Cleaning(
-            self.graph, self.config, store, storage, self._identification, self._sweeper, self._rewinding, clock
+            self.graph, self.config, store, storage, self._identification, sweeper, self._rewinding, clock
         )
         schemas = schemas or KnownSchemas(self.graph)
         self.planning = Planning(self.graph, self.config, store, storage, schemas, self._identification)
@@ -172,6 +196,7 @@ class CheckpointCoordinator:
     def snapshot(self, checkpoint_id: int, region: Region) -> CheckpointRecord:
         """See `Snapshotting.snapshot`: a region takes its part, as a new attempt for the subtasks that have not
         acknowledged."""
+        self._handed_on.took(checkpoint_id)
         return self._snapshotting.snapshot(checkpoint_id, region)
 
     def record_acknowledgements(
@@ -188,23 +213,26 @@ class CheckpointCoordinator:
 
     def validate(self, checkpoint_id: int, validator: Validator) -> ValidatedCheckpoint:
         """See `Validation.validate`."""
+        self._handed_on.took(checkpoint_id)
         return self._validation.validate(checkpoint_id, validator)
 
     # -- finalize
 
     def finalize(self, checkpoint_id: int) -> CheckpointRecord:
         """Complete a validated checkpoint. Raises as `permit` does if it is not validated."""
-        with self._store.transaction(self.pipeline_id) as tx:
-            validated = permit(find_checkpoint(tx, self.pipeline_id, checkpoint_id))
-        return self.finalize_validated(validated)
+        return self._finalize(self._commit_point.find(checkpoint_id), notifies=False)
 
     def finalize_validated(self, validated: ValidatedCheckpoint) -> CheckpointRecord:
-        """Write `_metadata`, then pass the commit point: one transaction (protocol.md section 6).
+        """Write `_metadata`, then pass the commit point: one transaction (protocol.md section 6). For a process that
+        notifies next: it begins with that in the same transaction, and others wait for it.
 
         Raises `FinalizeError` if the commit did not land, `UnknownOutcomeError` if that cannot be found out. Repeating
         is safe.
         """
-        record = self._commit_point.reach(validated)
+        return self._finalize(validated, notifies=True)
+
+    def _finalize(self, validated: ValidatedCheckpoint, notifies: bool) -> CheckpointRecord:
+        record = self._commit_point.reach(validated, notifies)
         self.reporting.report()
         return record
 
@@ -215,9 +243,7 @@ class CheckpointCoordinator:
 
         Returns what this checkpoint delivered, even if it was delivered before.
         """
-        delivered = self._delivery.deliver_up_to(checkpoint_id)
-        self.clean()
-        return delivered
+        return self._delivery.deliver_up_to(checkpoint_id)
 
     # -- a continuous region
 
@@ -228,6 +254,7 @@ class CheckpointCoordinator:
 
     def begin_snapshot(self, attempt: int, checkpoint_id: int) -> SnapshotTask | None:
         """See `RegionControl.begin_snapshot`. `restored` is empty: a region has its own state."""
+        self._handed_on.took(checkpoint_id)
         return self._regions.begin_snapshot(attempt, checkpoint_id)
 
     def look(self, attempt: int, lag: Sequence[SourceLag] = ()) -> RegionLook:
@@ -339,10 +366,4 @@ class CheckpointCoordinator:
 
     def clean(self) -> None:
         """Delete what nothing refers to. Errors are logged: garbage can wait, and never fails a checkpoint."""
-        try:
-            self._sweeper.sweep()
-            self._sweeper.deletions.delete_queued()
-            self._rewinding.delete_withdrawn()
-            self._sweeper.folding.fold()
-        except CheckpointError as error:
-            log.warning("Cleaning up after pipeline %s is left to the next run: %s", self.pipeline_id, error)
+        self._housekeeping.clean()

@@ -2,7 +2,8 @@
 in directories of savepoints; what sinks have staged waits for somebody who has the definition."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from tidegate.ports import CheckpointStorage, CheckpointStore, Sink, StoreTransaction
 from tidegate.protocol.canonical import PARTS
@@ -11,12 +12,29 @@ from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.names import STORAGE, location_of
 from tidegate.protocol.paths import with_markers
 from tidegate.protocol.records import Deletion
+from tidegate.protocol.regions import RegionRecord
 
 log = logging.getLogger("tidegate")
 
 BATCH = 1000  # files that are deleted before their deletion is recorded
 #: Queued files asked for at once: to find out which of them are live, every live reference is read each time.
 ASKED = 100 * BATCH
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """What the queue holds, and where somebody may be writing, as of one transaction. `for_ever`: directories of a
+    pipeline that was cancelled."""
+
+    queued: Sequence[Deletion]
+    going: Collection[int]
+    region: RegionRecord
+    for_ever: set[str]
+
+    @property
+    def has_more(self) -> bool:
+        """Whether it may hold more than this."""
+        return len(self.queued) >= ASKED
 
 
 class QueuedDeletions:
@@ -29,6 +47,10 @@ class QueuedDeletions:
         self._store = store
         self._storage = storage
         self._sinks = sinks
+
+    def look(self, tx: StoreTransaction) -> Queue:
+        going = [record.checkpoint_id for record in tx.in_progress()]
+        return Queue(tx.pending_deletions(ASKED), going, tx.region(), closed_for_ever(tx.pipeline()))
 
     def queued(self, tx: StoreTransaction) -> list[Deletion]:
         """What `delete_queued` would delete first."""
@@ -43,22 +65,32 @@ class QueuedDeletions:
         remove its directories too."""
         while True:
             with self._store.transaction(self._pipeline_id) as tx:
-                queued = tx.pending_deletions(ASKED)
-                going, region = [record.checkpoint_id for record in tx.in_progress()], tx.region()
-                for_ever = closed_for_ever(tx.pipeline())
-            self._delete_savepoints(queued)
-            mine = self._deletable(queued)
-            for first in range(0, len(mine), BATCH):
-                batch = mine[first : first + BATCH]
-                stored = [deletion.path for deletion in batch if deletion.owner == STORAGE]
-                self.delete(batch, choose_closed(self._pipeline_id, stored, going, region))
+                queue = self.look(tx)
+            if gone := self.carry_out(queue):
+                with self._store.transaction(self._pipeline_id) as tx:
+                    self.record(tx, gone)
+            if not queue.has_more:
+                return
+
+    def carry_out(self, queue: Queue) -> list[Deletion]:
+        """Delete what it holds. Returns what is still to be recorded: the last of many are left to the caller."""
+        self._delete_savepoints(queue.queued)
+        mine = self._deletable(queue.queued)
+        batches = [mine[first : first + BATCH] for first in range(0, len(mine), BATCH)]
+        for batch in batches:
+            stored = [deletion.path for deletion in batch if deletion.owner == STORAGE]
+            self.delete(batch, choose_closed(self._pipeline_id, stored, queue.going, queue.region))
+            if batch is not batches[-1]:
                 with self._store.transaction(self._pipeline_id) as tx:
                     tx.remove_deletions(batch)
-                    if batch[-1] is mine[-1]:
-                        tx.mark_discarded()
-            if not mine or len(queued) < ASKED:
-                self.delete([], for_ever)
-                return
+        if not queue.has_more:
+            self.delete([], queue.for_ever)
+        return batches[-1] if batches else []
+
+    def record(self, tx: StoreTransaction, gone: Sequence[Deletion]) -> None:
+        """The last of what a look at the queue has found is deleted."""
+        tx.remove_deletions(gone)
+        tx.mark_discarded()
 
     def _delete_savepoints(self, queued: Sequence[Deletion]) -> None:
         """In directories of their own. One that cannot be reached waits, and holds up nothing else."""

@@ -5,11 +5,14 @@ A commit has one of three outcomes: landed, not landed, unknown. An unknown one 
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, assert_never
 
+from tidegate.coordination.handed_on import HandedOn
+from tidegate.coordination.lookup import find_checkpoint
+from tidegate.coordination.notify import Begun, Delivery
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.fingerprint import fingerprint
 from tidegate.pipeline.graph import Graph
@@ -30,6 +33,7 @@ from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.metadata import Metadata, metadata_document
 from tidegate.protocol.notify import committables
 from tidegate.protocol.overlap import (
+    Subtasks,
     choose_overtaken,
     find_overtaking,
     find_unwanted,
@@ -42,7 +46,7 @@ from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointRecord, Deletion, Snapshot, SubtaskId, SubtaskRecord
 from tidegate.protocol.restore import choose_obsolete
 from tidegate.protocol.retention import choose_subsumed
-from tidegate.protocol.validate import ValidatedCheckpoint
+from tidegate.protocol.validate import ValidatedCheckpoint, permit
 
 log = logging.getLogger("tidegate")
 
@@ -63,19 +67,27 @@ class CommitPoint:
         store: CheckpointStore,
         storage: CheckpointStorage,
         clock: Clock,
+        handed_on: HandedOn,
+        delivery: Delivery,
+        written: Callable[[str], None],
         announced: bool = False,
     ) -> None:
-        """`announced`: whether somebody is to be told of completions."""
+        """`written` is told of each `_metadata` that was written here. `announced`: whether somebody is to be told of
+        completions."""
         self._graph = graph
         self._pipeline_id = graph.pipeline.name
         self._config = config
         self._store = store
         self._storage = storage
         self._clock = clock
+        self._handed_on = handed_on
+        self._delivery = delivery
+        self._written = written
         self._announced = announced
 
-    def reach(self, validated: ValidatedCheckpoint) -> CheckpointRecord:
-        """The completed checkpoint. If the connection is lost while it commits, the outcome is looked up.
+    def reach(self, validated: ValidatedCheckpoint, notifies: bool) -> CheckpointRecord:
+        """The completed checkpoint. If the connection is lost while it commits, the outcome is looked up. `notifies`:
+        this process goes on with the notify step, which begins in the same transaction.
 
         Raises `UnknownOutcomeError` if the outcome cannot be found out, `FinalizeError` if the commit did not land,
         `StateIntegrityError` if a file that the checkpoint refers to is missing or damaged: then it is not completed.
@@ -84,30 +96,17 @@ class CommitPoint:
         if validated.record.status in COMMITTED:
             return validated.record
         outcome: _Verified | Landed | NotLanded
-        with self._store.transaction(self._pipeline_id) as tx:
-            overtaken = choose_overtaken(checkpoint_id, tx.in_progress())
-            now = tx.checkpoint(checkpoint_id)
-            subtasks: Mapping[SubtaskId, SubtaskRecord] = tx.subtasks(checkpoint_id)
-            if now is not None and now.status is Status.IN_PROGRESS and has_versions(subtasks):
-                subtasks = _drop_unwanted(tx, checkpoint_id, subtasks)
-            metadata = Metadata(
-                validated.record,
-                subtasks,
-                tx.verdicts(checkpoint_id),
-                tx.endpoints(),
-                tx.restores(),
-                tx.region().attempt,
-                definition=fingerprint(self._graph),
-            )
-        if now is None or now.status is not Status.IN_PROGRESS:
-            # Restores may have followed since. With them the metadata is not what its marker says, and it is there.
-            outcome = decide_landing(now)
-        else:
-            outcome = self._verify(validated.record, metadata.subtasks)
-        if isinstance(outcome, _Verified):
+        metadata = self._handed_on.metadata(checkpoint_id)
+        if metadata is None:
+            with self._store.transaction(self._pipeline_id) as tx:
+                now = tx.checkpoint(checkpoint_id)
+                if now is not None and now.status is Status.IN_PROGRESS:
+                    metadata = metadata_of(tx, validated.record, self._graph, self._handed_on)
+        # If it has ended, restores may have followed: with them the metadata is not what its marker says.
+        outcome = decide_landing(now) if metadata is None else self._verify(validated.record, metadata.subtasks)
+        if metadata is not None and isinstance(outcome, _Verified):
             snapshots = {key: known.snapshot for key, known in metadata.subtasks.items()}
-            path = self._write_metadata(metadata)
-            outcome = self._commit(checkpoint_id, path, snapshots, [each.checkpoint_id for each in overtaken])
+            outcome = self._commit(checkpoint_id, self._write_metadata(metadata), snapshots, notifies)
         match outcome:
             case Landed():
                 return outcome.record
@@ -117,8 +116,19 @@ class CommitPoint:
                     f"({outcome.now}). "
                     "The previous checkpoint is still the latest and nothing became visible. Repeat the finalize step."
                 )
+            case _Verified():
+                raise AssertionError("what was verified was committed")
             case _:
                 assert_never(outcome)
+
+    def find(self, checkpoint_id: int) -> ValidatedCheckpoint:
+        """The permit for a checkpoint that was validated elsewhere, and what `reach` writes down of it. Raises as
+        `permit` does."""
+        with self._store.transaction(self._pipeline_id) as tx:
+            validated = permit(find_checkpoint(tx, self._pipeline_id, checkpoint_id))
+            if validated.record.status is Status.IN_PROGRESS:
+                self._handed_on.keep(metadata_of(tx, validated.record, self._graph, self._handed_on))
+            return validated
 
     def _verify(
         self, record: CheckpointRecord, subtasks: Mapping[SubtaskId, SubtaskRecord]
@@ -148,10 +158,13 @@ class CommitPoint:
         return _Verified()
 
     def _commit(
-        self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot], overtaken: Sequence[int]
+        self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot], notifies: bool
     ) -> Landed | NotLanded:
         try:
-            return self._complete(checkpoint_id, path, snapshots, overtaken)
+            landed, begun = self._complete(checkpoint_id, path, snapshots, notifies)
+            if begun is not None and isinstance(landed, Landed):
+                self._delivery.has_begun(landed.record, begun)
+            return landed
         except UnknownOutcomeError:
             log.warning(
                 "Checkpoint %s of %s: the outcome of its commit is unknown; checking.", checkpoint_id, self._pipeline_id
@@ -161,56 +174,71 @@ class CommitPoint:
 
     def _write_metadata(self, metadata: Metadata) -> str:
         try:
-            return write_metadata(self._graph, self._config, self._storage, metadata)
+            path = write_metadata(self._graph, self._config, self._storage, metadata)
         except StorageError as error:
             raise FinalizeError(
                 f"The metadata of checkpoint {metadata.record.checkpoint_id} of pipeline {self._pipeline_id} could not "
                 f"be written: {error} The previous checkpoint is still the latest and nothing became visible. Repeat "
                 "the finalize step."
             ) from error
+        self._written(path)
+        return path
 
     def _complete(
-        self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot], overtaken: Sequence[int]
-    ) -> Landed | NotLanded:
+        self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot], notifies: bool
+    ) -> tuple[Landed | NotLanded, Begun | None]:
         """The transaction. Another process may have completed or aborted the checkpoint before; what was acknowledged
         never changes. Older ones that are in progress end with it (protocol.md section 6)."""
         with self._store.transaction(self._pipeline_id) as tx:
             now = self._clock.now()
-            if (newer := self._find_overtaking(tx, checkpoint_id)) is not None:
+            going = tx.in_progress()
+            if (newer := find_overtaking(checkpoint_id, going)) is not None:
                 self._subsume(tx, checkpoint_id, newer.checkpoint_id, now)
             state_size, checkpointed_size = sizes(checkpoint_id, list(snapshots.values()))
             if not tx.complete(checkpoint_id, now, path, state_size, checkpointed_size):
-                return decide_landing(tx.checkpoint(checkpoint_id))
+                return decide_landing(tx.checkpoint(checkpoint_id)), None
             if self._announced:
                 what = f"Checkpoint {checkpoint_id} of pipeline {self._pipeline_id} has completed."
                 tx.add_event(EventKind.CHECKPOINT_COMPLETED, what, now, checkpoint_id)
-            for older in overtaken:
-                self._subsume(tx, older, checkpoint_id, now)
+            for older in choose_overtaken(checkpoint_id, going):
+                self._subsume(tx, older.checkpoint_id, checkpoint_id, now)
             if obsolete := choose_obsolete(snapshots, tx.compactions()):
                 tx.remove_compactions([compaction.handle.path for compaction in obsolete])
             if subsumed := choose_subsumed(tx.retained(), self._config.retention_rule(), now):
                 tx.subsume(subsumed)
-            return decide_landing(tx.checkpoint(checkpoint_id))
-
-    def _find_overtaking(self, tx: StoreTransaction, checkpoint_id: int) -> CheckpointRecord | None:
-        if tx.last_checkpoint_id() == checkpoint_id:
-            return None
-        return find_overtaking(checkpoint_id, tx.in_progress())
+            landed = decide_landing(tx.checkpoint(checkpoint_id))
+            if not notifies or isinstance(landed, NotLanded):
+                return landed, None
+            return landed, self._delivery.begin(tx, landed.record)
 
     def _subsume(self, tx: StoreTransaction, checkpoint_id: int, newer: int, now: datetime) -> None:
         why = subsumed_message(self._pipeline_id, checkpoint_id, newer)
         tx.fail(checkpoint_id, FailureReason.CHECKPOINT_SUBSUMED, why, now)
 
 
-def _drop_unwanted(
-    tx: StoreTransaction, checkpoint_id: int, subtasks: Mapping[SubtaskId, SubtaskRecord]
-) -> Mapping[SubtaskId, SubtaskRecord]:
-    """Without the versions that do not follow the latest completed checkpoint. From the verdict on no older one
-    completes, so it is on exactly what is left."""
+def metadata_of(tx: StoreTransaction, record: CheckpointRecord, graph: Graph, handed_on: HandedOn) -> Metadata:
+    """Of a validated checkpoint that is in progress: whoever reads it finds the same."""
+    return Metadata(
+        record,
+        _counted(tx, record, handed_on),
+        handed_on.verdicts(tx, record),
+        tx.endpoints(),
+        tx.restores(),
+        tx.region().attempt,
+        definition=fingerprint(graph),
+    )
+
+
+def _counted(tx: StoreTransaction, record: CheckpointRecord, handed_on: HandedOn) -> Subtasks:
+    """The subtasks without versions that do not follow the latest completed checkpoint, which are dropped. From the
+    verdict on no older one completes, so it is on exactly what is left."""
+    subtasks = handed_on.subtasks(tx, record)
+    if not has_versions(subtasks):
+        return subtasks
     latest = tx.latest_completed()
     unwanted = find_unwanted(subtasks, latest)
     files = [Deletion(owner_of(subtask.operator_id, handle.kind), handle.path) for subtask, handle in unwanted]
-    tx.drop_staged(checkpoint_id, files)
+    tx.drop_staged(record.checkpoint_id, files)
     return wanted(subtasks, latest)
 
 

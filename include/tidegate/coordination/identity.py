@@ -21,6 +21,7 @@ from tidegate.protocol.identity import (
     stored_elsewhere,
 )
 from tidegate.protocol.paths import directory
+from tidegate.protocol.records import CheckpointRecord
 
 log = logging.getLogger("tidegate")
 
@@ -34,6 +35,7 @@ class Identification:
         self._store = store
         self._storage = storage
         self._clock = clock
+        self._found: str | None = None  # the newest `_metadata` that this process has seen or written here
 
     def check(self) -> None:
         """Must be called before anything is done for the pipeline. Raises `PipelineIdentityError`, `StorageError`."""
@@ -68,10 +70,24 @@ class Identification:
                 return True
             path = latest.metadata_path
             if path in self._storage.list(directory(self._pipeline_id, latest.checkpoint_id)):
+                self.found(path)
                 return True
             if path == missing:
                 raise stored_elsewhere(self._pipeline_id, path, self._storage.url)
             missing = path  # look again: a newer checkpoint may have completed, and this one's files may be deleted
+
+    def found(self, path: str) -> None:
+        """The `_metadata` of a completed checkpoint is on this process's storage."""
+        self._found = path
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether any was found, so that the next one may be found without a look."""
+        return self._found is not None
+
+    def has_found(self, latest: CheckpointRecord | None) -> bool:
+        """Whether it is known that the pipeline's newest completed checkpoint is stored here, without a look."""
+        return latest is not None and latest.metadata_path == self._found
 
     def _knows_any(self) -> bool:
         """Ids alone may be given out and come to nothing."""

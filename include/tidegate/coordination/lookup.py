@@ -3,6 +3,7 @@
 `protocol.restore` decides what each subtask gets.
 """
 
+from tidegate.coordination.handed_on import HandedOn
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.definition import Pipeline
 from tidegate.pipeline.graph import Graph
@@ -18,14 +19,14 @@ HIGHEST_ID = 2**63 - 1
 
 
 def restore_latest(
-    tx: StoreTransaction, graph: Graph, config: CheckpointConfig
+    tx: StoreTransaction, graph: Graph, config: CheckpointConfig, handed_on: HandedOn
 ) -> tuple[CheckpointRecord | None, dict[SubtaskId, Snapshot]]:
     """The latest completed checkpoint and what each subtask starts from; None and no snapshots if there is none.
 
     Raises `StateSchemaError`.
     """
     latest = tx.latest_completed()
-    known = {} if latest is None else tx.subtasks(latest.checkpoint_id)
+    known = {} if latest is None else handed_on.subtasks(tx, latest)
     snapshots = {key: subtask.snapshot for key, subtask in known.items()}
     drop = config.allow_non_restored_state or drops_unmatched(latest, tx.restores())
     restored = restore_snapshots(latest, snapshots, graph.plan, tx.compactions(), drop, graph.renamed)

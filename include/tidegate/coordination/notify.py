@@ -9,7 +9,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidegate.coordination.commit_attempts import Committer, SinkWork, in_turn
+from tidegate.coordination.commit_attempts import Committer, SinkWork, Turn, in_turn, take
+from tidegate.coordination.handed_on import HandedOn
+from tidegate.coordination.housekeeping import CleaningAlong, Housekeeping
 from tidegate.coordination.listeners import Listeners
 from tidegate.coordination.lookup import find_checkpoint
 from tidegate.coordination.pipeline_status import end_if_over
@@ -21,6 +23,7 @@ from tidegate.protocol.branches import Restore, find_unfinished, require_present
 from tidegate.protocol.errors import (
     CheckpointError,
     FinalizeError,
+    RecordRefusedError,
     SinkError,
     StateIntegrityError,
     StopIncompleteError,
@@ -34,6 +37,10 @@ from tidegate.protocol.notify import choose_unnotified, committables
 from tidegate.protocol.paths import marker_path
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord
 from tidegate.protocol.snapshot import ended_error
+from tidegate.protocol.stopping import may_end
+
+#: Of how many subtasks a checkpoint has at most, so that a look at the garbage holds up no sink.
+_NARROW = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,7 @@ class Outstanding:
     restores: Sequence[Restore]
     unnotified: Sequence[CheckpointRecord]
     subtasks: Mapping[int, Mapping[SubtaskId, SubtaskRecord]] = field(default_factory=dict)  # those that were read
+    turn: Turn | None = None  # of the first checkpoint's commit, if somebody has looked in the same transaction
 
     @property
     def restore(self) -> Restore | None:
@@ -64,7 +72,16 @@ class Outstanding:
 
 def find_outstanding(tx: StoreTransaction, up_to: int | None = None) -> Outstanding:
     """As far as the checkpoint `up_to`, if given."""
-    return Outstanding(tx.restores(), choose_unnotified(tx.retained(), up_to))
+    return Outstanding(tx.restores(), choose_unnotified(tx.unnotified(), up_to))
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A delivery that has begun in the transaction that completed its checkpoint, or in the one that looked at it."""
+
+    outstanding: Outstanding
+    subtasks: Mapping[SubtaskId, SubtaskRecord]
+    cleaning: CleaningAlong
 
 
 class Delivery:
@@ -79,6 +96,8 @@ class Delivery:
         clock: Clock,
         listeners: Listeners,
         rewinding: Rewinding,
+        handed_on: HandedOn,
+        housekeeping: Housekeeping,
     ) -> None:
         self._pipeline = graph.pipeline
         self._pipeline_id = graph.pipeline.name
@@ -88,10 +107,37 @@ class Delivery:
         self._clock = clock
         self._listeners = listeners
         self._rewinding = rewinding
+        self._handed_on = handed_on
+        self._housekeeping = housekeeping
+        self._begun: dict[int, Begun] = {}
+
+    def begin(self, tx: StoreTransaction, record: CheckpointRecord) -> Begun:
+        """Take the turn of a completed checkpoint's commit, if nothing else is to be done before, and look what is to
+        be cleaned along. It counts once the transaction has committed: else the attempt may be another one's."""
+        subtasks = self._handed_on.subtasks(tx, record)
+        outstanding = find_outstanding(tx, record.checkpoint_id)
+        cleaning = CleaningAlong(self._housekeeping)
+        if record.num_subtasks <= _NARROW:
+            cleaning.look(tx)
+        turn = None
+        if outstanding.restore is None and outstanding.unnotified:
+            turn = take(tx, self._work(outstanding.unnotified[0]), self._store, self._clock)
+        return Begun(replace(outstanding, subtasks={record.checkpoint_id: subtasks}, turn=turn), subtasks, cleaning)
+
+    def has_begun(self, record: CheckpointRecord, begun: Begun) -> None:
+        """That transaction has committed: `deliver_up_to` goes on from there."""
+        self._begun = {record.checkpoint_id: begun}
 
     def deliver_up_to(self, checkpoint_id: int) -> list[Delivered]:
-        """Everything that is outstanding as far as a completed checkpoint. Returns what that delivered, also if it was
-        delivered before. Raises `FinalizeError` and others if it has not completed, and as `deliver`."""
+        """Everything that is outstanding as far as a completed checkpoint, then the rest of the cleaning. Returns what
+        that delivered, also if it was delivered before. Raises `FinalizeError` and others if it has not completed, and
+        as `deliver`."""
+        begun = self._begun.pop(checkpoint_id, None) or self._look(checkpoint_id)
+        self.deliver(begun.outstanding, begun.cleaning)
+        begun.cleaning.end()
+        return self._delivered(checkpoint_id, begun.subtasks)
+
+    def _look(self, checkpoint_id: int) -> Begun:
         with self._store.transaction(self._pipeline_id) as tx:
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
             if record.status not in COMMITTED:
@@ -104,10 +150,7 @@ class Delivery:
                     )
                 )
             require_present(record)
-            subtasks = tx.subtasks(checkpoint_id)
-            outstanding = replace(find_outstanding(tx, checkpoint_id), subtasks={checkpoint_id: subtasks})
-        self.deliver(outstanding)
-        return self._delivered(checkpoint_id, subtasks)
+            return self.begin(tx, record)
 
     def deliver_pending(self) -> None:
         """Everything that is outstanding. Raises as `deliver`."""
@@ -115,9 +158,9 @@ class Delivery:
             outstanding = find_outstanding(tx)
         self.deliver(outstanding)
 
-    def deliver(self, outstanding: Outstanding) -> None:
+    def deliver(self, outstanding: Outstanding, cleaning: CleaningAlong | None = None) -> None:
         """Rewind the sinks after a restore, commit those of completed checkpoints, and notify listeners. After its last
-        checkpoint the pipeline has finished.
+        checkpoint the pipeline has finished. A cleaning goes along with the last of them.
 
         Raises what sinks raise, `SinkError`, `SupersededAttemptError` if other processes overtook it again and again,
         and `StopIncompleteError` if the pipeline was to stop.
@@ -128,7 +171,8 @@ class Delivery:
         records = outstanding.unnotified
         try:
             for record in records:
-                self._deliver(record, outstanding)
+                self._deliver(record, outstanding, cleaning if record is records[-1] else None)
+                outstanding = replace(outstanding, turn=None)
         except (CheckpointError, OSError) as error:
             if (last := next((r for r in records if r.kind is CheckpointKind.SYNC_SAVEPOINT), None)) is None:
                 raise
@@ -139,19 +183,33 @@ class Delivery:
                 "`tidegate stop`."
             ) from error
 
-    def _deliver(self, record: CheckpointRecord, outstanding: Outstanding) -> None:
+    def _deliver(self, record: CheckpointRecord, outstanding: Outstanding, cleaning: CleaningAlong | None) -> None:
         """Commit one checkpoint, or wait until another process has."""
+        begun = self._begun.pop(record.checkpoint_id, None)  # if this process goes on without the notify step
+        in_turn(
+            self._work(record),
+            lambda committer: self._deliver_as(committer, record, outstanding, cleaning),
+            self._store,
+            self._clock,
+            outstanding.turn or (None if begun is None else begun.outstanding.turn),
+        )
 
+    def _work(self, record: CheckpointRecord) -> SinkWork:
         def is_done(tx: StoreTransaction) -> bool:
             """Also if a restore has left it behind since somebody looked: its rows are not to be shown."""
             known = tx.checkpoint(record.checkpoint_id)
             return known is not None and (known.notified_at is not None or known.abandoned_by is not None)
 
-        work = SinkWork(self._pipeline_id, f"committing the sinks of checkpoint {record.checkpoint_id}", is_done)
-        in_turn(work, lambda committer: self._deliver_as(committer, record, outstanding), self._store, self._clock)
+        return SinkWork(self._pipeline_id, f"committing the sinks of checkpoint {record.checkpoint_id}", is_done)
 
-    def _deliver_as(self, committer: Committer, record: CheckpointRecord, outstanding: Outstanding) -> None:
-        if (subtasks := self._to_commit(record, outstanding)) is None:
+    def _deliver_as(
+        self,
+        committer: Committer,
+        record: CheckpointRecord,
+        outstanding: Outstanding,
+        cleaning: CleaningAlong | None,
+    ) -> None:
+        if (subtasks := self._to_commit(committer, record, outstanding)) is None:
             committer.release()
             raise committer.superseded()
         try:
@@ -163,24 +221,42 @@ class Delivery:
             committer.release()  # its files may be gone by now, and nobody needs them
             raise committer.superseded() from error
         self._listeners.completed(record.checkpoint_id)
-        with self._store.transaction(self._pipeline_id) as tx:
-            if not tx.mark_notified(record.checkpoint_id, committer.number, self._clock.now()):
-                raise committer.superseded()
-            tx.end_commit(committer.number)
-            # Nothing newer has completed: a checkpoint begins when the sinks of all before it have committed.
-            subsumed = tx.latest_subsumed() if self._listeners else None
-            end_if_over(tx, self._clock.now())
+        subsumed = self._record(committer, record, cleaning)
         if subsumed is not None:
             self._listeners.subsumed(subsumed)
 
+    def _record(self, committer: Committer, record: CheckpointRecord, cleaning: CleaningAlong | None) -> int | None:
+        """That the sinks have committed, and what was cleaned along. Returns what listeners are to be told of."""
+        if cleaning is not None:
+            cleaning.delete()
+        try:
+            with self._store.transaction(self._pipeline_id) as tx:
+                if not tx.mark_notified(record.checkpoint_id, committer.number, self._clock.now()):
+                    raise committer.superseded()
+                tx.end_commit(committer.number)
+                # Nothing newer has completed: a checkpoint begins when the sinks of all before it have committed.
+                subsumed = tx.latest_subsumed() if self._listeners else None
+                if may_end(tx.pipeline(), record):
+                    end_if_over(tx, self._clock.now())
+                if cleaning is not None:
+                    cleaning.record(tx)
+                return subsumed
+        except RecordRefusedError:
+            if cleaning is None or not cleaning.refused():
+                raise
+            return self._record(committer, record, None)
+
     def _to_commit(
-        self, record: CheckpointRecord, outstanding: Outstanding
+        self, committer: Committer, record: CheckpointRecord, outstanding: Outstanding
     ) -> Mapping[SubtaskId, SubtaskRecord] | None:
         """What the sinks have staged; None if the pipeline was restored since somebody looked what is outstanding."""
+        known = outstanding.subtasks.get(record.checkpoint_id)
+        if known is not None and committer is outstanding.turn:  # begun by who looked, in the same transaction
+            return known
         with self._store.transaction(self._pipeline_id) as tx:
             if find_unfinished(tx.restores()) is not None:
                 return None
-            return outstanding.subtasks.get(record.checkpoint_id) or tx.subtasks(record.checkpoint_id)
+            return known or self._handed_on.subtasks(tx, record)
 
     def _is_left_behind(self, record: CheckpointRecord) -> bool:
         with self._store.transaction(self._pipeline_id) as tx:

@@ -8,6 +8,7 @@ dead.
 from collections.abc import Sequence
 
 from tidegate.coordination.checkpoint_failures import CheckpointFailureManager
+from tidegate.coordination.handed_on import HandedOn
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.lookup import restore_latest
 from tidegate.coordination.notify import Delivery, find_outstanding
@@ -49,6 +50,7 @@ class RegionControl:
         delivery: Delivery,
         identification: Identification,
         clock: Clock,
+        handed_on: HandedOn,
     ) -> None:
         self._graph = graph
         self._pipeline_id = graph.pipeline.name
@@ -58,6 +60,7 @@ class RegionControl:
         self._delivery = delivery
         self._identification = identification
         self._clock = clock
+        self._handed_on = handed_on
 
     def start(self) -> RegionStart | CheckpointRecord:
         """Take over from the region before, dead or alive. Everything in progress is aborted, savepoints included
@@ -103,7 +106,7 @@ class RegionControl:
             tx.move_pipeline(PipelineStatus.RUNNING, now)
         self._identification.record(tx, now)
         attempt = tx.begin_region(now)
-        latest, restored = restore_latest(tx, self._graph, self._config)
+        latest, restored = restore_latest(tx, self._graph, self._config, self._handed_on)
         if latest is None:
             return RegionStart(attempt, None, restored)
         tx.record_restore(latest.checkpoint_id, now)

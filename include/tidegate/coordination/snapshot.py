@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import assert_never
 
 from tidegate.coordination.checkpoint_failures import CheckpointFailureManager
+from tidegate.coordination.handed_on import HandedOn
 from tidegate.coordination.lookup import find_checkpoint, restore_latest
 from tidegate.coordination.region_lease import RegionControl
 from tidegate.pipeline.config import CheckpointConfig
@@ -51,6 +52,7 @@ class Snapshotting:
         failures: CheckpointFailureManager,
         regions: RegionControl,
         clock: Clock,
+        handed_on: HandedOn,
     ) -> None:
         self._graph = graph
         self._pipeline_id = graph.pipeline.name
@@ -59,6 +61,7 @@ class Snapshotting:
         self._failures = failures
         self._regions = regions
         self._clock = clock
+        self._handed_on = handed_on
 
     # -- a scheduled attempt
 
@@ -114,7 +117,7 @@ class Snapshotting:
             if record.status is Status.IN_PROGRESS:
                 require_same_plan(record, self._graph.plan)
                 attempt = tx.begin_attempt(checkpoint_id)
-                latest, restored = restore_latest(tx, self._graph, self._config)
+                latest, restored = restore_latest(tx, self._graph, self._config, self._handed_on)
                 if attempt > 1 and latest is not None:  # in Flink, a restart
                     tx.record_restore(latest.checkpoint_id, self._clock.now())
                 return plan_attempt(record, tx.subtasks(checkpoint_id), restored)
@@ -197,7 +200,8 @@ class Snapshotting:
             ]
             if successes and tx.record_acknowledgements(checkpoint_id, successes, now) == 0:
                 tx.advance(checkpoint_id, Phase.TRIGGERED, Phase.ACKNOWLEDGED, now)
-                last = tx.checkpoint(checkpoint_id)
+                last = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
+                self._handed_on.acknowledged(tx, last)
             if lag := lag_of({each.subtask: (each.pending, now) for each in successes if each.pending is not None}):
                 tx.record_lag(lag)
             if garbage := garbage_of(checkpoint_id, acknowledgements, results):

@@ -5,11 +5,12 @@ and every repetition works through it as far as possible.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tidegate.coordination.audit import Deed
 from tidegate.coordination.checkpoint_failures import CheckpointFailureManager
+from tidegate.coordination.handed_on import HandedOn
 from tidegate.coordination.identity import Identification
 from tidegate.coordination.lookup import restore_latest
 from tidegate.coordination.notify import Delivery, Outstanding, find_outstanding
@@ -31,7 +32,6 @@ from tidegate.protocol.admission import (
 )
 from tidegate.protocol.finished import decide_trigger, plan_checkpoint
 from tidegate.protocol.gestures import answer_to_request
-from tidegate.protocol.notify import choose_unnotified
 from tidegate.protocol.overlap import concurrency, is_forced
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
@@ -63,12 +63,13 @@ class Triggering:
         delivery: Delivery,
         clean: Callable[[], None],
         clock: Clock,
+        handed_on: HandedOn,
     ) -> None:
         self._pipeline_id = graph.pipeline.name
         self._config = config
         self._store = store
         self._identification = identification
-        self._requests = CheckpointRequests(graph, config, identification)
+        self._requests = CheckpointRequests(graph, config, identification, handed_on)
         self._failures = failures
         self._delivery = delivery
         self._clean = clean
@@ -76,37 +77,63 @@ class Triggering:
 
     def trigger(self, request: CheckpointRequest, wait: bool, deed: Deed, dag_id: str | None) -> TriggerOutcome:
         """See `CheckpointCoordinator.trigger`."""
-        self._identification.check_to_begin()
-        cleaned = False
+        cleaned, checked = False, not self._identification.has_looked
+        if checked:
+            self._identification.check_to_begin()
         while True:
             with self._store.transaction(self._pipeline_id) as tx:
                 self._identification.require(tx)
-                now = self._clock.now()  # under the lock: another one may have completed during the wait for it
-                if dag_id is not None:
-                    tx.record_dag(dag_id, now)
-                outstanding = find_outstanding(tx)
-                overdue = choose_abandoned(tx.in_progress(), now)
-                beside = self._requests.goes_beside(tx, outstanding, request, now)
-                # Files that cannot be deleted now hold up nothing: it is only logged, here as in Flink.
-                must_clean = not cleaned and must_clean_first(tx.cleaning(), self._config.max_concurrent)
-                if (not outstanding or beside) and not overdue and not must_clean:
-                    outcome = self._requests.admit(tx, replace(request, asked_at=now, seen_at=now), wait)
-                    deed.noted(tx, now, answer_to_request(self._pipeline_id, outcome))
-                    return outcome
-                for record in overdue:
-                    self._failures.expire(tx, record)
-            if not beside:
-                self._delivery.deliver(outstanding)
-            if must_clean:
+                checked = checked or self._identification.has_found(tx.latest_completed())
+                if checked:
+                    now = self._clock.now()  # under the lock: another one may have completed during the wait for it
+                    if dag_id is not None:
+                        tx.record_dag(dag_id, now)
+                    first = self._find_first(tx, request, now, cleaned)
+                    if not first:
+                        outcome = self._requests.admit(tx, replace(request, asked_at=now, seen_at=now), wait)
+                        deed.noted(tx, now, answer_to_request(self._pipeline_id, outcome))
+                        return outcome
+            if not checked:  # another process has completed one since this one has looked
+                self._identification.check_to_begin()
+                checked = True
+                continue
+            self._delivery.deliver(first.outstanding)
+            if first.must_clean:
                 self._clean()
                 cleaned = True
+
+    def _find_first(self, tx: StoreTransaction, request: CheckpointRequest, now: datetime, cleaned: bool) -> "_First":
+        """What stands in the way. What is overdue is expired at once."""
+        outstanding, overdue = find_outstanding(tx), choose_abandoned(tx.in_progress(), now)
+        if self._requests.goes_beside(tx, outstanding, request, now):
+            outstanding = Outstanding((), ())
+        # Files that cannot be deleted now hold up nothing: it is only logged, here as in Flink.
+        must_clean = not cleaned and must_clean_first(tx.cleaning(), self._config.max_concurrent)
+        for record in overdue:
+            self._failures.expire(tx, record)
+        return _First(outstanding, must_clean, bool(overdue))
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
+    """What a request has to wait for."""
+
+    outstanding: Outstanding
+    must_clean: bool
+    has_expired: bool
+
+    def __bool__(self) -> bool:
+        return bool(self.outstanding) or self.must_clean or self.has_expired
 
 
 class CheckpointRequests:
     """Decides about the requests of one pipeline, each time within a transaction."""
 
-    def __init__(self, graph: Graph, config: CheckpointConfig, identification: Identification) -> None:
+    def __init__(
+        self, graph: Graph, config: CheckpointConfig, identification: Identification, handed_on: HandedOn
+    ) -> None:
         self._graph = graph
+        self._handed_on = handed_on
         self._identification = identification
         self._config = config
 
@@ -191,7 +218,7 @@ class CheckpointRequests:
                 max_concurrent=at_once,
                 min_pause=self._config.min_pause,
                 now=request.seen_at,
-                committing=choose_unnotified(tx.retained()),
+                committing=tx.unnotified(),
             )
             match decision:
                 case DropUntil() if decision.request == request:
@@ -228,7 +255,7 @@ class CheckpointRequests:
         require_free(request.name, None if request.name is None else tx.named(request.name))
         now, latest = request.seen_at, tx.latest_completed()
         some_finished = latest is not None and latest.num_finished > 0
-        restored = restore_latest(tx, self._graph, self._config)[1] if some_finished else {}
+        restored = restore_latest(tx, self._graph, self._config, self._handed_on)[1] if some_finished else {}
         plan = plan_checkpoint(self._graph.subtasks, restored, self._graph.restaged)
         if (dropped := decide_trigger(latest, plan, self._config.checkpoints_after_tasks_finish)) is not None:
             return dropped

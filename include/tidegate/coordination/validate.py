@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tidegate.coordination.checkpoint_failures import CheckpointFailureManager
+from tidegate.coordination.finalize import metadata_of
+from tidegate.coordination.handed_on import HandedOn
 from tidegate.coordination.lookup import find_checkpoint
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.steady import judged_targets
@@ -16,8 +18,13 @@ from tidegate.protocol.admission import choose_overdue
 from tidegate.protocol.carried_verdicts import carry_over, founded
 from tidegate.protocol.errors import CheckpointError, ValidationFailedError
 from tidegate.protocol.hold import decide_hold, held_error, is_held
-from tidegate.protocol.lifecycle import Phase
-from tidegate.protocol.overlap import find_unwanted, has_versions, require_no_earlier_savepoint, wanted
+from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.overlap import (
+    find_unwanted,
+    has_versions,
+    require_no_earlier_savepoint,
+    wanted,
+)
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.snapshot import ended_error, require_same_plan
@@ -48,12 +55,20 @@ class _Begun:
 class Validation:
     """Validates checkpoints of one pipeline. May be repeated, also by two processes at once."""
 
-    def __init__(self, graph: Graph, store: CheckpointStore, failures: CheckpointFailureManager, clock: Clock) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        store: CheckpointStore,
+        failures: CheckpointFailureManager,
+        clock: Clock,
+        handed_on: HandedOn,
+    ) -> None:
         self._graph = graph
         self._pipeline_id = graph.pipeline.name
         self._store = store
         self._failures = failures
         self._clock = clock
+        self._handed_on = handed_on
         self._judged = judged_targets(graph)
 
     def validate(self, checkpoint_id: int, validator: Validator) -> ValidatedCheckpoint:
@@ -102,18 +117,24 @@ class Validation:
     def _begin(self, checkpoint_id: int) -> "ValidatedCheckpoint | _Begun":
         """What is to be judged, with the verdicts that are settled without; or the permit of a checkpoint that needs no
         judgement (any more). A hold that nobody has ended in time aborts its checkpoint."""
+        if (known := self._handed_on.to_judge(checkpoint_id)) is not None:
+            settled = self._settled(known.subtasks, known.latest, known.verdicts)
+            if len(settled) < len(self._judged):
+                require_same_plan(known.record, self._graph.plan)
+                return _Begun(known.record, known.subtasks, settled)
         with self._store.transaction(self._pipeline_id) as tx:
-            going = tx.in_progress()
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
             if not (is_held(record) and choose_overdue([record], self._clock.now())):
                 if not needs_validation(record):
                     return permit(record)
                 require_same_plan(record, self._graph.plan)
-                require_no_earlier_savepoint(record, going)
+                require_no_earlier_savepoint(record, tx.in_progress())
                 if not self._graph.targets:
                     return permit(self._accept(tx, record))
-                subtasks = wanted(tx.subtasks(checkpoint_id), tx.latest_completed())
-                settled = self._settled(tx, subtasks)
+                latest = tx.latest_completed()
+                subtasks = wanted(self._handed_on.subtasks(tx, record), latest)
+                before = [] if latest is None else self._handed_on.verdicts(tx, latest)
+                settled = self._settled(subtasks, None if latest is None else latest.checkpoint_id, before)
                 if len(settled) < len(self._judged):
                     return _Begun(record, subtasks, settled)
                 tx.record_verdicts(checkpoint_id, settled)
@@ -122,12 +143,13 @@ class Validation:
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
         raise ended_error(record)
 
-    def _settled(self, tx: StoreTransaction, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> list[Verdict]:
-        """What carries over from the latest completed checkpoint."""
-        latest = tx.latest_completed()
+    def _settled(
+        self, subtasks: Mapping[SubtaskId, SubtaskRecord], latest: int | None, before: Sequence[Verdict]
+    ) -> list[Verdict]:
+        """What carries over of the verdicts on the latest completed checkpoint."""
         if latest is None:
             return []
-        settled = carry_over(self._judged, subtasks, tx.verdicts(latest.checkpoint_id), latest.checkpoint_id)
+        settled = carry_over(self._judged, subtasks, before, latest)
         for each in settled:
             log.info("%s has the files of checkpoint %d, and is not judged again.", each.target, each.carried_from)
         return settled
@@ -152,5 +174,9 @@ class Validation:
             raise news from error
 
     def _accept(self, tx: StoreTransaction, record: CheckpointRecord) -> CheckpointRecord:
+        """It is validated, and what finalize writes down of it is handed on."""
         tx.advance(record.checkpoint_id, Phase.ACKNOWLEDGED, Phase.VALIDATED, self._clock.now())
-        return find_checkpoint(tx, self._pipeline_id, record.checkpoint_id)
+        record = find_checkpoint(tx, self._pipeline_id, record.checkpoint_id)
+        if (record.status, record.phase) == (Status.IN_PROGRESS, Phase.VALIDATED):
+            self._handed_on.validated(record, lambda: metadata_of(tx, record, self._graph, self._handed_on))
+        return record

@@ -5,7 +5,7 @@ A single thread feeds and drains every gate and acknowledges. Jobs run beside it
 when its gate has every barrier, so independent chains run in parallel.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tidegate.dataflow.channel import ChannelName
@@ -23,7 +23,7 @@ from tidegate.protocol.barriers.options import choose_barrier_options
 from tidegate.protocol.errors import CheckpointDeclinedError
 from tidegate.protocol.finished import choose_triggered
 from tidegate.protocol.paths import checkpoint_name
-from tidegate.protocol.records import Acknowledgement, CheckpointKind
+from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, CheckpointKind, SubtaskId
 from tidegate.protocol.snapshot import SnapshotTask
 
 
@@ -47,7 +47,7 @@ class ScheduledDriver:
 
     def execute(self) -> None:
         """Run until every subtask has acknowledged. Raises `CheckpointError`s."""
-        sources = snapshot_sources(self._parts, self._task, self._acknowledge, self._base.began.wall)
+        sources = snapshot_sources(self._parts, self._task, self._hold_back, self._base.began.wall)
         name = f"tidegate-{self._graph.pipeline.name}-{checkpoint_name(self._task.checkpoint_id)}"
         with self._parts.jobs.at_once(name, max(len(self._executions), 1)) as jobs:
             self._base.put_back(self._task.restored)
@@ -62,6 +62,11 @@ class ScheduledDriver:
             while self._running:
                 self._take_news(jobs)
                 self._advance(jobs)
+
+    def _hold_back(self, cut: Sequence[Acknowledgement]) -> Mapping[SubtaskId, AcknowledgeResult]:
+        """The sources' acknowledgements go on record with what else is known by then, and before any operator runs."""
+        self._unsent += cut
+        return {each.subtask: AcknowledgeResult.SUCCESS for each in cut}
 
     # -- into the gates
 
@@ -132,10 +137,15 @@ class ScheduledDriver:
         marks = execution.chain.watermarks
         execution.watermark, execution.watermarks = marks.lowest, dict(marks.known)
         if self._has_work(execution):
+            self._record_cut()
             self._running += 1
             jobs.start(execution, self._plan)
         else:
             self._end(execution)
+
+    def _record_cut(self) -> None:
+        """A retry must replay what an operator has read (protocol.md section 5.1)."""
+        self._send()
 
     def _has_work(self, execution: Execution) -> bool:
         if not self._plan.pending(execution.chain):

@@ -54,6 +54,10 @@ class StoreTransaction(EventQueue, Protocol):
         """The newest of `retained`: what the next checkpoint goes on from."""
         ...
 
+    def unnotified(self) -> list[CheckpointRecord]:
+        """Those of `retained` whose sinks have not all committed, oldest first."""
+        ...
+
     def abandoned(self) -> list[CheckpointRecord]:
         """Checkpoints with status COMPLETED that a restore has left behind, oldest first."""
         ...

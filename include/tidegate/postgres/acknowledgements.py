@@ -1,4 +1,4 @@
-"""Writes a batch of acknowledgements in one statement and one round trip, whatever its size.
+"""Writes a batch of acknowledgements in one statement and one round trip, whatever its size, and tells of it.
 
 The batch travels as one array per column, so eight rows and ten thousand go the same way and nothing is written to a
 staging table first. `protocol.acknowledge` has decided which acknowledgements count. The statement fences once more:
@@ -7,6 +7,7 @@ only the current attempt counts, of a subtask that has not acknowledged, in a ch
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -65,7 +66,7 @@ UPDATE tidegate.checkpoints
 SET num_acknowledged = num_acknowledged + (SELECT count(*) FROM counted),
     num_finished = num_finished + (SELECT count(*) FROM counted WHERE finished)
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id
-RETURNING num_subtasks - num_acknowledged
+RETURNING num_acknowledged, num_finished, pg_notify('tidegate', :pipeline_id)
 """)
 
 _BEGIN_ATTEMPT = text("""
@@ -79,8 +80,17 @@ WITH latest AS (
       AND s.pipeline_id = :pipeline_id AND s.checkpoint_id = :checkpoint_id AND s.acknowledged_at IS NULL
     RETURNING 1
 )
-SELECT latest.attempt + CASE WHEN EXISTS (SELECT FROM asked) THEN 1 ELSE 0 END FROM latest
+SELECT latest.attempt + CASE WHEN EXISTS (SELECT FROM asked) THEN 1 ELSE 0 END, pg_notify('tidegate', :pipeline_id)
+FROM latest
 """)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many subtasks of a checkpoint have acknowledged, and how many of them have finished."""
+
+    acknowledged: int
+    finished: int
 
 
 def begin_attempt(connection: Connection, pipeline_id: str, checkpoint_id: int) -> int | None:
@@ -97,15 +107,15 @@ def record(
     checkpoint_id: int,
     acknowledgements: Sequence[Acknowledgement],
     at: datetime,
-) -> int | None:
-    """How many subtasks still have not acknowledged; None if there is no such checkpoint. Of two acknowledgements of
-    one attempt the first counts.
+) -> Counts | None:
+    """What the checkpoint has now; None if there is no such checkpoint. Of two acknowledgements of one attempt the
+    first counts.
     """
     first: dict[tuple[SubtaskId, int], Acknowledgement] = {}
     for acknowledgement in acknowledgements:
         first.setdefault((acknowledgement.subtask, acknowledgement.attempt), acknowledgement)
     batch = list(first.values())
-    remaining: int | None = connection.execute(
+    row = connection.execute(
         _RECORD,
         {
             "pipeline_id": pipeline_id,
@@ -114,8 +124,8 @@ def record(
             **_subtask_columns(batch),
             **_handle_columns(batch),
         },
-    ).scalar()
-    return remaining
+    ).one_or_none()
+    return None if row is None else Counts(row.num_acknowledged, row.num_finished)
 
 
 def _subtask_columns(batch: Sequence[Acknowledgement]) -> dict[str, str]:

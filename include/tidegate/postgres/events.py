@@ -7,10 +7,12 @@ from typing import Any
 
 from sqlalchemy import Row, text, update
 
-from tidegate.postgres.facts import Facts
+from tidegate.postgres.facts import Facts, is_of_checkpoints
 from tidegate.postgres.tables import pipelines
 from tidegate.protocol.events import Event, EventKind, Undelivered
+from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import CheckpointRecord
 from tidegate.protocol.storable import storable_text
 
 LIMIT = 100
@@ -52,8 +54,11 @@ _FORGET_OLD = text("DELETE FROM tidegate.events WHERE pipeline_id = :pipeline_id
 
 
 class Events(Facts):
-    """`wrote` says whether anything was changed, `touched` whether something was that sends no NOTIFY."""
+    """`wrote` says whether anything was changed, `touched` whether something was that sends no NOTIFY, and `told`
+    whether a statement has sent it on its way. What was read is forgotten with a write, unless the write says what it
+    was about, by `_has_moved` or `_has_written`."""
 
+    told = False
     _wrote = False
     _touched = False
 
@@ -75,6 +80,36 @@ class Events(Facts):
         self._touched = touched
         self._known.clear()
 
+    def _has_moved(self, *records: CheckpointRecord) -> None:
+        """Checkpoints were written, these among them, which are now as they are here."""
+        self._wrote = True
+        self._known = {what: fact for what, fact in self._known.items() if not is_of_checkpoints(what)}
+        self._known |= {("checkpoint", record.checkpoint_id): record for record in records}
+
+    def _is_now(self, record: CheckpointRecord) -> None:
+        """This checkpoint was written, and no other one."""
+        self._wrote = True
+        is_present = record.status is Status.COMPLETED and record.abandoned_by is None
+        belongs = {
+            "in progress": record.status is Status.IN_PROGRESS,
+            "unnotified": is_present and record.notified_at is None,
+            "completed": record.status is Status.COMPLETED,
+        }
+        for what in belongs.keys() & self._known.keys():
+            others = [known for known in self._known[what] if known.checkpoint_id != record.checkpoint_id]
+            found = [*others, record] if belongs[what] else others
+            self._known[what] = sorted(found, key=lambda known: known.checkpoint_id)
+        latest = self._known.get("latest")
+        if is_present and "latest" in self._known and (latest is None or latest.checkpoint_id <= record.checkpoint_id):
+            self._known["latest"] = record
+        self._known["checkpoint", record.checkpoint_id] = record
+
+    def _has_written(self, *facts: str) -> None:
+        """Of what is remembered, only these facts."""
+        self._wrote = True
+        for fact in facts:
+            self._known.pop(fact, None)
+
     def add_event(
         self,
         kind: EventKind,
@@ -83,7 +118,7 @@ class Events(Facts):
         checkpoint_id: int | None = None,
         reason: FailureReason | None = None,
     ) -> None:
-        self.wrote = True
+        self._has_written()
         self._of_events(
             _ADD,
             kind=kind.value,

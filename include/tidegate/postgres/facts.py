@@ -6,8 +6,8 @@ from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection
 
-from tidegate.postgres import audit, folding, lag, reads, restore_plans
-from tidegate.postgres import imports as importing
+from tidegate.postgres import audit, folding, lag, picture, reads, restore_plans
+from tidegate.postgres.picture import Picture
 from tidegate.protocol.branches import Restore
 from tidegate.protocol.committing import CommitterRecord
 from tidegate.protocol.gestures import AuditRecord
@@ -29,9 +29,18 @@ from tidegate.protocol.regions import RegionRecord
 Fact = TypeVar("Fact")
 
 
+#: What is known of checkpoints, beside single ones: a write to any of them makes it stale. What belongs to the pipeline
+#: stays until it is written itself.
+_OF_CHECKPOINTS = ("in progress", "unnotified", "latest", "completed", "cleaning")
+
+
+def is_of_checkpoints(what: Hashable) -> bool:
+    return what in _OF_CHECKPOINTS or (isinstance(what, tuple) and what[0] == "checkpoint")
+
+
 class Facts:
-    """The pipeline, its region and its committer are read with the lock. The rest is read when it is asked for, and of
-    checkpoints only once until the transaction writes something: with the lock, nobody else does."""
+    """The pipeline, its region and its committer are read with the lock. The rest is read when it is asked for, most of
+    it together (see `picture`), and only once until the transaction writes it: with the lock, nobody else does."""
 
     def __init__(
         self,
@@ -50,22 +59,29 @@ class Facts:
         self._known: dict[Hashable, Any] = {}
 
     def checkpoint(self, checkpoint_id: int) -> CheckpointRecord | None:
-        for together in ("completed", "in progress"):
-            for record in self._known.get(together, ()):
-                if record.checkpoint_id == checkpoint_id:
-                    return cast(CheckpointRecord, record)
+        if (record := self._known_record(checkpoint_id)) is not None:
+            return record
+        if checkpoint_id == self._last_checkpoint_id and "in progress" not in self._known:
+            self._pictured("in progress")  # the newest one is mostly the one at work
+            return self.checkpoint(checkpoint_id)
         return self._once(
             ("checkpoint", checkpoint_id), lambda: reads.checkpoint(self._connection, self._pipeline_id, checkpoint_id)
         )
+
+    def _known_record(self, checkpoint_id: int) -> CheckpointRecord | None:
+        """Without a look."""
+        together = (self._known.get(what, ()) for what in ("completed", "in progress", "unnotified"))
+        known = (record for each in together for record in each if record.checkpoint_id == checkpoint_id)
+        return next(known, None) or self._known.get(("checkpoint", checkpoint_id))
 
     def latest_by_request(self, request_id: str) -> CheckpointRecord | None:
         return reads.latest_by_request(self._connection, self._pipeline_id, request_id)
 
     def in_progress(self) -> list[CheckpointRecord]:
-        of_status = self._once(
-            "in progress", lambda: reads.with_status(self._connection, self._pipeline_id, Status.IN_PROGRESS)
-        )
-        return list(of_status)
+        return list(self._pictured("in progress"))
+
+    def unnotified(self) -> list[CheckpointRecord]:
+        return list(self._pictured("unnotified"))
 
     def retained(self) -> list[CheckpointRecord]:
         return [record for record in self._completed() if record.abandoned_by is None]
@@ -77,7 +93,7 @@ class Facts:
         return lag.lag_of(self._connection, self._pipeline_id)
 
     def restores(self) -> list[Restore]:
-        return list(self._once("restores", lambda: reads.restores_of(self._connection, self._pipeline_id)))
+        return list(self._pictured("restores"))
 
     def named(self, name: str) -> CheckpointRecord | None:
         return reads.named(self._connection, self._pipeline_id, name)
@@ -91,13 +107,16 @@ class Facts:
     def latest_completed(self) -> CheckpointRecord | None:
         if "completed" in self._known:
             return max(self.retained(), key=lambda record: record.checkpoint_id, default=None)
-        return self._once("latest", lambda: reads.latest_completed(self._connection, self._pipeline_id))
+        return cast("CheckpointRecord | None", self._pictured("latest"))
 
     def subtasks(self, checkpoint_id: int, only: Iterable[SubtaskId] | None = None) -> dict[SubtaskId, SubtaskRecord]:
-        return reads.subtasks_of(self._connection, self._pipeline_id, checkpoint_id, only)
+        record = self._known_record(checkpoint_id)
+        none_acknowledged = record is not None and record.num_acknowledged == 0
+        return reads.subtasks_of(self._connection, self._pipeline_id, checkpoint_id, only, none_acknowledged)
 
     def verdicts(self, checkpoint_id: int) -> list[Verdict]:
-        return reads.verdicts_of(self._connection, self._pipeline_id, checkpoint_id)
+        known = ("verdicts", checkpoint_id)
+        return list(self._once(known, lambda: reads.verdicts_of(self._connection, self._pipeline_id, checkpoint_id)))
 
     def compactions(self) -> list[CompactedRun]:
         return reads.compactions_of(self._connection, self._pipeline_id)
@@ -106,16 +125,16 @@ class Facts:
         return self._pipeline
 
     def requests(self) -> list[CheckpointRequest]:
-        return reads.requests_of(self._connection, self._pipeline_id)
+        return list(self._pictured("requests"))
 
     def failed_after(self, checkpoint_id: int) -> list[CheckpointRecord]:
         return reads.failed_after(self._connection, self._pipeline_id, checkpoint_id)
 
     def endpoints(self) -> list[Endpoint]:
-        return list(self._once("endpoints", lambda: reads.endpoints_of(self._connection, self._pipeline_id)))
+        return list(self._pictured("endpoints"))
 
     def cleaning(self) -> int:
-        return reads.count_with_status(self._connection, self._pipeline_id, Status.SUBSUMED)
+        return int(self._pictured("cleaning"))
 
     def region(self) -> RegionRecord:
         return self._region
@@ -149,8 +168,15 @@ class Facts:
         return self._once("completed", lambda: reads.with_status(self._connection, self._pipeline_id, completed))
 
     def _imports(self) -> tuple[dict[int, datetime], dict[int, datetime]]:
-        found = self._once("imports", lambda: importing.known(self._connection, self._pipeline_id))
-        return dict(found[0]), dict(found[1])
+        under_way, ended = self._pictured("imports")
+        return dict(under_way), dict(ended)
+
+    def _pictured(self, what: str) -> Any:
+        if what not in self._known:
+            seen = picture.read(self._connection, self._pipeline_id)
+            for name in Picture.__slots__:
+                self._known.setdefault(name.replace("_", " "), getattr(seen, name))
+        return self._known[what]
 
     def _once(self, what: Hashable, read: Callable[[], Fact]) -> Fact:
         if what not in self._known:

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, select, text, update
+from sqlalchemy import ColumnElement, Function, delete, func, select, text, update
 from sqlalchemy.dialects import postgresql
 
 from tidegate.postgres import audit, lag, restore_plans
@@ -19,7 +19,7 @@ from tidegate.postgres.rows import (
     region_values,
     request_values,
 )
-from tidegate.postgres.tables import checkpoints, pipelines, requests
+from tidegate.postgres.tables import CHANNEL, checkpoints, pipelines, requests
 from tidegate.protocol import committing, regions
 from tidegate.protocol.branches import Branch, Restore
 from tidegate.protocol.committing import is_committing
@@ -48,6 +48,11 @@ ON CONFLICT (pipeline_id, dag_id) DO UPDATE SET last_seen_at = greatest(d.last_s
 """)
 
 
+def told(pipeline_id: str) -> Function[Any]:
+    """In what a statement returns: whoever waits for a change hears of it with the commit."""
+    return func.pg_notify(CHANNEL, pipeline_id)
+
+
 class PipelineWrites(Events):
     """The pipeline's own row, and what belongs to the pipeline rather than to one of its checkpoints."""
 
@@ -72,7 +77,7 @@ class PipelineWrites(Events):
             self._execute(_RECORD_ENDPOINT, **asdict(endpoint), recorded_at=at)
 
     def record_dag(self, dag_id: str, at: datetime) -> None:
-        self.touched = True
+        self._touched = True  # which is no fact of a transaction
         known = {"pipeline_id": self._pipeline_id, "dag_id": dag_id, "at": at}
         self._connection.execute(_RECORD_DAG, known)
 
@@ -81,7 +86,7 @@ class PipelineWrites(Events):
         lag.record(self._connection, self._pipeline_id, lags)
 
     def put_request(self, request: CheckpointRequest) -> None:
-        self.wrote = True
+        self._has_written("requests")
         values = {"pipeline_id": self._pipeline_id, **request_values(request)}
         put = postgresql.insert(requests).values(**values)
         self._connection.execute(put.on_conflict_do_update(constraint="requests_pkey", set_=values))
@@ -95,7 +100,8 @@ class PipelineWrites(Events):
         removed = delete(requests).where(
             requests.c.pipeline_id == self._pipeline_id, requests.c.request_id.in_(request_ids)
         )
-        self.wrote = self._connection.execute(removed).rowcount > 0 or self.wrote
+        if self._connection.execute(removed).rowcount > 0:
+            self._has_written("requests")
 
     def begin_region(self, at: datetime) -> int:
         self._put_region(begun(self._region, at))
@@ -124,6 +130,7 @@ class PipelineWrites(Events):
             forgiven_until=self._pipeline.forgiven_until,
             last_restore=restore.number,
         )
+        self.wrote = True
         restoring.record(self._connection, self._pipeline_id, restore, present)
 
     def mark_rewound(self, number: int, attempt: int, at: datetime) -> bool:
@@ -147,6 +154,7 @@ class PipelineWrites(Events):
     def begin_import(self, after: int, at: datetime) -> int:
         self._last_checkpoint_id = max(self._last_checkpoint_id, after) + 1
         self._update_pipeline(last_checkpoint_id=self._last_checkpoint_id)
+        self._has_written("imports")
         importing.begin(self._connection, self._pipeline_id, self._last_checkpoint_id, at)
         return self._last_checkpoint_id
 
@@ -176,8 +184,10 @@ class PipelineWrites(Events):
         return (checkpoints.c.pipeline_id == self._pipeline_id) & (checkpoints.c.checkpoint_id == checkpoint_id)
 
     def _update_pipeline(self, **values: Any) -> bool:
-        self.wrote = True
-        self._connection.execute(update(pipelines).where(pipelines.c.pipeline_id == self._pipeline_id).values(**values))
+        self._has_written()
+        mine = update(pipelines).where(pipelines.c.pipeline_id == self._pipeline_id)
+        self._connection.execute(mine.values(**values).returning(told(self._pipeline_id)))
+        self.told = True
         return True
 
     def _execute(self, statement: Any, **parameters: Any) -> Any:

@@ -286,9 +286,14 @@ _NAMED_SUBTASKS, _NAMED_HANDLES = _looked_up(subtasks, SUBTASK_COLUMNS), _looked
 
 
 def subtasks_of(
-    connection: Connection, pipeline_id: str, checkpoint_id: int, only: Iterable[SubtaskId] | None = None
+    connection: Connection,
+    pipeline_id: str,
+    checkpoint_id: int,
+    only: Iterable[SubtaskId] | None = None,
+    none_acknowledged: bool = False,
 ) -> dict[SubtaskId, SubtaskRecord]:
-    """By operator and index. With `only`, those of the named subtasks that exist."""
+    """By operator and index. With `only`, those of the named subtasks that exist. If it is known that none of them has
+    acknowledged, no handles are asked for."""
     checkpoint = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id}
 
     def named(query: Select[Any], wanted: Collection[SubtaskId]) -> Sequence[Row[Any]]:
@@ -299,6 +304,8 @@ def subtasks_of(
         asked = {**checkpoint, "operator_ids": operator_ids, "subtask_indexes": subtask_indexes}
         return connection.execute(query, asked).all()
 
+    if only is None and none_acknowledged:
+        return subtask_records(connection.execute(_ALL_SUBTASKS, checkpoint).yield_per(_CHUNK), ())
     if only is None:
         everything = connection.execute(_ALL_SUBTASKS, checkpoint), connection.execute(_ALL_HANDLES, checkpoint)
         return subtask_records(*(rows.yield_per(_CHUNK) for rows in everything))

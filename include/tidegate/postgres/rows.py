@@ -123,7 +123,7 @@ def request_values(request: CheckpointRequest) -> dict[str, Any]:
     }
 
 
-def request_record(row: RowMapping) -> CheckpointRequest:
+def request_record(row: Mapping[str, Any] | RowMapping) -> CheckpointRequest:
     values = {name: row[name] for name in CheckpointRequest.__slots__}
     values |= {
         "kind": CheckpointKind(row["kind"]),
@@ -138,7 +138,7 @@ def restore_values(restore: Restore) -> dict[str, Any]:
     return asdict(restore)
 
 
-def restore_record(row: RowMapping) -> Restore:
+def restore_record(row: Mapping[str, Any] | RowMapping) -> Restore:
     values = {name: row[name] for name in Restore.__slots__}
     return Restore(**values | {name: _utc(row[name]) for name in ("restored_at", "rewound_at")})
 

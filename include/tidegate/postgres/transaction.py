@@ -9,18 +9,20 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, insert, text, update
+from sqlalchemy import Update, delete, insert, text, update
 
 from tidegate.postgres import acknowledgements as acknowledging
 from tidegate.postgres import folding, references
 from tidegate.postgres import imports as importing
 from tidegate.postgres.figures import sum_up
-from tidegate.postgres.pipeline_writes import PipelineWrites
+from tidegate.postgres.pipeline_writes import PipelineWrites, told
 from tidegate.postgres.rows import (
+    checkpoint_record,
     checkpoint_values,
     committer_values,
     compaction_values,
     readable,
+    verdict_record,
     verdict_values,
 )
 from tidegate.postgres.tables import checkpoints, compactions, verdicts
@@ -61,30 +63,35 @@ class PostgresTransaction(PipelineWrites):
         """Raises `ValueError` if the record is another pipeline's or its number of subtasks differs."""
         if record.pipeline_id != self._pipeline_id or record.num_subtasks != len(subtasks):
             raise ValueError(f"{record} does not belong to {self._pipeline_id} with {len(subtasks)} subtasks")
-        self.wrote = True
-        self._connection.execute(insert(checkpoints).values(checkpoint_values(record)))
+        added = insert(checkpoints).values(checkpoint_values(record))
+        self._connection.execute(added.returning(told(self._pipeline_id)))
+        self.told = True
         self._execute(
             _ADD_SUBTASKS,
             checkpoint_id=record.checkpoint_id,
             operator_ids=[subtask.operator_id for subtask in subtasks],
             subtask_indexes=[subtask.subtask_index for subtask in subtasks],
         )
+        self._has_moved()
 
     def begin_attempt(self, checkpoint_id: int) -> int:
-        self.wrote = True
+        self._has_written()
         attempt = acknowledging.begin_attempt(self._connection, self._pipeline_id, checkpoint_id)
         if attempt is None:
             raise self._not_found(checkpoint_id)
+        self.told = True
         return attempt
 
     def record_acknowledgements(
         self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], at: datetime
     ) -> int:
-        self.wrote = True
-        remaining = acknowledging.record(self._connection, self._pipeline_id, checkpoint_id, acknowledgements, at)
-        if remaining is None:
+        known = self.checkpoint(checkpoint_id)
+        counts = acknowledging.record(self._connection, self._pipeline_id, checkpoint_id, acknowledgements, at)
+        if counts is None or known is None:
             raise self._not_found(checkpoint_id)
-        return remaining
+        self._is_now(known.moved(num_acknowledged=counts.acknowledged, num_finished=counts.finished))
+        self.told = True
+        return known.num_subtasks - counts.acknowledged
 
     def advance(self, checkpoint_id: int, before: Phase, after: Phase, at: datetime) -> bool:
         """Raises `ValueError` if the phases do not follow each other."""
@@ -96,15 +103,18 @@ class PostgresTransaction(PipelineWrites):
         return self._move(checkpoint_id, Status.IN_PROGRESS, before, reached)
 
     def record_verdicts(self, checkpoint_id: int, verdicts_: Sequence[Verdict]) -> None:
-        self.wrote = True
+        self._has_written()
         key = {"pipeline_id": self._pipeline_id, "checkpoint_id": checkpoint_id}
         self._connection.execute(
             delete(verdicts).where(
                 verdicts.c.pipeline_id == self._pipeline_id, verdicts.c.checkpoint_id == checkpoint_id
             )
         )
+        self._known["verdicts", checkpoint_id] = []
         if verdicts_:
-            self._connection.execute(insert(verdicts), [{**key, **values} for values in verdict_values(verdicts_)])
+            added = insert(verdicts).returning(*verdicts.c, sort_by_parameter_order=True)
+            rows = self._connection.execute(added, [{**key, **values} for values in verdict_values(verdicts_)])
+            self._known["verdicts", checkpoint_id] = [verdict_record(row) for row in rows.mappings()]
 
     def hold(self, checkpoint_id: int, until: datetime, message: str, at: datetime) -> bool:
         held = {
@@ -159,7 +169,6 @@ class PostgresTransaction(PipelineWrites):
         return True
 
     def subsume(self, checkpoint_ids: Sequence[int]) -> None:
-        self.wrote = True
         left = (
             update(checkpoints)
             .where(
@@ -171,6 +180,8 @@ class PostgresTransaction(PipelineWrites):
             .returning(checkpoints.c.checkpoint_id)
         )
         subsumed = list(self._connection.execute(left).scalars())
+        rest = [record for record in self._known.get("completed", ()) if record.checkpoint_id not in subsumed]
+        self._has_moved(*rest)
         if subsumed:
             references.release(self._connection, self._pipeline_id, subsumed)
 
@@ -196,33 +207,25 @@ class PostgresTransaction(PipelineWrites):
     def mark_notified(self, checkpoint_id: int, attempt: int, at: datetime) -> bool:
         if not is_committing(self._committer, attempt):
             return False
-        self.wrote = True
-        self._connection.execute(
-            update(checkpoints)
-            .where(
-                checkpoints.c.pipeline_id == self._pipeline_id,
-                checkpoints.c.checkpoint_id == checkpoint_id,
-                checkpoints.c.notified_at.is_(None),
-            )
-            .values(notified_at=at)
-        )
+        first = update(checkpoints).where(self._is(checkpoint_id), checkpoints.c.notified_at.is_(None))
+        self._write(first.values(notified_at=at))
         return True
 
     def add_compactions(self, compactions_: Sequence[CompactedRun]) -> None:
         if compactions_:
-            self.wrote = True
+            self._has_written()
             rows = [{"pipeline_id": self._pipeline_id, **compaction_values(run)} for run in compactions_]
             self._connection.execute(insert(compactions), rows)
 
     def remove_compactions(self, paths: Sequence[str]) -> None:
-        self.wrote = True
+        self._has_written()
         references.forget_compactions(self._connection, self._pipeline_id, paths)
 
     # -- garbage
 
     def enqueue_deletions(self, deletions: Sequence[Deletion], given_up_by: int | None = None) -> None:
         if deletions:
-            self.wrote = True
+            self._has_written()
             references.enqueue(self._connection, self._pipeline_id, deletions, given_up_by)
 
     def pending_deletions(self, limit: int) -> list[Deletion]:
@@ -231,11 +234,12 @@ class PostgresTransaction(PipelineWrites):
 
     def remove_deletions(self, deletions: Sequence[Deletion]) -> None:
         if deletions:
-            self.wrote = True
+            self._has_written()
             references.remove(self._connection, self._pipeline_id, deletions)
 
     def mark_discarded(self) -> None:
-        self.wrote = references.discard_subsumed(self._connection, self._pipeline_id) > 0 or self.wrote
+        if references.discard_subsumed(self._connection, self._pipeline_id) > 0:
+            self._has_moved()
 
     def mark_swept(self, checkpoint_ids: Sequence[int]) -> None:
         if checkpoint_ids:
@@ -266,15 +270,20 @@ class PostgresTransaction(PipelineWrites):
     # -- inside
 
     def _move(self, checkpoint_id: int, status: Status, phase: Phase | None, values: Mapping[str, Any]) -> bool:
-        self.wrote = True
-        moving = update(checkpoints).where(
-            checkpoints.c.pipeline_id == self._pipeline_id,
-            checkpoints.c.checkpoint_id == checkpoint_id,
-            checkpoints.c.status == status.value,
-        )
+        moving = update(checkpoints).where(self._is(checkpoint_id), checkpoints.c.status == status.value)
         if phase is not None:
             moving = moving.where(checkpoints.c.phase == phase.value)
-        return self._connection.execute(moving.values(**values)).rowcount == 1
+        return self._write(moving.values(**values))
+
+    def _write(self, one: Update) -> bool:
+        """Whether a checkpoint was changed. It is known from then on as it is now, and is told of."""
+        row = self._connection.execute(one.returning(*checkpoints.c, told(self._pipeline_id))).mappings().one_or_none()
+        self._wrote = True
+        if row is None:
+            return False
+        self._is_now(checkpoint_record(row))
+        self.told = True
+        return True
 
     def _not_found(self, checkpoint_id: int) -> CheckpointNotFoundError:
         return CheckpointNotFoundError(

@@ -121,6 +121,12 @@ def decide_end(
     return None
 
 
+def may_end(pipeline: PipelineRecord, record: CheckpointRecord) -> bool:
+    """Whether the pipeline may be over once the sinks have committed this checkpoint: `decide_end` says whether it is.
+    Performs no I/O."""
+    return pipeline.status is PipelineStatus.STOPPING or is_at_end(record)
+
+
 def is_at_end(latest: CheckpointRecord) -> bool:
     """Whether nothing can follow a completed checkpoint: all of its subtasks have finished. Performs no I/O."""
     return latest.num_finished == latest.num_subtasks

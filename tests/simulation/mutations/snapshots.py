@@ -1,16 +1,15 @@
 """Planted mistakes in attempts, acknowledgements and what a checkpoint starts from."""
 
 from dataclasses import replace
-from typing import Any, ClassVar
 
 from memory_transaction import MemoryTransaction
-from simulator.region import SimulatedRegion
 
 from mutations.planting import MUTATIONS, Replacement, mutation
 from tidegate.coordination import snapshot as snapshotting
 from tidegate.coordination import validate as validations
 from tidegate.coordination.snapshot import Snapshotting
 from tidegate.dataflow import scheduled_driver, source_snapshots
+from tidegate.dataflow.scheduled_driver import ScheduledDriver
 from tidegate.protocol import restore as restores
 from tidegate.protocol.records import AcknowledgeResult, HandleKind, Snapshot, StateHandle
 
@@ -30,35 +29,27 @@ def _(original):
     return snapshot_sources
 
 
-class LateSources:
-    """Operators run on a cut that nobody has recorded yet."""
+def _held(original):
+    def hold_back(self, cut):
+        self.held = list(cut)
+        return {each.subtask: AcknowledgeResult.SUCCESS for each in cut}
 
-    held: ClassVar[dict[SimulatedRegion, list[Any]]] = {}
+    return hold_back
 
-    @classmethod
-    def snapshot_sources(cls, original):
-        def snapshot_sources(parts, task, acknowledge, now):
-            def hold(acks):
-                cls.held[acknowledge.__self__] = list(acks)
-                return {ack.subtask: AcknowledgeResult.SUCCESS for ack in acks}
 
-            return original(parts, task, hold, now)
+def _late(original):
+    def execute(self):
+        """Operators run on a cut that nobody has recorded yet."""
+        original(self)
+        if held := getattr(self, "held", None):
+            source_snapshots.confirm(self._graph, self._task, self._acknowledge, held)
 
-        return snapshot_sources
-
-    @classmethod
-    def snapshot(cls, original):
-        def snapshot(self, task, acknowledge):
-            original(self, task, acknowledge)
-            if held := cls.held.pop(self, None):
-                source_snapshots.confirm(self.parts.graph, task, self.report, held)
-
-        return snapshot
+    return execute
 
 
 MUTATIONS["sources acknowledge after the operators that read the cut"] = (
-    Replacement(scheduled_driver, "snapshot_sources", LateSources.snapshot_sources),
-    Replacement(SimulatedRegion, "snapshot", LateSources.snapshot),
+    Replacement(ScheduledDriver, "_hold_back", _held),
+    Replacement(ScheduledDriver, "execute", _late),
 )
 
 
