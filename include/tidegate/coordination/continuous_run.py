@@ -15,6 +15,7 @@ from random import Random
 
 from tidegate.coordination.completing import Completing
 from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.coordination.lookup import find_triggered
 from tidegate.ports import CheckpointStore, Clock, ContinuousRegion, Round, Validator
 from tidegate.protocol.admission import choose_to_repeat
 from tidegate.protocol.errors import (
@@ -309,22 +310,13 @@ class ContinuousRun:
 
     def _begin_new(self) -> None:
         """Those that have been triggered since the last look, in their order."""
-        for record in self._triggered():
+        for record in find_triggered(self._store, self._pipeline_id, self._newest):
             self._newest = record.checkpoint_id
             if record.status is Status.IN_PROGRESS:
                 task = self._coordinator.begin_snapshot(self._attempt, record.checkpoint_id)
                 if task is not None:
                     self._pending.append(task.checkpoint_id)
                     self._region.begin(task)
-
-    def _triggered(self) -> list[CheckpointRecord]:
-        number = 1
-        while True:
-            newest = self._store.history(self._pipeline_id, number)
-            new = [record for record in newest if record.checkpoint_id > self._newest]
-            if len(new) < number or new[-1].checkpoint_id == self._newest + 1:
-                return new[::-1]
-            number *= 4
 
     def _expire_if_overdue(self, record: CheckpointRecord) -> None:
         if self._clock.now() >= record.ends_at:

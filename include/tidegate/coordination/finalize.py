@@ -5,7 +5,7 @@ A commit has one of three outcomes: landed, not landed, unknown. An unknown one 
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, assert_never
@@ -37,6 +37,7 @@ from tidegate.protocol.overlap import (
     choose_overtaken,
     find_overtaking,
     find_unwanted,
+    follows_at_once,
     has_versions,
     subsumed_message,
     wanted,
@@ -191,29 +192,31 @@ class CommitPoint:
         never changes. Older ones that are in progress end with it (protocol.md section 6)."""
         with self._store.transaction(self._pipeline_id) as tx:
             now = self._clock.now()
-            going = tx.in_progress()
-            if (newer := find_overtaking(checkpoint_id, going)) is not None:
-                self._subsume(tx, checkpoint_id, newer.checkpoint_id, now)
+            if tx.last_checkpoint_id() > checkpoint_id:
+                newer = find_overtaking(checkpoint_id, tx.in_progress())
+                self._subsume([] if newer is None else [checkpoint_id], tx, now)
             state_size, checkpointed_size = sizes(checkpoint_id, list(snapshots.values()))
             if not tx.complete(checkpoint_id, now, path, state_size, checkpointed_size):
                 return decide_landing(tx.checkpoint(checkpoint_id)), None
             if self._announced:
                 what = f"Checkpoint {checkpoint_id} of pipeline {self._pipeline_id} has completed."
                 tx.add_event(EventKind.CHECKPOINT_COMPLETED, what, now, checkpoint_id)
-            for older in choose_overtaken(checkpoint_id, going):
-                self._subsume(tx, older.checkpoint_id, checkpoint_id, now)
             if obsolete := choose_obsolete(snapshots, tx.compactions()):
                 tx.remove_compactions([compaction.handle.path for compaction in obsolete])
-            if subsumed := choose_subsumed(tx.retained(), self._config.retention_rule(), now):
+            retained = tx.retained()
+            if not follows_at_once(checkpoint_id, retained):
+                overtaken = choose_overtaken(checkpoint_id, tx.in_progress())
+                self._subsume([each.checkpoint_id for each in overtaken], tx, now)
+            if subsumed := choose_subsumed(retained, self._config.retention_rule(), now):
                 tx.subsume(subsumed)
             landed = decide_landing(tx.checkpoint(checkpoint_id))
             if not notifies or isinstance(landed, NotLanded):
                 return landed, None
             return landed, self._delivery.begin(tx, landed.record)
 
-    def _subsume(self, tx: StoreTransaction, checkpoint_id: int, newer: int, now: datetime) -> None:
-        why = subsumed_message(self._pipeline_id, checkpoint_id, newer)
-        tx.fail(checkpoint_id, FailureReason.CHECKPOINT_SUBSUMED, why, now)
+    def _subsume(self, checkpoint_ids: Sequence[int], tx: StoreTransaction, now: datetime) -> None:
+        for each in checkpoint_ids:
+            tx.fail(each, FailureReason.CHECKPOINT_SUBSUMED, subsumed_message(self._pipeline_id, each), now)
 
 
 def metadata_of(tx: StoreTransaction, record: CheckpointRecord, graph: Graph, handed_on: HandedOn) -> Metadata:

@@ -84,10 +84,16 @@ def find_overtaking(checkpoint_id: int, in_progress: Sequence[CheckpointRecord])
     return max(newer, key=_id, default=None)
 
 
-def subsumed_message(pipeline_id: str, checkpoint_id: int, newer: int) -> str:
+def follows_at_once(checkpoint_id: int, retained: Sequence[CheckpointRecord]) -> bool:
+    """Whether the number before a completed checkpoint's is of one that has completed too, so that none in between, and
+    none before that, can be in progress. Performs no I/O."""
+    return any(each.checkpoint_id == checkpoint_id - 1 for each in retained)
+
+
+def subsumed_message(pipeline_id: str, checkpoint_id: int) -> str:
     """Why a checkpoint ends before it has completed. Performs no I/O."""
     return (
-        f"Checkpoint {newer} of pipeline {pipeline_id} has the rows and the state of checkpoint {checkpoint_id} too, "
+        f"A newer checkpoint of pipeline {pipeline_id} has the rows and the state of checkpoint {checkpoint_id} too, "
         "and was faster. Nothing is lost."
     )
 
