@@ -22,7 +22,7 @@ PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:
 LANES := -n 4 --dist loadscope --no-loadscope-reorder
 
 # `make test-matrix-oldest PYTHON=…` is one half of it, on another Python.
-.PHONY: help setup demo test test-fast test-matrix test-long simulate noticed repeats mistakes up down screens schemas screenshots lint bench bench-continuous soak bench-store bench-polling bench-pages lock env clean
+.PHONY: help setup demo test test-fast test-matrix test-long simulate noticed repeats mistakes up down screens schemas screenshots lint bench bench-continuous bench-airflow soak bench-store bench-polling bench-pages lock env clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,7 +52,7 @@ $(INSTALLED): requirements.txt pyproject.toml
 demo: $(INSTALLED) ## Run the demonstration: DAG runs on real data, compared with a batch computation
 	@$(BIN)/python -m flights
 
-up: $(INSTALLED) ## Start the demonstration's Airflow and Postgres and leave them running for the browser
+up: $(INSTALLED) ## Start the demonstration's Airflow, Postgres and Spark and leave them running for the browser
 	@$(BIN)/python -m flights up
 
 down: $(INSTALLED) ## Stop what `make up` started
@@ -124,6 +124,9 @@ bench: $(INSTALLED) ## Measure checkpoints beside Spark Structured Streaming (ta
 
 bench-continuous: $(INSTALLED) ## Measure continuous runs: landed to visible, micro-batches, checkpoints and rows a second
 	@$(BIN)/python benchmarks/continuous.py $(ARGS)
+
+bench-airflow: $(INSTALLED) ## Measure DAG runs of a day's files, on a Spark per task and on a Spark Connect server
+	@$(BIN)/python benchmarks/dag_runs.py $(ARGS)
 
 soak: $(INSTALLED) ## Run a continuous pipeline for half an hour, killed again and again: is anything lost, does anything grow?
 	@$(BIN)/python benchmarks/soak.py $(ARGS)

@@ -22,19 +22,19 @@ def demo(context: typer.Context) -> None:
 
 @app.command()
 def up() -> None:
-    """Start Airflow and Postgres and leave them running."""
+    """Start Airflow, Postgres and Spark and leave them running."""
     run.up(_layout(), _console())
 
 
 @app.command()
 def down() -> None:
-    """Stop Airflow and Postgres, also if another process started them."""
+    """Stop Airflow, Postgres and Spark, also if another process started them."""
     run.down(_layout(), _console())
 
 
 @app.command()
 def remove() -> None:
-    """Stop Airflow and Postgres and remove their data."""
+    """Stop Airflow, Postgres and Spark and remove their data."""
     run.remove(_layout(), _console())
 
 

@@ -42,11 +42,12 @@ class Layout:
         """The demonstration's own copy of the DAG files, since it deploys a wrong one."""
         return self.home / "dags"
 
-    def stack(self, dags: Path, environment: Mapping[str, str] | None = None) -> LocalStack:
+    def stack(self, dags: Path, environment: Mapping[str, str] | None = None, spark_server: bool = True) -> LocalStack:
         """Its Postgres is where `tidegate` looks for an embedded one, so history can be read after it is stopped."""
         return LocalStack(
             self.home / ".tidegate",
             dags=dags,
             plugins=self.project / "plugins",
             environment={"TIDEGATE_HOME": str(self.home), **(environment or {})},
+            spark_server=spark_server,
         )

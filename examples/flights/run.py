@@ -236,7 +236,7 @@ def demonstrate(layout: Layout, console: Console) -> bool:
         with closing(stack.api()) as api:
             comparisons = Demonstration(layout, stack, api, console).run()
     finally:
-        with console.status("Stopping Airflow and Postgres"):
+        with console.status("Stopping the stack"):
             stack.stop()
     identical = all(comparison.identical for comparison in comparisons)
     report.verdict(console, identical, time.monotonic() - began)
@@ -250,7 +250,7 @@ def start(stack: LocalStack, console: Console) -> None:
     with console.status("") as status:
         show: Callable[[str], None] = status.update
         stack.start(show)
-    console.print(f"Airflow and Postgres run on this machine ({time.monotonic() - began:.0f} s): {stack.url}")
+    console.print(f"Airflow, Postgres and Spark run on this machine ({time.monotonic() - began:.0f} s): {stack.url}")
 
 
 def up(layout: Layout, console: Console) -> None:
@@ -273,7 +273,7 @@ def deliver(layout: Layout, console: Console) -> None:
 def down(layout: Layout, console: Console) -> None:
     """Stop the stack, also if another process started it. Data and history stay."""
     layout.stack(layout.project / "dags").stop()
-    console.print("Airflow and Postgres are stopped. `make up` starts them again where they were.")
+    console.print("Airflow, Postgres and Spark are stopped. `make up` starts them again where they were.")
 
 
 def remove(layout: Layout, console: Console) -> None:
@@ -283,7 +283,7 @@ def remove(layout: Layout, console: Console) -> None:
     for lock in kept.rglob("postgres/lock"):
         EmbeddedPostgres(lock.parent).remove()
     shutil.rmtree(kept, ignore_errors=True)
-    console.print("Airflow and Postgres are stopped, and their data are removed.")
+    console.print("Airflow, Postgres and Spark are stopped, and their data are removed.")
 
 
 def project() -> Path:

@@ -1,5 +1,6 @@
 """docker-compose.yaml, as strictly as it can be read without an engine: against the lock, Airflow, Spark and itself."""
 
+import importlib.util
 import json
 import os
 import re
@@ -15,6 +16,8 @@ from packaging.specifiers import SpecifierSet
 from tidegate.cli.main import app
 from tidegate.embedded_postgres.accounts import account_for
 from tidegate.embedded_postgres.binaries import find_binaries
+from tidegate.spark.session import connect_server
+from tidegate.spark.session.connect_server import TOKEN
 from tidegate.spark.session.java import find_java
 
 AIRFLOW = ("init", "api-server", "scheduler", "dag-processor", "triggerer")
@@ -34,7 +37,7 @@ for name in os.environ:
         _, section, option = name.split("__")
         assert option.lower() in conf.configuration_description[section.lower()]["options"], name
 database = locate_database().render_as_string(hide_password=False)
-print(json.dumps({"spark": spark_settings("spark_default").master, "database": database}))
+print(json.dumps({"spark": spark_settings("spark_default").remote, "database": database}))
 """
 
 
@@ -58,7 +61,7 @@ def needs(service):
 
 
 def test_the_parts_are_all_there_and_no_more(services):
-    assert sorted(services) == sorted([*AIRFLOW, "postgres", "roles", "spark-master", "spark-worker"])
+    assert sorted(services) == sorted([*AIRFLOW, "postgres", "roles", "spark-connect", "spark-master", "spark-worker"])
     assert services["spark-worker"]["deploy"]["replicas"] >= 2
 
 
@@ -70,7 +73,7 @@ def test_versions_are_those_of_the_lock(services, locked, project):
     requires = re.search(r'requires-python = "(.*)"', (project / "pyproject.toml").read_text())[1]
     assert SpecifierSet(requires).contains(python)
     # Airflow and Spark run the same image, so Spark is the lock's too.
-    images = {services[name]["image"] for name in (*AIRFLOW, "spark-master", "spark-worker")}
+    images = {services[name]["image"] for name in (*AIRFLOW, "spark-connect", "spark-master", "spark-worker")}
     assert len(images) == 1
     installs = 'pip install --no-cache-dir --constraint /opt/source/requirements.txt "/opt/source[demo]"'
     assert installs in dockerfile(services)
@@ -157,7 +160,7 @@ def test_volumes_are_declared_and_used_and_directories_exist(text, services, pro
 
 
 def test_driver_and_executors_see_the_same_files(services):
-    for name in ("scheduler", "spark-worker"):
+    for name in ("scheduler", "spark-connect", "spark-worker"):
         assert "data:/opt/tidegate" in services[name]["volumes"], name
     assert services["scheduler"]["environment"]["TIDEGATE_HOME"] == "/opt/tidegate"
 
@@ -183,9 +186,27 @@ def test_airflow_knows_every_command_setting_and_connection(services, tmp_path):
     )
     assert answer.returncode == 0, answer.stderr
     assert json.loads(answer.stdout.splitlines()[-1]) == {
-        "spark": "spark://spark-master:7077",
+        "spark": "sc://localhost:15002/;token=a_b-c%3D",
         "database": "postgresql+psycopg2://tidegate_runner:a_b-c%3D@postgres:5432/tidegate",
     }
+
+
+def test_the_driver_that_stays_up_is_reached_by_tasks_only_and_its_command_is_one(services):
+    server = services["spark-connect"]
+    assert server["network_mode"] == "service:scheduler"
+    assert "ports" not in server
+    connection = json.loads(services["scheduler"]["environment"]["AIRFLOW_CONN_SPARK_DEFAULT"])
+    assert server["environment"] == {TOKEN: connection["password"]}
+    assert server["entrypoint"] == ["python", "-m", connect_server.__name__]
+    options = connect_server.parser().parse_args(server["command"])
+    assert (options.master, options.port) == ("spark://spark-master:7077", connection["port"])
+    settings = dict(setting.split("=", 1) for setting in options.conf)
+    assert settings["spark.driver.host"] in services
+    assert importlib.util.find_spec(settings["spark.python.daemon.module"])
+    check = " ".join(server["healthcheck"]["test"])
+    assert f"/dev/tcp/localhost/{connection['port']}" in check
+    # The address by which the scheduler's own check finds it, seen from the network that both share.
+    assert services["scheduler"]["healthcheck"]["test"][-1] in check
 
 
 def test_tables_are_made_by_commands_that_exist(services):

@@ -11,7 +11,8 @@ import psutil
 import pytest
 from public_directories import public_directory
 
-from tidegate.local_stack.airflow_environment import Directories, Secrets, airflow_environment, postgres_connection
+from tidegate.local_stack.airflow_environment import Directories, airflow_environment, postgres_connection
+from tidegate.local_stack.secrets_file import Secrets
 from tidegate.local_stack.stack import LocalStack, StackError
 from tidegate.local_stack.supervisor import STEADY, BackOff
 

@@ -49,7 +49,7 @@ def test_the_settings_for_containers_get_random_secrets_that_only_their_owner_re
         line.split("=", 1) for line in (clone / ".env.example").read_text().splitlines() if re.match(r"\w", line)
     )
     secrets = [name for name, value in example.items() if value == "RANDOM"]
-    assert len({written[name] for name in secrets}) == len(secrets) == 6
+    assert len({written[name] for name in secrets}) == len(secrets) == 7
     for name in secrets:
         Fernet(written[name])
     assert {name: written[name] for name in example if name not in secrets} == {

@@ -93,18 +93,18 @@ def _asked_by_steps(engine: Engine, alone: bool) -> dict[str, tuple[int, int, in
 #: Transactions, those of them that write, and statements. Reads outside of a transaction count as one each; what a
 #: driver sends to begin and to end a transaction does not count. One sink is asked to confirm its commit.
 ALONE = {
-    "trigger": (2, 1, 7),
-    "snapshot": (2, 2, 12),
-    "validate": (2, 1, 10),
-    "finalize": (2, 1, 12),
-    "notify": (3, 2, 17),
+    "trigger": (2, 1, 8),
+    "snapshot": (2, 2, 14),
+    "validate": (2, 1, 11),
+    "finalize": (2, 1, 13),
+    "notify": (3, 2, 19),
 }
 IN_A_ROW = {
-    "trigger": (1, 1, 5),
-    "snapshot": (2, 2, 12),
-    "validate": (1, 1, 5),
-    "finalize": (1, 1, 12),
-    "notify": (2, 1, 7),
+    "trigger": (1, 1, 6),
+    "snapshot": (2, 2, 14),
+    "validate": (1, 1, 6),
+    "finalize": (1, 1, 13),
+    "notify": (2, 1, 8),
 }
 
 

@@ -1,12 +1,10 @@
 """One real Airflow for all tests of this folder: scheduler, triggerer, DAG processor and API server."""
 
-import json
 import runpy
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import airflow_home  # noqa: F401 - before anything imports Airflow
 import pytest
@@ -18,6 +16,7 @@ from public_directories import public_directory
 from tidegate.assembly import open_coordinator
 from tidegate.clock import SystemClock
 from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.local_stack.spark_server import server_connection
 from tidegate.local_stack.stack import LocalStack
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
@@ -34,15 +33,13 @@ def world(connect_server):
 
 @contextmanager
 def _live_airflow(home: Path, connect_server: str) -> Iterator[World]:
-    server = urlsplit(connect_server)
+    server, _, token = connect_server.partition("/;token=")
     environment = {
         "TIDEGATE_HOME": str(home),
         "TIDEGATE_CACHE": str(home / "cache"),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,otto:op,uma:user,vera:viewer",
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.25",  # it would keep a core busy that other tests need
-        "AIRFLOW_CONN_SPARK_SERVER": json.dumps(
-            {"conn_type": "spark_connect", "host": server.hostname, "port": server.port}
-        ),
+        "AIRFLOW_CONN_SPARK_SERVER": server_connection(int(server.rpartition(":")[2]), token),
     }
     stack = LocalStack(home / "stack", PROJECT / "tests/support/live_dags", PROJECT / "plugins", environment)
     with stack, closing(stack.api()) as api:

@@ -34,6 +34,20 @@ def test_connections_are_completed() -> None:
         SparkSettings.connect("http://host:15002")
 
 
+@pytest.mark.parametrize(
+    "remote",
+    ["sc://host:15002;token=hidden", "sc://host:port/;token=hidden", "sc://:15002/;token=hidden",
+     "sc://host/;token=hidden=", "sc://host/;use_ssl;token=hidden", "http://host/;token=hidden"],
+)  # fmt: skip
+def test_an_address_that_cannot_be_used_is_refused_without_its_token(remote: str) -> None:
+    with pytest.raises(ConfigurationError, match="Spark Connect address") as refused:
+        SparkSettings(remote=remote)
+    assert "hidden" not in str(refused.value)
+    with pytest.raises(ConfigurationError) as refused:
+        SparkSettings(master="local", remote="sc://host/;token=hidden")
+    assert "hidden" not in str(refused.value)
+
+
 def test_a_session_of_the_users_is_set_to_utc(spark: SparkSession) -> None:
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
     adopt_session(spark)

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from pyspark.sql import SparkSession
 from quick_daemon import SERVER
 from shared import end_process_group, place_of_all_lanes, shared
 
-from tidegate.spark.session.java import find_java
+from tidegate.spark.session.connect_server import TOKEN
 from tidegate.spark.session.sessions import SparkSettings, open_session
 
 SUPPORT = str(Path(__file__).parent)
@@ -59,43 +60,28 @@ _STARTED: list["subprocess.Popen[bytes]"] = []
 
 
 def _start_server(home: Path, python: str) -> dict[str, Any]:
-    """In a process group of its own, on a free loopback port. `python`: the address of what its daemons come from."""
-    import pyspark
-
+    """Ours, in a process group of its own, on a free loopback port. `python`: the address of what its daemons come
+    from."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     home.mkdir(exist_ok=True)
-    confs = {
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": str(port),
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.python.unix.domain.socket.enabled": "true",
-        # As local sessions have it. A server without it, as users' are, is in spark/test_connect.py.
-        "spark.python.daemon.module": "quick_daemon",
-        "spark.local.dir": str(home),
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={home}",  # it is killed, and leaves what it has there
-    }
-    command = [str(Path(pyspark.__path__[0]) / "bin" / "spark-submit")]
-    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--name", "connect"]
-    command += ["--master", "local[2]", "--driver-memory", "1g"]
-    command += [part for key, value in confs.items() for part in ("--conf", f"{key}={value}")]
+    token = secrets.token_urlsafe(16)
+    # As ours has it, but forked. A server without it, as users' are, is in spark/test_connect.py.
+    daemon = "spark.python.daemon.module=quick_daemon"
+    command = [sys.executable, "-m", "tidegate.spark.session.connect_server", "--port", str(port)]
+    command += ["--directory", str(home / "private"), "--conf", "spark.driver.memory=1g", "--conf", daemon]
     environment = {
         **os.environ,
-        "JAVA_HOME": str(find_java()),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
+        TOKEN: token,
         "PYTHONPATH": os.pathsep.join([SUPPORT, *filter(None, [os.environ.get("PYTHONPATH")])]),
         SERVER: python,
     }
     with (home / "server.log").open("w") as log:
-        server = subprocess.Popen(
-            [*command, "spark-internal"], stdout=log, stderr=log, env=environment, cwd=home, start_new_session=True
-        )
+        server = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=home, start_new_session=True)
     _wait_for(port, server, home / "server.log")
     _STARTED.append(server)
-    return {"address": f"sc://127.0.0.1:{port}", "pid": server.pid}
+    return {"address": f"sc://localhost:{port}/;token={token}", "pid": server.pid}
 
 
 def _wait_for(port: int, server: "subprocess.Popen[bytes]", log: Path) -> None:

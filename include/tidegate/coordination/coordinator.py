@@ -97,48 +97,30 @@ class CheckpointCoordinator:
         self._store = store = watch_failures(store, listeners, self.reporting.report)
         self._clock = clock
         self._unsaid = reservations(pipeline, self.graph.sinks)
-        self._handed_on = HandedOn()
+        self._handed_on = known = HandedOn()
         self._identification = Identification(self.graph, store, storage, clock)
         self.definitions = Definitions(self.graph, store, storage)
         #: What people do with the pipeline by hand.
         self.operations = PipelineOperations(self.pipeline_id, store, storage, clock)
         self.auditing, self.savepoints = self.operations.auditing, self.operations.savepoints
         self._failures = CheckpointFailureManager(self.pipeline_id, self.config, store, clock)
-        self._validation = Validation(self.graph, store, self._failures, clock, self._handed_on)
+        self._validation = Validation(self.graph, store, self._failures, clock, known)
         self._rewinding = Rewinding(self.graph, store, clock)
         sweeper = Sweeper(self.graph, self.config, store, storage, clock)
         self._housekeeping = Housekeeping(self.pipeline_id, sweeper, self._rewinding)
         self._delivery = Delivery(
-            self.graph, store, storage, clock, listeners, self._rewinding, self._handed_on, self._housekeeping
+            self.graph, store, storage, clock, listeners, self._rewinding, known, self._housekeeping
         )
+        found, announces = self._identification.found, self.reporting.announces
         self._commit_point = CommitPoint(
-            self.graph,
-            self.config,
-            store,
-            storage,
-            clock,
-            self._handed_on,
-            self._delivery,
-            self._identification.found,
-            self.reporting.announces,
+            self.graph, self.config, store, storage, clock, known, self._delivery, found, announces
         )
-        self._triggering = Triggering(
-            self.graph,
-            self.config,
-            store,
-            self._identification,
-            self._failures,
-            self._delivery,
-            self.clean,
-            clock,
-            self._handed_on,
-        )
+        first = self._identification, self._failures, self._delivery, self.clean
+        self._triggering = Triggering(self.graph, self.config, store, *first, clock, known)
         self._regions = RegionControl(
-            self.graph, self.config, store, self._failures, self._delivery, self._identification, clock, self._handed_on
+            self.graph, self.config, store, self._failures, self._delivery, self._identification, clock, known
         )
-        self._snapshotting = Snapshotting(
-            self.graph, self.config, store, self._failures, self._regions, clock, self._handed_on
-        )
+        self._snapshotting = Snapshotting(self.graph, self.config, store, self._failures, self._regions, clock, known)
         self.cleaning = Cleaning(
             self.graph, self.config, store, storage, self._identification, sweeper, self._rewinding, clock
         )
@@ -239,10 +221,8 @@ class CheckpointCoordinator:
     # -- notify
 
     def notify(self, checkpoint_id: int) -> list[Delivered]:
-        """Commit the sinks of every completed checkpoint up to this one, then delete garbage. Idempotent.
-
-        Returns what this checkpoint delivered, even if it was delivered before.
-        """
+        """Commit the sinks of every completed checkpoint up to this one, then delete garbage. Idempotent. Returns what
+        this checkpoint delivered, even if it was delivered before."""
         return self._delivery.deliver_up_to(checkpoint_id)
 
     # -- a continuous region

@@ -7,15 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-
-@dataclass(frozen=True, slots=True)
-class Secrets:
-    """What only Airflow's components may know. `port` is where its API server listens."""
-
-    fernet_key: str
-    secret_key: str
-    jwt_secret: str
-    port: int
+from tidegate.local_stack.secrets_file import Secrets
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
-"""A whole Airflow and its Postgres on this machine: started, kept running, found again, repaired, stopped.
+"""A whole Airflow on this machine, with Postgres and Spark: started, kept running, found again, repaired, stopped.
 
-Everything listens on loopback. A `supervisor` starts the four components of Airflow and restarts what ends. Their
+Everything listens on loopback. A `supervisor` starts Airflow's components and Spark, and restarts what ends. Their
 sessions are written to a file and their environment has the stack's mark, so that another process can stop them, even
 after the process that started them was killed. The caller decides what runs on the stack.
 
     HOME/lock            starters and stoppers take turns
     HOME/settings.json   what it runs with, for the supervisor
-    HOME/secrets.json    of Airflow, with the port of its API server
+    HOME/secrets.json    of Airflow and Spark, with the ports they listen on
     HOME/password.json   of its user
     HOME/sessions.json   the processes that run
     HOME/postgres        the embedded Postgres
@@ -17,14 +17,11 @@ import json
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import time
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -34,9 +31,17 @@ import psutil
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.embedded_postgres.turns import turn
 from tidegate.local_stack.airflow_api import AirflowApi
-from tidegate.local_stack.airflow_environment import Directories, Secrets, airflow_environment
+from tidegate.local_stack.airflow_environment import Directories, airflow_environment
 from tidegate.local_stack.imports import SETTINGS
 from tidegate.local_stack.processes import MARK, Session, belonging, end, read_sessions, start_session, write_sessions
+from tidegate.local_stack.secrets_file import Secrets, read_secrets, write_private, write_secrets
+from tidegate.local_stack.spark_server import (
+    SPARK,
+    server_command,
+    server_connection,
+    server_environment,
+    takes_connections,
+)
 from tidegate.postgres.migrate import upgrade
 from tidegate.protocol.errors import CheckpointError
 
@@ -65,8 +70,8 @@ class LocalStack:
     """Airflow on `dags` and `plugins`, with everything it writes below `home`.
 
     `environment` is added to that of the components, and so of every task. Connections: `tidegate_default` to the
-    embedded Postgres, `spark_default` to Spark inside the task's own process tree. Use as a context manager, or
-    `start`/`stop`.
+    embedded Postgres, `spark_default` to Spark inside the task's own process tree, or with `spark_server` to a Spark
+    Connect server that stays up with the stack. Use as a context manager, or `start`/`stop`.
     """
 
     def __init__(
@@ -76,11 +81,13 @@ class LocalStack:
         plugins: Path,
         environment: Mapping[str, str] | None = None,
         parallelism: int = 4,
+        spark_server: bool = False,
     ) -> None:
         self.home = home.resolve()
         self.dags = dags.resolve()
         self.plugins = plugins.resolve()
         self.parallelism = parallelism
+        self.spark_server = spark_server
         self._extra = dict(environment or {})
         self.postgres = EmbeddedPostgres(self.home / "postgres")
         self._started: subprocess.Popen[bytes] | None = None
@@ -89,7 +96,14 @@ class LocalStack:
     def noted_in(cls, home: Path) -> Self:
         """The stack that was started in a directory, with the settings it was started with."""
         noted = json.loads((home / "settings.json").read_text())
-        return cls(home, Path(noted["dags"]), Path(noted["plugins"]), noted["environment"], noted["parallelism"])
+        return cls(
+            home,
+            Path(noted["dags"]),
+            Path(noted["plugins"]),
+            noted["environment"],
+            noted["parallelism"],
+            noted["spark_server"],
+        )
 
     def __enter__(self) -> Self:
         self.start()
@@ -151,8 +165,27 @@ class LocalStack:
             self.postgres.url("airflow"),
             self.database_url,
             self.parallelism,
-            self._extra | {MARK: str(self.home)},
+            self._spark_connection() | self._extra | {MARK: str(self.home)},
         )
+
+    def _spark_connection(self) -> dict[str, str]:
+        known = self._secrets()
+        connection = server_connection(known.spark_port, known.spark_token)
+        return {"AIRFLOW_CONN_SPARK_DEFAULT": connection} if self.spark_server else {}
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """The names of what the supervisor keeps running."""
+        return (*COMPONENTS, SPARK) if self.spark_server else tuple(COMPONENTS)
+
+    def start_component(self, name: str) -> Session:
+        if name == SPARK:
+            command = server_command(self._secrets().spark_port, self.home / "spark")
+            environment = server_environment({**os.environ, MARK: str(self.home)}, self._secrets().spark_token)
+        else:
+            command, environment = [sys.executable, "-m", "airflow", *COMPONENTS[name]], self.environment()
+        session, _ = start_session(name, command, environment, self._log(name), self.home)
+        return session
 
     # -- life
     def start(self, report: Report = lambda message: None) -> None:
@@ -194,7 +227,7 @@ class LocalStack:
     def _start(self, report: Report) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)
         self._write_secrets()
-        _write_private(self._settings_file, json.dumps(self._settings()))
+        write_private(self._settings_file, json.dumps(self._settings()))
         configuration = self.home / "airflow" / "config"
         configuration.mkdir(parents=True, exist_ok=True)
         (configuration / "airflow_local_settings.py").write_text(SETTINGS)
@@ -232,6 +265,7 @@ class LocalStack:
             "plugins": str(self.plugins),
             "environment": self._extra,
             "parallelism": self.parallelism,
+            "spark_server": self.spark_server,
         }
 
     def _noted_settings(self) -> Any:
@@ -263,14 +297,18 @@ class LocalStack:
     def _wait_until_healthy(self, report: Report, timeout: float) -> None:
         """Wait until every component runs and reports healthy. Airflow counts a killed one as healthy for a while."""
         started, seen = time.monotonic(), ""
-        pids: dict[str, set[int]] = {name: set() for name in COMPONENTS}
+        pids: dict[str, set[int]] = {name: set() for name in self.components}
+        wanted = HEALTHY | {SPARK} if self.spark_server else HEALTHY
         with closing(self.api()) as api:
             while True:
                 health = api.health()
+                if self.spark_server and takes_connections(self._secrets().spark_port):
+                    health[SPARK] = "healthy"
+                healthy = sorted(part for part, state in health.items() if state == "healthy")
                 running = {session.name for session in self.sessions() if session.leader() is not None}
-                if running >= {SUPERVISOR, *COMPONENTS} and all(health.get(part) == "healthy" for part in HEALTHY):
+                if running >= {SUPERVISOR, *self.components} and wanted <= set(healthy):
                     return
-                if (now := ", ".join(sorted(c for c in HEALTHY if health.get(c) == "healthy"))) != seen:
+                if (now := ", ".join(healthy)) != seen:
                     seen = now
                     report(f"Healthy: {now}")
                 if not self.is_supervised():
@@ -278,7 +316,7 @@ class LocalStack:
                 for session in self.sessions():
                     pids.setdefault(session.name, set()).add(session.pid)
                 if again := [name for name, known in pids.items() if len(known) > _TOO_OFTEN]:
-                    raise StackError(f"Airflow's {again[0]} ends again and again. {_tail(self._log(again[0]))}")
+                    raise StackError(f"{again[0]} ends again and again. {_tail(self._log(again[0]))}")
                 if time.monotonic() - started > timeout:
                     raise StackError(f"Airflow is not healthy after {timeout:.0f} s: {health}. Its logs: {self.logs}")
                 time.sleep(0.3)
@@ -287,35 +325,16 @@ class LocalStack:
         return self.logs / f"{name}.log"
 
     def _secrets(self) -> Secrets:
+        """Raises `StackError` if the stack was never started."""
         if not self._secrets_file.exists():
             raise StackError(f"No stack was started in {self.home}. Run `make up` first.")
-        return Secrets(**json.loads(self._secrets_file.read_text()))
+        return read_secrets(self._secrets_file)
 
     def _write_secrets(self) -> None:
-        """Random secrets on the first start, kept afterwards so that encrypted data stays readable, and a free port."""
-        if self._secrets_file.exists():
-            kept = self._secrets()
-        else:
-            fernet = urlsafe_b64encode(secrets.token_bytes(32)).decode()
-            kept = Secrets(fernet, secrets.token_urlsafe(32), secrets.token_urlsafe(64), 0)
-            _write_private(self.password_file, json.dumps({USER: secrets.token_urlsafe(12)}))
-        _write_private(self._secrets_file, json.dumps(asdict(replace(kept, port=_free_port(kept.port)))))
-
-
-def _write_private(path: Path, content: str) -> None:
-    """Write a file that only its owner can read, from the moment it exists."""
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(content)
-
-
-def _free_port(wanted: int) -> int:
-    """The wanted port if it is free, so that a bookmark stays valid. Any free port if it is taken or 0."""
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", wanted))
-        except OSError:
-            probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        """New ones on the first start, kept afterwards so that encrypted data stays readable. The ports are free."""
+        if not self._secrets_file.exists():
+            write_private(self.password_file, json.dumps({USER: secrets.token_urlsafe(12)}))
+        write_secrets(self._secrets_file)
 
 
 def _tail(log: Path, lines: int = 15) -> str:

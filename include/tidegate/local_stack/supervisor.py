@@ -20,8 +20,8 @@ from pathlib import Path
 
 import psutil
 
-from tidegate.local_stack.processes import Session, end, start_session, started_by, write_sessions
-from tidegate.local_stack.stack import COMPONENTS, SUPERVISOR, LocalStack
+from tidegate.local_stack.processes import Session, end, started_by, write_sessions
+from tidegate.local_stack.stack import SUPERVISOR, LocalStack
 from tidegate.protocol.errors import CheckpointError
 
 #: Seconds between two checks of the processes.
@@ -53,7 +53,7 @@ class BackOff:
 
 @dataclass(slots=True)
 class Component:
-    """One of Airflow's components: its process, and when to start it if there is none."""
+    """One of Airflow's components, or Spark: its process, and when to start it if there is none."""
 
     name: str
     session: Session | None
@@ -70,7 +70,7 @@ class Supervisor:
 
     def __init__(self, stack: LocalStack) -> None:
         self._stack = stack
-        self._components = [Component(name, None, 0.0, BackOff()) for name in COMPONENTS]
+        self._components = [Component(name, None, 0.0, BackOff()) for name in stack.components]
         self._postgres = BackOff()
         self._postgres_due = 0.0
         self._database_url = stack.database_url
@@ -116,9 +116,7 @@ class Supervisor:
 
     def _start(self, component: Component) -> None:
         stack = self._stack
-        command = [sys.executable, "-m", "airflow", *COMPONENTS[component.name]]
-        log = stack.logs / f"{component.name}.log"
-        component.session, _ = start_session(component.name, command, stack.environment(), log, stack.home)
+        component.session = stack.start_component(component.name)
         component.back_off.began = time.monotonic()
         if component.name == "scheduler":
             self._workers = set()

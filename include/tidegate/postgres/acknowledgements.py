@@ -1,4 +1,4 @@
-"""Writes a batch of acknowledgements in one statement and one round trip, whatever its size, and tells of it.
+"""Writes a batch of acknowledgements in one statement and one round trip, whatever its size.
 
 The batch travels as one array per column, so eight rows and ten thousand go the same way and nothing is written to a
 staging table first. `protocol.acknowledge` has decided which acknowledgements count. The statement fences once more:
@@ -66,7 +66,7 @@ UPDATE tidegate.checkpoints
 SET num_acknowledged = num_acknowledged + (SELECT count(*) FROM counted),
     num_finished = num_finished + (SELECT count(*) FROM counted WHERE finished)
 WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id
-RETURNING num_acknowledged, num_finished, pg_notify('tidegate', :pipeline_id)
+RETURNING num_acknowledged, num_finished
 """)
 
 _BEGIN_ATTEMPT = text("""
@@ -80,8 +80,7 @@ WITH latest AS (
       AND s.pipeline_id = :pipeline_id AND s.checkpoint_id = :checkpoint_id AND s.acknowledged_at IS NULL
     RETURNING 1
 )
-SELECT latest.attempt + CASE WHEN EXISTS (SELECT FROM asked) THEN 1 ELSE 0 END, pg_notify('tidegate', :pipeline_id)
-FROM latest
+SELECT latest.attempt + CASE WHEN EXISTS (SELECT FROM asked) THEN 1 ELSE 0 END FROM latest
 """)
 
 

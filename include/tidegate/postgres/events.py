@@ -54,11 +54,9 @@ _FORGET_OLD = text("DELETE FROM tidegate.events WHERE pipeline_id = :pipeline_id
 
 
 class Events(Facts):
-    """`wrote` says whether anything was changed, `touched` whether something was that sends no NOTIFY, and `told`
-    whether a statement has sent it on its way. What was read is forgotten with a write, unless the write says what it
-    was about, by `_has_moved` or `_has_written`."""
+    """`wrote` says whether anything was changed, `touched` whether something was that sends no NOTIFY. What was read is
+    forgotten with a write, unless that says what it was about: by `_has_moved`, `_is_now` or `_has_written`."""
 
-    told = False
     _wrote = False
     _touched = False
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Function, delete, func, select, text, update
+from sqlalchemy import ColumnElement, delete, select, text, update
 from sqlalchemy.dialects import postgresql
 
 from tidegate.postgres import audit, lag, restore_plans
@@ -19,7 +19,7 @@ from tidegate.postgres.rows import (
     region_values,
     request_values,
 )
-from tidegate.postgres.tables import CHANNEL, checkpoints, pipelines, requests
+from tidegate.postgres.tables import checkpoints, pipelines, requests
 from tidegate.protocol import committing, regions
 from tidegate.protocol.branches import Branch, Restore
 from tidegate.protocol.committing import is_committing
@@ -46,11 +46,6 @@ _RECORD_DAG = text("""
 INSERT INTO tidegate.pipeline_dags AS d (pipeline_id, dag_id, last_seen_at) VALUES (:pipeline_id, :dag_id, :at)
 ON CONFLICT (pipeline_id, dag_id) DO UPDATE SET last_seen_at = greatest(d.last_seen_at, excluded.last_seen_at)
 """)
-
-
-def told(pipeline_id: str) -> Function[Any]:
-    """In what a statement returns: whoever waits for a change hears of it with the commit."""
-    return func.pg_notify(CHANNEL, pipeline_id)
 
 
 class PipelineWrites(Events):
@@ -185,9 +180,7 @@ class PipelineWrites(Events):
 
     def _update_pipeline(self, **values: Any) -> bool:
         self._has_written()
-        mine = update(pipelines).where(pipelines.c.pipeline_id == self._pipeline_id)
-        self._connection.execute(mine.values(**values).returning(told(self._pipeline_id)))
-        self.told = True
+        self._connection.execute(update(pipelines).where(pipelines.c.pipeline_id == self._pipeline_id).values(**values))
         return True
 
     def _execute(self, statement: Any, **parameters: Any) -> Any:

@@ -61,7 +61,7 @@ class PostgresCheckpointStore:
                     committer_record(row),
                 )
                 yield transaction
-                if transaction.wrote and not transaction.told:
+                if transaction.wrote:  # the last statement also shows that none before it was refused
                     connection.execute(_NOTIFY, {"pipeline_id": pipeline_id})
                 changed = transaction.wrote or transaction.touched
             except DBAPIError as error:

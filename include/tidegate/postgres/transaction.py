@@ -15,7 +15,7 @@ from tidegate.postgres import acknowledgements as acknowledging
 from tidegate.postgres import folding, references
 from tidegate.postgres import imports as importing
 from tidegate.postgres.figures import sum_up
-from tidegate.postgres.pipeline_writes import PipelineWrites, told
+from tidegate.postgres.pipeline_writes import PipelineWrites
 from tidegate.postgres.rows import (
     checkpoint_record,
     checkpoint_values,
@@ -63,9 +63,7 @@ class PostgresTransaction(PipelineWrites):
         """Raises `ValueError` if the record is another pipeline's or its number of subtasks differs."""
         if record.pipeline_id != self._pipeline_id or record.num_subtasks != len(subtasks):
             raise ValueError(f"{record} does not belong to {self._pipeline_id} with {len(subtasks)} subtasks")
-        added = insert(checkpoints).values(checkpoint_values(record))
-        self._connection.execute(added.returning(told(self._pipeline_id)))
-        self.told = True
+        self._connection.execute(insert(checkpoints).values(checkpoint_values(record)))
         self._execute(
             _ADD_SUBTASKS,
             checkpoint_id=record.checkpoint_id,
@@ -79,7 +77,6 @@ class PostgresTransaction(PipelineWrites):
         attempt = acknowledging.begin_attempt(self._connection, self._pipeline_id, checkpoint_id)
         if attempt is None:
             raise self._not_found(checkpoint_id)
-        self.told = True
         return attempt
 
     def record_acknowledgements(
@@ -90,7 +87,6 @@ class PostgresTransaction(PipelineWrites):
         if counts is None or known is None:
             raise self._not_found(checkpoint_id)
         self._is_now(known.moved(num_acknowledged=counts.acknowledged, num_finished=counts.finished))
-        self.told = True
         return known.num_subtasks - counts.acknowledged
 
     def advance(self, checkpoint_id: int, before: Phase, after: Phase, at: datetime) -> bool:
@@ -276,13 +272,12 @@ class PostgresTransaction(PipelineWrites):
         return self._write(moving.values(**values))
 
     def _write(self, one: Update) -> bool:
-        """Whether a checkpoint was changed. It is known from then on as it is now, and is told of."""
-        row = self._connection.execute(one.returning(*checkpoints.c, told(self._pipeline_id))).mappings().one_or_none()
+        """Whether a checkpoint was changed. It is known from then on as it is now."""
+        row = self._connection.execute(one.returning(*checkpoints.c)).mappings().one_or_none()
         self._wrote = True
         if row is None:
             return False
         self._is_now(checkpoint_record(row))
-        self.told = True
         return True
 
     def _not_found(self, checkpoint_id: int) -> CheckpointNotFoundError:

@@ -32,9 +32,9 @@ def _(original):
 
 @mutation("metadata is deleted when the outcome of the commit is unknown", (CommitPoint, "_complete"))
 def _(original):
-    def complete(self, checkpoint_id, path, snapshots):
+    def complete(self, checkpoint_id, path, *rest):
         try:
-            return original(self, checkpoint_id, path, snapshots)
+            return original(self, checkpoint_id, path, *rest)
         except UnknownOutcomeError:
             self._storage.delete([path])
             raise

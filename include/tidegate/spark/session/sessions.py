@@ -5,9 +5,11 @@ A user's own session is taken as it is, except for settings that results depend 
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 from pyspark.logger import PySparkLogger
@@ -68,11 +70,12 @@ class SparkSettings:
     def __post_init__(self) -> None:
         if (self.master is None) == (self.remote is None):
             raise ConfigurationError(
-                f"Spark needs either a master or a remote, and was given {self.master!r} and {self.remote!r}. Set one "
+                f"Spark needs either a master or a remote, and was given {self.master!r} and "
+                f"{without_token(self.remote)!r}. Set one "
                 "of TIDEGATE_SPARK_MASTER and TIDEGATE_SPARK_REMOTE, or correct the Airflow connection."
             )
-        if self.remote is not None and not self.remote.startswith("sc://"):
-            raise ConfigurationError(f"A Spark Connect address looks like sc://host:15002, not {self.remote!r}.")
+        if self.remote is not None:
+            _check_remote(self.remote)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> "SparkSettings":
@@ -99,19 +102,34 @@ class SparkSettings:
         return cls(remote=remote if "://" in remote else f"sc://{remote}", conf=conf or {})
 
 
+def without_token(remote: str | None) -> str | None:
+    """The address of a Spark Connect server without its options: one of them is a secret."""
+    return None if remote is None else remote.partition(";")[0].rstrip("/")
+
+
+def _check_remote(remote: str) -> None:
+    """PySpark refuses these too, but says the whole of it, with its token."""
+    address, _, options = remote.partition(";")
+    if not re.fullmatch(r"sc://[^/:\[\]]+(:\d+)?/?|sc://\[[^/\[\]]+\](:\d+)?/?", address):
+        raise ConfigurationError(f"A Spark Connect address looks like sc://host:15002, not {without_token(remote)!r}.")
+    wrong = [option.partition("=")[0] for option in options.split(";") if options and option.count("=") != 1]
+    if wrong or (options and not address.endswith("/")):
+        raise ConfigurationError(
+            f"Options of a Spark Connect address look like sc://host:15002/;name=value, which those of "
+            f"{without_token(remote)!r} do not{': ' if wrong else ''}{', '.join(wrong)}. Write = and ; within a value "
+            "as %3D and %3B."
+        )
+
+
 def open_session(settings: SparkSettings) -> SparkSession:
     """A session, ready for regions. Raises `ConfigurationError` when Spark cannot be started or reached."""
     check_pair()
     if settings.remote is not None:
         return adopt_session(_connect(settings.remote, settings))
-    raise_open_files()
-    os.environ.setdefault("JAVA_HOME", str(find_java()))
-    # Spark would otherwise take the first python3 on PATH, of whatever version.
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    _use_utf8_names()
-    name = {"spark.app.name": settings.application, "spark.master": settings.master or ""}
-    conf = {**name, **_OURS, **_local_defaults(settings.master or ""), **settings.conf}
+    prepare_machine()
+    master = settings.master or ""
+    name = {"spark.app.name": settings.application, "spark.master": master}
+    conf = {**name, **settings_of(master, scratch()), **settings.conf}
     builder = SparkSession.builder
     for key, value in conf.items():
         builder = builder.config(key, value)
@@ -124,6 +142,22 @@ def open_session(settings: SparkSettings) -> SparkSession:
             f"{where_the_log_is()}".rstrip()
         ) from error
     return adopt_session(session)
+
+
+def prepare_machine() -> None:
+    """Set what a JVM that this process starts needs of it. Raises `ConfigurationError` if there is no Java."""
+    raise_open_files()
+    os.environ.setdefault("JAVA_HOME", str(find_java()))
+    # Spark would otherwise take the first python3 on PATH, of whatever version.
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    _use_utf8_names()
+
+
+def settings_of(master: str, private: Path) -> dict[str, str]:
+    """What a Spark that is started here is set to. `private` is a directory into which it writes what others must not
+    see."""
+    return {**_OURS, **(_local_defaults(master, private) if master.startswith("local") else {})}
 
 
 def _use_utf8_names() -> None:
@@ -166,18 +200,15 @@ def _connect(remote: str, settings: SparkSettings) -> SparkSession:
         _ = session.version  # the first call that reaches the server, if there was none
     except Exception as error:
         raise ConfigurationError(
-            f"The Spark Connect server at {remote} cannot be used: {error}. Nothing was run; start it or correct the "
-            "address, and repeat the step."
+            f"The Spark Connect server at {without_token(remote)} cannot be used: {error}. Nothing was run; start it "
+            "or correct the address, and repeat the step."
         ) from error
     return session
 
 
-def _local_defaults(master: str) -> dict[str, str]:
-    if not master.startswith("local"):
-        return {}
+def _local_defaults(master: str, private: Path) -> dict[str, str]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    private = scratch()
     return {
         "spark.driver.host": LOOPBACK,
         "spark.driver.bindAddress": LOOPBACK,

@@ -1,0 +1,58 @@
+"""What only the components of a local stack may know: keys, tokens, and the ports that were free for them."""
+
+import json
+import os
+import secrets
+import socket
+from base64 import urlsafe_b64encode
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Secrets:
+    """`port` is where Airflow's API server listens, `spark_port` where the Spark Connect server does, 0 if none was
+    chosen yet."""
+
+    fernet_key: str
+    secret_key: str
+    jwt_secret: str
+    port: int
+    # A stack of an older version has written neither.
+    spark_token: str = ""
+    spark_port: int = 0
+
+
+def read_secrets(file: Path) -> Secrets:
+    return Secrets(**json.loads(file.read_text()))
+
+
+def write_secrets(file: Path) -> None:
+    """Random ones where there are none, and for each port another one if it is taken."""
+    known = read_secrets(file) if file.exists() else _random()
+    with ExitStack() as taken:  # all at once, or two might be the same
+        port, spark_port = (_free_port(wanted, taken) for wanted in (known.port, known.spark_port))
+    token = known.spark_token or secrets.token_urlsafe(32)
+    write_private(file, json.dumps(asdict(replace(known, port=port, spark_port=spark_port, spark_token=token))))
+
+
+def write_private(path: Path, content: str) -> None:
+    """Write a file that only its owner can read, from the moment it exists."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(content)
+
+
+def _random() -> Secrets:
+    fernet = urlsafe_b64encode(secrets.token_bytes(32)).decode()
+    return Secrets(fernet, secrets.token_urlsafe(32), secrets.token_urlsafe(64), 0)
+
+
+def _free_port(wanted: int, taken: ExitStack) -> int:
+    """The wanted port if it is free, so that a bookmark stays valid. Any free port if it is taken or 0."""
+    probe = taken.enter_context(socket.socket())
+    try:
+        probe.bind(("127.0.0.1", wanted))
+    except OSError:
+        probe.bind(("127.0.0.1", 0))
+    return int(probe.getsockname()[1])

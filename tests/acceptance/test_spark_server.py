@@ -1,0 +1,97 @@
+"""A stack whose DAG runs share one Spark Connect server: closed to others, started again when it is killed."""
+
+import json
+import stat
+
+import psutil
+import pytest
+from kept_stacks import kept_stack, wait_until
+
+from tidegate.local_stack.processes import is_alive
+from tidegate.local_stack.secrets_file import Secrets, read_secrets, write_secrets
+from tidegate.local_stack.spark_server import SPARK, server_connection, server_environment
+from tidegate.protocol.errors import ConfigurationError
+from tidegate.spark.session.sessions import SparkSettings, open_session
+
+
+@pytest.fixture(scope="module")
+def kept():
+    with kept_stack(spark_server=True) as kept:
+        yield kept
+
+
+def address_of(stack, token):
+    port = read_secrets(stack.home / "secrets.json").spark_port
+    return f"sc://localhost:{port}/;token={token}"
+
+
+@pytest.mark.airflow
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.timeout(900)
+class TestRunning:
+    def test_dag_runs_share_it_and_start_no_spark_of_their_own(self, kept):
+        server = kept.component(SPARK)
+        assert server.name() == "java"
+        run_id = kept.begin(held=True)
+        assert not [child for child in kept.driver().children(recursive=True) if child.name() == "java"]
+        assert kept.python_workers()
+        assert kept.finish(run_id)["snapshot"] == 1
+        assert kept.component(SPARK) == server
+
+    def test_it_listens_on_loopback_and_takes_nobody_without_its_token(self, kept):
+        heard = {c.laddr.ip for c in kept.component(SPARK).net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+        assert heard
+        assert {address.removeprefix("::ffff:") for address in heard} <= {"127.0.0.1", "::1"}
+        token = read_secrets(kept.stack.home / "secrets.json").spark_token
+        for wrong in ("", "wrong", token[:-1]):
+            with pytest.raises(ConfigurationError, match="cannot be used") as refused:
+                open_session(SparkSettings(remote=address_of(kept.stack, wrong)))
+            assert not wrong or wrong not in str(refused.value)
+        session = open_session(SparkSettings(remote=address_of(kept.stack, token)))
+        assert session.range(3).count() == 3
+        session.stop()
+        written = "".join(path.read_text(errors="replace") for path in kept.stack.logs.iterdir())
+        assert token not in written
+        commands = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
+        assert commands
+        assert not [command for command in commands if token in " ".join(command)]
+
+    def test_it_is_started_again_and_the_retry_resumes_the_checkpoint(self, kept):
+        run_id = kept.begin(held=True)
+        killed, workers = kept.component(SPARK), kept.python_workers()
+        killed.kill()
+        kept.came_back(killed)
+        wait_until(lambda: not [worker for worker in workers if is_alive(worker)], "its workers have ended")
+        assert kept.finish(run_id)["snapshot"] > 1
+
+    def test_a_stack_that_is_stopped_leaves_nothing_of_it(self, kept):
+        server = kept.component(SPARK)
+        below = [server, *server.children(recursive=True)]
+        kept.stack.stop()
+        assert not [process for process in below if is_alive(process)]
+
+
+def test_it_is_given_nothing_of_airflows():
+    given = server_environment({"AIRFLOW__CORE__FERNET_KEY": "x", "AIRFLOW_CONN_A": "y", "PATH": "p"}, "hidden")
+    assert given == {"PATH": "p", "SPARK_CONNECT_AUTHENTICATE_TOKEN": "hidden"}
+    assert json.loads(server_connection(15002, "hidden")) == {
+        "conn_type": "spark_connect", "host": "localhost", "port": 15002, "password": "hidden",
+    }  # fmt: skip
+
+
+def test_secrets_are_kept_and_those_of_an_older_version_are_completed(tmp_path):
+    file = tmp_path / "secrets.json"
+    file.write_text(json.dumps({"fernet_key": "f", "secret_key": "s", "jwt_secret": "j", "port": 0}))
+    write_secrets(file)
+    first = read_secrets(file)
+    assert (first.fernet_key, first.secret_key, first.jwt_secret) == ("f", "s", "j")
+    assert first.spark_token
+    assert len({first.port, first.spark_port, 0}) == 3
+    write_secrets(file)
+    assert read_secrets(file) == first
+    file.unlink()
+    write_secrets(file)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert read_secrets(file).spark_token != first.spark_token
+    assert isinstance(read_secrets(file), Secrets)
