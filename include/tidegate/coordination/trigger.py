@@ -108,7 +108,8 @@ class Triggering:
         if self._requests.goes_beside(tx, outstanding, request, now):
             outstanding = Outstanding((), ())
         # Files that cannot be deleted now hold up nothing: it is only logged, here as in Flink.
-        must_clean = not cleaned and must_clean_first(tx.cleaning(), self._config.max_concurrent)
+        at_once = concurrency(tx.region(), self._config.max_concurrent, now)
+        must_clean = not cleaned and must_clean_first(tx.cleaning(), at_once)
         for record in overdue:
             self._failures.expire(tx, record)
         return _First(outstanding, must_clean, bool(overdue))

@@ -234,8 +234,9 @@ class RunningChain:
             next(later, self.now).follow(epoch)
 
     def completed(self, checkpoint_id: int) -> None:
-        """All that came before its barrier is part of a completed checkpoint."""
-        for known in (self.pending, self.aligned, self.trouble, self.taken, self.epochs):
+        """All that came before its barrier is part of a completed checkpoint. What is being written for an older one is
+        dropped when that is said to have ended."""
+        for known in (self.taken, self.epochs):
             for id_ in [id_ for id_ in known if id_ <= checkpoint_id]:
                 del known[id_]
 

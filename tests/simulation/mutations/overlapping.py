@@ -25,9 +25,9 @@ def _(original):
     return lambda subtasks: False
 
 
-@mutation("a verdict is on all versions of what was staged", (validate, "wanted"))
+@mutation("a verdict is on all versions of what was staged", (validate, "wanted"), (_Begun, "is_overtaken"))
 def _(original):
-    return lambda subtasks, latest: subtasks
+    return (lambda self, tx: False) if original is _Begun.is_overtaken else lambda subtasks, latest: subtasks
 
 
 @mutation("a verdict stands although an older checkpoint has completed meanwhile", (_Begun, "is_overtaken"))

@@ -3,6 +3,7 @@ hold then. The rules under test are not asked."""
 
 from collections import Counter
 from dataclasses import replace
+from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from tidegate.protocol.records import CheckpointKind, HandleKind
 
 if TYPE_CHECKING:
     from simulator.running import Running
+
+MINUTE = timedelta(minutes=1)  # for which a region that says nothing is taken to live
 
 
 class Overlapping:
@@ -51,7 +54,8 @@ class Overlapping:
             if (known := before.checkpoints.get(id_)) is record:
                 continue
             if known is None and record.kind is CheckpointKind.CHECKPOINT:
-                at_once = self.at_once if after.region.seen_at is not None else 1
+                lives = after.region.seen_at is not None and record.triggered_at - after.region.seen_at <= MINUTE
+                at_once = self.at_once if lives else 1
                 require(len(going) <= at_once, f"checkpoint {id_} is one too many at once: {going}")
             if record.failure_reason is FailureReason.CHECKPOINT_SUBSUMED:
                 newer = [each for each in after.checkpoints if each > id_]
