@@ -62,6 +62,15 @@ def test_only_what_ended_long_ago_and_nobody_needs_is_folded(desk: Callable[...,
     assert world.store.figures("p").by_status == {Status.FAILED: 1, Status.DISCARDED: 5, Status.COMPLETED: 3}
 
 
+def test_a_notification_that_is_repeated_after_all_that_tells_nothing_wrong(desk: Callable[..., Desk]) -> None:
+    world = past(desk, checkpoints=3, age=None)
+    first = world.coordinator.notify(8)
+    assert [each.rows for each in first]
+    clean_later(world)
+    assert world.coordinator.notify(1) == []
+    assert world.coordinator.notify(8) == first
+
+
 def test_each_bound_counts_for_itself(desk: Callable[..., Desk]) -> None:
     world = past(desk, checkpoints=None, age="1 h")
     clean_later(world)

@@ -130,7 +130,7 @@ class Delivery:
 
     def deliver_up_to(self, checkpoint_id: int) -> list[Delivered]:
         """Everything that is outstanding as far as a completed checkpoint, then the rest of the cleaning. Returns what
-        that delivered, also if it was delivered before. Raises `FinalizeError` and others if it has not completed, and
+        that delivered, also if it was delivered before, unless its history is folded. Raises `FinalizeError` and others if it has not completed, and
         as `deliver`."""
         begun = self._begun.pop(checkpoint_id, None) or self._look(checkpoint_id)
         self.deliver(begun.outstanding, begun.cleaning)
@@ -303,7 +303,10 @@ class Delivery:
             self._storage.write(path, content)
 
     def _delivered(self, checkpoint_id: int, subtasks: Mapping[SubtaskId, SubtaskRecord]) -> list[Delivered]:
-        """What each sink has made visible of a checkpoint."""
+        """What each sink has made visible of a checkpoint; nothing of one whose history is folded, which ended long
+        ago: how many rows each staged is not kept."""
+        if not subtasks:
+            return []
         return [
             Delivered(
                 vertex.name,
