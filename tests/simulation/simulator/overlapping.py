@@ -8,6 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from simulator.running_plain import rows_before
+from simulator.running_ports import Judge
 from simulator.scheduler import require
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.ports import SinkInput
@@ -32,6 +33,7 @@ class Overlapping:
         self.judged: dict[int, set[str]] = {}
         self.met: Counter[int] = Counter()
         self._appended: dict[int, dict[str, Counter[Any]]] = {}
+        self._is_meddling = False
 
     def draw(self, config: CheckpointConfig) -> CheckpointConfig:
         """What is unaligned has one at a time; otherwise there are enough checkpoints for several."""
@@ -45,6 +47,17 @@ class Overlapping:
         """The checkpoint that somebody meddles with."""
         going = [id_ for id_, each in world.store.state.checkpoints.items() if each.status is Status.IN_PROGRESS]
         return self.random.choice(going) if len(going) > 1 else newest
+
+    def meanwhile(self, world: "Running") -> None:
+        """Another process completes a checkpoint while one is judged, or between its verdict and its commit."""
+        going = [id_ for id_, each in world.store.state.checkpoints.items() if each.status is Status.IN_PROGRESS]
+        if self._is_meddling or len(going) < 2 or self.random.random() >= 0.3:
+            return
+        other, coordinator = self.random.choice(going), world.coordinator()
+        self._is_meddling = True
+        world.tell(f"somebody completes {other} meanwhile")
+        world.attempt(lambda: coordinator.finalize(coordinator.validate(other, Judge(world)).record.checkpoint_id))
+        self._is_meddling = False
 
     def look(self, world: "Running", before: Any, after: Any) -> None:
         """After every commit."""

@@ -108,6 +108,8 @@ class Running:
         return self.trouble > 0 and self.random.random() < self.trouble * factor
 
     def effect(self, what: str) -> None:
+        if what.startswith("writes ") and what.endswith("/_metadata"):
+            self.overlapping.meanwhile(self)
         if self.strikes(1):
             self.tell(f"dies where it {what}")
             raise Crash(what)

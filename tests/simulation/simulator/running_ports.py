@@ -61,6 +61,7 @@ class Judge:
             for handle in row.snapshot.handles
             if handle.kind is HandleKind.STAGED
         }
+        self._world.overlapping.meanwhile(self._world)
         good = not self._world.strikes(3)
         carried = {verdict.target for verdict in settled}
         asked = [target for target in self._world.graph.targets if target not in carried]
