@@ -22,7 +22,7 @@ PROBE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:
 LANES := -n 4 --dist loadscope --no-loadscope-reorder
 
 # `make test-matrix-oldest PYTHON=…` is one half of it, on another Python.
-.PHONY: help setup demo test test-fast test-matrix test-long simulate noticed repeats mistakes up down screens schemas screenshots lint bench bench-continuous bench-airflow soak bench-store bench-polling bench-pages lock env clean
+.PHONY: help setup demo test test-fast test-matrix test-long simulate noticed repeats mistakes up down screens schemas screenshots lint bench bench-flink bench-continuous bench-airflow soak bench-store bench-polling bench-pages lock env clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,7 +62,7 @@ test: $(INSTALLED) ## Run all tests (ARGS=… for pytest, such as ARGS="tests/pr
 	@$(BIN)/python -m pytest --durations=15 $(or $(ARGS),$(LANES))
 
 # Folders that start neither Spark nor Airflow.
-FAST := tests/protocol tests/properties tests/definition tests/dataflow tests/state tests/house
+FAST := tests/protocol tests/properties tests/definition tests/dataflow tests/state tests/house tests/benchmarks
 
 test-fast: $(INSTALLED) ## Run the tests that need neither Spark nor Airflow
 	@$(BIN)/python -m pytest -m "not long and not spark" $(FAST) $(LANES)
@@ -121,6 +121,9 @@ lint: $(INSTALLED) ## Check style and types
 
 bench: $(INSTALLED) ## Measure checkpoints beside Spark Structured Streaming (takes a while; best on an idle machine)
 	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+bench-flink: $(INSTALLED) ## Measure checkpoints beside Flink's, on its heap and on RocksDB (needs a JDK, and fetches 330 MB of jars once)
+	@$(BIN)/python benchmarks/beside_flink.py $(ARGS)
 
 bench-continuous: $(INSTALLED) ## Measure continuous runs: landed to visible, micro-batches, checkpoints and rows a second
 	@$(BIN)/python benchmarks/continuous.py $(ARGS)

@@ -1,7 +1,7 @@
 """`make bench-store`: checkpoints of 100,000 subtasks on the real store, and 1,000 acknowledgements at once.
 
-    python benchmarks/acknowledgements.py [--subtasks N] [--batch N] [--at-once N] [--connections N] [-o json]
-                                          [--directory DIR]
+    python benchmarks/acknowledgements.py [--subtasks N] [--batch N] [--at-once N] [--connections N] [--keep]
+                                          [-o json] [--directory DIR]
 
 What is measured and how is in the README beside this file. Figures go to stdout, progress to stderr.
 """
@@ -17,7 +17,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+import kept_figures
 import machine
+from machine_load import Load
 from process_tree import memory
 from rich.console import Console
 from rich.table import Table
@@ -30,19 +32,30 @@ def main() -> None:
     described = machine.describe()
     directory = Path(tempfile.mkdtemp(prefix="tidegate-bench-", dir=options.directory))
     try:
-        with database(directory) as found:
+        with Load() as load, database(directory) as found:
+            load.also(found.process)
             idle = {"client": memory(os.getpid()), "postgres": memory(found.process)}
             steps, batches, decisions = measure_wide(found, directory / "checkpoints", options.subtasks, options.batch)
-            total, each = measure_at_once(found, options.at_once, options.connections)
+            total, each = measure_at_once(found, directory / "at-once", options.at_once, options.connections)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+    repeated = {"a batch of acknowledgements": batches, "one of those at once": each}
+    series = {what: {"tidegate": {"seconds": values}} for what, values in repeated.items()}
+    for step in steps:
+        once = {"seconds": [step.seconds], "processors": [step.processors]}
+        series[f"checkpoint {step.checkpoint}: {step.name}"] = {"tidegate": once}
+    asked = ("subtasks", "batch", "at_once", "connections")
+    policy = ", ".join(f"{name} {getattr(options, name):,}" for name in asked)
+    now = kept_figures.document(described, load.figures(), policy, series)
+    said = kept_figures.compare_and_keep("store", now, options.keep)
     if options.output == "json":
         at_once = {"seconds": total, "each": each}
-        whole = {"machine": described, "idle": idle, "steps": [asdict(step) for step in steps]}
+        whole = {**now, "said": said, "idle": idle, "steps": [asdict(step) for step in steps]}
         print(json.dumps({**whole, "batches": batches, "decisions": decisions, "at_once": at_once}, indent=1))
         return
     show(options, described, idle, steps, batches, decisions)
     show_at_once(options, total, each)
+    print(*said, sep="\n")
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -51,6 +64,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=1000, help="acknowledgements in a batch")
     parser.add_argument("--at-once", type=int, default=1000, help="subtasks acknowledged one by one, all at once")
     parser.add_argument("--connections", type=int, default=48, help=f"from so many connections, {THREADS} a process")
+    parser.add_argument("--keep", action="store_true", help="keep the figures in benchmarks/figures, to compare with")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.add_argument("--directory", type=Path, help="where to work: on the disk to be measured (default: temporary)")
     options = parser.parse_args(arguments)

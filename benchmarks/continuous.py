@@ -1,6 +1,6 @@
 """`make bench-continuous`: how soon rows are visible, what micro-batches and checkpoints take, and rows a second.
 
-    python benchmarks/continuous.py [--quick] [-o json] [--directory DIR]
+    python benchmarks/continuous.py [--quick] [--keep] [-o json] [--directory DIR]
 
 What is measured and how is in the README beside this file. Figures go to stdout, progress to stderr.
 """
@@ -20,16 +20,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import kept_figures
 import machine
 import measuring
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from machine_load import Load
 from process_tree import processor_seconds
 from rich.console import Console
 from rich.table import Table
 from run import database, progress
 
+#: What of a scene is repeated: seconds, by what they are.
+Repeated = dict[str, list[float]]
 #: Of a region that has just started, this is left out.
 WARM_UP_SECONDS = 12
 RANDOM = np.random.default_rng(1)
@@ -92,7 +96,9 @@ class Running:
         return seen
 
 
-def landed_to_visible(directory: Path, interval: str, seconds: int, found: measuring.Database) -> dict[str, float]:
+def landed_to_visible(
+    directory: Path, interval: str, seconds: int, found: measuring.Database
+) -> tuple[dict[str, float], Repeated]:
     """Files of 1,000 rows over 100,000 keys land twice a second, at times that do not follow the interval."""
     with Running(directory, f"landed-{interval.replace(' ', '')}", interval, found) as running:
         running.land(RANDOM.permutation(100_000))
@@ -116,10 +122,12 @@ def landed_to_visible(directory: Path, interval: str, seconds: int, found: measu
             time.sleep(0.005)
         used = (running.processor() - processors) / (time.monotonic() - begin)
         running.end()
-    return {**spread(waits), "processors": used}
+    return {**spread(waits), "processors": used}, {"landed to visible": waits}
 
 
-def small_batches(directory: Path, batches: int, found: measuring.Database) -> dict[str, dict[str, float]]:
+def small_batches(
+    directory: Path, batches: int, found: measuring.Database
+) -> tuple[dict[str, dict[str, float]], Repeated]:
     """Files of 10,000 rows over a million keys, one after the other, with a checkpoint every five seconds."""
     with Running(directory, "batches", "5 s", found) as running:
         running.land(RANDOM.permutation(1_000_000))
@@ -132,12 +140,13 @@ def small_batches(directory: Path, batches: int, found: measuring.Database) -> d
         running.wait_until_shown(running.number, seen)
         noted = running.end()
     counted = begin + WARM_UP_SECONDS
-    rounds = [(a, b) for a, b, _ in noted["batches"] if a >= counted]
+    rounds = [b - a for a, b, _ in noted["batches"] if a >= counted]
     pauses = [seconds for at, seconds in noted["completed"] if at >= counted]
-    return {"micro-batch": spread([b - a for a, b in rounds]), "pause by a checkpoint": spread(pauses)}
+    repeated = {"micro-batch": rounds, "pause by a checkpoint": pauses}
+    return {what: spread(values) for what, values in repeated.items()}, repeated
 
 
-def throughput(directory: Path, rows: int, found: measuring.Database) -> dict[str, float]:
+def throughput(directory: Path, rows: int, found: measuring.Database) -> tuple[dict[str, Any], Repeated]:
     """Files of 250,000 rows over 100,000 keys are all there when the run starts, with a checkpoint every second."""
     size = 250_000
     running = Running(directory, "throughput", "1 s", found)
@@ -150,14 +159,17 @@ def throughput(directory: Path, rows: int, found: measuring.Database) -> dict[st
     begin, end = batches[0][0], batches[-1][1]
     ends = [b for _, b, _ in batches]
     within = [ends[0], *(at for at in completed if ends[0] <= at <= end), end]
-    return {
+    pauses = [seconds for _, seconds in noted["completed"]]
+    each = [1e6 * (b - a) / count for a, b, count in batches[1:]]
+    figures = {
         "rows a second": sum(count for *_, count in batches) / (end - begin),
         "rows a second after the first micro-batch": sum(count for *_, count in batches[1:]) / (end - ends[0]),
         "first micro-batch": ends[0] - begin,
         "longest time without a micro-batch's end after it": max(b - a for a, b in pairwise(ends)),
         "longest time without a completed checkpoint after it": max(b - a for a, b in pairwise(within)),
-        "pause by a checkpoint": spread([seconds for _, seconds in noted["completed"]]),
+        "pause by a checkpoint": spread(pauses),
     }
+    return figures, {"a million rows in a micro-batch": each, "pause by a checkpoint": pauses}
 
 
 def spread(seconds: list[float]) -> dict[str, float]:
@@ -175,24 +187,32 @@ def main() -> None:
     described = machine.describe()
     directory = Path(tempfile.mkdtemp(prefix="tidegate-bench-", dir=options.directory))
     seconds, batches, rows = (20, 45, 2_500_000) if options.quick else (60, 100, 10_000_000)
-    scenes: dict[str, Callable[[measuring.Database], dict[str, Any]]] = {
+    scenes: dict[str, Callable[[measuring.Database], tuple[dict[str, Any], Repeated]]] = {
         "landed to visible, interval 1 s": partial(landed_to_visible, directory, "1 s", seconds),
         "landed to visible, interval 0.2 s": partial(landed_to_visible, directory, "200 ms", seconds),
         "10 k rows over 1 M keys": partial(small_batches, directory, batches),
         f"{rows:,} rows waiting": partial(throughput, directory, rows),
     }
-    figures = {}
-    for name, measure in scenes.items():
-        progress(name)
-        with database(directory) as found:
-            figures[name] = measure(found)
+    figures, series = {}, {}
+    with Load() as load:
+        for name, measure in scenes.items():
+            progress(name)
+            with database(directory) as found:
+                load.also(found.process)
+                figures[name], repeated = measure(found)
+            for what, values in repeated.items():
+                series[f"{name}: {what}"] = {"tidegate": {"seconds": values}}
     shutil.rmtree(directory)
+    policy = f"{seconds} s, {batches} micro-batches, {rows:,} rows"
+    now = kept_figures.document(described, load.figures(), policy, series)
+    said = kept_figures.compare_and_keep("continuous-quick" if options.quick else "continuous", now, options.keep)
     if options.output == "json":
-        print(json.dumps({"machine": described, "figures": figures}, indent=1))
+        print(json.dumps({**now, "figures": figures, "said": said}, indent=1))
         return
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     console.print(", ".join(f"{name}: {value}" for name, value in described.items()))
     console.print(table_of(figures))
+    console.print(*said, sep="\n", markup=False)
 
 
 def table_of(figures: dict[str, Any]) -> Table:
@@ -209,6 +229,7 @@ def table_of(figures: dict[str, Any]) -> Table:
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="shorter scenes: some two minutes")
+    parser.add_argument("--keep", action="store_true", help="keep the figures in benchmarks/figures, to compare with")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     parser.add_argument("--directory", type=Path, help="where to work: on the disk to be measured (default: temporary)")
     return parser.parse_args(arguments)

@@ -7,7 +7,8 @@ From the call of the region until every subtask has acknowledged; the two take t
 from pathlib import Path
 from typing import Any
 
-from taking_turns import PARALLELISM, source_of, take_turns
+from conditions import PARALLELISM
+from taking_turns import source_of, take_turns
 
 from tidegate import ParquetSink, Pipeline, Update
 

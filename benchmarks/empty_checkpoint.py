@@ -7,15 +7,18 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import conditions
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from judged_tables import KEYS, SUITE, Tidegate, measured
+from costs import measured
+from judged_tables import SUITE, Tidegate
 
 from tidegate import ParquetSink
 from tidegate.pipeline.definition import Stream
 
-WARM_UPS, MEASURED = 5, 30
+KEYS = 100_000
+REPETITIONS = 5, 30
 
 
 def main() -> None:
@@ -26,9 +29,10 @@ def main() -> None:
     rows = {"key": np.arange(KEYS), "value": np.arange(KEYS)}
     pq.write_table(pa.table(rows), root / "landing" / "first.parquet")
     side = Tidegate(root, "empty", tables=True, more=add_table)
-    costs = [measured(partial(side.take, number), process) for number in range(1 + WARM_UPS + MEASURED)]
+    warm_ups, counted = conditions.repetitions(*REPETITIONS)
+    costs = [measured(partial(side.take, number), process) for number in range(1 + warm_ups + counted)]
     side.region.session.stop()
-    print(json.dumps(costs[1 + WARM_UPS :]))
+    print(json.dumps(costs[1 + warm_ups :]))
 
 
 def add_table(totals: Stream, root: Path) -> None:

@@ -6,7 +6,8 @@ measured is the column more, and that each row found is judged.
 
 from pathlib import Path
 
-from taking_turns import PARALLELISM, source_of, take_turns
+from conditions import PARALLELISM
+from taking_turns import source_of, take_turns
 
 from tidegate import Pipeline, count
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import conditions
 import pyarrow as pa
 import pyarrow.parquet as pq
 from workload import SCHEMA
@@ -17,10 +18,9 @@ from tidegate import Pipeline, assembly, count
 from tidegate.protocol.trigger import Triggered
 from tidegate.settings import Settings
 from tidegate.sources.files import FileSource
-from tidegate.spark.session.sessions import SparkSettings
 
 SPLITS, PARALLELISM = 4, 4
-_WARM_UPS, _MEASURED = 5, 30
+_REPETITIONS = 5, 30
 
 
 def main() -> None:
@@ -33,10 +33,11 @@ def main() -> None:
     events = pipeline.source("events", FileSource("landing", format="parquet", schema=SCHEMA, splits=SPLITS))
     events.key_by("key").aggregate("totals", events=count())
     coordinator = assembly.open_coordinator(pipeline, settings)
-    region = assembly.open_region(pipeline, SparkSettings.local(2), settings)
-    seconds = [take(coordinator, region, number) for number in range(1 + _WARM_UPS + _MEASURED)]
+    region = assembly.open_region(pipeline, conditions.spark(), settings)
+    warm_ups, counted = conditions.repetitions(*_REPETITIONS)
+    seconds = [take(coordinator, region, number) for number in range(1 + warm_ups + counted)]
     region.session.stop()
-    print(json.dumps(seconds[1 + _WARM_UPS :]))
+    print(json.dumps(seconds[1 + warm_ups :]))
 
 
 def take(coordinator: Any, region: Any, number: int) -> float:

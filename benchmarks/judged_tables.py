@@ -2,22 +2,22 @@
 
 On Tidegate beside epochs of the same operator without tables, which take turns; on Structured Streaming by
 `foreachBatch`, as users write it: the table of current rows is rewritten as a whole, the batch is appended, and the
-same suites judge both before anything is shown. Each epoch has 10 k events over 100 k keys.
+same suites judge both before anything is shown.
 """
 
 import json
 import os
 import shutil
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import conditions
 import pyarrow.dataset as ds
-from process_tree import processor_seconds
-from session import PARALLELISM
+from conditions import PARALLELISM
+from costs import Cost, measured
 from streaming_engine import SETTINGS
 from tidegate_engine import checkpoint
 from workload import SCHEMA, Epoch, Workload
@@ -28,20 +28,15 @@ from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.definition import Stream
 from tidegate.protocol.trigger import Triggered
 from tidegate.settings import Settings
-from tidegate.spark.session.sessions import SparkSettings, open_session
+from tidegate.spark.session.sessions import open_session
 from tidegate.state.storage import ArrowCheckpointStorage
 
-KEYS, EVENTS = 100_000, 10_000
-WARM_UPS, MEASURED = 4, 12
 SUITE = suite(
     "totals",
     expect("column_values_to_not_be_null", column="key"),
     expect("column_values_to_be_between", column="events", min_value=1),
     expect("column_max_to_be_between", column="largest", max_value=1_000_000),
 )
-
-#: Seconds by the clock and of processors.
-Cost = tuple[float, float]
 
 
 class Tidegate:
@@ -57,7 +52,7 @@ class Tidegate:
         if more is not None:
             more(totals, root)
         settings = Settings(root, str(root / "checkpoints"), str(root / "cache"), root / "docs")
-        self.region: Any = assembly.open_region(pipeline, SparkSettings.local(PARALLELISM), settings)
+        self.region: Any = assembly.open_region(pipeline, conditions.spark(), settings)
         self._validator = assembly.open_validator(self.region.graph, lambda: self.region, settings)
         self._coordinator = CheckpointCoordinator(
             pipeline, assembly.open_store(), ArrowCheckpointStorage(settings.storage), SystemClock()
@@ -78,7 +73,7 @@ class Streaming:
 
         self._root = root
         self._shown: Path | None = None
-        self.spark: Any = open_session(SparkSettings.local(PARALLELISM, SETTINGS))
+        self.spark: Any = open_session(conditions.spark(SETTINGS))
         self.spark.sparkContext.setLogLevel("ERROR")
         events = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(root / "landing"))
         aggregates = F.count("*").alias("events"), F.sum("value").alias("total"), F.max("value").alias("largest")
@@ -128,14 +123,6 @@ class Streaming:
             raise RuntimeError("A batch does not meet its expectations.")
 
 
-def measured(take: Callable[[], float | None], *also: int) -> Cost:
-    """`take` may answer its own seconds; `also` are processes that work for it."""
-    processors, begin = processor_seconds(os.getpid(), *also), time.perf_counter()
-    own = take()
-    seconds = time.perf_counter() - begin if own is None else own
-    return seconds, processor_seconds(os.getpid(), *also) - processors
-
-
 def shown(table: Path) -> list[int]:
     """Of the table of current rows: how many there are, and the sums of two columns."""
     rows = ds.dataset([str(path) for path in table.rglob("*.parquet")]).to_table()
@@ -143,7 +130,10 @@ def shown(table: Path) -> list[int]:
 
 
 def of_tidegate(root: Path, process: int, epochs: list[Epoch], appear: Callable[[Epoch], None]) -> dict[str, Any]:
-    sides = {name: Tidegate(root, name, tables) for name, tables in (("without_tables", False), ("with_tables", True))}
+    sides = {
+        name: Tidegate(root, f"{name}_{epochs[0].events}", tables)
+        for name, tables in (("without_tables", False), ("with_tables", True))
+    }
     costs: dict[str, list[Cost]] = {name: [] for name in sides}
     for epoch in epochs:
         appear(epoch)
@@ -163,12 +153,15 @@ def of_streaming(root: Path, epochs: list[Epoch], appear: Callable[[Epoch], None
 
 
 def main() -> None:
-    """The arguments are the directory to work in, the engine, and the process of Postgres. The last line that is
-    printed is JSON: the clock's and the processors' seconds of each measured epoch, and what the table shows."""
-    root, engine, process = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    workload = Workload(KEYS, 0, WARM_UPS + MEASURED)
-    epochs = [epoch for epoch in workload.epochs() if epoch.phase == "load" or epoch.events == EVENTS]
-    epochs = [epoch for epoch in epochs if epoch.phase != "restart"]
+    """The arguments are the directory to work in, the engine, the process of Postgres, and the workload as JSON. The
+    last line that is printed is JSON: by number of events what each measured epoch costs, and what the table shows."""
+    root, engine, process, workload = (
+        Path(sys.argv[1]),
+        sys.argv[2],
+        int(sys.argv[3]),
+        Workload(*json.loads(sys.argv[4])),
+    )
+    epochs = [epoch for epoch in workload.epochs() if epoch.phase != "restart"]
     workload.write(root / "data")
     (root / "landing").mkdir()
 
@@ -176,8 +169,12 @@ def main() -> None:
         os.link(root / "data" / epoch.file, root / "landing" / epoch.file)
 
     found = of_tidegate(root, process, epochs, appear) if engine == "tidegate" else of_streaming(root, epochs, appear)
-    counted = {name: found[name][1 + WARM_UPS :] for name in found if name != "shown"}
-    print(json.dumps({**counted, "shown": found["shown"]}))
+    costs: dict[int, dict[str, list[Cost]]] = {events: {} for events in workload.series()}
+    for name in ("without_tables", "with_tables"):
+        for epoch, cost in zip(epochs, found.get(name, ()), strict=False):
+            if not epoch.warm_up:
+                costs[epoch.events].setdefault(name, []).append(cost)
+    print(json.dumps({"costs": costs, "shown": found["shown"]}))
 
 
 if __name__ == "__main__":

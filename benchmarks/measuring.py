@@ -5,6 +5,7 @@ Each engine's session is a process of its own: one that loads and takes the epoc
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -12,13 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import conditions
+from costs import Cost
 from process_tree import MemorySampler
 from session import Session, marks
 from sqlalchemy import NullPool, create_engine, text
-from workload import Workload, differences
-
-#: Seconds by the clock and of processors.
-Cost = list[float]
+from workload import Workload, differences, totals_of
 
 ENGINES = {"tidegate": "tidegate_engine.py", "streaming": "streaming_engine.py"}
 
@@ -31,7 +31,7 @@ class Database:
     process: int
 
 
-def measure(workload: Workload, directory: Path, driver_memory: str, database: Database) -> dict[str, Any]:
+def measure(workload: Workload, directory: Path, database: Database) -> dict[str, Any]:
     """Everything both engines measured at one number of keys. Raises `RuntimeError` where a total is wrong."""
     data = directory / "data" / str(workload.keys)
     workload.write(data)
@@ -40,14 +40,26 @@ def measure(workload: Workload, directory: Path, driver_memory: str, database: D
     for engine in ENGINES:
         root = directory / f"{engine}-{workload.keys}"
         root.mkdir()
-        also = (database.process,) if engine == "tidegate" else ()
-        sessions = [Session(workload, restarted, data, root, driver_memory, also) for restarted in (False, True)]
-        epochs = [epoch for session in sessions for epoch in run_session(engine, session, database)]
-        if problems := differences(expected, sessions[0].totals):
-            raise RuntimeError(f"{engine} is wrong at {workload.keys:,} keys: {'; '.join(problems)}")
-        result[engine] = epochs
-        print(f"  {engine}: totals of all {workload.keys:,} keys are exact", file=sys.stderr, flush=True)
+        result[engine] = measure_engine(engine, workload, (data, root), expected, database)
     return result
+
+
+def measure_engine(
+    engine: str, workload: Workload, places: tuple[Path, Path], expected: dict[str, Any], database: Database
+) -> list[dict[str, Any]]:
+    """The epochs of one engine. `places` are the files of events, and where it works."""
+    data, root = places
+    also = (database.process,) if engine == "tidegate" else ()
+    sessions = [Session(workload, restarted, data, root, also) for restarted in (False, True)]
+    epochs = [epoch for session in sessions for epoch in run_session(engine, session, database)]
+    check(engine, workload.keys, differences(expected, totals_of(sessions[0].totals)))
+    return epochs
+
+
+def check(engine: str, keys: int, problems: list[str]) -> None:
+    if problems:
+        raise RuntimeError(f"{engine} is wrong at {keys:,} keys: {'; '.join(problems)}")
+    print(f"  {engine}: totals of all {keys:,} keys are exact", file=sys.stderr, flush=True)
 
 
 def run_session(engine: str, session: Session, database: Database) -> list[dict[str, Any]]:
@@ -58,8 +70,10 @@ def run_session(engine: str, session: Session, database: Database) -> list[dict[
         if finished(process) != 0:
             raise RuntimeError(f"The process of {engine} failed; see {session.root / 'log'}")
     epochs = [found for found in marks(session) if found["phase"] != "done"]
-    for epoch in epochs:
-        epoch["memory"] = sampler.peak(epoch["begin"], epoch["end"])
+    # Until the next one begins: an epoch may be shorter than the time between two samples.
+    until = [*(epoch["begin"] for epoch in epochs[1:]), epochs[-1]["end"]]
+    for epoch, end in zip(epochs, until, strict=True):
+        epoch["memory"] = sampler.peak(epoch["begin"], end)
         epoch["since_start"] = epoch["end"] - began
     return epochs
 
@@ -104,33 +118,37 @@ def expiring(directory: Path, database: Database) -> list[list[float]]:
     return seconds
 
 
-def windowed(directory: Path, database: Database) -> dict[str, list[float]]:
-    """Seconds of each epoch of a windowed count, by engine. Raises `RuntimeError` if the windows differ."""
-    found = {}
-    for engine in ENGINES:
-        root = directory / f"windowed-{engine}"
-        root.mkdir()
-        found[engine] = answered("windowed_counts.py", str(root), root, database, engine)
+def windowed(directory: Path, database: Database) -> dict[str, list[Cost]]:
+    """What each epoch of a windowed count costs, by engine. Raises `RuntimeError` if the windows differ."""
+    found = {
+        engine: _of("windowed_counts.py", directory / f"windowed-{engine}", engine, database) for engine in ENGINES
+    }
     ours, theirs = (found[engine]["shown"] for engine in ENGINES)
     if ours != theirs or not all(ours):
         raise RuntimeError(f"Windows and rows in them are {ours} of Tidegate, and {theirs} of Structured Streaming")
-    return {engine: each["seconds"] for engine, each in found.items()}
+    return {engine: each["costs"] for engine, each in found.items()}
 
 
-def judged(directory: Path, database: Database) -> dict[str, list[Cost]]:
-    """What each epoch costs: on Tidegate without tables and with judged ones, and on Structured Streaming with these.
-    Raises `RuntimeError` if the tables differ."""
+def judged(keys: int, directory: Path, database: Database) -> dict[str, Any]:
+    """What each epoch costs, by number of events: on Tidegate without tables and with judged ones, and on Structured
+    Streaming with these. Raises `RuntimeError` if the tables differ."""
+    workload = json.dumps([keys, *conditions.repetitions(3, 10)])
     found = {}
     for engine in ENGINES:
-        root = directory / f"judged-{engine}"
-        root.mkdir()
-        found[engine] = answered("judged_tables.py", str(root), root, database, engine, str(database.process))
+        root = directory / f"judged-{engine}-{keys}"
+        found[engine] = _of("judged_tables.py", root, engine, database, workload)
+        shutil.rmtree(root)
     ours, theirs = (found[engine]["shown"] for engine in ENGINES)
     if ours != theirs:
         raise RuntimeError(f"Rows and sums of the table are {ours} of Tidegate, and {theirs} of Structured Streaming")
-    tidegate, streaming = (found[engine] for engine in ENGINES)
-    kept = {name: tidegate[name] for name in ("without_tables", "with_tables")}
-    return {**kept, "streaming": streaming["with_tables"]}
+    tidegate, streaming = (found[engine]["costs"] for engine in ENGINES)
+    series = {int(events): {**tidegate[events], "streaming": streaming[events]["with_tables"]} for events in tidegate}
+    return {"keys": keys, "costs": series}
+
+
+def _of(script: str, root: Path, engine: str, database: Database, *more: str) -> Any:
+    root.mkdir()
+    return answered(script, str(root), root, database, engine, str(database.process), *more)
 
 
 def empty(directory: Path, database: Database) -> list[Cost]:

@@ -31,6 +31,12 @@ def processor_seconds(*roots: int) -> float:
     return sum(ticks) / os.sysconf("SC_CLK_TCK")
 
 
+def own_ticks(*roots: int) -> dict[tuple[int, int], int]:
+    """Ticks of each process that runs now, without its children, by its id and the moment at which it was started."""
+    found = ((process, fields) for process in tree(*roots) if (fields := _status(process)))
+    return {(process, int(fields[19])): int(fields[11]) + int(fields[12]) for process, fields in found}
+
+
 def memory(*roots: int) -> int:
     """Bytes of proportional set size at this moment."""
     return sum(map(memory_of, tree(*roots)))

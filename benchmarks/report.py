@@ -3,31 +3,37 @@
 Warm epochs only, and of each the median with the smallest and largest value. Less is better everywhere.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import mean, median
 from typing import Any
 
-#: Seconds per epoch as a ratio to Structured Streaming's, by keys and events.
+from costs import Cost
+from measuring import ENGINES
+
+#: An epoch as a ratio to Structured Streaming's, by the clock and of processors, by keys and events.
 EPOCH_TARGETS = {
-    (10_000_000, 1_000_000): 0.2,
-    (10_000_000, 100_000): 0.35,
-    (1_000_000, 100_000): 0.5,
-    (1_000_000, 10_000): 0.55,
-    (100_000, 10_000): 0.6,
+    (10_000_000, 1_000_000): 0.1,
+    (10_000_000, 100_000): 0.2,
+    (1_000_000, 100_000): 0.3,
+    (1_000_000, 10_000): 0.3,
+    (100_000, 10_000): 0.35,
 }
-RESTART_TARGETS = {10_000_000: 0.4}
+RESTART_TARGETS = {10_000_000: 0.25}
 GROWTH_TARGET = 1.5
-RESOURCE_TARGET = 1.0
+WRITTEN_TARGET = 1.0
+MEMORY_TARGET = 0.9
 FIXED_COST_TARGET = 0.150  # seconds
 EMITTING_TARGET = 1.2  # of the epoch without emitted rows
 EXPIRING_TARGET = 1.2  # of the epoch without a ttl
 WINDOWED_TARGET = 0.5
-TABLES_TARGET = 1.4  # of the epoch without tables
+TABLES_TARGETS = {(100_000, 10_000): 1.4}  # of the epoch without tables
 JUDGED_TARGET = 0.5  # of Structured Streaming's
 EMPTY_TARGET = 0.06  # seconds
 
 _PARTS = ("spark", "state", "store", "metadata", "compaction", "rest")
+#: What a cost has, by the clock and of processors, and how it is called.
+_KINDS = ("", ", processor time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,44 +55,50 @@ class Figure:
         return {**asdict(self), "verdict": self.verdict}
 
 
-def figures(
-    results: list[dict[str, Any]],
-    fixed_cost: list[float],
-    emitting: list[list[float]],
-    expiring: list[list[float]],
-    windowed: dict[str, list[float]],
-) -> list[Figure]:
-    by_keys = {result["keys"]: result for result in results}
-    found = [figure for result in results for figure in _ratios(result)]
-    found += _growth(by_keys)
-    if fixed_cost:
+def figures(found: dict[str, Any]) -> list[Figure]:
+    """Of all scenes that were measured."""
+    results = found.get("epochs", [])
+    figures = [figure for result in results for figure in _ratios(result)]
+    figures += _growth({result["keys"]: result for result in results})
+    if fixed_cost := found.get("fixed cost"):
         measured = spread(fixed_cost, 1000, "ms")
-        found.append(Figure("fixed cost, seconds", measured, median(fixed_cost), FIXED_COST_TARGET))
-    found += _in_turns("epoch with emitted rows", emitting, EMITTING_TARGET)
-    found += _in_turns("epoch with a ttl", expiring, EXPIRING_TARGET)
-    if windowed:
-        ours, theirs = windowed["tidegate"], windowed["streaming"]
-        measured = f"{spread(ours, 1, 's')} : {spread(theirs, 1, 's')}"
-        found.append(Figure("windowed count: epoch", measured, median(ours) / median(theirs), WINDOWED_TARGET))
-    return found
+        figures.append(Figure("fixed cost, seconds", measured, median(fixed_cost), FIXED_COST_TARGET))
+    figures += _in_turns("epoch with emitted rows", found.get("emitted rows"), EMITTING_TARGET)
+    figures += _in_turns("epoch with a ttl", found.get("state that ends"), EXPIRING_TARGET)
+    if windowed := found.get("windowed counts"):
+        figures += _costs("windowed count: epoch", windowed["tidegate"], windowed["streaming"], WINDOWED_TARGET)
+    for judged in found.get("tables", []):
+        figures += _of_tables(judged)
+    if empty := found.get("empty checkpoints"):
+        for at, kind in enumerate(_KINDS):
+            seconds = [cost[at] for cost in empty]
+            what = f"empty checkpoint with judged tables{kind}, seconds"
+            figures.append(Figure(what, spread(seconds, 1000, "ms"), median(seconds), None if at else EMPTY_TARGET))
+    return figures
 
 
-def of_tables(costs: dict[str, list[list[float]]]) -> Iterator[Figure]:
-    """Each by the clock, and of processors."""
-    for at, (unit, clock) in enumerate((("", True), (", processor time", False))):
-        seconds = {name: [cost[at] for cost in each] for name, each in costs.items()}
-        pair = [seconds["without_tables"], seconds["with_tables"]]
-        yield from _in_turns(f"epoch with judged tables{unit}", pair, TABLES_TARGET if clock else None)
-        ours, theirs = seconds["with_tables"], seconds["streaming"]
-        measured = f"{spread(ours, 1, 's')} : {spread(theirs, 1, 's')}"
-        target = JUDGED_TARGET if clock else None
-        yield Figure(f"judged tables: epoch{unit}", measured, median(ours) / median(theirs), target)
-        empty = seconds["empty"]
-        what = f"empty checkpoint with judged tables{unit}, seconds"
-        yield Figure(what, spread(empty, 1000, "ms"), median(empty), EMPTY_TARGET if clock else None)
+def _of_tables(judged: dict[str, Any]) -> Iterator[Figure]:
+    for events, costs in judged["costs"].items():
+        where = f"{short(judged['keys'])} keys, {short(events)} events"
+        without, with_tables = costs["without_tables"], costs["with_tables"]
+        for at, kind in enumerate(_KINDS):
+            pair = [[cost[at] for cost in each] for each in (without, with_tables)]
+            target = None if at else TABLES_TARGETS.get((judged["keys"], events))
+            yield from _in_turns(f"{where}: epoch with judged tables{kind}", pair, target)
+        yield from _costs(f"{where}: judged tables: epoch", with_tables, costs["streaming"], JUDGED_TARGET)
 
 
-def _in_turns(what: str, seconds: list[list[float]], target: float | None) -> Iterator[Figure]:
+def _costs(what: str, ours: list[Cost], theirs: list[Cost], target: float) -> Iterator[Figure]:
+    """The ratio to Structured Streaming, by the clock and of processors."""
+    for at, kind in enumerate(_KINDS):
+        yield pair(f"{what}{kind}", [cost[at] for cost in ours], [cost[at] for cost in theirs], target)
+
+
+def pair(what: str, ours: Sequence[float], theirs: Sequence[float], target: float | None) -> Figure:
+    return Figure(what, f"{spread(ours, 1, 's')} : {spread(theirs, 1, 's')}", median(ours) / median(theirs), target)
+
+
+def _in_turns(what: str, seconds: list[list[float]] | None, target: float | None) -> Iterator[Figure]:
     if seconds:
         without, with_it = seconds
         measured = f"{spread(with_it, 1, 's')} / {spread(without, 1, 's')}"
@@ -95,26 +107,26 @@ def _in_turns(what: str, seconds: list[list[float]], target: float | None) -> It
 
 def _ratios(result: dict[str, Any]) -> Iterator[Figure]:
     keys = result["keys"]
-    for events in _series(result):
+    for events in series_of(result):
         where = f"{short(keys)} keys, {short(events)} events"
         target = EPOCH_TARGETS.get((keys, events))
-        yield _ratio(f"{where}: epoch", "s", target, result, "seconds", events)
-        yield _ratio(f"{where}: processor time", "s", None, result, "processors", events)
-        target = None if (keys, events) not in EPOCH_TARGETS else RESOURCE_TARGET
-        yield _mean_ratio(f"{where}: bytes written", target, result, "written", events)
+        for what, field in (("epoch", "seconds"), ("processor time", "processors")):
+            ours, theirs = ([e[field] for e in warm(result[engine], events)] for engine in ENGINES)
+            yield pair(f"{where}: {what}", ours, theirs, target)
+        written = None if target is None else WRITTEN_TARGET
+        yield _mean_ratio(f"{where}: bytes written", written, result, "written", events)
         yield _mean_ratio(f"{where}: checkpoint bytes", None, result, "checkpoint_bytes", events)
-    ours, theirs = (_restart(result[engine]) for engine in ("tidegate", "streaming"))
-    measured = f"{ours:.2f} s : {theirs:.2f} s"
-    yield Figure(f"{short(keys)} keys: restart to first epoch", measured, ours / theirs, RESTART_TARGETS.get(keys))
-    ours, theirs = (max(epoch["memory"] for epoch in result[engine]) for engine in ("tidegate", "streaming"))
-    measured = f"{ours / 2**20:,.0f} MiB : {theirs / 2**20:,.0f} MiB"
-    yield Figure(f"{short(keys)} keys: peak memory", measured, ours / theirs, RESOURCE_TARGET)
+    for what, field in (("", "since_start"), (", processor time", "processors_since_start")):
+        ours_once, theirs_once = (restart(result[engine])[field] for engine in ENGINES)
+        measured = f"{ours_once:.2f} s : {theirs_once:.2f} s"
+        target = None if what else RESTART_TARGETS.get(keys)
+        yield Figure(f"{short(keys)} keys: restart to first epoch{what}", measured, ours_once / theirs_once, target)
+    ours_peak, theirs_peak = (peak(result[engine]) for engine in ENGINES)
+    yield of_memory(f"{short(keys)} keys: peak memory", ours_peak, theirs_peak, MEMORY_TARGET)
 
 
-def _ratio(what: str, unit: str, target: float | None, result: dict[str, Any], field: str, events: int) -> Figure:
-    ours, theirs = ([e[field] for e in warm(result[engine], events)] for engine in ("tidegate", "streaming"))
-    measured = f"{spread(ours, 1, unit)} : {spread(theirs, 1, unit)}"
-    return Figure(what, measured, median(ours) / median(theirs), target)
+def of_memory(what: str, ours: float, theirs: float, target: float | None) -> Figure:
+    return Figure(what, f"{ours / 2**20:,.0f} MiB : {theirs / 2**20:,.0f} MiB", ours / theirs, target)
 
 
 def _mean_ratio(what: str, target: float | None, result: dict[str, Any], field: str, events: int) -> Figure:
@@ -124,22 +136,23 @@ def _mean_ratio(what: str, target: float | None, result: dict[str, Any], field: 
 
 
 def _growth(by_keys: dict[int, dict[str, Any]]) -> Iterator[Figure]:
-    small, large = min(by_keys), max(by_keys)
-    if small == large:
-        return
-    for events in sorted(set(_series(by_keys[small])) & set(_series(by_keys[large]))):
+    """Of epochs that are as large over the smallest and over the largest state."""
+    for events in sorted({events for result in by_keys.values() for events in series_of(result)}):
+        having = [keys for keys in by_keys if events in series_of(by_keys[keys])]
+        small, large = min(having), max(having)
+        if small == large:
+            continue
         before, after = ([e["seconds"] for e in warm(by_keys[keys]["tidegate"], events)] for keys in (small, large))
         measured = f"{spread(before, 1, 's')} -> {spread(after, 1, 's')}"
         what = f"{short(events)} events: growth from {short(small)} to {short(large)} keys"
-        target = GROWTH_TARGET if (small, large) == (100_000, 10_000_000) else None
-        yield Figure(what, measured, median(after) / median(before), target)
+        yield Figure(what, measured, median(after) / median(before), GROWTH_TARGET)
 
 
 def splits(results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """How Tidegate's seconds divide, medians of the warm epochs of each series."""
     rows = []
     for result in results:
-        for events in _series(result):
+        for events in series_of(result):
             epochs = warm(result["tidegate"], events)
             parts = {part: median(epoch["split"][part] for epoch in epochs) for part in _PARTS}
             rows.append({"keys": result["keys"], "events": events, **parts})
@@ -150,15 +163,19 @@ def warm(epochs: list[dict[str, Any]], events: int) -> list[dict[str, Any]]:
     return [e for e in epochs if e["phase"] == "epochs" and e["events"] == events and not e["warm_up"]]
 
 
-def _series(result: dict[str, Any]) -> list[int]:
+def series_of(result: dict[str, Any]) -> list[int]:
     return sorted({epoch["events"] for epoch in result["tidegate"] if epoch["phase"] == "epochs"})
 
 
-def _restart(epochs: list[dict[str, Any]]) -> float:
-    return float(next(epoch["since_start"] for epoch in epochs if epoch["phase"] == "restart"))
+def restart(epochs: list[dict[str, Any]]) -> dict[str, Any]:
+    return next(epoch for epoch in epochs if epoch["phase"] == "restart")
 
 
-def spread(values: list[float], scale: float, unit: str) -> str:
+def peak(epochs: list[dict[str, Any]]) -> int:
+    return max(int(epoch["memory"]) for epoch in epochs)
+
+
+def spread(values: Sequence[float], scale: float, unit: str) -> str:
     digits = 0 if unit == "ms" else 2
     low, middle, high = (f"{value * scale:.{digits}f}" for value in (min(values), median(values), max(values)))
     return f"{middle} {unit} ({low}–{high})"

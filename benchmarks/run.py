@@ -1,6 +1,7 @@
 """`make bench`: Tidegate beside Spark Structured Streaming on the same events, in the same run, on this machine.
 
-    python benchmarks/run.py [--sizes 100k,1m,10m] [--quick] [-o json] [--directory DIR]
+    python benchmarks/run.py [--sizes 100k,1m,10m] [--tables 100k,1m] [--only SCENE] [--quick] [--keep]
+                             [--collector serial] [-o json] [--directory DIR]
 
 What is measured and how is in the README beside this file. Figures go to stdout, progress to stderr.
 """
@@ -10,15 +11,20 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import conditions
+import kept_figures
 import machine
 import measuring
 import report
 import way_back
+from bench_series import series
+from machine_load import Load
 from rich.console import Console
 from rich.table import Table
 from workload import Workload
@@ -26,65 +32,89 @@ from workload import Workload
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.migrate import upgrade
 
-DRIVER_MEMORY = "2g"
-FULL = ("100k", "1m", "10m")
-QUICK = ("100k",)
+#: Numbers of keys: of epochs, and of epochs with tables, one of which Structured Streaming rewrites as a whole.
+FULL, TABLES, QUICK = "100k,1m,10m", "100k,1m", "100k"
+REPETITIONS = 2, 10
 
 
 def main() -> None:
     options = parse(sys.argv[1:])
+    conditions.ask(options.collector, options.quick)
     described = machine.describe()
     directory = Path(tempfile.mkdtemp(prefix="tidegate-bench-", dir=options.directory))
-    workloads = [Workload(keys, options.warm_ups, options.measured) for keys in options.keys]
     progress(f"Working below {directory}")
+    found: dict[str, Any] = {}
     try:
-        with database(directory) as found:
-            results = []
-            for workload in workloads:
-                progress(f"{workload.keys:,} keys")
-                results.append(measuring.measure(workload, directory, DRIVER_MEMORY, found))
-            progress("fixed cost")
-            fixed_cost = measuring.fixed_cost(directory, found)
-            progress("emitted rows")
-            emitting = measuring.emitting(directory, found)
-            progress("state that ends")
-            expiring = measuring.expiring(directory, found)
-            progress("windowed counts")
-            windowed = measuring.windowed(directory, found)
-            progress("tables and their expectations")
-            tables = {**measuring.judged(directory, found), "empty": measuring.empty(directory, found)}
-            progress("the way back")
-            back = way_back.measure(max(options.keys), directory, DRIVER_MEMORY, found)
+        with Load() as load, database(directory) as postgres:
+            load.also(postgres.process)
+            for name, measure in scenes(options).items():
+                if options.only in (None, name):
+                    progress(name)
+                    begin = time.monotonic()
+                    found[name] = measure(directory, postgres)
+                    progress(f"  {time.monotonic() - begin:.0f} s")
     except RuntimeError as error:
         sys.exit(f"{error}. What was measured so far stays in {directory}.")
     shutil.rmtree(directory)
-    show(options, described, results, fixed_cost, emitting, expiring, windowed, tables, back)
+    show(options, described, load.figures(), found)
+
+
+def scenes(options: argparse.Namespace) -> dict[str, Callable[[Path, measuring.Database], Any]]:
+    """What is measured, in this order."""
+
+    def epochs(directory: Path, found: measuring.Database) -> list[dict[str, Any]]:
+        repetitions = conditions.repetitions(*REPETITIONS)
+        return [measuring.measure(Workload(keys, *repetitions), directory, found) for keys in options.sizes]
+
+    return {
+        "epochs": epochs,
+        "fixed cost": measuring.fixed_cost,
+        "emitted rows": measuring.emitting,
+        "state that ends": measuring.expiring,
+        "windowed counts": measuring.windowed,
+        "tables": lambda directory, found: [measuring.judged(keys, directory, found) for keys in options.tables],
+        "empty checkpoints": measuring.empty,
+        "the way back": lambda directory, found: way_back.measure(max(options.sizes), directory, found),
+    }
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", help="numbers of keys, such as 100k,1m,10m")
-    parser.add_argument("--quick", action="store_true", help="a few epochs over 100k keys: a few minutes")
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    parser.add_argument("--directory", type=Path, help="where to work: on the disk to be measured (default: temporary)")
+    parser.add_argument("--sizes", type=numbers, help=f"numbers of keys (default: {FULL})")
+    parser.add_argument("--tables", type=numbers, help=f"numbers of keys with tables (default: {TABLES})")
+    parser.add_argument("--only", metavar="SCENE", help="measure nothing but epochs, tables, or another scene")
+    parser.add_argument("--quick", action="store_true", help=f"fewer epochs, over {QUICK} keys: some minutes")
+    add_common(parser)
     options = parser.parse_args(arguments)
-    sizes = options.sizes.split(",") if options.sizes else QUICK if options.quick else FULL
-    try:
-        options.keys = [number(size) for size in sizes]
-    except ValueError:
-        parser.error(f"--sizes {options.sizes}: write numbers of keys of at least 10k as in 100k,1m,10m")
-    options.warm_ups, options.measured = (1, 3) if options.quick else (2, 10)
+    if options.only is not None and options.only not in scenes(options):
+        parser.error(f"--only {options.only}: choose from {', '.join(scenes(options))}")
+    if options.keep and (options.sizes or options.tables or options.only):
+        parser.error("--keep keeps the figures of a whole run, which has all sizes and scenes")
+    options.sizes = options.sizes or numbers(QUICK if options.quick else FULL)
+    options.tables = options.tables or numbers(QUICK if options.quick else TABLES)
     return options
 
 
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """The options of all benches that compare engines."""
+    collectors = list(conditions.COLLECTORS)
+    parser.add_argument("--collector", choices=collectors, default=collectors[0], help="of every engine's JVM")
+    parser.add_argument("--keep", action="store_true", help="keep the figures in benchmarks/figures, to compare with")
+    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.add_argument("--directory", type=Path, help="where to work: on the disk to be measured (default: temporary)")
+
+
+def numbers(sizes: str) -> list[int]:
+    return [number(size) for size in sizes.split(",")]
+
+
 def number(size: str) -> int:
-    """Raises `ValueError` for what is not a number of keys, or too few of them to divide."""
     text = size.strip().lower()
     factor = {"k": 1000, "m": 1_000_000}.get(text[-1:], 1)
-    keys = int(text.rstrip("km")) * factor
-    if keys < 10_000:
-        raise ValueError(size)
-    return keys
+    digits = text.removesuffix("k").removesuffix("m")
+    if not digits.isdecimal() or int(digits) * factor < 10_000:
+        raise argparse.ArgumentTypeError(f"{size}: write numbers of keys of at least 10k as in 100k,1m,10m")
+    return int(digits) * factor
 
 
 @contextmanager
@@ -100,52 +130,33 @@ def database(directory: Path) -> Iterator[measuring.Database]:
         server.remove()
 
 
-def show(
-    options: argparse.Namespace,
-    described: dict[str, str],
-    results: list[dict[str, Any]],
-    fixed_cost: list[float],
-    emitting: list[list[float]],
-    expiring: list[list[float]],
-    windowed: dict[str, list[float]],
-    tables: dict[str, list[measuring.Cost]],
-    back: dict[str, Any],
-) -> None:
-    figures = [
-        *report.figures(results, fixed_cost, emitting, expiring, windowed),
-        *report.of_tables(tables),
-        *way_back.figures(back),
-    ]
-    divided = report.splits(results)
+def show(options: argparse.Namespace, described: dict[str, str], load: dict[str, float], found: dict[str, Any]) -> None:
+    warm_ups, measured = conditions.repetitions(*REPETITIONS)
     policy = (
-        f"medians (smallest-largest) of {options.measured} epochs after {options.warm_ups} for warming up; "
-        f"local[2], driver memory {DRIVER_MEMORY}, both engines"
+        f"medians (smallest-largest) of {measured} epochs after {warm_ups} for warming up, half as many of 1 M events; "
+        f"local[2], driver memory {conditions.DRIVER_MEMORY} and the {options.collector} collector on both sides"
     )
+    now = kept_figures.document(described, load, policy, series(found))
+    said = kept_figures.compare_and_keep("bench-quick" if options.quick else "bench", now, options.keep)
+    figures = report.figures(found)
+    if "the way back" in found:
+        figures += way_back.figures(found["the way back"])
+    divided = report.splits(found.get("epochs", []))
     if options.output == "json":
-        whole = {
-            "machine": described,
-            "policy": policy,
-            "figures": [figure.to_json() for figure in figures],
-            "splits": divided,
-            "fixed_cost": fixed_cost,
-            "emitting": emitting,
-            "expiring": expiring,
-            "windowed": windowed,
-            "tables": tables,
-            "way_back": back,
-            "epochs": results,
-        }
-        print(json.dumps(whole, indent=1))
+        shown = [figure.to_json() for figure in figures]
+        print(json.dumps({**now, "figures": shown, "splits": divided, "said": said, "measured": found}, indent=1))
         return
-    console = Console(width=None if sys.stdout.isatty() else 140)
+    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
     console.print(", ".join(f"{name}: {value}" for name, value in described.items()))
     console.print(policy)
     console.print(table_of_figures(figures))
-    console.print(table_of_splits(divided))
+    if divided:
+        console.print(table_of_splits(divided))
+    console.print(*said, sep="\n", markup=False)
 
 
-def table_of_figures(figures: list[report.Figure]) -> Table:
-    table = Table("figure", "Tidegate : Structured Streaming", title="Less is better")
+def table_of_figures(figures: list[report.Figure], sides: str = "Tidegate : Structured Streaming") -> Table:
+    table = Table("figure", sides, title="Less is better")
     for name in ("ratio", "target", "verdict"):
         table.add_column(name, justify="right")
     for figure in figures:

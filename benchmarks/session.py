@@ -15,8 +15,6 @@ from typing import Any
 from process_tree import processor_seconds
 from workload import Epoch, Workload
 
-PARALLELISM = 2
-
 
 @dataclass(frozen=True, slots=True)
 class Session:
@@ -26,7 +24,6 @@ class Session:
     restarted: bool
     data: Path
     root: Path
-    driver_memory: str
     also: tuple[int, ...] = ()
 
     @property
@@ -43,8 +40,8 @@ class Session:
         return self.root / "local"
 
     def spark_settings(self) -> dict[str, str]:
-        """The same for both engines."""
-        return {"spark.driver.memory": self.driver_memory, "spark.local.dir": str(self.local)}
+        """The same for both engines, beside what `conditions` say."""
+        return {"spark.local.dir": str(self.local)}
 
     @property
     def totals(self) -> Path:
@@ -76,7 +73,7 @@ Take = Callable[[Epoch], tuple[float, Mapping[str, float]]]
 def run_epochs(session: Session, take: Take, elsewhere: Callable[[], int] = lambda: 0) -> None:
     """Let each file appear, take its epoch, and leave a mark. `elsewhere` counts bytes written outside `root`."""
     session.landing.mkdir(parents=True, exist_ok=True)
-    roots = (os.getpid(), *session.also)
+    roots, others_before = (os.getpid(), *session.also), processor_seconds(*session.also)
     files, other_bytes = _files(session.root), elsewhere()
     for epoch in session.epochs():
         processors = processor_seconds(*roots)
@@ -95,6 +92,7 @@ def run_epochs(session: Session, take: Take, elsewhere: Callable[[], int] = lamb
             seconds=seconds,
             split=dict(split),
             processors=processors,
+            processors_since_start=processor_seconds(os.getpid()) + processor_seconds(*session.also) - others_before,
             written=_added(before, files, session.root) + other_bytes - before_elsewhere,
             checkpoint_bytes=_added(before, files, session.checkpoints) + other_bytes - before_elsewhere,
         )

@@ -26,6 +26,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from machine_load import Load, sentence
 from process_tree import is_java, memory, memory_of, tree
 from rich.console import Console
 from rich.table import Table as Shown
@@ -212,16 +213,23 @@ def main() -> int:
     options = parse(sys.argv[1:])
     described = machine.describe()
     directory = Path(tempfile.mkdtemp(prefix="tidegate-soak-", dir=options.directory))
-    with database(directory) as found:
+    with Load() as load, database(directory) as found:
+        load.also(found.process)
         (directory / "soak").mkdir()
         slices, problems = soak(directory / "soak", found, options.minutes, options.kill_every)
     grown = growing(slices)
     if options.output == "json":
         figures = [each.figures() for each in slices]
-        print(json.dumps({"machine": described, "slices": figures, "wrong": problems, "grown": grown}, indent=1))
+        print(
+            json.dumps(
+                {"machine": described, "load": load.figures(), "slices": figures, "wrong": problems, "grown": grown},
+                indent=1,
+            )
+        )
     else:
         console = Console(width=None if sys.stdout.isatty() else 200)
         console.print(", ".join(f"{name}: {value}" for name, value in described.items()))
+        console.print(sentence(load.figures()), highlight=False)
         console.print(table_of(slices))
         console.print(*(problems or ["Every key is right in both tables, and each row is there once."]), sep="\n")
         console.print(*(grown or ["Nothing grows."]), sep="\n")

@@ -7,12 +7,14 @@ wait for the next trigger is left out, in its favour.
 from collections.abc import Mapping
 from typing import Any
 
+import conditions
+from conditions import PARALLELISM
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
-from session import PARALLELISM, Session, given_session, mark, run_epochs
+from session import Session, given_session, mark, run_epochs
 from workload import SCHEMA, Epoch
 
-from tidegate.spark.session.sessions import SparkSettings, open_session
+from tidegate.spark.session.sessions import open_session
 
 #: Beyond what the comparison is about, what its documentation recommends for speed.
 SETTINGS = {
@@ -22,14 +24,12 @@ SETTINGS = {
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-    # Tidegate's sessions set options of their own here.
-    "spark.driver.extraJavaOptions": "",
 }
 
 
 def main() -> None:
     session = given_session()
-    spark = open_session(SparkSettings.local(PARALLELISM, {**SETTINGS, **session.spark_settings()}))
+    spark = open_session(conditions.spark({**SETTINGS, **session.spark_settings()}))
     spark.sparkContext.setLogLevel("ERROR")
     session.landing.mkdir(parents=True, exist_ok=True)
     query = start(session, spark)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import conditions
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,10 +18,9 @@ from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.records import AcknowledgeResult, HandleKind, Snapshot
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.settings import Settings
-from tidegate.spark.session.sessions import SparkSettings
 
-PARALLELISM, KEYS, ROWS = 2, 200_000, 100_000
-_WARM_UPS, _MEASURED = 8, 15
+KEYS, ROWS = 200_000, 100_000
+_REPETITIONS = 8, 15
 
 
 def source_of(root: Path) -> FileSource:
@@ -63,13 +63,14 @@ def take_turns(pipeline_of: Callable[[Path, bool], Pipeline]) -> None:
     `pipeline_of` makes the one without and the one with what is measured."""
     root, random = Path(sys.argv[1]), np.random.default_rng(1)
     (root / "landing").mkdir()
-    spark = SparkSettings.local(PARALLELISM)
+    warm_ups, counted = conditions.repetitions(*_REPETITIONS)
+    spark = conditions.spark()
     sides = [Side(root, pipeline_of(root, measured), spark) for measured in (False, True)]
     seconds: list[list[float]] = [[], []]
-    for number in range(_WARM_UPS + _MEASURED):
+    for number in range(warm_ups + counted):
         keys = random.permutation(KEYS) if number == 0 else random.integers(0, KEYS, ROWS)
         pq.write_table(pa.table({"key": keys}), root / "landing" / f"{number:03}.parquet")
         for side, into in zip(sides, seconds, strict=True):
             into.append(side.take())
     sides[0].region.session.stop()
-    print(json.dumps([each[_WARM_UPS:] for each in seconds]))
+    print(json.dumps([each[warm_ups:] for each in seconds]))

@@ -8,7 +8,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from session import PARALLELISM, Session, given_session, mark, run_epochs
+import conditions
+from conditions import PARALLELISM
+from session import Session, given_session, mark, run_epochs
 from sqlalchemy import NullPool, create_engine, text
 from stopwatch import Stopwatch, TimedRegion, TimedStorage, TimedStore
 from workload import SCHEMA, Epoch
@@ -20,7 +22,6 @@ from tidegate.protocol.names import Target
 from tidegate.protocol.trigger import Triggered
 from tidegate.settings import Settings
 from tidegate.sources.files import FileSource
-from tidegate.spark.session.sessions import SparkSettings
 from tidegate.state.storage import ArrowCheckpointStorage
 
 
@@ -29,8 +30,7 @@ def main() -> None:
     session.landing.mkdir(parents=True, exist_ok=True)
     settings = settings_of(session)
     pipeline = pipeline_of(session)
-    spark = SparkSettings.local(PARALLELISM, session.spark_settings())
-    region = assembly.open_region(pipeline, spark, settings)
+    region = assembly.open_region(pipeline, conditions.spark(session.spark_settings()), settings)
     watch = Stopwatch()
     store = assembly.open_store()  # TIDEGATE_DATABASE_URL
     storage = ArrowCheckpointStorage(settings.storage)

@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import conditions
 import measuring
 import numpy as np
 import pyarrow as pa
@@ -21,15 +22,15 @@ ROUNDS = 3
 FEW, MANY = 2, 8  # parallelism before and after a rescale
 
 
-def measure(keys: int, directory: Path, driver_memory: str, database: measuring.Database) -> dict[str, Any]:
+def measure(keys: int, directory: Path, database: measuring.Database) -> dict[str, Any]:
     """What each step took. Raises `RuntimeError` if a process fails."""
     root = directory / "way-back"
     (root / "landing").mkdir(parents=True)
-    files = _write(root / "data", keys)
+    files = _write(root / "data", keys, 1 if conditions.is_quick() else ROUNDS)
 
     def run(step: str, **asked: Any) -> dict[str, Any]:
         began = time.time()
-        common = {"memory": driver_memory, "parallelism": FEW} if step != "look_ups" else {}
+        common = {"parallelism": FEW} if step != "look_ups" else {}
         argument = json.dumps({"step": step, "root": str(root), **common, **asked})
         found: dict[str, Any] = measuring.answered("way_back_engine.py", argument, root, database)
         return {**found, "since_start": found["end"] - began} if "end" in found else found
@@ -46,11 +47,11 @@ def measure(keys: int, directory: Path, driver_memory: str, database: measuring.
     return {"keys": keys, "rounds": rounds, "savepoints": savepoints, "look_ups": run("look_ups", keys=keys)}
 
 
-def _write(directory: Path, keys: int) -> list[str]:
+def _write(directory: Path, keys: int, rounds: int) -> list[str]:
     """A file with every key once, one more before the first checkpoint that is gone back to, and one for each round."""
     directory.mkdir()
     random, paths = np.random.default_rng(20270), []
-    for number in range(2 + ROUNDS):
+    for number in range(2 + rounds):
         drawn = random.integers(0, keys, keys // 10) if number else random.permutation(keys)
         path = directory / f"{number}.parquet"
         pq.write_table(pa.table({"key": drawn, "value": random.integers(0, 1000, len(drawn))}), path)

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import conditions
 from workload import SCHEMA
 
 from tidegate import CheckpointConfig, Pipeline, assembly, count, max_, sum_
@@ -21,9 +22,8 @@ from tidegate.protocol.restore_plan import Accepted
 from tidegate.protocol.trigger import Triggered
 from tidegate.settings import Settings
 from tidegate.sources.files import FileSource
-from tidegate.spark.session.sessions import SparkSettings
 
-PIPELINE, OPERATOR, CORES = "way_back", "totals", 2
+PIPELINE, OPERATOR = "way_back", "totals"
 _SAVEPOINTS, _LOOK_UPS = 5, 20
 #: What `tidegate state` imports when it is asked for a key.
 _IMPORTED = ("tidegate.embedded_postgres.locate", "tidegate.postgres.migrate", "tidegate.postgres.store",
@@ -33,15 +33,16 @@ _IMPORTED = ("tidegate.embedded_postgres.locate", "tidegate.postgres.migrate", "
 class Process:
     """A coordinator and a region of this process, on `root`."""
 
-    def __init__(self, root: Path, memory: str, parallelism: int) -> None:
+    def __init__(self, root: Path, parallelism: int) -> None:
         self._root = root
         pipeline = Pipeline(PIPELINE, parallelism=parallelism, checkpoints=CheckpointConfig(retained=3))
         events = pipeline.source("events", FileSource(str(root / "landing"), format="parquet", schema=SCHEMA))
         events.key_by("key").aggregate(OPERATOR, events=count(), total=sum_("value"), largest=max_("value"))
         settings = Settings.from_environment()  # its home is `root`
-        spark = {"spark.driver.memory": memory, "spark.local.dir": str(root / "local")}
         self.coordinator = assembly.open_coordinator(pipeline, settings)
-        self.region: Any = assembly.open_region(pipeline, SparkSettings.local(CORES, spark), settings)
+        self.region: Any = assembly.open_region(
+            pipeline, conditions.spark({"spark.local.dir": str(root / "local")}), settings
+        )
 
     def take(self, request: str, kind: CheckpointKind = CheckpointKind.CHECKPOINT) -> tuple[int, float]:
         """A checkpoint through all steps, until it is notified: its id and its seconds."""
@@ -121,7 +122,7 @@ def main() -> None:
     if step == "look_ups":
         print(json.dumps(look_ups(**asked)))
         return
-    process = Process(root, asked.pop("memory"), asked.pop("parallelism"))
+    process = Process(root, asked.pop("parallelism"))
     steps: dict[str, Callable[..., dict[str, Any]]] = {
         "epochs": epochs,
         "restored_epoch": restored_epoch,

@@ -291,12 +291,12 @@ def report_one_by_one(
     answer.send(seconds)
 
 
-def measure_at_once(found: Database, subtasks: int, connections: int) -> tuple[float, list[float]]:
+def measure_at_once(found: Database, storage: Path, subtasks: int, connections: int) -> tuple[float, list[float]]:
     """Seconds until all have acknowledged and the decision was seen, and those of each acknowledgement."""
     progress(f"{subtasks:,} acknowledgements, one by one, over {connections} connections")
     pipeline = pipeline_of("at_once", subtasks)
     store = PostgresCheckpointStore(connect(found.url))
-    coordinator = CheckpointCoordinator(pipeline, store, NOT_ASKED, SystemClock())
+    coordinator = CheckpointCoordinator(pipeline, store, NamedOnly(str(storage)), SystemClock())
     checkpoint_id = triggered(coordinator, "at once")
     with store.transaction(pipeline.name) as tx:
         tx.begin_attempt(checkpoint_id)

@@ -7,15 +7,17 @@ as `triggerExecution`. Both append the windows that have ended to Parquet files,
 import json
 import os
 import sys
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import conditions
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from session import PARALLELISM
+from conditions import PARALLELISM
+from costs import measured
 from streaming_engine import SETTINGS
 from tidegate_engine import checkpoint
 
@@ -24,11 +26,11 @@ from tidegate.clock import SystemClock
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.protocol.trigger import Triggered
 from tidegate.settings import Settings
-from tidegate.spark.session.sessions import SparkSettings, open_session
+from tidegate.spark.session.sessions import open_session
 from tidegate.state.storage import ArrowCheckpointStorage
 
 KEYS, ROWS = 200_000, 500_000
-WARM_UPS, MEASURED = 3, 9
+REPETITIONS = 3, 9
 SCHEMA = "key bigint, at timestamp"
 _HOUR = 3_600_000_000
 _BEGINNING = 1_767_225_600_000_000  # 2026-01-01
@@ -51,17 +53,15 @@ class Tidegate:
         counts = rows.key_by("key").aggregate("counts", window("at", "1 hour"), n=count())
         counts.sink("counts", ParquetSink(str(root / "counts")))
         settings = Settings(root, str(root / "checkpoints"), str(root / "cache"), root / "docs")
-        self.region: Any = assembly.open_region(pipeline, SparkSettings.local(PARALLELISM), settings)
+        self.region: Any = assembly.open_region(pipeline, conditions.spark(), settings)
         storage = ArrowCheckpointStorage(settings.storage)
         self.coordinator = CheckpointCoordinator(pipeline, assembly.open_store(), storage, SystemClock())
 
-    def take(self, number: int) -> float:
-        begin = time.perf_counter()
+    def take(self, number: int) -> None:
         decision = self.coordinator.trigger(f"epoch {number}")
         if not isinstance(decision, Triggered):
             raise RuntimeError(f"The checkpoint of epoch {number} was not triggered: {decision}")
         checkpoint(self.coordinator, decision.checkpoint_id, self.region)
-        return time.perf_counter() - begin
 
     def stop(self) -> None:
         self.region.session.stop()
@@ -71,7 +71,7 @@ class Streaming:
     def __init__(self, root: Path) -> None:
         from pyspark.sql import functions as F
 
-        self.spark: Any = open_session(SparkSettings.local(PARALLELISM, SETTINGS))
+        self.spark: Any = open_session(conditions.spark(SETTINGS))
         self.spark.conf.set("spark.sql.session.timeZone", "UTC")
         self.spark.sparkContext.setLogLevel("ERROR")
         rows = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(root / "landing"))
@@ -101,17 +101,20 @@ def shown_until(root: Path, epoch: int) -> list[int]:
 
 
 def main() -> None:
-    """The arguments are the directory to work in, and the engine. The last line that is printed is JSON."""
-    root, engine = Path(sys.argv[1]), sys.argv[2]
+    """The arguments are the directory to work in, the engine, and the process of Postgres. The last line that is
+    printed is JSON."""
+    root, engine, process = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    also = (process,) if engine == "tidegate" else ()
     (root / "landing").mkdir(parents=True)
     random = np.random.default_rng(1)
-    side = Tidegate(root) if engine == "tidegate" else Streaming(root)
-    seconds = []
-    for number in range(WARM_UPS + MEASURED):
+    side: Tidegate | Streaming = Tidegate(root) if engine == "tidegate" else Streaming(root)
+    warm_ups, counted = conditions.repetitions(*REPETITIONS)
+    costs = []
+    for number in range(warm_ups + counted):
         write_file(root / "landing", number, random)
-        seconds.append(side.take(number))
+        costs.append(measured(partial(side.take, number), *also))
     side.stop()
-    print(json.dumps({"seconds": seconds[WARM_UPS:], "shown": shown_until(root, WARM_UPS + MEASURED - 3)}))
+    print(json.dumps({"costs": costs[warm_ups:], "shown": shown_until(root, warm_ups + counted - 3)}))
 
 
 if __name__ == "__main__":

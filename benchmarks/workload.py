@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 
 SCHEMA = "key bigint, value bigint"
 TOTALS = ("key", "events", "total", "largest")
-#: Numbers of events at which epochs over different numbers of keys are compared with one another.
-FIXED = (10_000, 100_000)
+#: No epoch has fewer events, and each number of keys has epochs of so many.
+FEWEST = 10_000
+LARGE = 1_000_000
 _LARGEST_VALUE = 1_000_000
 _SEED = 20260
 
@@ -37,26 +38,34 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """W at one number of keys. `warm_ups` epochs before the `measured` ones of each series."""
+    """W at one number of keys. `warm_ups` epochs before the `measured` ones of each series, of which large ones have
+    half: their epochs vary less, and one takes many times as long."""
 
     keys: int
     warm_ups: int
     measured: int
 
     def series(self) -> list[int]:
-        """Events per epoch of each series, ascending: K/100, K/10, and the fixed numbers."""
-        return sorted({self.keys // 100, self.keys // 10, *(events for events in FIXED if events <= self.keys)})
+        """Events per epoch of each series, ascending: 10 k, and of K/100 and K/10 what is more."""
+        return sorted({FEWEST, *(events for events in (self.keys // 100, self.keys // 10) if events > FEWEST)})
+
+    def repetitions(self, events: int) -> tuple[int, int]:
+        """How many epochs of a series warm up, and how many count."""
+        large = events >= LARGE
+        return (max(self.warm_ups // 2, 1), max(self.measured // 2, 3)) if large else (self.warm_ups, self.measured)
 
     def epochs(self) -> list[Epoch]:
-        each = [(events, n < self.warm_ups) for events in self.series() for n in range(self.warm_ups + self.measured)]
-        steps = [("load", self.keys, True), *(("epochs", events, warm_up) for events, warm_up in each)]
+        steps = [("load", self.keys, True)]
+        for events in self.series():
+            warm_ups, measured = self.repetitions(events)
+            steps += [("epochs", events, number < warm_ups) for number in range(warm_ups + measured)]
         steps.append(("restart", self.keys // 10, False))
         return [Epoch(number, phase, events, warm_up) for number, (phase, events, warm_up) in enumerate(steps)]
 
     def write(self, directory: Path) -> None:
         """Write the files that are not there yet."""
         directory.mkdir(parents=True, exist_ok=True)
-        for epoch, (keys, values) in zip(self.epochs(), self._events(), strict=True):
+        for epoch, (keys, values) in self.files():
             if not (path := directory / epoch.file).exists():
                 table = pa.table({"key": keys, "value": values})
                 pq.write_table(table, path, row_group_size=max(epoch.events // 4, 1))
@@ -66,27 +75,33 @@ class Workload:
         events = np.zeros(self.keys, np.int64)
         total = np.zeros(self.keys, np.int64)
         largest = np.full(self.keys, np.iinfo(np.int64).min)
-        for keys, values in self._events():
+        for _, (keys, values) in self.files():
             events += np.bincount(keys, minlength=self.keys)
             np.add.at(total, keys, values)
             np.maximum.at(largest, keys, values)
         return {"key": np.arange(self.keys), "events": events, "total": total, "largest": largest}
 
-    def _events(self) -> Iterator[tuple[Any, Any]]:
+    def files(self) -> Iterator[tuple[Epoch, tuple[Any, Any]]]:
+        """Of each epoch the keys and values of its events, as arrays."""
         for epoch in self.epochs():
             random = np.random.default_rng([_SEED, self.keys, epoch.number])
             load = epoch.phase == "load"
             keys = random.permutation(self.keys) if load else random.integers(0, self.keys, epoch.events)
-            yield keys, random.integers(-_LARGEST_VALUE, _LARGEST_VALUE, epoch.events)
+            yield epoch, (keys, random.integers(-_LARGEST_VALUE, _LARGEST_VALUE, epoch.events))
 
 
-def differences(expected: dict[str, Any], directory: Path) -> list[str]:
-    """How the totals an engine wrote as Parquet differ from the expected ones; empty if every key is right."""
+def totals_of(directory: Path) -> dict[str, Any]:
+    """The totals that an engine has written as Parquet."""
     found = pq.read_table(directory, columns=list(TOTALS))
-    order = np.argsort(found["key"].to_numpy())
+    return {name: found[name].to_numpy() for name in TOTALS}
+
+
+def differences(expected: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    """How an engine's totals differ from the expected ones; empty if every key is right."""
+    order = np.argsort(found["key"])
     problems = []
     for name in TOTALS:
-        column = found[name].to_numpy()[order]
+        column = found[name][order]
         if column.shape != expected[name].shape:
             return [f"{len(column):,} keys instead of {len(expected[name]):,}"]
         if wrong := int(np.count_nonzero(column != expected[name])):

@@ -130,8 +130,8 @@ class Delivery:
 
     def deliver_up_to(self, checkpoint_id: int) -> list[Delivered]:
         """Everything that is outstanding as far as a completed checkpoint, then the rest of the cleaning. Returns what
-        that delivered, also if it was delivered before, unless its history is folded. Raises `FinalizeError` and others if it has not completed, and
-        as `deliver`."""
+        that delivered, also if it was delivered before, unless its history is folded. Raises `FinalizeError` and others
+        if it has not completed, and as `deliver`."""
         begun = self._begun.pop(checkpoint_id, None) or self._look(checkpoint_id)
         self.deliver(begun.outstanding, begun.cleaning)
         begun.cleaning.end()

@@ -1,0 +1,120 @@
+"""Prints README's section about speed from the figures that are kept (`--keep`): Markdown, to be pasted.
+
+    python benchmarks/speed.py
+
+Each figure is a median with the smallest and the largest of its repetitions.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+import kept_figures
+from bench_series import WITH_TABLES
+from flink_jars import VERSION
+from machine_load import sentence
+
+Sides = Mapping[str, Mapping[str, Sequence[float]]]
+FLINK = {"rocksdb": "RocksDB", "hashmap": "heap"}
+STREAMING = (
+    "`make bench` runs the same events through Tidegate and through Spark Structured Streaming (RocksDB, changelog "
+    "checkpoints), with the same collector. Every total is checked. An epoch ends when its checkpoint is durable. With "
+    "tables it also keeps one of current rows and one that is appended to, with three expectations each; Structured "
+    "Streaming rewrites the first as a whole in `foreachBatch`, as users write it. What is seen are medians "
+    "(smallest–largest)."
+)
+BESIDE_FLINK = (
+    f"`make bench-flink` runs the same events on Flink {VERSION}, without tables. What takes least is in bold. Flink's "
+    "job runs on and on in one process, its events have no format, and it syncs nothing to the disk."
+)
+
+
+def main() -> None:
+    bench, flink = kept_figures.read("bench"), kept_figures.read("flink")
+    if bench is None:
+        sys.exit("There are no figures yet: make bench ARGS=--keep, and make bench-flink ARGS=--keep.")
+    print(*section(bench, flink), sep="\n")
+
+
+def section(bench: Mapping[str, Any], flink: Mapping[str, Any] | None) -> Iterator[str]:
+    """All of it, line by line."""
+    yield from (STREAMING, *beside_streaming(bench))
+    if flink is not None:
+        yield from ("", BESIDE_FLINK, *beside_flink(flink))
+
+
+def beside_streaming(kept: Mapping[str, Any]) -> Iterator[str]:
+    series: Mapping[str, Sides] = kept["series"]
+    yield conditions(kept)
+    yield ""
+    yield "| keys, events an epoch | Tidegate | Structured Streaming | ratio | processor time | ratio |"
+    yield "|---|---|---|---|---|---|"
+    compared = {
+        what: sides for what, sides in series.items() if "streaming" in sides and "seconds" in sides["tidegate"]
+    }
+    plain = [what for what in compared if not what.endswith(WITH_TABLES)]
+    for what in [*plain, *(what for what in compared if what.endswith(WITH_TABLES))]:
+        ours, theirs = compared[what]["tidegate"], compared[what]["streaming"]
+        cells = [cell for kind in ("seconds", "processors") for cell in _pair(ours[kind], theirs[kind])]
+        yield f"| {what} | {cells[0]} | {cells[1]} | {cells[2]} | {cells[3]} : {cells[4]} | {cells[5]} |"
+    for what, sides in series.items():
+        if "bytes" in sides["tidegate"]:
+            ours_peak, theirs_peak = (sides[side]["bytes"][0] for side in ("tidegate", "streaming"))
+            ratio = f"{ours_peak / theirs_peak:.2f}"
+            yield f"| {what} | {_mebibytes(ours_peak)} | {_mebibytes(theirs_peak)} | {ratio} | | |"
+
+
+def beside_flink(kept: Mapping[str, Any]) -> Iterator[str]:
+    """Whoever takes least is in bold: the reader sees where that is Flink."""
+    series: Mapping[str, Sides] = kept["series"]
+    yield conditions(kept)
+    yield ""
+    sides = ["tidegate", *FLINK]
+    names = ["Tidegate", *(f"Flink, {name}" for name in FLINK.values())]
+    yield f"| keys, events an epoch | {' | '.join(names)} | processor time of each |"
+    yield "|---|---|---|---|---|"
+    for what, found in series.items():
+        if "bytes" in found["tidegate"]:
+            continue
+        medians = [median(found[side]["seconds"]) for side in sides]
+        cells = [_spread(found[side]["seconds"]) for side in sides]
+        shown = [f"**{cell}**" if took == min(medians) else cell for cell, took in zip(cells, medians, strict=True)]
+        processors = " : ".join(f"{median(found[side]['processors']):.2f} s" for side in sides)
+        yield f"| {what} | {' | '.join(shown)} | {processors} |"
+    for what, found in series.items():
+        if "bytes" in found["tidegate"]:
+            yield f"| {what} | {' | '.join(_mebibytes(found[side]['bytes'][0]) for side in sides)} | |"
+    if faster := [what for what, found in series.items() if _is_faster(found)]:
+        yield ""
+        yield f"Flink is faster at {'; '.join(faster)}."
+
+
+def _is_faster(found: Sides) -> bool:
+    """Whether Flink is, on one of its backends."""
+    if "bytes" in found["tidegate"]:
+        return False
+    return min(median(found[side]["seconds"]) for side in FLINK) < median(found["tidegate"]["seconds"])
+
+
+def conditions(kept: Mapping[str, Any]) -> str:
+    machine, load = kept["machine"], sentence(kept["load"]).capitalize()
+    on = f"{machine['cores']} cores ({machine['processor']}, {machine['memory']}), Spark {machine['pyspark']}"
+    return f"Measured at commit {kept['commit']} on {kept['date'][:10]}, on {on}: {kept['policy']}. {load}."
+
+
+def _pair(ours: Sequence[float], theirs: Sequence[float]) -> tuple[str, str, str]:
+    return _spread(ours), _spread(theirs), f"{median(ours) / median(theirs):.2f}"
+
+
+def _spread(values: Sequence[float]) -> str:
+    shown = f"{median(values):.2f} s"
+    return shown if len(values) == 1 else f"{shown} ({min(values):.2f}–{max(values):.2f})"
+
+
+def _mebibytes(size: float) -> str:
+    return f"{size / 2**20:,.0f} MiB"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""README's tables are printed from the figures that are kept."""
+
+from typing import Any
+
+IDLE = {"began": 0.1, "ended": 1.2, "others": 0.01, "others_worst": 0.02}
+MACHINE = {"cores": "2", "processor": "a processor", "memory": "8 GiB", "pyspark": "4.2.0"}
+
+
+def cost(*seconds: float) -> dict[str, list[float]]:
+    return {"seconds": list(seconds), "processors": [each / 2 for each in seconds]}
+
+
+def kept(series: dict[str, Any]) -> dict[str, Any]:
+    from kept_figures import document
+
+    return {**document(MACHINE, IDLE, "ten epochs", series), "commit": "abc", "date": "2026-11-24T00:00:00+00:00"}
+
+
+def test_what_is_compared_with_structured_streaming_is_a_row() -> None:
+    from speed import section
+
+    bench = kept(
+        {
+            "100 k keys, 10 k events, with tables": {"tidegate": cost(0.5), "streaming": cost(2.0)},
+            "100 k keys, 10 k events": {"tidegate": cost(0.2, 0.4, 0.3), "streaming": cost(0.6, 0.5, 0.9)},
+            "100 k keys, peak memory": {"tidegate": {"bytes": [2**29]}, "streaming": {"bytes": [2**30]}},
+            "fixed cost": {"tidegate": {"seconds": [0.1]}},
+        }
+    )
+    _, said, _, *table = section(bench, None)
+    assert said == (
+        "Measured at commit abc on 2026-11-24, on 2 cores (a processor, 8 GiB), Spark 4.2.0: ten epochs. Load average "
+        "0.1 when started and 1.2 at the end; other programs used 1% of the processors, 2% in the worst minute."
+    )
+    assert table[2:] == [
+        "| 100 k keys, 10 k events | 0.30 s (0.20–0.40) | 0.60 s (0.50–0.90) | 0.50 "
+        "| 0.15 s (0.10–0.20) : 0.30 s (0.25–0.45) | 0.50 |",
+        "| 100 k keys, 10 k events, with tables | 0.50 s | 2.00 s | 0.25 | 0.25 s : 1.00 s | 0.25 |",
+        "| 100 k keys, peak memory | 512 MiB | 1,024 MiB | 0.50 | | |",
+    ]
+
+
+def test_where_flink_is_faster_is_seen() -> None:
+    from speed import beside_flink
+
+    flink = kept(
+        {
+            "100 k keys, 10 k events": {"tidegate": cost(0.3), "rocksdb": cost(0.1), "hashmap": cost(0.05)},
+            "10 M keys, 1 M events": {"tidegate": cost(1.0), "rocksdb": cost(6.0), "hashmap": cost(4.0)},
+            "10 M keys, peak memory": {side: {"bytes": [2**30]} for side in ("tidegate", "rocksdb", "hashmap")},
+        }
+    )
+    assert list(beside_flink(flink))[4:] == [
+        "| 100 k keys, 10 k events | 0.30 s | 0.10 s | **0.05 s** | 0.15 s : 0.05 s : 0.03 s |",
+        "| 10 M keys, 1 M events | **1.00 s** | 6.00 s | 4.00 s | 0.50 s : 3.00 s : 2.00 s |",
+        "| 10 M keys, peak memory | 1,024 MiB | 1,024 MiB | 1,024 MiB | |",
+        "",
+        "Flink is faster at 100 k keys, 10 k events.",
+    ]
