@@ -5,10 +5,12 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 
 import pytest
+from executors import Slow
 from live_pipelines import Live, shown
 from memory_store import MemoryCheckpointStore
 from worlds import Crash
 
+from tidegate.coordination import continuous_run as continuous
 from tidegate.ports import CheckpointStore, StoreTransaction
 from tidegate.protocol.errors import PipelineStatusError
 from tidegate.protocol.paths import with_markers
@@ -121,6 +123,28 @@ def test_a_crash_at_any_moment_costs_nothing(store: CheckpointStore, monkeypatch
     if not in_memory:
         stop(one)
     assert crashes * stride > 100, f"only {crashes} crash points were met"
+
+
+def test_a_crash_at_any_moment_costs_nothing_while_checkpoints_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    number, crashes, survived, ends = 0, 0, 0, set[str]()
+    while survived < 2:
+        survived = 0
+        for before in (True, False):
+            one, fragile = begun(MemoryCheckpointStore(), monkeypatch, max_concurrent=3)
+            monkeypatch.setattr(Slow, "now", one.world.clock.now, raising=False)
+            monkeypatch.setattr(Slow, "takes", timedelta(seconds=6))
+            monkeypatch.setattr(continuous, "ThreadPoolExecutor", Slow)
+            if one_process(one, fragile, number, before):
+                survived += 1
+            else:
+                crashes += 1
+                one.run(until=one.second + 14)
+            one.check()
+            ends |= {status for _, _, status in one.history()}
+            stop(one)
+        number += 1
+    assert crashes > 100, f"only {crashes} crash points were met"
+    assert ends >= {"CHECKPOINT_SUBSUMED", "JOB_FAILOVER_REGION", "COMPLETED"}
 
 
 def test_a_crash_at_any_moment_of_the_end_still_finishes_the_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ TABLE = {
     "ALIGNMENT_LIMIT_EXCEEDED": (False, False),
     "COORDINATOR_SHUTDOWN": (False, False),
     "COORDINATOR_SUSPEND": (False, False),
+    "CHECKPOINT_SUBSUMED": (False, False),
     "JOB_FAILOVER_REGION": (False, False),
     "TASK_FAILURE": (False, False),
 }

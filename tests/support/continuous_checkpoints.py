@@ -70,7 +70,7 @@ class Running:
     def round(self) -> bool:
         """Whether anything happened."""
         result = self.running.advance()
-        for acknowledgement in result.acknowledgements:
+        for acknowledgement in result.acknowledgements.get(self.checkpoint_id, ()):
             assert acknowledgement.subtask not in self.acknowledged, f"{acknowledgement.subtask} answers twice"
             self.acknowledged[acknowledgement.subtask] = acknowledgement
         self.declined += result.declined

@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -49,3 +50,45 @@ class Later(Executor):
             raise
         except Exception as error:
             future.set_exception(error)
+
+
+class Slow(Executor):
+    """Takes so long by a clock, unless somebody waits for it."""
+
+    now: Callable[[], datetime]
+    takes = timedelta(seconds=14)
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> "Future[Any]":
+        now = type(self).now
+        until = now() + self.takes
+        return _Owed(lambda: now() >= until, lambda: work(*arguments, **named))
+
+
+class _Owed(Future[Any]):
+    def __init__(self, is_due: Callable[[], bool], job: Callable[[], Any]) -> None:
+        super().__init__()
+        self._is_due = is_due
+        self._job: Callable[[], Any] | None = job
+
+    def done(self) -> bool:
+        if self._is_due():
+            self._work()
+        return super().done()
+
+    def result(self, timeout: float | None = None) -> Any:
+        self._work()
+        return super().result(0)
+
+    def _work(self) -> None:
+        job, self._job = self._job, None
+        if job is None:
+            return
+        try:
+            self.set_result(job())
+        except Crash:
+            raise
+        except Exception as error:
+            self.set_exception(error)

@@ -4,8 +4,9 @@ The region reads the numbers 0, 1, 2, … one a round, and its sink shows them. 
 numbers are committed, so a lost or doubled one shows, whatever happened on the way.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -19,6 +20,7 @@ from tidegate.coordination import continuous_run as continuous
 from tidegate.coordination.continuous_run import ContinuousRun
 from tidegate.ports import CheckpointStore, Declined, Round
 from tidegate.protocol.errors import CheckpointDeclinedError
+from tidegate.protocol.overlap import FOLLOWS
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, StateHandle, SubtaskId
@@ -48,61 +50,75 @@ class CountingRegion:
         self._shown = self.read  # by the latest completed checkpoint
         self._finished = restored.finished
         self._start, self._sink, self._script = start, sink, script
-        self._task: SnapshotTask | None = None
-        self._at_barrier = 0
-        self._answered = self._stopped = False
+        self._tasks: dict[int, SnapshotTask] = {}  # those that have not ended
+        self._barriers: dict[int, int] = {}  # how much had been read when each began
+        self._answered: set[int] = set()
+        self._stopped = False
 
     def advance(self) -> Round:
         end = self._script.end
         if not self._stopped and (end is None or self.read < end):
             self.read += 1
-        acks, declined = self._answer() if self._task is not None and not self._answered else ([], [])
+        acknowledged: dict[int, Sequence[Acknowledgement]] = {}
+        declined: list[Declined] = []
+        for checkpoint_id in [id_ for id_ in self._tasks if id_ not in self._answered]:
+            self._answer(checkpoint_id, acknowledged, declined)
         ended = end is not None and self.read >= end and not self._finished
-        return Round(acks, declined, True, self._script.is_behind, ended)
+        return Round(acknowledged, declined, True, self._script.is_behind, ended)
 
     def begin(self, task: SnapshotTask) -> None:
         self._script.notified.append(f"begin {task.checkpoint_id}")
-        self._task, self._at_barrier, self._answered = task, self.read, False
+        self._tasks[task.checkpoint_id], self._barriers[task.checkpoint_id] = task, self.read
         self._stopped = task.stop is not None
 
     def completed(self, checkpoint_id: int) -> None:
         self._script.notified.append(f"completed {checkpoint_id}")
-        assert self._task is not None
-        assert self._task.checkpoint_id == checkpoint_id
-        self._shown, self._finished, self._task = self._at_barrier, self._is_last(self._task), None
+        self._shown, self._finished = self._barriers[checkpoint_id], self._is_last(checkpoint_id)
+        for ended in [id_ for id_ in self._tasks if id_ <= checkpoint_id]:
+            del self._tasks[ended], self._barriers[ended]
 
     def aborted(self, checkpoint_id: int, latest_completed: int) -> None:
         self._script.notified.append(f"aborted {checkpoint_id}, latest {latest_completed}")
-        self._task = None
-        if self._stopped:
+        self._barriers.pop(checkpoint_id, None)
+        if self._tasks.pop(checkpoint_id).stop is not None:
             raise CheckpointDeclinedError("It has stopped reading and cannot go on.")
 
-    def _is_last(self, task: SnapshotTask) -> bool:
-        at_end = self._script.end is not None and self._at_barrier >= self._script.end
+    def _is_last(self, checkpoint_id: int) -> bool:
+        at_end = self._script.end is not None and self._barriers[checkpoint_id] >= self._script.end
+        task = self._tasks[checkpoint_id]
         return at_end or (task.stop is not None and task.stop.name == "DRAIN")
 
-    def _answer(self) -> tuple[Sequence[Acknowledgement], Sequence[Declined]]:
-        assert self._task is not None
-        match self._script.orders.get(self._task.checkpoint_id):
+    def _answer(
+        self, checkpoint_id: int, acknowledged: dict[int, Sequence[Acknowledgement]], declined: list[Declined]
+    ) -> None:
+        match self._script.orders.get(checkpoint_id):
             case "silent":
-                return [], []
+                return
             case FailureReason() as reason:
-                self._answered = True
-                return [], [Declined(self._task.checkpoint_id, reason, "the disk is full")]
-        self._answered = True
-        self._script.acknowledged.append(self._task.checkpoint_id)
-        return [self._acknowledge(self._task, key) for key in self._task.attempts], []
+                declined.append(Declined(checkpoint_id, reason, "the disk is full"))
+            case _:
+                self._script.acknowledged.append(checkpoint_id)
+                task = self._tasks[checkpoint_id]
+                acknowledged[checkpoint_id] = [self._acknowledge(task, key) for key in task.attempts]
+        self._answered.add(checkpoint_id)
 
     def _acknowledge(self, task: SnapshotTask, key: SubtaskId) -> Acknowledgement:
-        handles: tuple[StateHandle, ...] = ()
-        if key == ROWS and self._shown < self._at_barrier:
-            path = f"chk-{task.checkpoint_id}/{key.subtask_index}-{task.attempts[key]}-{self._shown}-{self._at_barrier}"
-            self._sink.staged[path] = task.checkpoint_id
-            rows = self._at_barrier - self._shown
-            handles = (StateHandle(path, HandleKind.STAGED, rows, 100, "0" * 64, task.checkpoint_id),)
-        position = {"read": self._at_barrier} if key == FIRST_SPLIT else None
-        snapshot = Snapshot(handles, position, finished=self._is_last(task))
-        return Acknowledgement(key, task.attempts[key], snapshot)
+        barrier = self._barriers[task.checkpoint_id]
+        handles = tuple(self._staged(task, key)) if key == ROWS else ()
+        position = {"read": barrier} if key == FIRST_SPLIT else None
+        return Acknowledgement(key, task.attempts[key], Snapshot(handles, position, self._is_last(task.checkpoint_id)))
+
+    def _staged(self, task: SnapshotTask, key: SubtaskId) -> Iterator[StateHandle]:
+        """A version for each checkpoint that this one may follow."""
+        id_, barrier = task.checkpoint_id, self._barriers[task.checkpoint_id]
+        older = {at: each for each, at in reversed(self._barriers.items()) if each < id_ and at > self._shown}
+        starts = [(self._shown, 0), *sorted(older.items())]
+        for (first, follows), below in zip(starts, [each for _, each in starts[1:]] + [None], strict=True):
+            if first < barrier:
+                path = f"chk-{id_}/{key.subtask_index}-{task.attempts[key]}-{first}-{barrier}"
+                self._sink.staged[path] = id_
+                handle = StateHandle(path, HandleKind.STAGED, barrier - first, 100, "0" * 64, id_)
+                yield replace(handle, details={FOLLOWS: [follows, below]} if older else {})
 
 
 def shown(sink: MemorySink) -> list[int]:

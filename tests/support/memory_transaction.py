@@ -9,9 +9,11 @@ from memory_pipeline_writes import MemoryPipelineWrites
 from memory_state import as_json
 
 from tidegate.protocol import committing
+from tidegate.protocol.acknowledge import owner_of
 from tidegate.protocol.committing import is_committing
 from tidegate.protocol.history import may_be_folded
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Stage, Status, is_legal
+from tidegate.protocol.overlap import FOLLOWS
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import (
     Acknowledgement,
@@ -20,6 +22,7 @@ from tidegate.protocol.records import (
     Decided,
     Decision,
     Deletion,
+    HandleKind,
     Snapshot,
     SubtaskId,
     SubtaskRecord,
@@ -157,6 +160,22 @@ class MemoryTransaction(MemoryPipelineWrites):
             checkpointed_size=checkpointed_size,
         )
         return True
+
+    def drop_staged(self, checkpoint_id: int, files: Sequence[Deletion]) -> None:
+        if not files:
+            return
+        self._require(self._known(checkpoint_id).status is Status.IN_PROGRESS, "what has ended stays as it is")
+        gone = set(files)
+        rows = dict(self.state.subtasks[checkpoint_id])
+        for subtask, row in rows.items():
+            handles = row.snapshot.handles
+            going = [h for h in handles if Deletion(owner_of(subtask.operator_id, h.kind), h.path) in gone]
+            versions = all(h.kind is HandleKind.STAGED and FOLLOWS in h.details for h in going)
+            self._require(versions, "only versions are dropped")
+            kept = tuple(handle for handle in handles if handle not in going)
+            rows[subtask] = replace(row, snapshot=replace(row.snapshot, handles=kept))
+        self.state.subtasks[checkpoint_id] = rows
+        self._enqueue(files)
 
     def fail(self, checkpoint_id: int, reason: FailureReason, message: str, at: datetime) -> bool:
         checkpoint = self.state.checkpoints.get(checkpoint_id)

@@ -6,6 +6,7 @@ from typing import assert_never
 
 from tidegate.coordination.audit import UNASKED, Deed
 from tidegate.coordination.lookup import find_checkpoint
+from tidegate.coordination.pipeline_status import end_if_over
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.abort import Abort, decide_abort
@@ -107,6 +108,7 @@ def fail_checkpoint(
         return False
     if _stops_with(tx, record):
         _stop_failed(tx, record, reason, message, now)
+    end_if_over(tx, now)  # an older one may have been the last, and waited for this to end
     return True
 
 

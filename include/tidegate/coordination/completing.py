@@ -13,12 +13,14 @@ log = logging.getLogger("tidegate")
 
 
 class Completing:
-    """One checkpoint at a time."""
+    """One checkpoint at a time: a newer one has the rows of those that wait, so nothing is gained by judging several
+    at once."""
 
     def __init__(self, coordinator: CheckpointCoordinator, validator: Validator) -> None:
         self._coordinator = coordinator
         self._validator = validator
         self._under_way: Future[None] | None = None
+        self._checkpoint_id = 0
 
     def __bool__(self) -> bool:
         """Whether a checkpoint is being completed, or was and nobody has asked what came of it."""
@@ -31,7 +33,7 @@ class Completing:
     def start(self, checkpoint_id: int, beside: Executor) -> None:
         """After another one has ended. Raises the error that stopped that."""
         self.wait()
-        self._under_way = beside.submit(self.complete, checkpoint_id)
+        self._under_way, self._checkpoint_id = beside.submit(self.complete, checkpoint_id), checkpoint_id
 
     def wait(self) -> None:
         """Until it has ended. Raises the error that stopped it."""
@@ -39,10 +41,10 @@ class Completing:
         if under_way is not None:
             under_way.result()
 
-    def forget(self) -> None:
-        """What came of it is known from the store: a person has to decide, or the sinks have committed. Its thread may
-        end later than that is seen."""
-        if self.has_ended:
+    def forget_unless(self, following: int | None) -> None:
+        """Unless this checkpoint still is the one to complete, what came of it is known from the store: a person has to
+        decide, it failed, or the sinks have committed. Its thread may end later than that is seen."""
+        if self.has_ended and self._checkpoint_id != following:
             self._under_way = None
 
     def complete(self, checkpoint_id: int) -> None:

@@ -2,7 +2,7 @@
 of the pipeline, and completes them.
 
 One thread runs in rounds: a micro-batch, then a look at the store. Beside it, so that rows flow on meanwhile, sinks
-stage their part of a snapshot, and a checkpoint that is acknowledged is validated, finalized and notified. The process
+stage their part of a snapshot, and checkpoints that are acknowledged are validated, finalized and notified. The process
 that asked for a checkpoint may take the same steps at the same time; each happens once.
 """
 
@@ -15,6 +15,7 @@ from random import Random
 
 from tidegate.coordination.completing import Completing
 from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.coordination.lookup import find_triggered
 from tidegate.ports import CheckpointStore, Clock, ContinuousRegion, Round, Validator
 from tidegate.protocol.admission import choose_to_repeat
 from tidegate.protocol.errors import (
@@ -29,6 +30,7 @@ from tidegate.protocol.errors import (
 )
 from tidegate.protocol.lag import SourceLag
 from tidegate.protocol.lifecycle import COMMITTED, Phase, Status
+from tidegate.protocol.overlap import choose_to_complete
 from tidegate.protocol.pipelines import ACTIVE, WITH_REGION, PipelineRecord
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, CheckpointRequest
@@ -49,8 +51,9 @@ POLL_EVERY, _WAIT_AFTER_POLL = timedelta(seconds=0.05), 9
 #: The same while a snapshot is being written: nobody says when it is.
 _WHILE_WRITING = timedelta(seconds=0.02)
 
-#: What may run beside the rounds at a time: a checkpoint is completed, and what an aborted one staged is still written.
-_BESIDE = 2
+#: What may run beside the rounds at a time, apart from a snapshot for each checkpoint: one is completed, and what an
+#: aborted one staged is still written.
+_BESIDE = 1
 
 #: How long the last checkpoint of a pipeline waits after a failure: the same cause might fail it again at once.
 LAST_AGAIN_AFTER = timedelta(seconds=10)
@@ -94,15 +97,17 @@ class ContinuousRun:
         self._took = timedelta(0)  # the last round in the region
         self._asked = 0
         self._request: str | None = None  # the periodic one that has not been answered yet
-        self._pending: int | None = None  # the checkpoint that the region takes part in
+        self._pending: list[int] = []  # the checkpoints that the region takes part in, oldest first
+        self._max_concurrent, self._unaligned = config.max_concurrent, config.unaligned
         self._latest = -1
+        self._newest = 0  # the newest checkpoint that the region has looked at
         self._ended = False  # every source has been read, and no checkpoint says so yet
         self._lag: Sequence[SourceLag] = ()
         self._last_at = clock.now()  # when the last checkpoint may be asked for
 
     def run(self, stopping: Callable[[], bool]) -> PipelineRecord:
         """Run until `stopping` says so or the pipeline is no longer running; returns the pipeline as it is then."""
-        with ThreadPoolExecutor(_BESIDE, "tidegate-beside") as beside:
+        with ThreadPoolExecutor(_BESIDE + self._max_concurrent, "tidegate-beside") as beside:
             try:
                 self.start(beside)
                 while not (stopping() or self.round()):
@@ -124,14 +129,21 @@ class ContinuousRun:
 
     def _due_at(self) -> datetime | None:
         """When the next periodic checkpoint is to be asked for, unless one is under way or has to wait its turn."""
-        return None if self._pending is not None or self._request is not None else self._schedule.next_at
+        return None if self._is_busy or self._request is not None else self._schedule.next_at
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether the region takes part in as many checkpoints as it may. The last one is followed by none."""
+        return len(self._pending) >= (1 if self._ended else self._max_concurrent)
 
     def _is_look_due(self, now: datetime) -> bool:
         if not timedelta(0) <= now - self._looked_at < LOOK_EVERY:
             return True
+        if (due := self._due_at()) is not None and now >= due:
+            return True
         if self._completing:  # most of what changes meanwhile is its own doing
             return self._completing.has_ended
-        return self._is_due or ((due := self._due_at()) is not None and now >= due)
+        return self._is_due
 
     def start(self, beside: Executor) -> None:
         """Become the pipeline's region, and supersede the one before. What a person has approved is completed first."""
@@ -140,6 +152,7 @@ class ContinuousRun:
                 self._coordinator.notify(start.checkpoint_id)
         self._attempt = start.attempt
         self._latest = -1 if start.checkpoint_id is None else start.checkpoint_id
+        self._newest = max(self._latest, 0)
         self._region = self._open_region(start, beside)
         self._beside = beside
         since = "the beginning" if start.checkpoint_id is None else f"checkpoint {start.checkpoint_id}"
@@ -199,8 +212,8 @@ class ContinuousRun:
 
     def _has_stopped(self) -> bool:
         """Whether the region's last checkpoint was the savepoint to stop with, and is complete."""
-        record = None if self._pending is None else self._store.checkpoint(self._pipeline_id, self._pending)
-        return record is not None and record.kind is CheckpointKind.SYNC_SAVEPOINT and record.status in COMMITTED
+        last = self._records()[-1:]
+        return any(each.kind is CheckpointKind.SYNC_SAVEPOINT and each.status in COMMITTED for each in last)
 
     def end(self) -> None:
         """End the region. May be repeated, and called before there is one."""
@@ -215,7 +228,7 @@ class ContinuousRun:
         now, due = self._clock.now(), self._schedule.next_at
         is_due = due is not None and now >= due
         is_last = self._ended and now >= self._last_at
-        if self._pending is not None or not (self._request or is_last or is_due):
+        if self._is_busy or not (self._request or is_last or is_due):
             return
         if self._request is None:
             if is_due:
@@ -238,8 +251,7 @@ class ContinuousRun:
 
     def _ask_for_people(self, requests: Sequence[CheckpointRequest]) -> None:
         """Whoever has handed a request over cannot repeat it, or has no definition to trigger it with."""
-        is_busy = self._pending is not None
-        for request in choose_to_repeat(requests, self._clock.now(), is_busy):
+        for request in choose_to_repeat(requests, self._clock.now(), self._is_busy, self._unaligned):
             label = Label(request.name, request.note)
             try:
                 outcome = self._coordinator.trigger(
@@ -255,37 +267,55 @@ class ContinuousRun:
     # -- all checkpoints
 
     def _follow(self) -> None:
-        """Begin a triggered checkpoint, complete an acknowledged one, and notify the region of the outcome. One that is
-        held waits, and rows go on flowing meanwhile."""
-        if self._pending is None:
-            self._completing.forget()
-            self._begin_newest()
-            return
-        record = self._store.checkpoint(self._pipeline_id, self._pending)
-        assert record is not None
-        if record.status is Status.FAILED:
+        """Begin triggered checkpoints, complete one that is acknowledged, and notify the region of the outcomes. One
+        that is held waits, and rows go on flowing meanwhile.
+
+        What has completed is told last: checkpoints that were triggered before that still ask subtasks that have
+        finished with it."""
+        going = self._records()
+        for record in going:
+            if record.status is Status.FAILED:
+                self._has_failed(record)
+        self._begin_new()
+        for record in going:
+            if record.notified_at is not None:
+                self._has_completed(record)
+            elif record.status is Status.IN_PROGRESS and record.phase in (Phase.TRIGGERED, Phase.HELD):
+                self._expire_if_overdue(record)
+        following = self._following(going)
+        self._completing.forget_unless(following)
+        if following is not None and (not self._completing or self._completing.has_ended):
+            self._completing.start(following, self._beside)
+
+    def _records(self) -> list[CheckpointRecord]:
+        found = [self._store.checkpoint(self._pipeline_id, pending) for pending in self._pending]
+        return [record for record in found if record is not None]
+
+    def _has_failed(self, record: CheckpointRecord) -> None:
+        if record.failure_reason is FailureReason.CHECKPOINT_SUBSUMED:
+            log.info("Pipeline %s: %s", self._pipeline_id, record.failure_message)
+        else:
             log.warning(
                 "Pipeline %s: checkpoint %s failed: %s", self._pipeline_id, record.checkpoint_id, record.failure_message
             )
-            self._pending, self._last_at = None, self._clock.now() + LAST_AGAIN_AFTER
-            self._region.aborted(record.checkpoint_id, self._latest)
-        elif record.phase in (Phase.TRIGGERED, Phase.HELD):
-            self._completing.forget()
-            self._expire_if_overdue(record)
-        elif record.notified_at is not None:
-            log.info("Pipeline %s: checkpoint %s completed", self._pipeline_id, record.checkpoint_id)
-            self._latest, self._pending = record.checkpoint_id, None
-            self._completing.forget()
-            self._region.completed(record.checkpoint_id)
-        elif not self._completing or self._completing.has_ended:
-            self._completing.start(record.checkpoint_id, self._beside)
+        self._pending.remove(record.checkpoint_id)
+        self._last_at = self._clock.now() + LAST_AGAIN_AFTER
+        self._region.aborted(record.checkpoint_id, self._latest)
 
-    def _begin_newest(self) -> None:
-        for record in self._store.history(self._pipeline_id, 1):
+    def _has_completed(self, record: CheckpointRecord) -> None:
+        log.info("Pipeline %s: checkpoint %s completed", self._pipeline_id, record.checkpoint_id)
+        self._pending.remove(record.checkpoint_id)
+        self._latest = record.checkpoint_id
+        self._region.completed(record.checkpoint_id)
+
+    def _begin_new(self) -> None:
+        """Those that have been triggered since the last look, in their order."""
+        for record in find_triggered(self._store, self._pipeline_id, self._newest):
+            self._newest = record.checkpoint_id
             if record.status is Status.IN_PROGRESS:
                 task = self._coordinator.begin_snapshot(self._attempt, record.checkpoint_id)
                 if task is not None:
-                    self._pending = task.checkpoint_id
+                    self._pending.append(task.checkpoint_id)
                     self._region.begin(task)
 
     def _expire_if_overdue(self, record: CheckpointRecord) -> None:
@@ -296,20 +326,24 @@ class ContinuousRun:
     def _report(self, done: Round) -> None:
         """Reports that the store does not count belong to a checkpoint that has ended; the next look notifies the
         region."""
-        if done.acknowledgements and self._pending is not None:
-            self._coordinator.record_acknowledgements(self._pending, done.acknowledgements)
+        for checkpoint_id, acknowledgements in done.acknowledgements.items():
+            self._coordinator.record_acknowledgements(checkpoint_id, acknowledgements)
         for declined in done.declined:
             self._coordinator.abort(declined.checkpoint_id, declined.reason, declined.message)
         self._schedule.backlog(done.behind, self._clock.now())
         self._ended, self._lag = done.ended, done.lag
 
     def leave(self) -> None:
-        """A checkpoint that has all its snapshots is completed before the run ends: there may be no other process to do
-        it."""
+        """Checkpoints that have all their snapshots are completed before the run ends: there may be no other process to
+        do it."""
         self._completing.wait()
-        if self._pending is None:
-            return
-        record = self._store.checkpoint(self._pipeline_id, self._pending)
-        assert record is not None
-        if record.status is not Status.FAILED and record.phase is not Phase.TRIGGERED and record.notified_at is None:
-            self._completing.complete(record.checkpoint_id)
+        tried: set[int] = set()
+        while (following := self._following(self._records())) is not None and following not in tried:
+            tried.add(following)
+            self._completing.complete(following)
+
+    def _following(self, records: Sequence[CheckpointRecord]) -> int | None:
+        """The checkpoint to complete next, of those that have not ended."""
+        going = [record for record in records if record.status is not Status.FAILED and record.notified_at is None]
+        following = choose_to_complete(going)
+        return None if following is None else following.checkpoint_id

@@ -156,7 +156,6 @@ class CheckpointCoordinator:
         `PipelineIdentityError`, `PipelineFailedError`, `IllegalRequestError`.
         """
         self.reporting.deliver()  # what a crash has left undelivered
-        # Never forced: a scheduled checkpoint starts from the state of the last one, which must have ended.
         now = self._clock.now()
         request = CheckpointRequest(
             request_id, kind, periodic, False, now, now, drain=drain, name=label.name, note=label.note

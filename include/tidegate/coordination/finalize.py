@@ -5,8 +5,9 @@ A commit has one of three outcomes: landed, not landed, unknown. An unknown one 
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, assert_never
 
 from tidegate.coordination.handed_on import HandedOn
@@ -17,6 +18,7 @@ from tidegate.pipeline.fingerprint import fingerprint
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import guarantee_of
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
+from tidegate.protocol.acknowledge import owner_of
 from tidegate.protocol.errors import FinalizeError, StateIntegrityError, StorageError, UnknownOutcomeError
 from tidegate.protocol.events import EventKind
 from tidegate.protocol.finalize import (
@@ -30,8 +32,19 @@ from tidegate.protocol.finalize import (
 from tidegate.protocol.lifecycle import COMMITTED, Status
 from tidegate.protocol.metadata import Metadata, metadata_document
 from tidegate.protocol.notify import committables
+from tidegate.protocol.overlap import (
+    Subtasks,
+    choose_overtaken,
+    find_overtaking,
+    find_unwanted,
+    follows_at_once,
+    has_versions,
+    subsumed_message,
+    wanted,
+)
 from tidegate.protocol.paths import metadata_path
-from tidegate.protocol.records import CheckpointRecord, Snapshot, SubtaskId, SubtaskRecord
+from tidegate.protocol.reasons import FailureReason
+from tidegate.protocol.records import CheckpointRecord, Deletion, Snapshot, SubtaskId, SubtaskRecord
 from tidegate.protocol.restore import choose_obsolete
 from tidegate.protocol.retention import choose_subsumed
 from tidegate.protocol.validate import ValidatedCheckpoint, permit
@@ -176,9 +189,12 @@ class CommitPoint:
         self, checkpoint_id: int, path: str, snapshots: Mapping[SubtaskId, Snapshot], notifies: bool
     ) -> tuple[Landed | NotLanded, Begun | None]:
         """The transaction. Another process may have completed or aborted the checkpoint before; what was acknowledged
-        never changes."""
+        never changes. Older ones that are in progress end with it (protocol.md section 6)."""
         with self._store.transaction(self._pipeline_id) as tx:
             now = self._clock.now()
+            if tx.last_checkpoint_id() > checkpoint_id:
+                newer = find_overtaking(checkpoint_id, tx.in_progress())
+                self._subsume([] if newer is None else [checkpoint_id], tx, now)
             state_size, checkpointed_size = sizes(checkpoint_id, list(snapshots.values()))
             if not tx.complete(checkpoint_id, now, path, state_size, checkpointed_size):
                 return decide_landing(tx.checkpoint(checkpoint_id)), None
@@ -187,25 +203,46 @@ class CommitPoint:
                 tx.add_event(EventKind.CHECKPOINT_COMPLETED, what, now, checkpoint_id)
             if obsolete := choose_obsolete(snapshots, tx.compactions()):
                 tx.remove_compactions([compaction.handle.path for compaction in obsolete])
-            if subsumed := choose_subsumed(tx.retained(), self._config.retention_rule(), now):
+            retained = tx.retained()
+            if not follows_at_once(checkpoint_id, retained):
+                overtaken = choose_overtaken(checkpoint_id, tx.in_progress())
+                self._subsume([each.checkpoint_id for each in overtaken], tx, now)
+            if subsumed := choose_subsumed(retained, self._config.retention_rule(), now):
                 tx.subsume(subsumed)
             landed = decide_landing(tx.checkpoint(checkpoint_id))
             if not notifies or isinstance(landed, NotLanded):
                 return landed, None
             return landed, self._delivery.begin(tx, landed.record)
 
+    def _subsume(self, checkpoint_ids: Sequence[int], tx: StoreTransaction, now: datetime) -> None:
+        for each in checkpoint_ids:
+            tx.fail(each, FailureReason.CHECKPOINT_SUBSUMED, subsumed_message(self._pipeline_id, each), now)
+
 
 def metadata_of(tx: StoreTransaction, record: CheckpointRecord, graph: Graph, handed_on: HandedOn) -> Metadata:
     """Of a validated checkpoint that is in progress: whoever reads it finds the same."""
     return Metadata(
         record,
-        handed_on.subtasks(tx, record),
+        _counted(tx, record, handed_on),
         handed_on.verdicts(tx, record),
         tx.endpoints(),
         tx.restores(),
         tx.region().attempt,
         definition=fingerprint(graph),
     )
+
+
+def _counted(tx: StoreTransaction, record: CheckpointRecord, handed_on: HandedOn) -> Subtasks:
+    """The subtasks without versions that do not follow the latest completed checkpoint, which are dropped. From the
+    verdict on no older one completes, so it is on exactly what is left."""
+    subtasks = handed_on.subtasks(tx, record)
+    if not has_versions(subtasks):
+        return subtasks
+    latest = tx.latest_completed()
+    unwanted = find_unwanted(subtasks, latest)
+    files = [Deletion(owner_of(subtask.operator_id, handle.kind), handle.path) for subtask, handle in unwanted]
+    tx.drop_staged(record.checkpoint_id, files)
+    return wanted(subtasks, latest)
 
 
 def write_metadata(graph: Graph, config: CheckpointConfig, storage: CheckpointStorage, metadata: Metadata) -> str:

@@ -1,9 +1,9 @@
 """What one step has read and the next one in the same process need not read again, because it cannot change any more.
 
-The subtasks of a checkpoint never change once all have acknowledged, its verdicts never once it is validated, and what
-its `_metadata` says never between that and its end: restores and new regions abort what is in progress. Whether a
-checkpoint still is where a step expects it, who may commit, and everything else that can change is asked in each
-transaction anew.
+The subtasks of a checkpoint never change once all have acknowledged (unless it has staged versions, see
+`protocol.overlap`), its verdicts never once it is validated, and what its `_metadata` says never between that and its
+end: restores and new regions abort what is in progress. Whether a checkpoint still is where a step expects it, who may
+commit, and everything else that can change is asked in each transaction anew.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +13,7 @@ from typing import TypeVar
 from tidegate.ports import StoreTransaction
 from tidegate.protocol.lifecycle import COMMITTED, Phase
 from tidegate.protocol.metadata import Metadata
+from tidegate.protocol.overlap import find_earlier_savepoint, has_versions
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 
 #: How many checkpoints are remembered: the one at work, and the one that it goes on from.
@@ -35,7 +36,7 @@ class ToJudge:
 
 
 class HandedOn:
-    """Of one pipeline, in one process. Threads that work on one checkpoint at a time may share it."""
+    """Of one pipeline, in one process. Threads may share it: each value is taken or put in one go."""
 
     def __init__(self) -> None:
         self._last = 0
@@ -54,9 +55,7 @@ class HandedOn:
         """All subtasks of a checkpoint, which are remembered if all have acknowledged."""
         id_ = record.checkpoint_id
         settled = record.phase is not Phase.TRIGGERED
-        return _known(
-            self._subtasks, id_, lambda: tx.subtasks(id_), lambda each: settled and len(each) <= _MOST_SUBTASKS
-        )
+        return _known(self._subtasks, id_, lambda: tx.subtasks(id_), lambda each: settled and _lasts(each))
 
     def verdicts(self, tx: StoreTransaction, record: CheckpointRecord) -> Sequence[Verdict]:
         """The verdicts on a checkpoint, which are remembered once it is validated."""
@@ -69,6 +68,8 @@ class HandedOn:
         if not self._in_a_row or record.num_subtasks > _MOST_SUBTASKS:
             return
         latest, subtasks = tx.latest_completed(), self.subtasks(tx, record)
+        if not _lasts(subtasks) or find_earlier_savepoint(record.checkpoint_id, tx.in_progress()):
+            return
         verdicts = [] if latest is None else self.verdicts(tx, latest)
         latest_id = None if latest is None else latest.checkpoint_id
         _remember(self._to_judge, record.checkpoint_id, ToJudge(record, subtasks, latest_id, verdicts))
@@ -88,6 +89,11 @@ class HandedOn:
     def metadata(self, checkpoint_id: int) -> Metadata | None:
         """Of a checkpoint that was validated here. Once, likewise."""
         return self._metadata.pop(checkpoint_id, None)
+
+
+def _lasts(subtasks: Subtasks) -> bool:
+    """Of several versions only one will count, and which it is depends on what completes meanwhile."""
+    return len(subtasks) <= _MOST_SUBTASKS and not has_versions(subtasks)
 
 
 def _known(

@@ -21,7 +21,7 @@ from tidegate.protocol.records import CheckpointRecord, Decided, Decision
 
 
 class Holds:
-    """The held checkpoints of one pipeline, of which there is at most one at a time. Every method may be repeated: the
+    """The held checkpoints of one pipeline: one at most, unless checkpoints overlap. Every method may be repeated: the
     first answer is given again."""
 
     def __init__(self, pipeline_id: str, store: CheckpointStore, clock: Clock) -> None:

@@ -153,7 +153,8 @@ class _WatchedTransaction:
         moved = self._tx.fail(checkpoint_id, reason, message, at)
         if moved:
             self.failed.append(checkpoint_id)
-            self._tx.add_event(EventKind.CHECKPOINT_FAILED, message, at, checkpoint_id, reason)
+            if reason is not FailureReason.CHECKPOINT_SUBSUMED:  # its rows are visible, so nobody need hear of it
+                self._tx.add_event(EventKind.CHECKPOINT_FAILED, message, at, checkpoint_id, reason)
         return moved
 
     def hold(self, checkpoint_id: int, until: datetime, message: str, at: datetime) -> bool:

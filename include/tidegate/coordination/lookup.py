@@ -56,3 +56,13 @@ def find_checkpoint(tx: StoreTransaction, pipeline_id: str, checkpoint_id: int) 
             f"`tidegate checkpoints {pipeline_id}` and that TIDEGATE_DATABASE_URL names the right database."
         )
     return record
+
+
+def find_triggered(store: CheckpointStore, pipeline_id: str, since: int) -> list[CheckpointRecord]:
+    """The checkpoints with a higher id, oldest first, whatever became of them. Where none is new, it reads one."""
+    number = 1
+    while True:
+        new = [record for record in store.history(pipeline_id, number) if record.checkpoint_id > since]
+        if len(new) < number or new[-1].checkpoint_id == since + 1:
+            return new[::-1]
+        number *= 4

@@ -76,6 +76,8 @@ class RegionControl:
                 self._identification.require(tx)
                 outstanding = find_outstanding(tx)
                 if not outstanding:
+                    if (approved := self._end_others(tx)) is not None:
+                        return approved
                     end_if_over(tx, self._clock.now())  # a restore may have led back to the end: nothing is left to do
                     if (pipeline := tx.pipeline()).status is not PipelineStatus.FINISHED:
                         return self._start(tx)
@@ -83,17 +85,22 @@ class RegionControl:
                 require_startable(pipeline)
             self._delivery.deliver(outstanding)
 
-    def _start(self, tx: StoreTransaction) -> RegionStart | CheckpointRecord:
-        now = self._clock.now()
-        for record in tx.in_progress():
-            if is_approved(record):
-                return record
+    def _end_others(self, tx: StoreTransaction) -> CheckpointRecord | None:
+        """Abort what is in progress, or return what a person has approved: the newest has the rows of the others."""
+        now, going = self._clock.now(), tx.in_progress()
+        if approved := [record for record in going if is_approved(record)]:
+            return approved[-1]
+        for record in going:
             if is_held(record) and choose_overdue([record], now):
                 self._failures.expire(tx, record)
             elif is_held(record):
                 raise held_error(record)
             else:
                 self._abort(tx, record, "A region of the pipeline was started")
+        return None
+
+    def _start(self, tx: StoreTransaction) -> RegionStart:
+        now = self._clock.now()
         require_startable(tx.pipeline())
         if tx.pipeline().status is PipelineStatus.CREATED:
             tx.move_pipeline(PipelineStatus.RUNNING, now)

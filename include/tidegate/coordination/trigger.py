@@ -32,6 +32,7 @@ from tidegate.protocol.admission import (
 )
 from tidegate.protocol.finished import decide_trigger, plan_checkpoint
 from tidegate.protocol.gestures import answer_to_request
+from tidegate.protocol.overlap import concurrency, is_forced
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRequest
@@ -87,7 +88,7 @@ class Triggering:
                     now = self._clock.now()  # under the lock: another one may have completed during the wait for it
                     if dag_id is not None:
                         tx.record_dag(dag_id, now)
-                    first = self._find_first(tx, now, cleaned)
+                    first = self._find_first(tx, request, now, cleaned)
                     if not first:
                         outcome = self._requests.admit(tx, replace(request, asked_at=now, seen_at=now), wait)
                         deed.noted(tx, now, answer_to_request(self._pipeline_id, outcome))
@@ -101,11 +102,14 @@ class Triggering:
                 self._clean()
                 cleaned = True
 
-    def _find_first(self, tx: StoreTransaction, now: datetime, cleaned: bool) -> "_First":
+    def _find_first(self, tx: StoreTransaction, request: CheckpointRequest, now: datetime, cleaned: bool) -> "_First":
         """What stands in the way. What is overdue is expired at once."""
         outstanding, overdue = find_outstanding(tx), choose_abandoned(tx.in_progress(), now)
+        if self._requests.goes_beside(tx, outstanding, request, now):
+            outstanding = Outstanding((), ())
         # Files that cannot be deleted now hold up nothing: it is only logged, here as in Flink.
-        must_clean = not cleaned and must_clean_first(tx.cleaning(), self._config.max_concurrent)
+        at_once = concurrency(tx.region(), self._config.max_concurrent, now)
+        must_clean = not cleaned and must_clean_first(tx.cleaning(), at_once)
         for record in overdue:
             self._failures.expire(tx, record)
         return _First(outstanding, must_clean, bool(overdue))
@@ -142,6 +146,7 @@ class CheckpointRequests:
         require_legal(request.request_id, request.kind, request.drain)
         require_legal_label(request.kind, Label(request.name, request.note))
         end_if_over(tx, request.seen_at)
+        request = self._as_is_now(tx, request, request.seen_at)
         requests = self._remembered(tx, request.seen_at)
         known = requests.get(request.request_id)
         request = request if known is None else replace(request, asked_at=known.asked_at)
@@ -173,7 +178,22 @@ class CheckpointRequests:
         requests = tx.requests()
         if forgotten := choose_forgotten(requests, now):
             tx.remove_requests([one.request_id for one in forgotten])
-        return {known.request_id: known for known in requests if known not in forgotten}
+        return {known.request_id: self._as_is_now(tx, known, now) for known in requests if known not in forgotten}
+
+    def _as_is_now(self, tx: StoreTransaction, request: CheckpointRequest, now: datetime) -> CheckpointRequest:
+        """A request that was asked of a continuous run may be answered by a scheduled one, or the other way round."""
+        return replace(request, forced=is_forced(request, tx.region(), self._config.unaligned, now))
+
+    def goes_beside(
+        self, tx: StoreTransaction, outstanding: Outstanding, request: CheckpointRequest, now: datetime
+    ) -> bool:
+        """Whether a request need not wait until sinks have committed: the region goes on meanwhile, and has another
+        thread for that."""
+        if outstanding.restore is not None or not outstanding.unnotified:
+            return False
+        at_once = concurrency(tx.region(), self._config.max_concurrent, now)
+        is_free = len(tx.in_progress()) + len(outstanding.unnotified) < at_once
+        return is_free or is_forced(request, tx.region(), self._config.unaligned, now)
 
     def _join(
         self, tx: StoreTransaction, requests: dict[str, CheckpointRequest], request: CheckpointRequest
@@ -190,14 +210,16 @@ class CheckpointRequests:
         self, tx: StoreTransaction, requests: dict[str, CheckpointRequest], request: CheckpointRequest
     ) -> TriggerOutcome:
         in_progress, latest_completed = tx.in_progress(), tx.latest_completed()
+        at_once = concurrency(tx.region(), self._config.max_concurrent, request.seen_at)
         while True:
             decision = choose_request(
                 choose_waiting(list(requests.values()), request.seen_at),
                 in_progress=in_progress,
                 latest_completed=latest_completed,
-                max_concurrent=self._config.max_concurrent,
+                max_concurrent=at_once,
                 min_pause=self._config.min_pause,
                 now=request.seen_at,
+                committing=tx.unnotified(),
             )
             match decision:
                 case DropUntil() if decision.request == request:

@@ -5,7 +5,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tidegate.coordination.checkpoint_failures import CheckpointFailureManager
 from tidegate.coordination.finalize import metadata_of
@@ -19,6 +19,12 @@ from tidegate.protocol.carried_verdicts import carry_over, founded
 from tidegate.protocol.errors import CheckpointError, ValidationFailedError
 from tidegate.protocol.hold import decide_hold, held_error, is_held
 from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.overlap import (
+    find_unwanted,
+    has_versions,
+    require_no_earlier_savepoint,
+    wanted,
+)
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.snapshot import ended_error, require_same_plan
@@ -31,6 +37,19 @@ from tidegate.protocol.validate import (
 )
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A judgement that has begun: what is judged, and the verdicts that are settled without."""
+
+    record: CheckpointRecord
+    subtasks: Mapping[SubtaskId, SubtaskRecord]
+    settled: list[Verdict]
+
+    def is_overtaken(self, tx: StoreTransaction) -> bool:
+        """Whether an older checkpoint has completed since, with some of these rows."""
+        return has_versions(self.subtasks) and bool(find_unwanted(self.subtasks, tx.latest_completed()))
 
 
 class Validation:
@@ -58,23 +77,32 @@ class Validation:
         Raises `ValidationFailedError` after aborting the checkpoint for a verdict that failed, is missing or holds an
         error, and `CheckpointHeldError` while a person must decide about one that failed.
         """
-        begun = self._begin(checkpoint_id)
-        if isinstance(begun, ValidatedCheckpoint):
-            return begun
-        record, subtasks, settled = begun
-        try:
-            given = validator.validate(record, subtasks, settled)
-        except Exception as error:
-            if (ended := self._judged_meanwhile(checkpoint_id, error)) is None:
-                raise
-            return ended
-        verdicts = self._together(settled, founded(self._judged, subtasks, given))
-        rejection = decide_rejection(record, self._graph.targets, verdicts)
+        while True:
+            begun = self._begin(checkpoint_id)
+            if isinstance(begun, ValidatedCheckpoint):
+                return begun
+            try:
+                given = validator.validate(begun.record, begun.subtasks, begun.settled)
+            except Exception as error:
+                if (ended := self._judged_meanwhile(checkpoint_id, error)) is None:
+                    raise
+                return ended
+            verdicts = self._together(begun.settled, founded(self._judged, begun.subtasks, given))
+            if (permitted := self._record(begun, verdicts)) is not None:
+                return permitted
+
+    def _record(self, begun: "_Begun", verdicts: list[Verdict]) -> ValidatedCheckpoint | None:
+        """The permit if they are good; None if they are on rows that have become visible meanwhile, so that others must
+        be given. Raises as `validate`."""
+        checkpoint_id = begun.record.checkpoint_id
+        rejection = decide_rejection(begun.record, self._graph.targets, verdicts)
         hold_for = None if rejection is None else decide_hold(self._graph.targets, verdicts, self._graph.holds)
         with self._store.transaction(self._pipeline_id) as tx:
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
             if not needs_validation(record):  # another process was faster; its verdicts stand
                 return permit(record)
+            if begun.is_overtaken(tx):
+                return None
             tx.record_verdicts(checkpoint_id, verdicts)
             if rejection is None:
                 return permit(self._accept(tx, record))
@@ -86,29 +114,29 @@ class Validation:
                 record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
         raise ValidationFailedError(rejection, verdicts) if hold_for is None else held_error(record)
 
-    def _begin(
-        self, checkpoint_id: int
-    ) -> ValidatedCheckpoint | tuple[CheckpointRecord, Mapping[SubtaskId, SubtaskRecord], list[Verdict]]:
+    def _begin(self, checkpoint_id: int) -> "ValidatedCheckpoint | _Begun":
         """What is to be judged, with the verdicts that are settled without; or the permit of a checkpoint that needs no
         judgement (any more). A hold that nobody has ended in time aborts its checkpoint."""
         if (known := self._handed_on.to_judge(checkpoint_id)) is not None:
             settled = self._settled(known.subtasks, known.latest, known.verdicts)
             if len(settled) < len(self._judged):
                 require_same_plan(known.record, self._graph.plan)
-                return known.record, known.subtasks, settled
+                return _Begun(known.record, known.subtasks, settled)
         with self._store.transaction(self._pipeline_id) as tx:
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
             if not (is_held(record) and choose_overdue([record], self._clock.now())):
                 if not needs_validation(record):
                     return permit(record)
                 require_same_plan(record, self._graph.plan)
+                require_no_earlier_savepoint(record, tx.in_progress())
                 if not self._graph.targets:
                     return permit(self._accept(tx, record))
-                subtasks, latest = self._handed_on.subtasks(tx, record), tx.latest_completed()
+                latest = tx.latest_completed()
+                subtasks = wanted(self._handed_on.subtasks(tx, record), latest)
                 before = [] if latest is None else self._handed_on.verdicts(tx, latest)
                 settled = self._settled(subtasks, None if latest is None else latest.checkpoint_id, before)
                 if len(settled) < len(self._judged):
-                    return record, subtasks, settled
+                    return _Begun(record, subtasks, settled)
                 tx.record_verdicts(checkpoint_id, settled)
                 return permit(self._accept(tx, record))
             self._failures.expire(tx, record)

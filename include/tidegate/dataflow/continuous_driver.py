@@ -80,7 +80,7 @@ class ContinuousDriver:
         self._state = LiveState(parts.storage, directory, parts.jobs.fitting(restored))
         self._polled = PolledSources(parts, self._sources, self._channels, self._state, attempt)
         self._merging = RunMerging(parts, self._state, beside)
-        self._in_checkpoint = False
+        self._going: set[int] = set()  # the checkpoints that have begun and not ended
         self._steps = SnapshotSteps(self._base, self._polled, self._state, beside)
         self._put_back()
         self._base.close({subtask for subtask, snapshot in restored.items() if snapshot.finished})
@@ -99,8 +99,11 @@ class ContinuousDriver:
 
     def begin(self, task: SnapshotTask) -> None:
         """See `ports.ContinuousRegion`."""
-        self._steps.task, self._last_begun = task, task.checkpoint_id
-        self._in_checkpoint = True
+        self._steps.begin(task)
+        self._last_begun = task.checkpoint_id
+        self._going.add(task.checkpoint_id)
+        # With an older checkpoint, which may have completed unheard of by now.
+        self._base.close({subtask for subtask, snapshot in task.acknowledged.items() if snapshot.finished})
         gates = self._graph.pipeline.checkpoints.gate_options()
         options = choose_barrier_options(gates, task.kind is not CheckpointKind.CHECKPOINT)
         if task.stop is not None:
@@ -123,20 +126,21 @@ class ContinuousDriver:
 
     def completed(self, checkpoint_id: int) -> None:
         """See `ports.ContinuousRegion`. Deletes files that have been merged or consumed by now, and merges others."""
-        taken = [acknowledgement for vertex in self._vertices for acknowledgement in vertex.taken]
+        taken = [each for vertex in self._vertices for each in vertex.taken.get(checkpoint_id, ())]
         for vertex in self._vertices:
             self._steps.step(vertex, steps.NotifyComplete(checkpoint_id))
         self._base.close({acknowledgement.subtask for acknowledgement in taken if acknowledgement.snapshot.finished})
-        self._in_checkpoint = False
+        self._going = {going for going in self._going if going > checkpoint_id}
         self._delete_unused()
-        self._merging.start(checkpoint_id + 1)
+        self._merging.start(self._last_begun + 1)
 
     def aborted(self, checkpoint_id: int, latest_completed: int) -> None:
         """See `ports.ContinuousRegion`."""
         for vertex in self._vertices:
             self._steps.step(vertex, steps.NotifyAborted(checkpoint_id, latest_completed))
-        self._steps.acknowledgements = []
-        self._in_checkpoint = False
+            vertex.aborted(checkpoint_id)
+        self._steps.acknowledgements.pop(checkpoint_id, None)
+        self._going.discard(checkpoint_id)
         self._delete_unused()
 
     # -- one round
@@ -149,7 +153,7 @@ class ContinuousDriver:
             idle = not self._drain(running) and idle
         self._steps.take_written()
         self._tidy()
-        acknowledgements, self._steps.acknowledgements = self._steps.acknowledgements, []
+        acknowledgements, self._steps.acknowledgements = self._steps.acknowledgements, {}
         declined, self._steps.declined = self._steps.declined, []
         idle = idle and not acknowledgements
         lag, writing = self._polled.lag(), self._steps.is_writing
@@ -170,7 +174,6 @@ class ContinuousDriver:
         """Process what the gate releases, up to each snapshot. Returns whether anything happened."""
         chain, batch = running.chain, MicroBatch()
         outputs = chain.gate.drain(self._max_batch_bytes if is_sink(running) else running.size.bytes)
-        last = self._steps.task is not None and self._steps.task.stop is not None
         for output in outputs:
             match output:
                 case Released():
@@ -182,14 +185,15 @@ class ContinuousDriver:
                 case SnapshotDue():
                     self._process(running, batch)
                     batch = MicroBatch()
-                    if output.checkpoint_id < self._last_begun:  # more were aborted than the steps remember
+                    if output.checkpoint_id not in self._going:  # more were aborted than the steps remember
                         self._steps.step(running, steps.NotifyAborted(output.checkpoint_id))
+                    last = self._steps.task(output.checkpoint_id).stop is not None
                     self._steps.step(running, steps.Begin(output.checkpoint_id, output.options, last))
                 case Aligned():
-                    running.aligned = output
+                    running.aligned[output.checkpoint_id] = output
                     self._steps.step(running, steps.CaptureEnded(output.checkpoint_id))
                 case Aborted():
-                    running.trouble = ""
+                    running.trouble.pop(output.abort.checkpoint_id, None)
                     self._steps.step(running, steps.AlignmentAborted(output.abort.checkpoint_id, output.abort.reason))
                 case _:
                     assert_never(output)
@@ -235,14 +239,18 @@ class ContinuousDriver:
     # -- housekeeping
 
     def _tidy(self) -> None:
-        """A snapshot that is being written may need files that nothing else does, so none is deleted before its
-        checkpoint has ended."""
         batches, self._batches = self._batches, 0
         is_due = self._merging.is_due_after(batches)
-        if self._merging.take() and not self._in_checkpoint:
+        if self._merging.take():
             self._delete_unused()
         if is_due:
             self._merging.start(self._last_begun + 1)
 
     def _delete_unused(self) -> None:
-        self._state.delete_unused(exchanged(data for running in self._chains for data in running.waiting()))
+        """A snapshot that is being written may need files that nothing else does. What an unaligned one captures is in
+        nobody's list until then, so nothing is deleted before its checkpoint has ended."""
+        if self._going and self._graph.pipeline.checkpoints.unaligned:
+            return
+        frozen = [*self._steps.being_written(), *(each for chain in self._chains for each in chain.pending.values())]
+        needed = exchanged(data for running in self._chains for data in running.waiting())
+        self._state.delete_unused([*needed, *(handle for snapshot in frozen for handle in snapshot.files())])

@@ -5,19 +5,20 @@ in the same jobs.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tidegate.dataflow.batch_size import BatchSize
 from tidegate.dataflow.elements import Aligned, Data
 from tidegate.dataflow.execution_plan import ExecutionPlan
+from tidegate.dataflow.in_flight import exchanged
 from tidegate.dataflow.operator_chains import Execution, OperatorChain
 from tidegate.dataflow.reports import ROWS_LATE, Report
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.vertices import SourceVertex
 from tidegate.ports import SinkInput
 from tidegate.protocol.barriers.messages import StopMode
-from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, SubtaskId
+from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, StateHandle, SubtaskId
 from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.protocol.subtask.steps import SubtaskSteps
 
@@ -33,13 +34,21 @@ def size_of(batch: MicroBatch) -> int:
     return sum(item.bytes for data in batch.values() for item in data)
 
 
+#: How many aborted checkpoints a vertex remembers whose barriers may still come: more than are in progress at once.
+REMEMBERED = 16
+
+
+def remembering() -> SubtaskSteps:
+    return SubtaskSteps(REMEMBERED)
+
+
 @dataclass(eq=False)
 class RunningSource:
-    """All splits of a source. `taken`: what they acknowledge for the latest snapshot."""
+    """All splits of a source. `taken`: by checkpoint that has not ended, what they acknowledge for it."""
 
     vertex: SourceVertex
-    steps: SubtaskSteps = field(default_factory=SubtaskSteps)
-    taken: list[Acknowledgement] = field(default_factory=list)
+    steps: SubtaskSteps = field(default_factory=remembering)
+    taken: dict[int, list[Acknowledgement]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -49,50 +58,94 @@ class RunningSource:
         """One per split, in order."""
         return [SubtaskId(self.vertex.operator_id, split) for split in range(self.vertex.source.num_splits())]
 
-    def discard(self) -> None:
-        """Drop the latest snapshot: it does not count."""
-        self.taken = []
+    def discard(self, checkpoint_id: int) -> None:
+        """Drop the snapshot for a checkpoint: it does not count."""
+        self.taken.pop(checkpoint_id, None)
+
+    def aborted(self, checkpoint_id: int) -> None:
+        self.discard(checkpoint_id)
+
+    def completed(self, checkpoint_id: int) -> None:
+        self.taken = {id_: taken for id_, taken in self.taken.items() if id_ > checkpoint_id}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingSnapshot:
-    """The snapshot in progress: what the subtasks hold as of the barrier, and the execution that stages output."""
+    """A snapshot in progress: what the subtasks hold as of the barrier, and the execution that stages output.
+
+    `execution` has what came since the last barrier. If older checkpoints are in progress, there is one that has more
+    for each that may not complete. See `protocol.overlap`."""
 
     plan: ExecutionPlan
     execution: Execution
+    longer: tuple[Execution, ...] = ()
+    bounds: tuple[int, ...] = ()
+
+    def versions(self) -> Iterator[tuple[Execution, tuple[int, int | None] | None]]:
+        """All executions, with the latest completed checkpoints that each may follow; None for any."""
+        for execution, first, below in zip(self.longer, (0, *self.bounds), self.bounds, strict=False):
+            yield execution, (first, below)
+        if self.has_own_work:
+            yield self.execution, (self.bounds[-1], None) if self.bounds else None
 
     @property
     def has_work(self) -> bool:
         """Whether anything is to be staged."""
-        if not self.plan.pending(self.execution.chain):
-            return False
+        return bool(self.plan.pending(self.execution.chain)) and bool(self.longer or self.has_own_work)
+
+    @property
+    def has_own_work(self) -> bool:
+        """The same, of what came since the last barrier."""
         lacking = (self.plan.to_restage(self.execution, sink) for sink in self.execution.chain.sinks)
         return self.execution.has_input or any(lacking)
+
+    def files(self) -> Iterator[StateHandle]:
+        """All that it may read, until it is written."""
+        for execution in (*self.longer[:1], self.execution):  # the longest has all
+            yield from exchanged(data for arrived in execution.arrived.values() for data in arrived)
+        for snapshot in self.plan.restored.values():
+            yield from snapshot.handles
+
+
+@dataclass(eq=False)
+class Epoch:
+    """What came to a vertex between two barriers: the rows that an appending sink holds, the subtasks whose state has
+    changed, and how many rows went in and out."""
+
+    held: MicroBatch = field(default_factory=dict)
+    stale: set[int] = field(default_factory=set)
+    rows: Counter[tuple[int, str]] = field(default_factory=Counter)
+
+    def follow(self, before: "Epoch") -> None:
+        """Take in the epoch before, because there is no checkpoint between the two any more."""
+        self.held = {
+            origin: before.held.get(origin, []) + self.held.get(origin, [])
+            for origin in dict.fromkeys((*before.held, *self.held))
+        }
+        self.stale |= before.stale
+        self.rows += before.rows
 
 
 @dataclass(eq=False)
 class RunningChain:
     """A step, a keyed operator with the tables of its current rows, or a sink by itself.
 
-    An appending sink holds what reached it until a checkpoint has completed with it. A subtask is `stale` in the tables
-    if its state has changed since the latest completed checkpoint. `rows` counts rows in and out since then. Fields
-    that end in `_since` start at the latest snapshot.
+    Of the checkpoints that have not ended, by id: `pending` snapshots that are not acknowledged, how their barriers
+    were `aligned`, what is in the `trouble` of one that could not be written, what is `taken` in acknowledgements, and
+    the `epochs` that their barriers ended. What came since the last barrier is in `now`. Together the epochs are what
+    no completed checkpoint has.
     """
 
     chain: OperatorChain
     size: BatchSize
-    steps: SubtaskSteps = field(default_factory=SubtaskSteps)
-    pending: PendingSnapshot | None = None
-    aligned: Aligned | None = None
-    trouble: str = ""  # why the latest snapshot could not be written
-    taken: list[Acknowledgement] = field(default_factory=list)
-    held: MicroBatch = field(default_factory=dict)
-    held_since: MicroBatch = field(default_factory=dict)
+    steps: SubtaskSteps = field(default_factory=remembering)
+    pending: dict[int, PendingSnapshot] = field(default_factory=dict)
+    aligned: dict[int, Aligned] = field(default_factory=dict)
+    trouble: dict[int, str] = field(default_factory=dict)
+    taken: dict[int, list[Acknowledgement]] = field(default_factory=dict)
+    epochs: dict[int, Epoch] = field(default_factory=dict)
+    now: Epoch = field(default_factory=Epoch)
     closed: int | None = None  # the watermark up to which windows have been emitted
-    stale: set[int] = field(default_factory=set)
-    stale_since: set[int] = field(default_factory=set)
-    rows: Counter[tuple[int, str]] = field(default_factory=Counter)
-    rows_since: Counter[tuple[int, str]] = field(default_factory=Counter)
 
     @property
     def vertex(self) -> StepVertex | KeyedVertex | SinkVertex:
@@ -109,8 +162,8 @@ class RunningChain:
 
     def ended_with(self, checkpoint_id: int) -> StopMode | None:
         """Why no data follows a checkpoint's barrier here, if that is known before the barrier goes on."""
-        aligned = self.aligned
-        return aligned.ended if aligned is not None and aligned.checkpoint_id == checkpoint_id else None
+        aligned = self.aligned.get(checkpoint_id)
+        return None if aligned is None else aligned.ended
 
     def is_asked(self, task: SnapshotTask) -> bool:
         """Whether a checkpoint waits for any of its subtasks. It does not wait for finished ones."""
@@ -118,57 +171,74 @@ class RunningChain:
 
     def waiting(self) -> list[Data]:
         """All data on its way to the chain, and what the chain holds."""
-        return self.chain.gate.waiting() + [data for batch in self.held.values() for data in batch]
+        held = [data for epoch in (*self.epochs.values(), self.now) for batch in epoch.held.values() for data in batch]
+        return self.chain.gate.waiting() + held
 
     def hold(self, batch: MicroBatch) -> None:
         """Keep what reached a sink for the next checkpoint."""
         for origin, data in batch.items():
-            append(self.held, origin, data)
-            append(self.held_since, origin, data)
+            append(self.now.held, origin, data)
 
     def ran(self, reports: Sequence[Report]) -> None:
         """Record a micro-batch."""
         for report in reports:
-            self.stale.add(report.subtask_index)
-            self.stale_since.add(report.subtask_index)
+            self.now.stale.add(report.subtask_index)
             self.chain.watermarks.late += report.metrics.get(ROWS_LATE, 0)
-            for rows in (self.rows, self.rows_since):
-                rows[report.subtask_index, "rows_in"] += report.metrics.get("rows_in", 0)
-                rows[report.subtask_index, "rows_out"] += report.metrics.get("rows_out", 0)
+            self.now.rows[report.subtask_index, "rows_in"] += report.metrics.get("rows_in", 0)
+            self.now.rows[report.subtask_index, "rows_out"] += report.metrics.get("rows_out", 0)
 
     def take(self, plan: ExecutionPlan) -> PendingSnapshot:
         """Freeze what belongs to the snapshot. What comes from now on belongs to a later one."""
-        marks = self.chain.watermarks
-        held = {origin: list(data) for origin, data in self.held.items()}
-        execution = Execution(self.chain, held, watermarks=dict(marks.known), late=marks.late)
-        for index in sorted({index for index, _ in self.rows}):
-            metrics = {name: self.rows[index, name] for name in ("rows_in", "rows_out")}
+        marks, own = self.chain.watermarks, self.now
+        bounds = tuple(id_ for id_, epoch in self.epochs.items() if any(epoch.held.values()))
+        longer = tuple(self._staging([*(self.epochs[id_] for id_ in bounds[at:]), own]) for at in range(len(bounds)))
+        execution = self._staging([own])
+        execution.watermarks, execution.late = dict(marks.known), marks.late
+        for index in sorted({index for index, _ in own.rows}):
+            metrics = {name: own.rows[index, name] for name in ("rows_in", "rows_out")}
             report = Report(self.vertex.operator_id, index, (), {"sync_duration": 0, "async_duration": 0} | metrics)
             execution.reports[SubtaskId(self.vertex.operator_id, index)] = report
-        self.pending = pending = PendingSnapshot(plan, execution)
-        self.held_since, self.stale_since, self.rows_since = {}, set(), Counter()
-        self.taken, self.trouble = [], ""
+        self.pending[plan.checkpoint_id] = pending = PendingSnapshot(plan, execution, longer, bounds)
+        self.epochs[plan.checkpoint_id], self.now = own, Epoch()
         return pending
+
+    def _staging(self, epochs: Iterable[Epoch]) -> Execution:
+        held: MicroBatch = {}
+        for epoch in epochs:
+            for origin, data in epoch.held.items():
+                append(held, origin, data)
+        return Execution(self.chain, held)
 
     def as_of_barrier(self, snapshots: dict[SubtaskId, Snapshot]) -> dict[SubtaskId, Snapshot]:
         """What the subtasks start from, without staged rows that are no longer current."""
         result = dict(snapshots)
+        stale = self.now.stale.union(*(epoch.stale for epoch in self.epochs.values()))
         for sink in self.chain.sinks:
-            for index in self.stale:
+            for index in stale:
                 if known := result.get(SubtaskId(sink.operator_id, index)):
                     rest = tuple(handle for handle in known.handles if handle.kind is not HandleKind.STAGED)
                     result[SubtaskId(sink.operator_id, index)] = replace(known, handles=rest)
         return result
 
-    def discard(self) -> None:
-        """Drop the snapshot: it does not count, and what it held goes with the next one."""
-        self.pending, self.taken = None, []
+    def discard(self, checkpoint_id: int) -> None:
+        """Drop the snapshot for a checkpoint: it does not count."""
+        for known in (self.pending, self.aligned, self.taken):
+            known.pop(checkpoint_id, None)
 
-    def completed(self) -> None:
-        """The latest snapshot is part of a completed checkpoint."""
-        self.held, self.stale, self.rows = self.held_since, self.stale_since, self.rows_since
-        self.held_since, self.stale_since, self.rows_since = {}, set(), Counter()
-        self.discard()
+    def aborted(self, checkpoint_id: int) -> None:
+        """What came before its barrier goes with the next checkpoint (protocol.md section 16)."""
+        self.discard(checkpoint_id)
+        self.trouble.pop(checkpoint_id, None)
+        if (epoch := self.epochs.pop(checkpoint_id, None)) is not None:
+            later = (known for id_, known in self.epochs.items() if id_ > checkpoint_id)
+            next(later, self.now).follow(epoch)
+
+    def completed(self, checkpoint_id: int) -> None:
+        """All that came before its barrier is part of a completed checkpoint. What is being written for an older one is
+        dropped when that is said to have ended."""
+        for known in (self.taken, self.epochs):
+            for id_ in [id_ for id_ in known if id_ <= checkpoint_id]:
+                del known[id_]
 
 
 RunningVertex = RunningSource | RunningChain

@@ -14,7 +14,13 @@ from tidegate.dataflow.execution_plan import plan_snapshot
 from tidegate.dataflow.in_flight import with_in_flight
 from tidegate.dataflow.live_state import LiveState
 from tidegate.dataflow.polled_sources import PolledSources
-from tidegate.dataflow.running import RunningChain, RunningSource, RunningVertex
+from tidegate.dataflow.running import (
+    REMEMBERED,
+    PendingSnapshot,
+    RunningChain,
+    RunningSource,
+    RunningVertex,
+)
 from tidegate.dataflow.snapshot_writes import SnapshotWrites
 from tidegate.dataflow.source_snapshots import milliseconds_between
 from tidegate.dataflow.subtask_snapshots import acknowledgements
@@ -28,12 +34,13 @@ from tidegate.protocol.subtask import messages as steps
 
 
 class SnapshotSteps:
-    """The results of the steps are collected in `acknowledgements` and `declined`, for the driver to take."""
+    """The results of the steps are collected in `acknowledgements`, by checkpoint, and `declined`, for the driver to
+    take."""
 
     def __init__(self, base: DriverBase, sources: PolledSources, state: LiveState, beside: Executor) -> None:
-        self.acknowledgements: list[Acknowledgement] = []
+        self.acknowledgements: dict[int, list[Acknowledgement]] = {}
         self.declined: list[Declined] = []
-        self.task: SnapshotTask | None = None  # of the checkpoint that began last
+        self._tasks: dict[int, SnapshotTask] = {}  # of the checkpoints that began last
         self._base = base
         self._parts = base.parts
         self._channels = base.channels
@@ -41,9 +48,23 @@ class SnapshotSteps:
         self._state = state
         self._writes = SnapshotWrites(base.parts.jobs, beside)
 
+    def begin(self, task: SnapshotTask) -> None:
+        """The steps of this checkpoint follow."""
+        self._tasks[task.checkpoint_id] = task
+        for old in sorted(self._tasks)[:-REMEMBERED]:
+            del self._tasks[old]
+
+    def task(self, checkpoint_id: int) -> SnapshotTask:
+        """Of a checkpoint whose markers are on their way, even if it has ended."""
+        return self._tasks[checkpoint_id if checkpoint_id in self._tasks else min(self._tasks)]
+
     @property
     def is_writing(self) -> bool:
         return bool(self._writes)
+
+    def being_written(self) -> list[PendingSnapshot]:
+        """Also those that do not count any more."""
+        return self._writes.under_way()
 
     def take_written(self) -> None:
         """Go on where something has been written since."""
@@ -73,10 +94,9 @@ class SnapshotSteps:
             case steps.BroadcastCancel():
                 self._broadcast(vertex, effect)
             case steps.AbortCapture() | steps.DiscardSnapshot():
-                vertex.discard()
+                vertex.discard(effect.checkpoint_id)
             case steps.TellComplete():
-                if self.task is not None and effect.checkpoint_id == self.task.checkpoint_id:
-                    self._notify_complete(vertex)  # else it is known already, and `taken` is of an aborted one
+                self._notify_complete(vertex, effect.checkpoint_id)
             case steps.TellAborted() | steps.TellSubsumed() | steps.Finish():
                 pass  # what was staged goes with the next checkpoint (protocol.md section 16)
             case steps.Fail():
@@ -89,26 +109,21 @@ class SnapshotSteps:
                 assert_never(effect)
         return []
 
-    @property
-    def _current(self) -> SnapshotTask:
-        assert self.task is not None
-        return self.task
-
     def _broadcast(self, vertex: RunningVertex, effect: steps.BroadcastBarrier | steps.BroadcastCancel) -> None:
         def make(index: int) -> Marker:
             if isinstance(effect, steps.BroadcastCancel):
                 return Cancel(effect.checkpoint_id, index)
-            return barrier(self._current, effect.options, index)
+            return barrier(self.task(effect.checkpoint_id), effect.options, index)
 
         ended = vertex.ended_with(effect.checkpoint_id) if isinstance(vertex, RunningChain) else None
-        for name in self._open_channels(vertex):
+        for name in self._open_channels(vertex, effect.checkpoint_id):
             if ended is not None and isinstance(effect, steps.BroadcastBarrier):
                 self._channels.signal(name, partial(EndOfData, mode=ended))
             self._channels.signal(name, make)
 
-    def _open_channels(self, vertex: RunningVertex) -> list[ChannelName]:
+    def _open_channels(self, vertex: RunningVertex, checkpoint_id: int) -> list[ChannelName]:
         """The channels downstream. A vertex that is not asked any more, or only for its tables, has sent its end."""
-        asked = self._current.attempts
+        asked = self.task(checkpoint_id).attempts
         if isinstance(vertex, RunningSource):
             return [
                 ChannelName(vertex.name, split) for split, subtask in enumerate(vertex.subtasks()) if subtask in asked
@@ -119,10 +134,11 @@ class SnapshotSteps:
     def _snapshot(self, vertex: RunningVertex, checkpoint_id: int) -> list[steps.Effect]:
         """Freeze what belongs to the snapshot, and let what sinks show of it be staged beside the loop."""
         if isinstance(vertex, RunningSource):
-            vertex.taken = self._sources.positions(vertex, self._current, self._parts.clock.now())
+            task, now = self.task(checkpoint_id), self._parts.clock.now()
+            vertex.taken[checkpoint_id] = self._sources.positions(vertex, task, now)
             events = steps.StepDone(checkpoint_id), steps.CaptureEnded(checkpoint_id), steps.WriteEnded(checkpoint_id)
             return [effect for event in events for effect in vertex.steps.step(event)]
-        task = replace(self._current, restored=vertex.as_of_barrier(self._state.as_of(checkpoint_id)))
+        task = replace(self.task(checkpoint_id), restored=vertex.as_of_barrier(self._state.as_of(checkpoint_id)))
         plan = plan_snapshot(self._parts.graph, task)
         pending = vertex.take(replace(plan, at_once=max(1, plan.parallelism // 2)))  # micro-batches take the others
         effects = vertex.steps.step(steps.StepDone(checkpoint_id))
@@ -132,7 +148,7 @@ class SnapshotSteps:
         return [*effects, *vertex.steps.step(steps.WriteEnded(checkpoint_id))]
 
     def _why(self, vertex: RunningVertex, decline: steps.Decline) -> str:
-        trouble = vertex.trouble if isinstance(vertex, RunningChain) else ""
+        trouble = vertex.trouble.pop(decline.checkpoint_id, "") if isinstance(vertex, RunningChain) else ""
         what = (
             f"{vertex.name} of pipeline {self._parts.graph.pipeline.name} declined checkpoint {decline.checkpoint_id}"
         )
@@ -140,32 +156,32 @@ class SnapshotSteps:
 
     def _acknowledge(self, vertex: RunningVertex, checkpoint_id: int) -> None:
         if isinstance(vertex, RunningChain):
-            vertex.taken = self._acknowledgements_of(vertex)
-        vertex.taken = [self._state.acknowledged(checkpoint_id, acknowledgement) for acknowledgement in vertex.taken]
-        self.acknowledgements += vertex.taken
+            vertex.taken[checkpoint_id] = self._acknowledgements_of(vertex, checkpoint_id)
+        vertex.taken[checkpoint_id] = [
+            self._state.acknowledged(checkpoint_id, acknowledgement) for acknowledgement in vertex.taken[checkpoint_id]
+        ]
+        self.acknowledgements.setdefault(checkpoint_id, []).extend(vertex.taken[checkpoint_id])
 
-    def _acknowledgements_of(self, vertex: RunningChain) -> list[Acknowledgement]:
-        assert vertex.pending is not None
-        assert vertex.aligned is not None
-        plan, execution = vertex.pending.plan, vertex.pending.execution
-        execution.aligned = vertex.aligned
-        first_barrier = self._base.began.wall_time(vertex.aligned.first_barrier)
-        delay = milliseconds_between(self._current.triggered_at, first_barrier)
+    def _acknowledgements_of(self, vertex: RunningChain, checkpoint_id: int) -> list[Acknowledgement]:
+        pending, aligned = vertex.pending.pop(checkpoint_id), vertex.aligned.pop(checkpoint_id)
+        plan, execution = pending.plan, pending.execution
+        execution.aligned = aligned
+        first_barrier = self._base.began.wall_time(aligned.first_barrier)
+        delay = milliseconds_between(self.task(checkpoint_id).triggered_at, first_barrier)
         taken = acknowledgements(plan, execution, plan.pending(vertex.chain), delay)
         first = SubtaskId(vertex.vertex.operator_id, 0)
         channels = vertex.chain.gate.channels
-        captured = self._state.dated(self._current.checkpoint_id, vertex.aligned.captured)
+        captured = self._state.dated(checkpoint_id, aligned.captured)
         return [
             replace(ack, snapshot=with_in_flight(ack.snapshot, channels, captured)) if ack.subtask == first else ack
             for ack in taken
         ]
 
-    def _notify_complete(self, vertex: RunningVertex) -> None:
-        self._state.completed(vertex.taken)
-        if not isinstance(vertex, RunningChain) or not vertex.taken:
-            return
-        tables = {sink.operator_id for sink in vertex.chain.sinks}
-        for acknowledgement in vertex.taken:
+    def _notify_complete(self, vertex: RunningVertex, checkpoint_id: int) -> None:
+        taken = vertex.taken.get(checkpoint_id, [])
+        self._state.completed(taken)
+        tables = {sink.operator_id for sink in vertex.chain.sinks} if isinstance(vertex, RunningChain) else set()
+        for acknowledgement in taken:
             if acknowledgement.subtask.operator_id in tables:
                 self._state.snapshots[acknowledgement.subtask] = acknowledgement.snapshot
-        vertex.completed()
+        vertex.completed(checkpoint_id)

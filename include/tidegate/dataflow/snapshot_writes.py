@@ -6,12 +6,13 @@ so everything else stays in its one thread.
 
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.dataflow.jobs import Jobs
-from tidegate.dataflow.reports import Report
+from tidegate.dataflow.reports import Report, joined
 from tidegate.dataflow.running import PendingSnapshot, RunningChain
 from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.overlap import FOLLOWS
 from tidegate.protocol.subtask.messages import WriteEnded, WriteFailed
 
 
@@ -36,8 +37,12 @@ class SnapshotWrites:
 
     def start(self, vertex: RunningChain, pending: PendingSnapshot) -> None:
         """Begin to write a snapshot, and return at once."""
-        reports = self._beside.submit(self._jobs.run, pending.execution, pending.plan)
+        reports = self._beside.submit(_write, self._jobs, pending)
         self._under_way.append(_Write(vertex, pending, reports))
+
+    def under_way(self) -> list[PendingSnapshot]:
+        """What is being written."""
+        return [write.pending for write in self._under_way]
 
     def ended(self) -> Iterator[tuple[RunningChain, WriteEnded | WriteFailed]]:
         """What has been written since, and what could not be. Other errors than `CheckpointError`s are raised."""
@@ -47,13 +52,31 @@ class SnapshotWrites:
             yield write.vertex, _event_of(write)
 
 
+def _write(jobs: Jobs, pending: PendingSnapshot) -> list[Report]:
+    """All versions, one after the other."""
+    reports = []
+    for execution, follows in pending.versions():
+        written = jobs.run(execution, pending.plan)
+        reports += written if follows is None else [_of_version(follows, report) for report in written]
+    return joined(reports)
+
+
+def _of_version(follows: tuple[int, int | None], report: Report) -> Report:
+    """Rows are counted in the version that most likely counts: all others before the checkpoint complete."""
+    details = {FOLLOWS: list(follows)}
+    handles = tuple(replace(each, details={**each.details, **details}) for each in report.handles)
+    is_counted = follows[1] is None
+    metrics = {name: n for name, n in report.metrics.items() if is_counted or not name.startswith("rows")}
+    return replace(report, handles=handles, metrics=metrics)
+
+
 def _event_of(write: _Write) -> WriteEnded | WriteFailed:
     """The result stays with the snapshot that it belongs to, which may have been discarded by now."""
     checkpoint_id = write.pending.plan.checkpoint_id
     try:
         write.pending.execution.record(write.reports.result())
     except CheckpointError as error:
-        if write.vertex.pending is write.pending:
-            write.vertex.trouble = str(error)
+        if write.vertex.pending.get(checkpoint_id) is write.pending:
+            write.vertex.trouble[checkpoint_id] = str(error)
         return WriteFailed(checkpoint_id, error.reason)
     return WriteEnded(checkpoint_id)

@@ -58,14 +58,9 @@ class CheckpointConfig:
     ] = default("0 s")
     """From the last success to the next periodic checkpoint."""
 
-    max_concurrent: Annotated[
-        int,
-        must(
-            lambda number: number == 1,
-            "must be 1: a scheduled run is one checkpoint, and the next one starts from its state.",
-        ),
-    ] = 1
-    """Checkpoints in progress at once."""
+    max_concurrent: Annotated[int, must(lambda number: number >= 1, "must be at least 1.")] = 1
+    """Checkpoints of a continuous run in progress at once, beside savepoints. A scheduled run takes one at a time,
+    whatever is said here: it starts from the state of the last one."""
 
     retained: Annotated[int, AfterValidator(lambda number: max(number, 1))] = 1
     """Completed checkpoints whose state is kept. Values <= 0 fall back to 1 (protocol.md section 9)."""
@@ -139,6 +134,11 @@ class CheckpointConfig:
         for name, value in _intervals(self.interval, self.interval_during_backlog, self.min_pause).items():
             object.__setattr__(self, name, value)
         self.gate_options()  # raises if the options contradict each other
+        if self.unaligned and self.max_concurrent > 1:
+            raise PipelineDefinitionError(
+                "CheckpointConfig.unaligned needs max_concurrent=1: what a barrier overtakes becomes part of its "
+                "checkpoint, and may not hold the barrier of another one. Change one of the two."
+            )
 
     def gate_options(self) -> GateOptions:
         """The options of the pipeline's input gates and barriers."""

@@ -93,12 +93,12 @@ class Declined:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The result of one round of a continuous region. `idle`: nothing had arrived and nothing was left to do. `behind`:
-    more has arrived than was taken in. `ended`: every source has been read to its end, and no checkpoint says yet that
-    all has finished. `lag`: what the last polls have left, of sources that can say. `writing`: a snapshot is being
-    written beside the rounds."""
+    """The result of one round of a continuous region. `acknowledgements` are by checkpoint. `idle`: nothing had arrived
+    and nothing was left to do. `behind`: more has arrived than was taken in. `ended`: every source has been read to its
+    end, and no checkpoint says yet that all has finished. `lag`: what the last polls have left, of sources that can
+    say. `writing`: a snapshot is being written beside the rounds."""
 
-    acknowledgements: Sequence[Acknowledgement]
+    acknowledgements: Mapping[int, Sequence[Acknowledgement]]
     declined: Sequence[Declined]
     idle: bool
     behind: bool
@@ -108,7 +108,7 @@ class Round:
 
 
 class ContinuousRegion(Protocol):
-    """Executes a pipeline's operators continuously, and takes part in checkpoints in between, one at a time.
+    """Executes a pipeline's operators continuously, and takes part in checkpoints in between, which may overlap.
 
     Any error that a method raises ends this attempt at running the pipeline. The next one goes on from the latest
     completed checkpoint.
@@ -119,15 +119,15 @@ class ContinuousRegion(Protocol):
         ...
 
     def begin(self, task: SnapshotTask) -> None:
-        """Put the barrier of a checkpoint at the sources' positions. The one before it must have ended."""
+        """Put the barrier of a checkpoint at the sources' positions. Ids grow; those before need not have ended."""
         ...
 
     def completed(self, checkpoint_id: int) -> None:
-        """The checkpoint that was begun last has completed."""
+        """A checkpoint has completed, and its sinks have committed. Ids grow: no older one completes any more."""
         ...
 
     def aborted(self, checkpoint_id: int, latest_completed: int) -> None:
-        """The checkpoint that was begun last was aborted; `latest_completed` is -1 if there is none."""
+        """A checkpoint was aborted, or subsumed by a newer one; `latest_completed` is -1 if there is none."""
         ...
 
 

@@ -251,6 +251,11 @@ class StoreTransaction(EventQueue, Protocol):
         a rejected one must fail in the same transaction."""
         ...
 
+    def drop_staged(self, checkpoint_id: int, files: Sequence[Deletion]) -> None:
+        """Forget files of versions (see `protocol.overlap`) that a checkpoint in progress has staged, and queue them
+        for deletion."""
+        ...
+
     def complete(
         self, checkpoint_id: int, at: datetime, metadata_path: str, state_size: int, checkpointed_size: int
     ) -> bool:

@@ -50,6 +50,28 @@ BEGIN
     RETURN NULL;
 END $$"""
 
+#: Handles go then as well. Those of versions that turn out not to count go while the checkpoint is in progress.
+REFUSE_NEEDED_HANDLES = """\
+CREATE FUNCTION tidegate.refuse_needed_handles() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (
+        SELECT FROM (SELECT DISTINCT pipeline_id, checkpoint_id, operator_id, details ? 'follows' AS version
+                     FROM written) w
+        WHERE NOT EXISTS (
+            SELECT FROM tidegate.folded_operators f
+            WHERE f.pipeline_id = w.pipeline_id AND f.checkpoint_id = w.checkpoint_id
+              AND f.operator_id = w.operator_id)
+          AND NOT (w.version AND EXISTS (
+            SELECT FROM tidegate.checkpoints c
+            WHERE c.pipeline_id = w.pipeline_id AND c.checkpoint_id = w.checkpoint_id
+              AND c.status = 'IN_PROGRESS'))
+    ) THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', CONSTRAINT = 'handles_kept',
+            MESSAGE = 'what a checkpoint refers to is deleted only once it is folded';
+    END IF;
+    RETURN NULL;
+END $$"""
+
 #: Only of a checkpoint that is marked as folded, which a savepoint and one with state never are.
 REFUSE_OPERATORS_OF_UNFOLDED = """\
 CREATE FUNCTION tidegate.refuse_operators_of_unfolded() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -66,7 +88,10 @@ BEGIN
 END $$"""
 
 #: What the triggers below call.
-REFUSALS = (REFUSE, REFUSE_PARTS_OF_ENDED, REFUSE_UNFOLDED, REFUSE_OPERATORS_OF_UNFOLDED)
+REFUSALS = (
+    *(REFUSE, REFUSE_PARTS_OF_ENDED, REFUSE_UNFOLDED, REFUSE_NEEDED_HANDLES),
+    REFUSE_OPERATORS_OF_UNFOLDED,
+)
 
 #: Known from the trigger on.
 _OF_TRIGGER = (
@@ -104,10 +129,10 @@ def _not_of_ended(table: str, event: str, rows: str) -> str:
     )
 
 
-def _only_of_folded(table: str) -> str:
+def _only_of_folded(table: str, function: str = "refuse_unfolded") -> str:
     return (
         f"CREATE TRIGGER {table}_folded AFTER DELETE ON tidegate.{table}\n"
-        "REFERENCING OLD TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION tidegate.refuse_unfolded()"
+        f"REFERENCING OLD TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION tidegate.{function}()"
     )
 
 
@@ -248,7 +273,7 @@ SUBTASK_GUARDS = (
 HANDLE_GUARDS = (
     _row("handles_unchanged", "handles", "UPDATE", "OLD IS DISTINCT FROM NEW", "a reported snapshot stays as it is"),
     _never("handles_kept", "handles", "TRUNCATE", "handles of checkpoints are not deleted"),
-    _only_of_folded("handles"),
+    _only_of_folded("handles", "refuse_needed_handles"),
     _not_of_ended("handles", "INSERT", "NEW"),
 )
 

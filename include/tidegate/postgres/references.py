@@ -57,6 +57,12 @@ ORDER BY d.place
 ON CONFLICT DO NOTHING
 """)
 
+_DROP = text("""
+DELETE FROM tidegate.handles h
+USING unnest(CAST(:owners AS text[]), CAST(:paths AS text[])) AS d (owner, path)
+WHERE h.pipeline_id = :pipeline_id AND h.checkpoint_id = :checkpoint_id AND h.owner = d.owner AND h.path = d.path
+""")
+
 # The running region may still refer to files that checkpoints released, until a later one completes without them.
 _PENDING = text("""
 SELECT q.owner, q.path
@@ -126,6 +132,12 @@ def forget_compactions(connection: Connection, pipeline_id: str, paths: Sequence
 
 def enqueue(connection: Connection, pipeline_id: str, deletions: Sequence[Deletion], given_up_by: int | None) -> None:
     connection.execute(_ENQUEUE, {**_named(pipeline_id, deletions), "given_up_by": given_up_by})
+
+
+def drop(connection: Connection, pipeline_id: str, checkpoint_id: int, files: Sequence[Deletion]) -> None:
+    """Forget files that a checkpoint refers to, and enqueue them: nothing else ever referred to them."""
+    connection.execute(_DROP, {**_named(pipeline_id, files), "checkpoint_id": checkpoint_id})
+    enqueue(connection, pipeline_id, files, None)
 
 
 def pending(connection: Connection, pipeline_id: str, limit: int, in_use: str | None) -> list[Deletion]:

@@ -132,6 +132,11 @@ class PostgresTransaction(PipelineWrites):
             values |= {"phase": Phase.VALIDATED.value, "validated_at": decided.at, "deadline": deadline}
         return self._move(checkpoint_id, Status.IN_PROGRESS, Phase.HELD, values)
 
+    def drop_staged(self, checkpoint_id: int, files: Sequence[Deletion]) -> None:
+        if files:
+            self.wrote = True
+            references.drop(self._connection, self._pipeline_id, checkpoint_id, files)
+
     def complete(
         self, checkpoint_id: int, at: datetime, metadata_path: str, state_size: int, checkpointed_size: int
     ) -> bool:

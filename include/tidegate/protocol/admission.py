@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tidegate.protocol.hold import held_error
-from tidegate.protocol.lifecycle import Phase
+from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.names import is_handed_over
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, CheckpointRequest
@@ -67,17 +67,17 @@ def choose_forgotten(requests: Sequence[CheckpointRequest], now: datetime) -> li
     return [request for request in requests if now - request.seen_at > LEASE]
 
 
-def choose_to_repeat(requests: Sequence[CheckpointRequest], now: datetime, is_busy: bool) -> list[CheckpointRequest]:
+def choose_to_repeat(
+    requests: Sequence[CheckpointRequest], now: datetime, is_busy: bool, unaligned: bool
+) -> list[CheckpointRequest]:
     """Of the requests that were handed over to a region, those that it asks for now, best first. While it takes part in
-    a checkpoint, one to stop comes all the same, and the others only keep their place. Performs no I/O."""
+    as many checkpoints as it may, one to stop comes all the same, and so does what is forced; the others only keep
+    their place. Performs no I/O."""
     mine = [request for request in choose_waiting(requests, now) if is_handed_over(request.request_id)]
     if not is_busy:
         return mine
-    return [
-        request
-        for request in mine
-        if request.kind is CheckpointKind.SYNC_SAVEPOINT or now - request.seen_at > LEASE / 2
-    ]
+    waiting = {CheckpointKind.CHECKPOINT, CheckpointKind.SAVEPOINT} if unaligned else {CheckpointKind.CHECKPOINT}
+    return [request for request in mine if request.kind not in waiting or now - request.seen_at > LEASE / 2]
 
 
 def decide_place(waiting: Sequence[CheckpointRequest], request: CheckpointRequest) -> Drop | None:
@@ -103,13 +103,16 @@ def choose_request(
     max_concurrent: int,
     min_pause: timedelta,
     now: datetime,
+    committing: Sequence[CheckpointRecord] = (),
 ) -> Start | Drop | Wait:
     """Decides on the best of the waiting requests, of which there is at least one. `in_progress` must not contain
-    checkpoints whose deadline has passed. Performs no I/O.
+    checkpoints whose deadline has passed. `committing` are those that have completed and whose sinks have not all
+    committed: they count too, or sinks that are slow would fall behind without end. Performs no I/O.
     """
     best = min(waiting, key=precedence)
-    if len(in_progress) >= max_concurrent and not best.forced:
-        return Wait(_busy(in_progress[0]))
+    busy = [*committing, *in_progress]
+    if len(busy) >= max_concurrent and not best.forced:
+        return Wait(_busy(busy[0]))
     if best.periodic and not best.forced and latest_completed is not None:
         assert latest_completed.completed_at is not None
         remaining = latest_completed.completed_at + min_pause - now
@@ -122,6 +125,11 @@ def choose_request(
 def _busy(busy: CheckpointRecord) -> str:
     if busy.phase is Phase.HELD:
         return str(held_error(busy)) + " Nothing was changed."
+    if busy.status is not Status.IN_PROGRESS:
+        return (
+            f"Checkpoint {busy.checkpoint_id} of pipeline {busy.pipeline_id} has completed, and its sinks are still "
+            "committing. Nothing was changed."
+        )
     return (
         f"Checkpoint {busy.checkpoint_id} of pipeline {busy.pipeline_id}, requested by {busy.request_id}, is in "
         f"progress ({busy.phase}, {busy.num_acknowledged}/{busy.num_subtasks} acknowledged) and holds the pipeline "

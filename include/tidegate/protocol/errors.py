@@ -150,6 +150,10 @@ class NotHeldError(CheckpointError):
     """A checkpoint was to be approved or rejected that does not wait for that, or not any more."""
 
 
+class EarlierSavepointError(CheckpointError):
+    """An older savepoint has to end before this checkpoint is judged. Nothing was changed; repeat the step."""
+
+
 class FinalizeError(CheckpointError):
     """The commit point was not reached; the previous checkpoint is still the latest."""
 

@@ -156,6 +156,12 @@ def decide_decision(record: CheckpointRecord, decided: Decided) -> Decide | Alre
 def choose_held(pipeline_id: str, in_progress: Sequence[CheckpointRecord]) -> CheckpointRecord:
     """The checkpoint that a person means who names none. Raises `NotHeldError`. Performs no I/O."""
     held = [record for record in in_progress if is_held(record)]
+    if len(held) > 1:
+        ids = ", ".join(str(record.checkpoint_id) for record in held)
+        raise NotHeldError(
+            f"Checkpoints {ids} of pipeline {pipeline_id} wait for a decision. Nothing was changed. Name the one that "
+            "is meant: the newest has the rows of the older ones too."
+        )
     if not held:
         raise NotHeldError(
             f"No checkpoint of pipeline {pipeline_id} waits for a decision. Nothing was changed. `tidegate checkpoints "

@@ -35,6 +35,7 @@ class FailureReason(Enum):
     FINALIZE_CHECKPOINT_FAILURE = ("The checkpoint could not be finalized.", False, True)
 
     # From outside, at any time.
+    CHECKPOINT_SUBSUMED = ("A newer checkpoint, which has the same rows and more, completed first.", False, False)
     COORDINATOR_SUSPEND = ("The pipeline was suspended.", False, False)
     COORDINATOR_SHUTDOWN = ("The pipeline was cancelled.", False, False)
     JOB_FAILOVER_REGION = ("A region of the pipeline failed and was started again.", False, False)

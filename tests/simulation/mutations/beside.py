@@ -4,9 +4,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from mutations.planting import mutation
-from tidegate.dataflow.continuous_driver import ContinuousDriver
 from tidegate.dataflow.run_merging import RunMerging
-from tidegate.dataflow.running import RunningChain
+from tidegate.dataflow.running import PendingSnapshot, RunningChain, append
 from tidegate.dataflow.snapshot_writes import SnapshotWrites
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.subtask.messages import WriteEnded
@@ -37,7 +36,7 @@ def _(original):
         done = [write for write in self._under_way if write.reports.done()]
         self._under_way = [write for write in self._under_way if write not in done]
         for write in done:
-            if (pending := write.vertex.pending) is not None:
+            for pending in list(write.vertex.pending.values()):
                 with suppress(CheckpointError):
                     pending.execution.record(write.reports.result())
                 yield write.vertex, WriteEnded(pending.plan.checkpoint_id)
@@ -45,14 +44,15 @@ def _(original):
     return ended
 
 
-@mutation("what is staged beside the rounds takes in what comes behind the barrier", (RunningChain, "take"))
+@mutation("what is staged beside the rounds takes in what comes behind the barrier", (RunningChain, "hold"))
 def _(original):
-    def take(self, plan):
-        pending = original(self, plan)
-        pending.execution.arrived = self.held
-        return pending
+    def hold(self, batch):
+        original(self, batch)
+        for pending in self.pending.values():
+            for origin, data in batch.items():
+                append(pending.execution.arrived, origin, data)
 
-    return take
+    return hold
 
 
 @mutation("a merge forgets the runs behind those that it merged", (RunMerging, "take"))
@@ -69,14 +69,9 @@ def _(original):
     return take
 
 
-@mutation("files of a snapshot that is being written are deleted after a merge", (ContinuousDriver, "_tidy"))
+@mutation("files of a snapshot that is being written are deleted after a merge", (PendingSnapshot, "files"))
 def _(original):
-    def tidy(self):
-        taking_part, self._in_checkpoint = self._in_checkpoint, False
-        original(self)
-        self._in_checkpoint = taking_part
-
-    return tidy
+    return lambda self: iter(())
 
 
 @mutation("rows of runs that no completed checkpoint has are merged by event time", (RunMerging, "_mergeable"))

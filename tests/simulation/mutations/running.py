@@ -13,44 +13,47 @@ from tidegate.dataflow.continuous_driver import ContinuousDriver
 from tidegate.dataflow.driver_base import DriverBase
 from tidegate.dataflow.live_state import LiveState
 from tidegate.dataflow.polled_sources import PolledSources
-from tidegate.dataflow.running import RunningChain
+from tidegate.dataflow.running import Epoch, RunningChain
 from tidegate.dataflow.snapshot_steps import SnapshotSteps
 from tidegate.protocol.records import HandleKind
 
 
-@mutation("a sink forgets what it held for a checkpoint that is aborted", (RunningChain, "discard"))
+@mutation("a sink forgets what it held for a checkpoint that is aborted", (RunningChain, "aborted"))
 def _(original):
-    def discard(self):
-        self.held = self.held_since
-        original(self)
+    def aborted(self, checkpoint_id):
+        if checkpoint_id in self.epochs:
+            self.epochs[checkpoint_id].held = {}
+        original(self, checkpoint_id)
 
-    return discard
+    return aborted
 
 
 @mutation("a sink shows again what a completed checkpoint has shown", (RunningChain, "completed"))
 def _(original):
-    def completed(self):
-        held = self.held
-        original(self)
-        self.held = held
+    def completed(self, checkpoint_id):
+        shown = [epoch.held for id_, epoch in self.epochs.items() if id_ <= checkpoint_id]
+        original(self, checkpoint_id)
+        for held in reversed(shown):
+            self.now.follow(Epoch(held))
 
     return completed
 
 
-@mutation("a table is not staged again after a checkpoint that is aborted", (RunningChain, "discard"))
+@mutation("a table is not staged again after a checkpoint that is aborted", (RunningChain, "aborted"))
 def _(original):
-    def discard(self):
-        self.stale = self.stale_since
-        original(self)
+    def aborted(self, checkpoint_id):
+        if checkpoint_id in self.epochs:
+            self.epochs[checkpoint_id].stale = set()
+        original(self, checkpoint_id)
 
-    return discard
+    return aborted
 
 
 @mutation("what comes behind the barrier is part of the snapshot", (RunningChain, "completed"))
 def _(original):
-    def completed(self):
-        self.held_since = {}
-        original(self)
+    def completed(self, checkpoint_id):
+        self.now.held = {}
+        original(self, checkpoint_id)
 
     return completed
 
@@ -59,7 +62,7 @@ def _(original):
 def _(original):
     def carry_out(self, vertex, effect):
         if type(effect).__name__ == "TellComplete":
-            self._notify_complete(vertex)
+            self._notify_complete(vertex, max(self._tasks))
             return []
         return original(self, vertex, effect)
 

@@ -37,9 +37,10 @@ def _(original):
 @mutation("a table of a continuous run is judged by when it is staged", (SnapshotSteps, "_snapshot"))
 def _(original):
     def snapshot(self, vertex, checkpoint_id):
-        begun, self.task = self.task, replace(self.task, triggered_at=self._parts.clock.now())
+        begun = self._tasks[checkpoint_id]
+        self._tasks[checkpoint_id] = replace(begun, triggered_at=self._parts.clock.now())
         found = original(self, vertex, checkpoint_id)
-        self.task = begun
+        self._tasks[checkpoint_id] = begun
         return found
 
     return snapshot

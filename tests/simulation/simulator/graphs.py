@@ -75,6 +75,7 @@ def draw_pipeline(world: "World", random: Random) -> Pipeline:
         tolerable_failed_checkpoints=random.choice([None, None, 0, 2]),
         undo_within=timedelta(seconds=random.choice([0, 60, 600, 7 * 24 * 3600])),
         history=draw_history(world.seed),
+        max_concurrent=Random(f"at once {world.seed}").choice([1, 3]),  # which a scheduled run takes no notice of
     )
     pipeline = Pipeline(PIPELINE_ID, random.choice([1, 1, 2, 3]), random.choice([4, 8, 11]), config)
     emitting = world.emitting if world.emitting.random() < (0.3 if pipeline.parallelism > 1 else 0.1) else None

@@ -42,6 +42,7 @@ class Holding:
 
     def __init__(self, seed: int, of: str) -> None:
         self.random = random = Random(f"{of} holding {seed}")
+        self.overlaps = of == "continuous"
         self.hold_for = timedelta(seconds=random.choice([20, 180, 1800])) if random.random() < SHARE else None
         self.broken = random.choice([0.2, 0.4, 0.7])  # per judgement
         self.haste = random.choice([0.0, 0.005, 0.03, 0.2])  # per event while one is held: somebody decides
@@ -72,6 +73,8 @@ class Holding:
         """What people decide now: about what is held, which they may not name, or about another one by mistake. Some
         come when it is too late, and nobody has noticed that yet."""
         held = held_in(state)
+        if len(several := [record for record in state.checkpoints.values() if waits(record)]) > 1:
+            held = self.random.choice(several)
         if held is None or self.random.random() >= (self.haste if now < held.ends_at else max(0.5, self.haste)):
             return []
         deeds = []
@@ -105,7 +108,8 @@ class Holding:
             previous = before.checkpoints.get(id_)
             if previous is None:
                 self.timeouts[id_] = record.deadline - record.triggered_at
-                require(held is None, f"checkpoint {id_} begins although another one is held")
+                beside = self.overlaps and after.region.seen_at is not None
+                require(held is None or beside, f"checkpoint {id_} begins although another one is held")
             elif previous is not record:
                 self._moved(previous, record, now)
                 if waits(previous):

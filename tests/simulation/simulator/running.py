@@ -19,6 +19,7 @@ from simulator.emitting import emitting
 from simulator.expiring import expiring
 from simulator.hearing import listening
 from simulator.holding import Holding
+from simulator.overlapping import Overlapping
 from simulator.running_ages import Ages, ToldDriver
 from simulator.running_checks import Checks
 from simulator.running_ending import Ending
@@ -67,6 +68,7 @@ class Running:
         self.restores = aside.choice([0.0, 0.0, 0.01, 0.05])  # per step
         self.cleanings = aside.choice([0.0, 0.0, 0.02])  # the same
         self.holding = Holding(seed, "continuous")
+        self.overlapping = Overlapping(seed)
         self.emitting = emitting(seed)
         self.windows = windows(seed)
         self.expiring = expiring(seed)
@@ -84,6 +86,7 @@ class Running:
         self.sources = [draw_source(random, number) for number in range(random.randint(1, 2))]
         self.config = draw_config(random, aside)
         self.has_windows = draw_windows(self)
+        self.config = self.overlapping.draw(self.config)
         self.pipeline = with_rules(self, draw_pipeline(self))
         self.graph = compile_graph(self.pipeline)
         self._asked: list[tuple[str, CheckpointKind]] = []
@@ -92,8 +95,8 @@ class Running:
         """This run for somebody who looks for a mistake."""
         reads = {v.name: [stream.origin for stream in v.inputs] for v in self.graph.keyed}
         return [
-            f"Continuous, {self.config.mode}, unaligned {self.config.unaligned}, parallelism "
-            f"{self.pipeline.parallelism}",
+            f"Continuous, {self.config.mode}, unaligned {self.config.unaligned}, {self.config.max_concurrent} at once, "
+            f"parallelism {self.pipeline.parallelism}",
             f"Logs of {[source.lengths for source in self.sources]}, operators read {reads}, sinks of "
             f"{[sink.input.origin for sink in self.graph.sinks]}; trouble {self.drawn}",
             *self.trace,
@@ -105,6 +108,8 @@ class Running:
         return self.trouble > 0 and self.random.random() < self.trouble * factor
 
     def effect(self, what: str) -> None:
+        if what.startswith("writes ") and what.endswith("/_metadata"):
+            self.overlapping.meanwhile(self)
         if self.strikes(1):
             self.tell(f"dies where it {what}")
             raise Crash(what)
@@ -196,7 +201,7 @@ class Running:
     def meddle(self) -> None:
         random, coordinator = self.random, self.coordinator()
         ids = list(self.store.state.checkpoints)
-        newest = ids[-1] if ids else 0
+        newest = self.overlapping.one_of(self, ids[-1] if ids else 0)
         deeds: list[tuple[str, Callable[[], Any]]] = [
             ("asks", lambda: self._ask(coordinator)),
             ("asks", lambda: self._ask(coordinator)),
@@ -250,7 +255,7 @@ class Running:
                 self.tell("a second run begins")
             self.begin()
         process = self.processes[-1] if random.random() < 0.9 else random.choice(self.processes)
-        if process.later.jobs and random.random() < 0.3:
+        if process.later.jobs and random.random() < self.overlapping.pace:
             self.complete(process)
         else:
             self.go_on(process)

@@ -45,6 +45,7 @@ class Checks:
                 self.world.tell(f"checkpoint {id_} completes")
                 self._follows(id_, before, after)
                 self._verify(record, {key: row.snapshot for key, row in after.subtasks[id_].items()})
+        self.world.overlapping.look(self.world, before, after)
         was_rewinding = bool(before.restores) and before.restores[-1].rewound_at is None
         if was_rewinding and after.restores[-1].rewound_at is not None:
             self._check_tables(after)

@@ -10,7 +10,7 @@ from memory_transaction import MemoryTransaction
 from worlds import Crash
 
 from tidegate.protocol.errors import StoreUnavailableError, UnknownOutcomeError
-from tidegate.protocol.records import CheckpointRecord, Verdict
+from tidegate.protocol.records import CheckpointRecord, HandleKind, Verdict
 
 if TYPE_CHECKING:
     from simulator.running import Running
@@ -55,6 +55,13 @@ class Judge:
         self._world = world
 
     def validate(self, checkpoint: CheckpointRecord, subtasks: Any, settled: Any = ()) -> list[Verdict]:
+        self._world.overlapping.judged[checkpoint.checkpoint_id] = {
+            handle.path
+            for row in subtasks.values()
+            for handle in row.snapshot.handles
+            if handle.kind is HandleKind.STAGED
+        }
+        self._world.overlapping.meanwhile(self._world)
         good = not self._world.strikes(3)
         carried = {verdict.target for verdict in settled}
         asked = [target for target in self._world.graph.targets if target not in carried]
