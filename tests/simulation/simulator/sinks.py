@@ -3,7 +3,7 @@ visible is `tidegate.sinks.publish` itself, and how it goes back `tidegate.sinks
 """
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -87,7 +87,7 @@ class SimulatedSink:
             self._check_whole(id_, files)
         self._check_kept(visible.keys() | away.keys())
         if not is_rewinding(self.world.store.state):
-            self._check_present(set(visible))
+            self._check_present(visible)
         if self.input is SinkInput.CURRENT and (visible or self.shown):
             now, before = max(visible, default=0), self.shown[-1] if self.shown else 0
             goes_on = now >= before or is_rewinding(self.world.store.state)
@@ -99,16 +99,18 @@ class SimulatedSink:
                 require(files is not None, f"{self.name} has removed checkpoint {id_}, which it has shown until now")
                 self._check_whole(id_, files)
 
-    def _check_present(self, visible: set[int]) -> None:
-        """Of the present branch readers see what was committed, and of others nothing."""
+    def _check_present(self, visible: Mapping[int, Collection[str]]) -> None:
+        """Of the present branch readers see what was committed, and of others nothing. A checkpoint to which nothing
+        came may leave a table of current rows as it is."""
         present = self.world.observer.history.branch_in(self.world.store.state)
-        require(visible <= present, f"{self.name} shows checkpoints {visible - present}, which were left behind")
+        shown = visible.keys()
+        require(shown <= present, f"{self.name} shows checkpoints {shown - present}, which were left behind")
         committed = self._committed(present)
         if self.input is SinkInput.CHANGES:
-            require(committed <= visible, f"{self.name} does not show checkpoints {committed - visible}")
-        else:
-            newest = max(committed, default=0)
-            require(newest <= max(visible, default=0), f"{self.name} does not show checkpoint {newest}")
+            require(committed <= shown, f"{self.name} does not show checkpoints {committed - shown}")
+        elif (newest := max(committed, default=0)) > (current := max(shown, default=0)):
+            same = current and sorted(visible[current]) == self._promised(newest)
+            require(same, f"{self.name} does not show checkpoint {newest}")
 
     def _check_kept(self, there: Collection[int]) -> None:
         """The rows that a kept checkpoint rests on are there, also if it was left behind."""
@@ -129,8 +131,12 @@ class SimulatedSink:
     def _check_whole(self, id_: int, files: dict[str, Any]) -> None:
         promised = self.world.comparison.committables.get(id_, {}).get(self.name)
         require(promised is not None, f"{self.name} shows checkpoint {id_}, which has not completed")
-        names = sorted(path.rpartition("/")[2] for path in promised or ())
+        names = self._promised(id_)
         require(sorted(files) == names, f"{self.name} shows {sorted(files)} of checkpoint {id_} instead of {names}")
+
+    def _promised(self, id_: int) -> list[str]:
+        """The names of the files that a completed checkpoint is to show."""
+        return sorted(path.rpartition("/")[2] for path in self.world.comparison.committables[id_][self.name] or ())
 
     def commit(self, checkpoint_id: int, staged: Sequence[StateHandle], attempt: CommitAttempt) -> None:
         self.world.point(f"commits chk-{checkpoint_id} to {self.name} as attempt {attempt.number}")
