@@ -57,6 +57,25 @@ class TestRunning:
         assert commands
         assert not [command for command in commands if token in " ".join(command)]
 
+    def test_a_session_that_did_nothing_for_long_gets_another_python_daemon(self, kept):
+        """Spark ends idle workers after a minute, and the daemon ends two minutes after the last of them."""
+        token = read_secrets(kept.stack.home / "secrets.json").spark_token
+        session = open_session(SparkSettings(remote=address_of(kept.stack, token)))
+
+        def daemons():
+            return {child for child in kept.component(SPARK).children() if "python" in child.name()}
+
+        def count():
+            return session.range(0, 4, 1, 2).mapInArrow(lambda batches: batches, "id bigint").count()
+
+        assert count() == 4
+        before = daemons()
+        assert before
+        wait_until(lambda: not daemons(), "the daemons have ended")
+        assert count() == 4
+        assert daemons()
+        session.stop()
+
     def test_it_is_started_again_and_the_retry_resumes_the_checkpoint(self, kept):
         run_id = kept.begin(held=True)
         killed, workers = kept.component(SPARK), kept.python_workers()

@@ -1,8 +1,11 @@
 """What a vertex of a continuous region remembers of checkpoints that overlap."""
 
+from types import SimpleNamespace
 from typing import Any
 
-from tidegate.dataflow.running import Epoch, RunningChain
+from tidegate.dataflow.elements import Exchange
+from tidegate.dataflow.running import Epoch, PendingSnapshot, RunningChain
+from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId
 
 
 def running(*epochs: int) -> RunningChain:
@@ -41,3 +44,14 @@ def test_what_an_aborted_one_had_goes_with_the_next() -> None:
     chain.aborted(3)
     assert chain.now.held == {"rows": [1, 3, 9]}
     assert chain.now.stale == {1, 3, 9}
+
+
+def test_a_snapshot_that_is_being_written_needs_its_runs_and_what_came_before_its_barrier() -> None:
+    """A merge makes them useless to everybody else, and deletes what nobody needs."""
+    run, sent, older = (StateHandle(path, HandleKind.RUN, 1, 1, "", 1) for path in ("run", "sent", "older"))
+    plan: Any = SimpleNamespace(restored={SubtaskId("totals", 0): Snapshot((run,))})
+    execution: Any = SimpleNamespace(arrived={"rows": [Exchange((sent,))]})
+    longest: Any = SimpleNamespace(arrived={"rows": [Exchange((older,)), Exchange((sent,))]})
+    assert {handle.path for handle in PendingSnapshot(plan, execution).files()} == {"run", "sent"}
+    overlapping = PendingSnapshot(plan, execution, (longest,), (1,))
+    assert {handle.path for handle in overlapping.files()} == {"run", "sent", "older"}

@@ -129,9 +129,11 @@ def test_what_subtasks_read_themselves_needs_no_spark_sql(
     landing: Land, open_checkpoints: Open, tmp_path: Path, ran: list[str], spark: SparkSession
 ) -> None:
     def queries() -> int:
+        """The number of the last one: Spark remembers a thousand of them."""
         context, session = cast(Any, spark.sparkContext), cast(Any, spark)
         context._jsc.sc().listenerBus().waitUntilEmpty()
-        return int(session._jsparkSession.sharedState().statusStore().executionsCount())
+        found = session._jsparkSession.sharedState().statusStore().executionsList()
+        return int(found.last().executionId()) if found.size() else -1
 
     rows = landing("rows")
     checkpoints = open_checkpoints(totals(rows.path, tmp_path))

@@ -36,6 +36,7 @@ ADVICE = {
         "Look at the operators for the subtask that did not acknowledge, and at its log. If it was only slow, give it "
         "more time with CheckpointConfig.timeout, more parallelism, or less to read at once."
     ),
+    FailureReason.CHECKPOINT_SUBSUMED: "Nothing: the newer checkpoint has its rows and its state too.",
     FailureReason.DECLINED_SUBSUMED: "Nothing: the newer checkpoint has what this one would have had.",
     FailureReason.DECLINED_ON_CANCELLATION_BARRIER: (
         "Look at the operators upstream of the one that declined: the first of them failed or was stopped."

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from mutations.planting import mutation
 from tidegate.dataflow.run_merging import RunMerging
-from tidegate.dataflow.running import PendingSnapshot, RunningChain, append
+from tidegate.dataflow.running import RunningChain, append
 from tidegate.dataflow.snapshot_writes import SnapshotWrites
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.subtask.messages import WriteEnded
@@ -67,11 +67,6 @@ def _(original):
         return taken
 
     return take
-
-
-@mutation("files of a snapshot that is being written are deleted after a merge", (PendingSnapshot, "files"))
-def _(original):
-    return lambda self: iter(())
 
 
 @mutation("rows of runs that no completed checkpoint has are merged by event time", (RunMerging, "_mergeable"))

@@ -21,11 +21,21 @@ _SHARED = (
 
 
 def main() -> None:
+    prepare()
+    fork_workers()
+
+
+def prepare() -> None:
+    """Import what workers share."""
     _prefer_installed()
     for name in _SHARED:
         import_module(name)
     gc.collect()
     gc.freeze()  # Spark collects garbage after every task, and would go through all of this each time
+
+
+def fork_workers() -> None:
+    """Whenever the JVM asks for one, until it closes the input."""
     import_module("pyspark.daemon").manager()
 
 

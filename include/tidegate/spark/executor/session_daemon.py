@@ -17,8 +17,9 @@ IDLE = 120.0
 
 
 def main(idle: float = IDLE) -> None:
+    daemon.prepare()  # which may take longer than that on a busy machine
     _end_when_idle(idle)
-    daemon.main()
+    daemon.fork_workers()
 
 
 def _end_when_idle(idle: float) -> None:
