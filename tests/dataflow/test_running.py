@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tidegate.dataflow.elements import Exchange
+from tidegate.dataflow.event_time import InputWatermarks
 from tidegate.dataflow.running import Epoch, PendingSnapshot, RunningChain
 from tidegate.protocol.records import HandleKind, Snapshot, StateHandle, SubtaskId
 
@@ -55,3 +56,15 @@ def test_a_snapshot_that_is_being_written_needs_its_runs_and_what_came_before_it
     assert {handle.path for handle in PendingSnapshot(plan, execution).files()} == {"run", "sent"}
     overlapping = PendingSnapshot(plan, execution, (longest,), (1,))
     assert {handle.path for handle in overlapping.files()} == {"run", "sent", "older"}
+
+
+def test_a_snapshot_has_the_watermarks_of_its_barrier() -> None:
+    """An unaligned one is written later, when the inputs have come further."""
+    marks = InputWatermarks({"log": 0}, [])
+    marks.known["log"], marks.late = 5, 1
+    chain: Any = SimpleNamespace(watermarks=marks, sinks=[])
+    plan: Any = SimpleNamespace(checkpoint_id=1)
+    nothing: Any = None
+    pending = RunningChain(chain, nothing).take(plan)
+    marks.known["log"], marks.late = 9, 2
+    assert (pending.execution.watermarks, pending.execution.late) == ({"log": 5}, 1)

@@ -51,11 +51,6 @@ def _(original):
     return lambda column, runs, checkpoint_id: original(column, list(runs)[:1], checkpoint_id)
 
 
-@mutation("a table is not told of rows that a merge has taken away", (expiry, "_was_merged_since"))
-def _(original):
-    return lambda *facts: False
-
-
 @mutation("a change does not prolong a row's life", (expiring, "stored"))
 def _(original):
     return lambda ttl, value, at: original(ttl, value, at - ttl.after // 2 if ttl else at)

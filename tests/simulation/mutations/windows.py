@@ -10,7 +10,6 @@ from tidegate.dataflow.driver_base import DriverBase
 from tidegate.dataflow.elements import has_rows
 from tidegate.dataflow.event_time import InputWatermarks
 from tidegate.dataflow.operator_chains import Execution
-from tidegate.dataflow.running import RunningChain
 from tidegate.dataflow.scheduled_driver import ScheduledDriver
 from tidegate.protocol import restore
 from tidegate.protocol.records import Snapshot
@@ -139,16 +138,6 @@ def _(original):
         return {name: value for name, value in original(data).items() if name not in ("event_time", "watermark")}
 
     return to_json
-
-
-@mutation("the snapshot of an unaligned barrier has the watermark of after it", (RunningChain, "take"))
-def _(original):
-    def take(self, plan):
-        pending = original(self, plan)
-        pending.execution.watermarks = self.chain.watermarks.known  # which goes on until the last barrier is there
-        return pending
-
-    return take
 
 
 @mutation("a continuous run counts late rows in windows that have been emitted", (ContinuousDriver, "_process"))

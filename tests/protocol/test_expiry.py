@@ -1,0 +1,41 @@
+"""Whether anything may have expired since a table was staged: it is told of no more than that."""
+
+import pytest
+
+from tidegate.protocol.expiry import TTL, RecordedTtl, may_expire_between
+from tidegate.protocol.records import HandleKind, StateHandle
+
+CURRENT = RecordedTtl("at", 10, True)
+
+
+def run(**times: int) -> StateHandle:
+    """A run whose rows have such times."""
+    return StateHandle(
+        "run", HandleKind.RUN, 1, 1, "", 1, details={TTL: RecordedTtl("at", 10, True, **times).to_json()}
+    )
+
+
+@pytest.mark.parametrize(
+    ("times", "before", "now", "expected"),
+    [
+        ({"oldest": 5, "newest": 9}, 4, 4, False),  # no time has passed
+        ({"oldest": 5, "newest": 9}, 3, 4, False),  # all are younger
+        ({"oldest": 5, "newest": 9}, 9, 12, False),  # all had expired before
+        ({"oldest": 5, "newest": 9}, 4, 5, True),
+        ({"oldest": 5, "newest": 9}, None, 5, True),
+        ({}, 4, 9, False),  # no row has a time
+        # A merge has taken away what expired: nothing is left to tell of its time.
+        ({"removed": 2, "removed_to": 6}, 5, 9, True),
+        ({"removed": 2, "removed_to": 6}, None, 9, True),
+        ({"removed": 2, "removed_to": 6}, 6, 9, False),  # it was left out of the table before
+    ],
+)
+def test_rows_may_have_expired_between(
+    times: dict[str, int], before: int | None, now: int | None, expected: bool
+) -> None:
+    assert may_expire_between(CURRENT, [run(**times)], before, now) is expected
+
+
+def test_nothing_expires_without_a_rule_or_a_time() -> None:
+    assert not may_expire_between(None, [run(oldest=5, newest=9)], 4, 9)
+    assert not may_expire_between(CURRENT, [run(oldest=5, newest=9)], 4, None)
