@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.protocol.expiry import TTL, RecordedTtl, may_expire_between
+from tidegate.protocol.expiry import TTL, RecordedTtl, may_expire_between, merged
 from tidegate.protocol.records import HandleKind, StateHandle
 
 CURRENT = RecordedTtl("at", 10, True)
@@ -39,3 +39,11 @@ def test_rows_may_have_expired_between(
 def test_nothing_expires_without_a_rule_or_a_time() -> None:
     assert not may_expire_between(None, [run(oldest=5, newest=9)], 4, 9)
     assert not may_expire_between(CURRENT, [run(oldest=5, newest=9)], 4, None)
+
+
+def test_a_merged_run_does_not_forget_what_time_it_was_nor_what_is_gone() -> None:
+    """By event time that is known from runs alone: without it, rows that had expired would be shown again."""
+    runs = [run(oldest=5, newest=9, clock=7, removed=1, removed_to=3), run(oldest=2, newest=4, clock=8)]
+    found = merged(CURRENT, runs, checkpoint_id=1)  # which has brought these rows itself
+    assert (found.clock, found.newest, found.removed, found.removed_to) == (8, 9, 1, 3)
+    assert merged(CURRENT, runs, checkpoint_id=2).clock == 9

@@ -8,7 +8,7 @@ from memory_transaction import MemoryTransaction
 from simulator.holding import held_in, waits
 
 from mutations.planting import MUTATIONS, Replacement, mutation
-from tidegate.coordination import continuous_run
+from tidegate.coordination import completing
 from tidegate.coordination import hold as holds
 from tidegate.coordination import region_lease as region_control
 from tidegate.coordination import trigger as desks
@@ -105,7 +105,7 @@ def _(original):
     return decide
 
 
-@mutation("a region aborts what is held", (continuous_run, "CheckpointHeldError"))
+@mutation("a region aborts what is held", (completing, "CheckpointHeldError"))
 def _(original):
     return type("Another", (Exception,), {})
 

@@ -62,7 +62,7 @@ def _(original):
     return begin_attempt
 
 
-@mutation("a report of a stale attempt counts", (Snapshotting, "record"))
+@mutation("a report of a stale attempt counts", (Snapshotting, "_record"))
 def _(original):
     def record(self, checkpoint_id, acks):
         known = self._store.subtasks(self._pipeline_id, checkpoint_id)

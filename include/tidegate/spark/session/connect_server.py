@@ -2,7 +2,7 @@
 
     SPARK_CONNECT_AUTHENTICATE_TOKEN=… python -m tidegate.spark.session.connect_server --port 15002 --directory DIR
 
-It listens on loopback and takes nobody without the token, which is in its environment: command lines are there for
+It listens on loopback and refuses everybody without the token, which is in its environment: command lines are there for
 every user to read. It is for programs that run `tidegate`, and has nothing of a pipeline.
 """
 
