@@ -36,7 +36,7 @@ from tidegate.protocol.retention import choose_subsumed, choose_unreferenced, is
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What is kept no longer: checkpoints, and imports that nobody goes on with."""
+    """What is kept no longer: checkpoints, and imports that nobody continues."""
 
     checkpoints: Sequence[int]
     imports: Sequence[int]

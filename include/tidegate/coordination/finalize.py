@@ -73,8 +73,8 @@ class CommitPoint:
         written: Callable[[str], None],
         announced: bool = False,
     ) -> None:
-        """`written` is told of each `_metadata` that was written here. `announced`: whether somebody is to be told of
-        completions."""
+        """`written` gets the path of each `_metadata` that was written here. `announced`: whether completions become
+        events."""
         self._graph = graph
         self._pipeline_id = graph.pipeline.name
         self._config = config
