@@ -55,7 +55,8 @@ def test_the_dag_run_goes_on_to_its_end_when_a_person_has_approved(held, dag, ru
     assert run(dag.get_task("validate"), next_method="look").state == "success"
     for step in ("finalize", "notify"):
         assert run(dag.get_task(step)).state == "success"
-    assert (checkpoint().status, checkpoint().decided_by, broken.asked) == (Status.COMPLETED, "ada", 1)
+    assert (checkpoint().status, checkpoint().decided_by) == (Status.COMPLETED, "ada")
+    assert broken.asked == 2, "`snapshot` asks too, and leaves to `validate` what is not good"
     assert set(sink.visible) == {1}
 
 
@@ -69,8 +70,9 @@ def test_the_dag_run_fails_with_what_a_person_said(held, dag, run, checkpoint):
 
 @pytest.mark.parametrize("next_method", ["look", None])
 def test_a_task_that_is_woken_too_early_or_cleared_waits_on_and_judges_nothing(held, dag, run, broken, next_method):
+    asked = broken.asked
     assert run(dag.get_task("validate"), next_method=next_method, try_number=4, retries=3).state == "deferred"
-    assert broken.asked == 1
+    assert broken.asked == asked
 
 
 def test_a_database_that_is_away_when_the_task_looks_takes_no_try(held, dag, run, monkeypatch):

@@ -186,6 +186,43 @@ def test_a_database_that_is_away_is_worth_a_retry(dag, run, monkeypatch):
 # -- validate, finalize
 
 
+def test_what_is_good_is_judged_by_the_snapshot_on_its_spark_and_validate_starts_none(
+    dag, run, regions, checkpoint, monkeypatch
+):
+    given = []
+    good = judge(monkeypatch, True)
+    monkeypatch.setattr("tidegate.assembly.open_validator", lambda _, region: given.append(region()) or good())
+    run(dag.get_task("trigger"))
+    assert run(dag.get_task("snapshot")).state == "success"
+    assert checkpoint().phase is Phase.VALIDATED
+    for step in ("acknowledge", "validate", "finalize"):
+        assert run(dag.get_task(step)).state == "success"
+    assert (good.asked, given) == (1, regions.opened)
+    assert len(regions.opened) == 1
+
+
+def test_what_is_not_good_is_judged_anew_and_fails_in_validate(dag, run, regions, checkpoint, monkeypatch):
+    bad = judge(monkeypatch, False)
+    run(dag.get_task("trigger"))
+    assert run(dag.get_task("snapshot")).state == "success"
+    assert (checkpoint().phase, checkpoint().status) == (Phase.ACKNOWLEDGED, Status.IN_PROGRESS)
+    assert run(dag.get_task("acknowledge")).state == "success"
+    assert run(dag.get_task("validate")).state == "failed"
+    assert (bad.asked, checkpoint().failure_reason) == (2, FailureReason.VALIDATION_FAILED)
+
+
+def test_a_snapshot_whose_judge_breaks_has_done_its_step(dag, run, regions, checkpoint, monkeypatch):
+    def broken(*_):
+        raise OSError("no judge")
+
+    monkeypatch.setattr("tidegate.assembly.open_validator", broken)
+    run(dag.get_task("trigger"))
+    assert run(dag.get_task("snapshot")).state == "success"
+    assert checkpoint().phase is Phase.ACKNOWLEDGED
+    judge(monkeypatch, True)
+    assert run(dag.get_task("validate")).state == "success"
+
+
 def test_a_failed_validation_is_not_retried(dag, run, regions, checkpoint, monkeypatch, caplog):
     judge(monkeypatch, False, ({"type": "expect_column_to_exist", "kwargs": {"column": "n"}, "success": False},))
     run(dag.get_task("trigger"))

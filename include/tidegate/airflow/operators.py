@@ -192,7 +192,8 @@ class SparkStep(CheckpointStep):
 class SnapshotOperator(SparkStep):
     """Lets the region take its part of the checkpoint on Spark. A retry resumes the same checkpoint, as a new attempt.
 
-    A definition other than that of the newest checkpoint is checked first, without data. While a continuous region
+    A definition other than that of the newest checkpoint is checked first, without data. What was staged is judged here
+    too, while Spark is there; only good verdicts count, and all else is left to `validate`. While a continuous region
     lives it takes the snapshot, and this task has nothing to do: `acknowledge` waits for it.
     """
 
@@ -210,11 +211,28 @@ class SnapshotOperator(SparkStep):
         with self.region() as region, only_while_wanted(coordinator, checkpoint_id, region.session):
             require_definition(coordinator, lambda: region)
             record = coordinator.snapshot(checkpoint_id, region)
-        self.log.info("%s of %s subtasks have acknowledged.", record.num_acknowledged, record.num_subtasks)
+            self.log.info("%s of %s subtasks have acknowledged.", record.num_acknowledged, record.num_subtasks)
+            self._judge(coordinator, checkpoint_id, region)
+
+    def _judge(self, coordinator: "CheckpointCoordinator", checkpoint_id: int, region: "SparkRegion") -> None:
+        """Starting Spark for `validate` takes longer than judging. Raises nothing: this task has done its step, and
+        whatever is wrong shows in the next ones."""
+        from tidegate.assembly import open_validator
+
+        if not coordinator.graph.targets:
+            return
+        try:
+            is_good = coordinator.validate_early(checkpoint_id, open_validator(coordinator.graph, lambda: region))
+        except Exception as error:
+            self.log.info("Nothing was judged here, which is left to the task that validates: %s", error)
+            return
+        said = "is as expected" if is_good else "is not all as expected, as the task that validates will say"
+        self.log.info("What was staged %s.", said)
 
 
 class ValidateCheckpointOperator(SparkStep):
-    """Judges the staged data before any of it is visible. Repeated, it gives the first verdicts without Spark.
+    """Judges the staged data before any of it is visible. Verdicts that are there, because `snapshot` found all good or
+    it is repeated, stand without Spark.
 
     A checkpoint that is held waits in the triggerer for a person, whose decision is a row in the database: no gesture
     in Airflow approves it. The hold's deadline is its own; `execution_timeout` does not count that time.

@@ -198,6 +198,10 @@ class CheckpointCoordinator:
         self._handed_on.took(checkpoint_id)
         return self._validation.validate(checkpoint_id, validator)
 
+    def validate_early(self, checkpoint_id: int, validator: Validator) -> bool:
+        """See `Validation.validate_early`: only verdicts that are all good count."""
+        return self._validation.validate_early(checkpoint_id, validator)
+
     # -- finalize
 
     def finalize(self, checkpoint_id: int) -> CheckpointRecord:

@@ -19,6 +19,7 @@ from tidegate.protocol.carried_verdicts import carry_over, founded
 from tidegate.protocol.errors import CheckpointError, ValidationFailedError
 from tidegate.protocol.hold import decide_hold, held_error, is_held
 from tidegate.protocol.lifecycle import Phase, Status
+from tidegate.protocol.names import Target
 from tidegate.protocol.overlap import (
     find_unwanted,
     has_versions,
@@ -50,6 +51,29 @@ class _Begun:
     def is_overtaken(self, tx: StoreTransaction) -> bool:
         """Whether an older checkpoint has completed since, with some of these rows."""
         return has_versions(self.subtasks) and bool(find_unwanted(self.subtasks, tx.latest_completed()))
+
+
+class _NotAllGoodError(Exception):
+    """Of verdicts that are given early."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OnlyGood:
+    """Gives the verdicts of another validator if all are good. Raises `_NotAllGoodError` otherwise."""
+
+    validator: Validator
+    targets: Sequence[Target]
+
+    def validate(
+        self,
+        checkpoint: CheckpointRecord,
+        subtasks: Mapping[SubtaskId, SubtaskRecord],
+        settled: Sequence[Verdict] = (),
+    ) -> Sequence[Verdict]:
+        given = self.validator.validate(checkpoint, subtasks, settled)
+        if find_complaints(self.targets, [*settled, *given]):
+            raise _NotAllGoodError
+        return given
 
 
 class Validation:
@@ -90,6 +114,18 @@ class Validation:
             verdicts = self._together(begun.settled, founded(self._judged, begun.subtasks, given))
             if (permitted := self._record(begun, verdicts)) is not None:
                 return permitted
+
+    def validate_early(self, checkpoint_id: int, validator: Validator) -> bool:
+        """The same for a process that has just taken the snapshot and has what judging needs; whether all is good.
+
+        One-sided on purpose: if anything is not good, nothing is recorded. `validate` judges anew then, and what it
+        finds aborts or holds the checkpoint where people look for it. Raises as `validate` for all else.
+        """
+        try:
+            self.validate(checkpoint_id, _OnlyGood(validator, self._graph.targets))
+        except _NotAllGoodError:
+            return False
+        return True
 
     def _record(self, begun: "_Begun", verdicts: list[Verdict]) -> ValidatedCheckpoint | None:
         """The permit if they are good; None if they are on rows that have become visible meanwhile, so that others must
