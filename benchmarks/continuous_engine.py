@@ -69,18 +69,18 @@ class Seen:
             self.completed.append((time.monotonic(), self._at_checkpoints))
             self._at_checkpoints = 0.0
 
-        def timed(deed: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(deed: Callable[..., Any], is_look: bool = False) -> Callable[..., Any]:
             def take_time(*arguments: Any) -> Any:
                 if self._within:
                     return deed(*arguments)
                 begin, self._within = time.monotonic(), True
-                was_none = is_none_under_way(arguments[0])
+                was_idle = is_look and not arguments[0]._pending
                 try:
                     return deed(*arguments)
                 finally:
                     self._within = False
                     took = time.monotonic() - begin
-                    if was_none and is_none_under_way(arguments[0]):
+                    if was_idle and not arguments[0]._pending:
                         self.looks.append(took)
                     else:
                         self._at_checkpoints += took
@@ -94,14 +94,9 @@ class Seen:
         ):
             setattr(owner, name, watched)
         for name in ("_look", "_report"):
-            setattr(ContinuousRun, name, timed(getattr(ContinuousRun, name)))
+            setattr(ContinuousRun, name, timed(getattr(ContinuousRun, name), is_look=name == "_look"))
         for name in ("step", "take_written"):
             setattr(SnapshotSteps, name, timed(getattr(SnapshotSteps, name)))
-
-
-def is_none_under_way(owner: Any) -> bool:
-    """Whether a run takes part in no checkpoint."""
-    return isinstance(owner, ContinuousRun) and not owner._pending
 
 
 def main() -> None:
