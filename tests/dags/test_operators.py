@@ -5,7 +5,7 @@ import os
 import signal
 import time
 import traceback
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
@@ -129,6 +129,15 @@ def test_a_snapshot_of_an_acknowledged_checkpoint_needs_no_spark(dag, run, regio
     run(dag.get_task("snapshot"))
     assert run(dag.get_task("snapshot"), try_number=2).state == "success"
     assert len(regions.opened) == 1
+
+
+def test_a_spark_is_brief_where_the_checkpoint_before_was(dag, run, regions, good, monkeypatch):
+    """Java compiles as for a minute then, and not as for a day."""
+    complete(dag, run, "r1")
+    complete(dag, run, "r2", run_after=datetime(2026, 11, 23, tzinfo=UTC))
+    monkeypatch.setattr("tidegate.protocol.snapshot.BRIEF", timedelta(0))
+    complete(dag, run, "r3", run_after=datetime(2026, 11, 24, tzinfo=UTC))
+    assert regions.brief == [False, True, False], "of the first one nothing is known"
 
 
 def test_a_continuous_region_takes_the_snapshot_without_the_tasks_spark(dag, run, regions, pipeline, checkpoint):

@@ -21,6 +21,13 @@ from tidegate.spark.session.machine import raise_open_files
 raise_open_files()
 print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 """
+ARGUMENTS = """
+from tidegate.spark.session.sessions import SparkSettings, open_session
+session = open_session(SparkSettings(master="local[1]", brief={brief}, conf={conf}))
+assert session.range(3).count() == 3
+beans = session._jvm.java.lang.management.ManagementFactory
+print(*(each for each in beans.getRuntimeMXBean().getInputArguments() if each.startswith("-XX:Tier")))
+"""
 KILLED = """
 import psutil
 from tidegate.spark.driver.spark_errors import as_checkpoint_error
@@ -73,6 +80,16 @@ def test_too_little_address_space_is_named_when_the_jvm_does_not_start(run: Call
     said = run(OPEN, "ulimit -v 3000000")
     assert "Spark could not be started on local[1]" in said
     assert "only 2929 MiB of address space: lift `ulimit -v`" in said
+
+
+@pytest.mark.spark
+def test_a_jvm_that_lives_briefly_does_without_the_optimising_compiler_unless_it_is_asked_for(
+    run: Callable[..., str],
+) -> None:
+    asked = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4"}
+    said = run(ARGUMENTS.format(brief=True, conf=asked)).split()
+    assert (said[0], said[-1]) == ("-XX:TieredStopAtLevel=1", "-XX:TieredStopAtLevel=4"), "the last one counts"
+    assert "-XX:Tier4InvocationThreshold=" in run(ARGUMENTS.format(brief=False, conf={}))
 
 
 @pytest.mark.long

@@ -176,10 +176,10 @@ class SparkStep(CheckpointStep):
         self._session: Any = None
 
     @contextmanager
-    def region(self) -> "Iterator[SparkRegion]":
+    def region(self, brief: bool = False) -> "Iterator[SparkRegion]":
         # It logs everything it loads: some hundred lines that would bury ours in the task's log.
         logging.getLogger("great_expectations").setLevel(logging.WARNING)
-        with running_region(self.resolve_pipeline(), self.spark_conn_id) as region:
+        with running_region(self.resolve_pipeline(), self.spark_conn_id, brief) as region:
             self._session = region.session
             yield region
 
@@ -208,7 +208,8 @@ class SnapshotOperator(SparkStep):
                 "The continuous region takes its snapshot of checkpoint %s; Spark is not needed.", checkpoint_id
             )
             return
-        with self.region() as region, only_while_wanted(coordinator, checkpoint_id, region.session):
+        brief = coordinator.expects_brief_snapshot()
+        with self.region(brief) as region, only_while_wanted(coordinator, checkpoint_id, region.session):
             require_definition(coordinator, lambda: region)
             record = coordinator.snapshot(checkpoint_id, region)
             self.log.info("%s of %s subtasks have acknowledged.", record.num_acknowledged, record.num_subtasks)

@@ -7,6 +7,7 @@ stuck Spark job must not hold the pipeline's only DAG run.
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +28,12 @@ STOP_WITHIN = 4.0
 
 
 @contextmanager
-def running_region(pipeline: Pipeline, spark_conn_id: str) -> Iterator["SparkRegion"]:
-    """Raises `ConfigurationError` when there is no such Spark."""
+def running_region(pipeline: Pipeline, spark_conn_id: str, brief: bool = False) -> Iterator["SparkRegion"]:
+    """`brief`: it is expected to be needed for less than a minute. Raises `ConfigurationError` when there is no such
+    Spark."""
     from tidegate.assembly import open_region
 
-    region = open_region(pipeline, spark_settings(spark_conn_id))
+    region = open_region(pipeline, replace(spark_settings(spark_conn_id), brief=brief))
     try:
         yield region
     except KeyboardInterrupt:

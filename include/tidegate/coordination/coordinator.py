@@ -181,6 +181,10 @@ class CheckpointCoordinator:
         self._handed_on.took(checkpoint_id)
         return self._snapshotting.snapshot(checkpoint_id, region)
 
+    def expects_brief_snapshot(self) -> bool:
+        """See `Snapshotting.expects_brief`: whether what starts for it alone lives for less than a minute."""
+        return self._snapshotting.expects_brief()
+
     def record_acknowledgements(
         self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement]
     ) -> Mapping[SubtaskId, AcknowledgeResult]:
