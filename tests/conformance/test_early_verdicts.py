@@ -28,10 +28,10 @@ def desk(store: CheckpointStore) -> Desk:
 
 
 def test_good_verdicts_stand_and_the_step_judges_nothing_again(desk: Desk) -> None:
-    assert desk.coordinator.validate_early(1, Judge(True))
+    assert desk.coordinator.validation.validate_early(1, Judge(True))
     assert desk.record(1).phase is Phase.VALIDATED
     assert [verdict.success for verdict in desk.store.verdicts("p", 1)] == [True]
-    assert desk.coordinator.validate_early(1, Judge(False))
+    assert desk.coordinator.validation.validate_early(1, Judge(False))
     desk.coordinator.validate(1, later := Judge(False))
     assert later.asked == 0
     desk.coordinator.finalize(1)
@@ -41,7 +41,7 @@ def test_good_verdicts_stand_and_the_step_judges_nothing_again(desk: Desk) -> No
 
 @pytest.mark.parametrize("verdict", [False, None, "missing", "held"])
 def test_anything_else_is_left_to_the_step(desk: Desk, verdict: bool | str | None) -> None:
-    assert not desk.coordinator.validate_early(1, Judge(verdict))
+    assert not desk.coordinator.validation.validate_early(1, Judge(verdict))
     record = desk.record(1)
     assert (record.status, record.phase, record.held_at) == (Status.IN_PROGRESS, Phase.ACKNOWLEDGED, None)
     assert list(desk.store.verdicts("p", 1)) == []
@@ -66,7 +66,7 @@ def test_it_takes_nothing_of_a_checkpoint_that_ends_meanwhile(desk: Desk) -> Non
 
     for verdict in (True, False):
         with pytest.raises(CheckpointNotInProgressError):
-            desk.coordinator.validate_early(1, Slow(verdict))
+            desk.coordinator.validation.validate_early(1, Slow(verdict))
         assert desk.record(1).status is Status.FAILED
         assert list(desk.store.verdicts("p", 1)) == []
 
@@ -75,7 +75,7 @@ def test_it_waits_for_every_subtask(store: CheckpointStore) -> None:
     desk = Desk(store)
     desk.ask("first")
     with pytest.raises(ValidationFailedError, match="Run the snapshot step"):
-        desk.coordinator.validate_early(1, judge := Judge(True))
+        desk.coordinator.validation.validate_early(1, judge := Judge(True))
     assert judge.asked == 0
 
 
@@ -86,7 +86,7 @@ def test_a_process_that_dies_leaves_the_step_to_be_taken(desk: Desk, transaction
     desk.reopen(mortal)  # type: ignore[arg-type]
     mortal.plan = (transaction, how)
     with pytest.raises((Crash, UnknownOutcomeError)):
-        desk.coordinator.validate_early(1, Judge(True))
+        desk.coordinator.validation.validate_early(1, Judge(True))
     was_recorded = (transaction, "after" in how) == (1, True)
     assert (desk.record(1).phase is Phase.VALIDATED) == was_recorded == bool(desk.store.verdicts("p", 1))
     desk.reopen(desk.store)

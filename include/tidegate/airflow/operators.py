@@ -208,7 +208,7 @@ class SnapshotOperator(SparkStep):
                 "The continuous region takes its snapshot of checkpoint %s; Spark is not needed.", checkpoint_id
             )
             return
-        brief = coordinator.expects_brief_snapshot()
+        brief = coordinator.snapshotting.expects_brief()
         with self.region(brief) as region, only_while_wanted(coordinator, checkpoint_id, region.session):
             require_definition(coordinator, lambda: region)
             record = coordinator.snapshot(checkpoint_id, region)
@@ -223,7 +223,9 @@ class SnapshotOperator(SparkStep):
         if not coordinator.graph.targets:
             return
         try:
-            is_good = coordinator.validate_early(checkpoint_id, open_validator(coordinator.graph, lambda: region))
+            is_good = coordinator.validation.validate_early(
+                checkpoint_id, open_validator(coordinator.graph, lambda: region)
+            )
         except Exception as error:
             self.log.info("Nothing was judged here, which is left to the task that validates: %s", error)
             return

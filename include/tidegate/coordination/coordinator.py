@@ -104,7 +104,7 @@ class CheckpointCoordinator:
         self.operations = PipelineOperations(self.pipeline_id, store, storage, clock)
         self.auditing, self.savepoints = self.operations.auditing, self.operations.savepoints
         self._failures = CheckpointFailureManager(self.pipeline_id, self.config, store, clock)
-        self._validation = Validation(self.graph, store, self._failures, clock, known)
+        self.validation = Validation(self.graph, store, self._failures, clock, known)
         self._rewinding = Rewinding(self.graph, store, clock)
         sweeper = Sweeper(self.graph, self.config, store, storage, clock)
         self._housekeeping = Housekeeping(self.pipeline_id, sweeper, self._rewinding)
@@ -120,7 +120,7 @@ class CheckpointCoordinator:
         self._regions = RegionControl(
             self.graph, self.config, store, self._failures, self._delivery, self._identification, clock, known
         )
-        self._snapshotting = Snapshotting(self.graph, self.config, store, self._failures, self._regions, clock, known)
+        self.snapshotting = Snapshotting(self.graph, self.config, store, self._failures, self._regions, clock, known)
         self.cleaning = Cleaning(
             self.graph, self.config, store, storage, self._identification, sweeper, self._rewinding, clock
         )
@@ -179,32 +179,24 @@ class CheckpointCoordinator:
         """See `Snapshotting.snapshot`: a region takes its part, as a new attempt for the subtasks that have not
         acknowledged."""
         self._handed_on.took(checkpoint_id)
-        return self._snapshotting.snapshot(checkpoint_id, region)
-
-    def expects_brief_snapshot(self) -> bool:
-        """See `Snapshotting.expects_brief`: whether what starts for it alone lives for less than a minute."""
-        return self._snapshotting.expects_brief()
+        return self.snapshotting.snapshot(checkpoint_id, region)
 
     def record_acknowledgements(
         self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement]
     ) -> Mapping[SubtaskId, AcknowledgeResult]:
         """See `Snapshotting.record`."""
-        return self._snapshotting.record(checkpoint_id, acknowledgements)
+        return self.snapshotting.record(checkpoint_id, acknowledgements)
 
     def acknowledge(self, checkpoint_id: int) -> CheckpointRecord:
         """See `Snapshotting.look`: one look at the checkpoint, whose `phase` says whether all have acknowledged."""
-        return self._snapshotting.look(checkpoint_id)
+        return self.snapshotting.look(checkpoint_id)
 
     # -- validate
 
     def validate(self, checkpoint_id: int, validator: Validator) -> ValidatedCheckpoint:
         """See `Validation.validate`."""
         self._handed_on.took(checkpoint_id)
-        return self._validation.validate(checkpoint_id, validator)
-
-    def validate_early(self, checkpoint_id: int, validator: Validator) -> bool:
-        """See `Validation.validate_early`: only verdicts that are all good count."""
-        return self._validation.validate_early(checkpoint_id, validator)
+        return self.validation.validate(checkpoint_id, validator)
 
     # -- finalize
 
