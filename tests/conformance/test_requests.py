@@ -12,7 +12,7 @@ from records import at
 from store_steps import PIPELINE, Crash, crash_after
 from worlds import Judge
 
-from tidegate.ports import CheckpointStore, StoreTransaction
+from tidegate.ports import CheckpointStore, Look, StoreTransaction
 from tidegate.protocol.admission import LEASE
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.reasons import FailureReason
@@ -156,11 +156,11 @@ class SlowLock:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def transaction(self, pipeline_id: str) -> AbstractContextManager[StoreTransaction]:
+    def transaction(self, pipeline_id: str, look: Look | None = None) -> AbstractContextManager[StoreTransaction]:
         others, self.others = self.others, None
         if others is not None:
             others()
-        return self._store.transaction(pipeline_id)
+        return self._store.transaction(pipeline_id, look)
 
 
 def test_a_request_that_waited_for_the_lock_is_not_dropped_for_a_pause_of_nothing(store: CheckpointStore) -> None:

@@ -66,7 +66,7 @@ class MemoryTransaction(MemoryPipelineWrites):
         return latest + 1
 
     def record_acknowledgements(
-        self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], at: datetime
+        self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], at: datetime, moves: bool = False
     ) -> int:
         checkpoint = self._known(checkpoint_id)
         subtasks = dict(self.state.subtasks[checkpoint_id])
@@ -89,6 +89,8 @@ class MemoryTransaction(MemoryPipelineWrites):
         finished = sum(record.snapshot.finished for record in subtasks.values())
         self.state.subtasks[checkpoint_id] = subtasks
         self.state.checkpoints[checkpoint_id] = checkpoint.moved(num_acknowledged=acknowledged, num_finished=finished)
+        if moves and acknowledged == checkpoint.num_subtasks:
+            self.advance(checkpoint_id, Phase.TRIGGERED, Phase.ACKNOWLEDGED, at)
         return checkpoint.num_subtasks - acknowledged
 
     def advance(self, checkpoint_id: int, before: Phase, after: Phase, at: datetime) -> bool:
@@ -113,6 +115,12 @@ class MemoryTransaction(MemoryPipelineWrites):
             replace(v, results=tuple(as_json(storable_json(v.results))), error=v.error and storable_text(v.error))
             for v in verdicts
         ]
+
+    def accept(self, checkpoint_id: int, verdicts: Sequence[Verdict], at: datetime) -> bool:
+        accepted = self.advance(checkpoint_id, Phase.ACKNOWLEDGED, Phase.VALIDATED, at)
+        if accepted:
+            self.record_verdicts(checkpoint_id, verdicts)
+        return accepted
 
     def hold(self, checkpoint_id: int, until: datetime, message: str, at: datetime) -> bool:
         checkpoint = self.state.checkpoints.get(checkpoint_id)
@@ -217,12 +225,14 @@ class MemoryTransaction(MemoryPipelineWrites):
             self.state.committer = committing.ended(self.state.committer)
         return current
 
-    def mark_notified(self, checkpoint_id: int, attempt: int, at: datetime) -> bool:
+    def mark_notified(self, checkpoint_id: int, attempt: int, at: datetime, ends: bool = False) -> bool:
         checkpoint = self.state.checkpoints.get(checkpoint_id)
         current = is_committing(self.state.committer, attempt)
         if current and checkpoint is not None and checkpoint.notified_at is None:
             self._require(checkpoint.status in COMMITTED, "it has not completed")
             self.state.checkpoints[checkpoint_id] = checkpoint.moved(notified_at=at)
+        if ends:
+            self.end_commit(attempt)
         return current
 
     def add_compactions(self, compactions: Sequence[CompactedRun]) -> None:
@@ -266,7 +276,8 @@ class MemoryTransaction(MemoryPipelineWrites):
         for deletion in deletions:
             self.state.deletions.pop(deletion, None)
 
-    def mark_discarded(self) -> None:
+    def mark_discarded(self, gone: Sequence[Deletion] = ()) -> None:
+        self.remove_deletions(gone)
         for checkpoint in self._in_order():
             files = {file for file, _ in self.state.handles(checkpoint.checkpoint_id)}
             files.add(Deletion("storage", checkpoint.metadata_path or ""))

@@ -110,7 +110,8 @@ class Sweeper:
         for stale in expired.imports:
             tx.end_import(stale, now)
         self.folding.look(tx)
-        return Garbage(tx.unswept(), tx.region(), self.deletions.look(tx))
+        queue = self.deletions.look(tx)  # which a store reads together with what comes next
+        return Garbage(tx.unswept(), tx.region(), queue)
 
     def find_expired(self, tx: StoreTransaction) -> Expired:
         """What `look` would end first. Reads only."""

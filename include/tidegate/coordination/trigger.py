@@ -17,7 +17,7 @@ from tidegate.coordination.notify import Delivery, Outstanding, find_outstanding
 from tidegate.coordination.pipeline_status import abort_all, end_if_over
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStore, Clock, StoreTransaction
+from tidegate.ports import CheckpointStore, Clock, Look, StoreTransaction
 from tidegate.protocol.admission import (
     Drop,
     DropUntil,
@@ -81,7 +81,7 @@ class Triggering:
         if checked:
             self._identification.check_to_begin()
         while True:
-            with self._store.transaction(self._pipeline_id) as tx:
+            with self._store.transaction(self._pipeline_id, Look(request.request_id)) as tx:
                 self._identification.require(tx)
                 checked = checked or self._identification.has_found(tx.latest_completed())
                 if checked:

@@ -228,10 +228,11 @@ class StoreTransaction(EventQueue, Protocol):
         ...
 
     def record_acknowledgements(
-        self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], at: datetime
+        self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], at: datetime, moves: bool = False
     ) -> int:
         """Store snapshots of subtasks that have not acknowledged yet; returns how many subtasks still have not. One
-        that was not asked (attempt 0) must have finished."""
+        that was not asked (attempt 0) must have finished. If it `moves` the checkpoint on, it is as after `advance` to
+        ACKNOWLEDGED once none is left."""
         ...
 
     def advance(self, checkpoint_id: int, before: Phase, after: Phase, at: datetime) -> bool:
@@ -240,6 +241,10 @@ class StoreTransaction(EventQueue, Protocol):
 
     def record_verdicts(self, checkpoint_id: int, verdicts: Sequence[Verdict]) -> None:
         """Replace the checkpoint's verdicts."""
+        ...
+
+    def accept(self, checkpoint_id: int, verdicts: Sequence[Verdict], at: datetime) -> bool:
+        """ACKNOWLEDGED -> VALIDATED with these verdicts, which replace others."""
         ...
 
     def hold(self, checkpoint_id: int, until: datetime, message: str, at: datetime) -> bool:
@@ -292,9 +297,9 @@ class StoreTransaction(EventQueue, Protocol):
         """False if another attempt has taken over or it was ended before."""
         ...
 
-    def mark_notified(self, checkpoint_id: int, attempt: int, at: datetime) -> bool:
-        """Record that this attempt has committed all sinks; the first record stays. False, and nothing is changed, if
-        another attempt has taken over or it was ended."""
+    def mark_notified(self, checkpoint_id: int, attempt: int, at: datetime, ends: bool = False) -> bool:
+        """Record that this attempt has committed all sinks; the first record stays. If it `ends` with that, it is as
+        after `end_commit`. False, and nothing is changed, if another attempt has taken over or it was ended."""
         ...
 
     def add_compactions(self, compactions: Sequence[CompactedRun]) -> None: ...
@@ -317,8 +322,8 @@ class StoreTransaction(EventQueue, Protocol):
         ...
 
     def remove_deletions(self, deletions: Sequence[Deletion]) -> None: ...
-    def mark_discarded(self) -> None:
-        """SUBSUMED -> DISCARDED for those with nothing left in the deletion queue."""
+    def mark_discarded(self, gone: Sequence[Deletion] = ()) -> None:
+        """SUBSUMED -> DISCARDED for those with nothing left in the deletion queue, which these files leave first."""
         ...
 
     def unswept(self) -> dict[int, datetime]:
