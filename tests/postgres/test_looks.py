@@ -1,13 +1,16 @@
 """What a transaction reads together with its lock is what it would read after it."""
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, cast
 
 from desks import Desk
 from sqlalchemy import text
 from worlds import Judge
 
-from tidegate.ports import Look, StoreTransaction
+from tidegate.ports import CheckpointStore, Look, StoreTransaction
 from tidegate.postgres.engine import connect
 from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.protocol.reasons import FailureReason
@@ -90,6 +93,49 @@ def test_a_look_that_waited_for_the_lock_sees_what_was_done_meanwhile(postgres_u
             assert tx.fail(1, FailureReason.CHECKPOINT_DECLINED, "on purpose", desk.clock.now())
         assert later.result() == ([], "FAILED")
     engine.dispose()
+
+
+class Compared:
+    """A store that finds out, after each transaction, whether it knew what it had written."""
+
+    def __init__(self, store: PostgresCheckpointStore) -> None:
+        self._store = store
+        self.compared = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    @contextmanager
+    def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[StoreTransaction]:
+        with self._store.transaction(pipeline_id, look) as tx:
+            yield tx
+            known = _facts(tx)
+        with self._store.transaction(pipeline_id) as tx:
+            assert _facts(tx) == known
+        self.compared += 1
+
+
+def test_a_transaction_knows_what_it_has_written(postgres_url: str) -> None:
+    store = Compared(PostgresCheckpointStore(connect(postgres_url)))
+    desk = Desk(cast(CheckpointStore, store))
+    for number in range(1, 5):
+        desk.ask(f"r{number}")
+        if number == 3:
+            desk.coordinator.abort(number, FailureReason.CHECKPOINT_DECLINED, "on purpose")
+            continue
+        desk.acknowledge(number)
+        validated = desk.coordinator.validate(number, Judge(True))
+        desk.coordinator.finalize_validated(validated)
+        desk.coordinator.notify(number)
+        desk.clock.advance(1)
+    desk.coordinator.clean()
+    assert [record.status.value for record in store.history("p", 4)] == [
+        "COMPLETED",
+        "FAILED",
+        "DISCARDED",
+        "DISCARDED",
+    ]
+    assert store.compared > 20
 
 
 _WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")

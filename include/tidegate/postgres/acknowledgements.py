@@ -17,6 +17,7 @@ from tidegate.postgres.rows import HANDLE_COLUMNS, SUBTASK_COLUMNS, handle_row, 
 from tidegate.postgres.tables import METRICS
 from tidegate.protocol.records import Acknowledgement, SubtaskId, SubtaskRecord
 
+_columns = attrgetter(*SUBTASK_COLUMNS)
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 _RECORD = text("""
@@ -89,21 +90,21 @@ WITH latest AS (
       AND s.pipeline_id = :pipeline_id AND s.checkpoint_id = :checkpoint_id AND s.acknowledged_at IS NULL
     RETURNING s.*
 )
-SELECT latest.attempt AS latest, asked.* FROM latest LEFT JOIN asked ON true
+SELECT latest.attempt + CASE WHEN EXISTS (SELECT FROM asked) THEN 1 ELSE 0 END AS newest, asked.*
+FROM latest LEFT JOIN asked ON :narrow
 ORDER BY asked.operator_id, asked.subtask_index
 """)
 
 
 def begin_attempt(
-    connection: Connection, pipeline_id: str, checkpoint_id: int
+    connection: Connection, pipeline_id: str, checkpoint_id: int, narrow: bool
 ) -> tuple[int | None, dict[SubtaskId, SubtaskRecord]]:
     """Ask every subtask that has not acknowledged once more. Returns the newest attempt, None if there is no such
-    checkpoint, and the subtasks that were asked."""
-    rows = connection.execute(_BEGIN_ATTEMPT, {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id}).all()
-    if rows[0].operator_id is None:
-        return rows[0].latest, {}
-    columns = attrgetter(*SUBTASK_COLUMNS)
-    return rows[0].attempt, subtask_records(map(columns, rows), ())
+    checkpoint, and if it is `narrow`, the subtasks that were asked."""
+    asking = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id, "narrow": narrow}
+    rows = connection.execute(_BEGIN_ATTEMPT, asking).all()
+    asked = (_columns(row) for row in rows if row.operator_id is not None)
+    return rows[0].newest, subtask_records(asked, ())
 
 
 def record(

@@ -55,7 +55,7 @@ def _with_handles() -> Select[Any]:
 
 
 #: Up to so many subtasks, the handles of each are looked up by themselves.
-_NARROW = 1000
+NARROW = 1000
 
 _CHUNK = 1000  # rows made into records at a time, so that 100,000 are not in memory twice
 _HANDLES = (*_PLACE, *HANDLE_COLUMNS)
@@ -78,7 +78,7 @@ def subtasks_of(
         return _named(connection, checkpoint, dict.fromkeys(only))
     if record is not None and record.num_acknowledged == 0:
         return subtask_records(connection.execute(_ALL_SUBTASKS, checkpoint).yield_per(_CHUNK), ())
-    if record is not None and record.num_subtasks <= _NARROW:
+    if record is not None and record.num_subtasks <= NARROW:
         rows = connection.execute(_TOGETHER, checkpoint).all()
         return subtask_records((row[:-1] for row in rows), _handles_beside(rows))
     everything = connection.execute(_ALL_SUBTASKS, checkpoint), connection.execute(_ALL_HANDLES, checkpoint)

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import RowMapping, Update, bindparam, insert, text, update
 
 from tidegate.postgres import acknowledgements as acknowledging
-from tidegate.postgres import figures, folding, judgements, references
+from tidegate.postgres import figures, folding, judgements, references, snapshots
 from tidegate.postgres import imports as importing
 from tidegate.postgres.pipeline_writes import PipelineWrites
 from tidegate.postgres.rows import (
@@ -79,11 +79,12 @@ class PostgresTransaction(PipelineWrites):
 
     def begin_attempt(self, checkpoint_id: int) -> int:
         self._has_written()
-        attempt, asked = acknowledging.begin_attempt(self._connection, self._pipeline_id, checkpoint_id)
+        record = self._known_record(checkpoint_id)
+        narrow = record is not None and record.num_subtasks <= snapshots.NARROW
+        attempt, asked = acknowledging.begin_attempt(self._connection, self._pipeline_id, checkpoint_id, narrow)
         if attempt is None:
             raise self._not_found(checkpoint_id)
         self._known.pop(("subtasks", checkpoint_id), None)
-        record = self._known_record(checkpoint_id)
         if record is not None and record.num_subtasks == len(asked):
             self._known["subtasks", checkpoint_id] = asked
         return attempt
