@@ -117,7 +117,8 @@ def test_live_paths_are_what_the_checkpoint_created_and_something_keeps(store: C
     with store.transaction(PIPELINE) as transaction:
         assert transaction.live_paths(1) == on_storage("carried")
         assert transaction.live_paths(2) == on_storage("new", metadata(2))
-        assert transaction.live_paths(3) == set()
+        assert transaction.live_paths(3) == transaction.live_paths() == set()
+        assert transaction.live_paths(1, 2, 3) == on_storage("carried", "new", metadata(2))
 
 
 def test_exchanged_rows_live_as_long_as_their_checkpoint_is_in_progress(store: CheckpointStore) -> None:

@@ -106,7 +106,7 @@ ALONE = {
     "snapshot": (2, 2, 8, 10),
     "validate": (2, 1, 6, 8),
     "finalize": (2, 1, 7, 9),
-    "notify": (3, 2, 13, 14),
+    "notify": (3, 2, 12, 13),
 }
 IN_A_ROW = {
     "trigger": (1, 1, 3, 4),

@@ -306,8 +306,8 @@ class MemoryTransaction(MemoryPipelineWrites):
             self.state.folded = self.state.folded | {id_}
             self.state.subtasks[id_] = {}
 
-    def live_paths(self, checkpoint_id: int) -> set[Deletion]:
-        return {file for _, creator, file in self.state.live() if creator == checkpoint_id}
+    def live_paths(self, *checkpoint_ids: int) -> set[Deletion]:
+        return {file for _, creator, file in self.state.live() if creator in checkpoint_ids}
 
     def live_below(self, directory: str) -> set[Deletion]:
         live = {file for _, _, file in self.state.live()}

@@ -342,8 +342,8 @@ class StoreTransaction(EventQueue, Protocol):
         `RecordRefusedError` for a savepoint, and for one that is in progress or has state or staged rows left."""
         ...
 
-    def live_paths(self, checkpoint_id: int) -> set[Deletion]:
-        """(owner, path) of everything live that this checkpoint created, its metadata included."""
+    def live_paths(self, *checkpoint_ids: int) -> set[Deletion]:
+        """(owner, path) of everything live that these checkpoints created, their metadata included."""
         ...
 
     def live_below(self, directory: str) -> set[Deletion]:

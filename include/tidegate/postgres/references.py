@@ -133,9 +133,9 @@ WHERE c.pipeline_id = :pipeline_id AND c.status = 'SUBSUMED'
 """
 _REMOVE_AND_DISCARD = text("WITH gone AS (" + _REMOVE + _DISCARD)
 
-_LIVE_OF_CREATOR = text("""
+_LIVE_OF_CREATORS = text("""
 SELECT DISTINCT owner, path FROM tidegate.live_references
-WHERE pipeline_id = :pipeline_id AND created_by = :checkpoint_id
+WHERE pipeline_id = :pipeline_id AND created_by = ANY (CAST(:checkpoint_ids AS bigint[]))
 """)
 
 _LIVE_BELOW = text("""
@@ -204,9 +204,9 @@ def discard_subsumed(connection: Connection, pipeline_id: str, gone: Sequence[De
     return connection.execute(_REMOVE_AND_DISCARD, _named(pipeline_id, gone)).rowcount
 
 
-def live_paths(connection: Connection, pipeline_id: str, checkpoint_id: int) -> set[Deletion]:
-    named = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id}
-    return {Deletion(owner, path) for owner, path in connection.execute(_LIVE_OF_CREATOR, named)}
+def live_paths(connection: Connection, pipeline_id: str, checkpoint_ids: Sequence[int]) -> set[Deletion]:
+    named = {"pipeline_id": pipeline_id, "checkpoint_ids": list(checkpoint_ids)}
+    return {Deletion(owner, path) for owner, path in connection.execute(_LIVE_OF_CREATORS, named)}
 
 
 def live_below(connection: Connection, pipeline_id: str, directory: str) -> set[Deletion]:

@@ -244,8 +244,10 @@ class PostgresTransaction(PipelineWrites):
         self.wrote = True
         folding.fold(self._connection, self._pipeline_id, checkpoint_ids)
 
-    def live_paths(self, checkpoint_id: int) -> set[Deletion]:
-        return references.live_paths(self._connection, self._pipeline_id, checkpoint_id)
+    def live_paths(self, *checkpoint_ids: int) -> set[Deletion]:
+        if not checkpoint_ids:
+            return set()
+        return references.live_paths(self._connection, self._pipeline_id, checkpoint_ids)
 
     def live_below(self, directory: str) -> set[Deletion]:
         return references.live_below(self._connection, self._pipeline_id, directory)
