@@ -24,7 +24,8 @@ from tidegate.protocol.records import CheckpointRecord
 _LOCK = "SELECT * FROM tidegate.pipelines WHERE pipeline_id = :pipeline_id FOR UPDATE"
 
 
-# What counts of a request is as in `reads.latest_by_request`.
+# What counts of a request is as in `reads.latest_by_request`. LATERAL and OFFSET look up each checkpoint by the primary
+# key. Before there are statistics, the planner would go through all of them for each.
 _PICTURE = """
 SELECT found.*, to_jsonb(p) AS pipeline,
     (SELECT count(*) FROM tidegate.checkpoints s
@@ -39,23 +40,27 @@ SELECT found.*, to_jsonb(p) AS pipeline,
     (SELECT coalesce(jsonb_agg(to_jsonb(i) ORDER BY i.checkpoint_id), '[]')
      FROM tidegate.imports i WHERE i.pipeline_id = :pipeline_id) AS imports
 FROM tidegate.pipelines p LEFT JOIN (
-    SELECT * FROM tidegate.checkpoints WHERE pipeline_id = :pipeline_id AND checkpoint_id IN (
-        SELECT checkpoint_id FROM tidegate.checkpoints WHERE pipeline_id = :pipeline_id AND status = 'IN_PROGRESS'
-      UNION ALL
-        SELECT checkpoint_id FROM tidegate.checkpoints
-        WHERE pipeline_id = :pipeline_id AND completed_at IS NOT NULL AND notified_at IS NULL
-          AND status = 'COMPLETED' AND abandoned_by IS NULL
-      UNION ALL
-        (SELECT checkpoint_id FROM tidegate.checkpoints
-         WHERE pipeline_id = :pipeline_id AND status = 'COMPLETED' AND abandoned_by IS NULL
-         ORDER BY checkpoint_id DESC LIMIT 1)
-      UNION ALL
-        SELECT checkpoint_id FROM tidegate.checkpoints
-        WHERE :completed AND pipeline_id = :pipeline_id AND status = 'COMPLETED'
-      UNION ALL
-        (SELECT checkpoint_id FROM tidegate.checkpoints
-         WHERE pipeline_id = :pipeline_id AND request_id = CAST(:request_id AS text)
-         ORDER BY (status <> 'FAILED' AND abandoned_by IS NULL) DESC, checkpoint_id DESC LIMIT 1))
+    SELECT checkpoint_id FROM tidegate.checkpoints WHERE pipeline_id = :pipeline_id AND status = 'IN_PROGRESS'
+  UNION
+    SELECT checkpoint_id FROM tidegate.checkpoints
+    WHERE pipeline_id = :pipeline_id AND completed_at IS NOT NULL AND notified_at IS NULL
+      AND status = 'COMPLETED' AND abandoned_by IS NULL
+  UNION
+    (SELECT checkpoint_id FROM tidegate.checkpoints
+     WHERE pipeline_id = :pipeline_id AND status = 'COMPLETED' AND abandoned_by IS NULL
+     ORDER BY checkpoint_id DESC LIMIT 1)
+  UNION
+    SELECT checkpoint_id FROM tidegate.checkpoints
+    WHERE :completed AND pipeline_id = :pipeline_id AND status = 'COMPLETED'
+  UNION
+    (SELECT checkpoint_id FROM tidegate.checkpoints
+     WHERE pipeline_id = :pipeline_id AND request_id = CAST(:request_id AS text)
+     ORDER BY (status <> 'FAILED' AND abandoned_by IS NULL) DESC, checkpoint_id DESC LIMIT 1)
+) AS asked ON true
+LEFT JOIN LATERAL (
+    SELECT * FROM tidegate.checkpoints c
+    WHERE c.pipeline_id = :pipeline_id AND c.checkpoint_id = asked.checkpoint_id
+    OFFSET 0
 ) AS found ON true
 WHERE p.pipeline_id = :pipeline_id
 ORDER BY found.checkpoint_id
