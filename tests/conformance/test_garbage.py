@@ -238,6 +238,19 @@ def test_a_subsumed_checkpoint_is_discarded_once_its_files_are_gone(store: Check
     assert (status(store, 1), status(store, 2)) == (Status.DISCARDED, Status.COMPLETED)
 
 
+def test_files_that_are_gone_leave_the_queue_before_it_is_asked_whose_are_left(store: CheckpointStore) -> None:
+    completed(store, {FIRST: [handle("left", 1)]})
+    completed(store, subsume=[1])
+    with store.transaction(PIPELINE) as transaction:
+        transaction.mark_discarded([Deletion("storage", "left"), Deletion("storage", "never-there")])
+        assert set(transaction.pending_deletions(10)) == on_storage(metadata(1))
+    assert status(store, 1) is Status.SUBSUMED
+    with store.transaction(PIPELINE) as transaction:
+        transaction.mark_discarded([Deletion("storage", metadata(1))])
+        assert transaction.pending_deletions(10) == []
+    assert status(store, 1) is Status.DISCARDED
+
+
 def test_files_of_one_subsumed_checkpoint_do_not_hold_up_another(store: CheckpointStore) -> None:
     for _ in range(2):
         completed(store)

@@ -55,7 +55,8 @@ WRITES: list[Callable[[StoreTransaction], object]] = [
     lambda tx: tx.add_compactions([CompactedRun(FIRST, handle("merged", 1), ("a", "b"))]),
     lambda tx: tx.mark_notified(1, tx.begin_commit(at(8)), at(8), ends=True),
     lambda tx: tx.remove_compactions(["merged"]),
-    lambda tx: [tx.add_pending(record(tx.next_checkpoint_id(), "r2"), SUBTASKS), tx.begin_attempt(2)],
+    lambda tx: tx.add_pending(record(tx.next_checkpoint_id(), "r2"), SUBTASKS),
+    lambda tx: [tx.begin_attempt(2), tx.record_acknowledgements(2, [acknowledgement(FIRST, 1)], at(8))],
     lambda tx: tx.fail(2, FailureReason.TASK_FAILURE, "gone", at(9)),
     lambda tx: [tx.add_pending(record(tx.next_checkpoint_id(), "r2"), SUBTASKS), tx.begin_attempt(3)],
     lambda tx: [

@@ -28,8 +28,8 @@ def facts_of(tx: StoreTransaction) -> dict[str, object]:
         "named": [tx.checkpoint(number) for number in range(6)],
         "subtasks": [tx.subtasks(number) for number in range(6)],
         "verdicts": [tx.verdicts(number) for number in range(6)],
-        "pending": tx.pending_deletions(100),
         "unswept": tx.unswept(),
+        "pending": tx.pending_deletions(100),
     }
 
 
