@@ -142,7 +142,7 @@ def small_batches(
     counted = begin + WARM_UP_SECONDS
     rounds = [b - a for a, b, _ in noted["batches"] if a >= counted]
     pauses = [seconds for at, seconds in noted["completed"] if at >= counted]
-    repeated = {"micro-batch": rounds, "pause by a checkpoint": pauses}
+    repeated = {"micro-batch": rounds, "pause by a checkpoint": pauses, "look between checkpoints": noted["looks"]}
     return {what: spread(values) for what, values in repeated.items()}, repeated
 
 

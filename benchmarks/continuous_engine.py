@@ -37,14 +37,15 @@ def pipeline_of(root: Path, interval: str) -> Pipeline:
 
 
 class Seen:
-    """(begin, end, rows) of rounds in which something was processed, and when a checkpoint was completed, with the
-    seconds since the one before in which the run's loop was at its checkpoints: it looked at the store, reported to it,
-    or took the steps of a snapshot."""
+    """(begin, end, rows) of rounds in which something was processed; when a checkpoint was completed, and the seconds
+    that the run's loop was at it, from the look that triggered it on: it looked at the store, handed over what to
+    record, or took the steps of a snapshot. `looks` are those in between, which find nothing to do."""
 
     def __init__(self) -> None:
         self.rows = 0
         self.batches: list[tuple[float, float, int]] = []
         self.completed: list[tuple[float, float]] = []
+        self.looks: list[float] = []
         self._at_checkpoints = 0.0
         self._within = False
 
@@ -68,16 +69,21 @@ class Seen:
             self.completed.append((time.monotonic(), self._at_checkpoints))
             self._at_checkpoints = 0.0
 
-        def timed(deed: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(deed: Callable[..., Any], is_look: bool = False) -> Callable[..., Any]:
             def take_time(*arguments: Any) -> Any:
                 if self._within:
                     return deed(*arguments)
                 begin, self._within = time.monotonic(), True
+                was_idle = is_look and not arguments[0]._pending
                 try:
                     return deed(*arguments)
                 finally:
-                    self._at_checkpoints += time.monotonic() - begin
                     self._within = False
+                    took = time.monotonic() - begin
+                    if was_idle and not arguments[0]._pending:
+                        self.looks.append(took)
+                    else:
+                        self._at_checkpoints += took
 
             return take_time
 
@@ -88,7 +94,7 @@ class Seen:
         ):
             setattr(owner, name, watched)
         for name in ("_look", "_report"):
-            setattr(ContinuousRun, name, timed(getattr(ContinuousRun, name)))
+            setattr(ContinuousRun, name, timed(getattr(ContinuousRun, name), is_look=name == "_look"))
         for name in ("step", "take_written"):
             setattr(SnapshotSteps, name, timed(getattr(SnapshotSteps, name)))
 
@@ -101,7 +107,7 @@ def main() -> None:
     run = assembly.open_continuous(pipeline_of(root, interval), SparkSettings.local(PARALLELISM), settings)
     with stopping_on_signals() as stopping:
         run.run(stopping.is_set)
-    print(json.dumps({"batches": seen.batches, "completed": seen.completed}))
+    print(json.dumps({"batches": seen.batches, "completed": seen.completed, "looks": seen.looks}))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""A continuous run dies before or after any transaction or commit of a sink; the next one gives the same result."""
+"""A continuous run dies before or after any transaction or commit of a sink, or ends because the store is away; the
+next one gives the same result."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 
@@ -12,7 +13,7 @@ from worlds import Crash
 
 from tidegate.coordination import continuous_run as continuous
 from tidegate.ports import CheckpointStore, Look, StoreTransaction
-from tidegate.protocol.errors import PipelineStatusError
+from tidegate.protocol.errors import PipelineStatusError, StoreUnavailableError
 from tidegate.protocol.paths import with_markers
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
@@ -169,3 +170,21 @@ def test_a_crash_at_any_moment_of_the_end_still_finishes_the_pipeline(monkeypatc
             assert shown(one.world.sink) == [0, 1, 2, 3, 4, 5]
         number += 1
     assert number > 20
+
+
+def test_an_acknowledgement_that_could_not_be_recorded_ends_the_run(live: Callable[..., Live]) -> None:
+    """It is recorded beside the rounds. The next run takes the checkpoint's rows."""
+    one = live(interval="10 s")
+    record = one.world.coordinator.record_acknowledgements
+    away = [StoreUnavailableError("the store is away")]
+
+    def recorded(checkpoint_id: int, acknowledgements: object) -> object:
+        if checkpoint_id == 2 and away:
+            raise away.pop()
+        return record(checkpoint_id, acknowledgements)
+
+    one.world.coordinator.record_acknowledgements = recorded
+    with pytest.raises(StoreUnavailableError):
+        one.run(until=45)
+    one.run(until=95)
+    one.check()

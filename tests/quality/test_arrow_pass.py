@@ -160,6 +160,15 @@ def test_a_table_without_rows_is_left_to_spark(stored: Callable[[pa.Table], Any]
     assert here(stored(ROWS.slice(0, 0)), suite("empty", GOOD[0])) is None
 
 
+def test_an_expectation_that_judges_in_its_own_way_is_left_to_spark(
+    stored: Callable[[pa.Table], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (built,) = build(suite("own", GOOD[0]))
+    assert here(stored(ROWS), suite("own", GOOD[0])) is not None
+    monkeypatch.setattr(type(built), "metrics_validate", lambda self, **_: None)
+    assert here(stored(ROWS), suite("own", GOOD[0])) is None
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_of_any_rows_what_is_judged_without_spark_is_what_spark_says(
     seed: int, spark: SparkSession, stored: Callable[[pa.Table], Any]

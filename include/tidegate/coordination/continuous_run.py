@@ -2,8 +2,8 @@
 of the pipeline, and completes them.
 
 One thread runs in rounds: a micro-batch, then a look at the store. Beside it, so that rows flow on meanwhile, sinks
-stage their part of a snapshot, and checkpoints that are acknowledged are validated, finalized and notified. The process
-that asked for a checkpoint may take the same steps at the same time; each happens once.
+stage their part of a snapshot, acknowledgements are recorded, and checkpoints are validated, finalized and notified.
+The process that asked for a checkpoint may take the same steps at the same time; each happens once.
 """
 
 import logging
@@ -16,6 +16,7 @@ from random import Random
 from tidegate.coordination.completing import Completing
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.coordination.lookup import find_triggered
+from tidegate.coordination.recording import Recording
 from tidegate.ports import CheckpointStore, Clock, ContinuousRegion, Round, Validator
 from tidegate.protocol.admission import choose_to_repeat
 from tidegate.protocol.errors import (
@@ -51,9 +52,9 @@ POLL_EVERY, _WAIT_AFTER_POLL = timedelta(seconds=0.05), 9
 #: The same while a snapshot is being written: nobody says when it is.
 _WHILE_WRITING = timedelta(seconds=0.02)
 
-#: What may run beside the rounds at a time, apart from a snapshot for each checkpoint: one is completed, and what an
-#: aborted one staged is still written.
-_BESIDE = 1
+#: What may run beside the rounds at a time, apart from a snapshot for each checkpoint: one is completed,
+#: acknowledgements are recorded, and what an aborted one staged is still written.
+_BESIDE = 2
 
 #: How long the last checkpoint of a pipeline waits after a failure: the same cause might fail it again at once.
 LAST_AGAIN_AFTER = timedelta(seconds=10)
@@ -77,6 +78,7 @@ class ContinuousRun:
         self._store = store
         self._open_region = open_region
         self._completing = Completing(coordinator, validator)
+        self._recording = Recording(coordinator)
         self._clock = clock
         config = coordinator.config
         self._schedule = PeriodicSchedule(
@@ -183,6 +185,7 @@ class ContinuousRun:
 
     def _round(self) -> bool:
         now = self._clock.now()
+        self._is_due = self._recording.take() or self._is_due
         if self._is_look_due(now):
             self._looked_at = now
             if self._look():
@@ -191,8 +194,8 @@ class ContinuousRun:
         done = self._region.advance()
         self._took = self._clock.now() - begin
         self._report(done)
-        self._idle, self._writing = done.idle, done.writing
-        self._is_due = done.idle or bool(done.acknowledgements)
+        self._idle, self._writing = done.idle, done.writing or bool(self._recording)
+        self._is_due = done.idle
         return False
 
     def _look(self) -> bool:
@@ -324,18 +327,16 @@ class ContinuousRun:
                 self._coordinator.acknowledge(record.checkpoint_id)
 
     def _report(self, done: Round) -> None:
-        """Reports that the store does not count belong to a checkpoint that has ended; the next look notifies the
-        region."""
         for checkpoint_id, acknowledgements in done.acknowledgements.items():
-            self._coordinator.record_acknowledgements(checkpoint_id, acknowledgements)
+            self._recording.start(checkpoint_id, acknowledgements, self._beside)
         for declined in done.declined:
             self._coordinator.abort(declined.checkpoint_id, declined.reason, declined.message)
         self._schedule.backlog(done.behind, self._clock.now())
         self._ended, self._lag = done.ended, done.lag
 
     def leave(self) -> None:
-        """Checkpoints that have all their snapshots are completed before the run ends: there may be no other process to
-        do it."""
+        """What has all its snapshots is completed before the run ends: there may be no other process to do it."""
+        self._recording.wait()
         self._completing.wait()
         tried: set[int] = set()
         while (following := self._following(self._records())) is not None and following not in tried:

@@ -25,12 +25,20 @@ _IGNORED = {"ignore_row_if": "all_values_are_missing"}  # which never are, where
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """A suite's expectations, and the metrics that each needs; `columns` are those that they name."""
+class Asked:
+    """An expectation, the metrics that it needs, by their names, and the `result_format` that it completes."""
 
-    asked: tuple[tuple[Any, tuple[Any, ...]], ...]
-    columns: frozenset[str]
+    expectation: Any
+    metrics: Mapping[str, Any]
     result_format: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A suite's expectations; `columns` are those that they name."""
+
+    asked: tuple[Asked, ...]
+    columns: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +56,10 @@ def prepare(built: Sequence[Any], result_format: Mapping[str, Any]) -> Prepared:
     for expectation in built:
         runtime = {"result_format": dict(result_format)}
         needed = expectation.get_validation_dependencies(execution_engine=_engine(), runtime_configuration=runtime)
-        asked.append((expectation, tuple(needed.get_metric_configurations())))
-    domains = [metric.metric_domain_kwargs for _, metrics in asked for metric in metrics]
+        asked.append(Asked(expectation, dict(needed.metric_configurations), needed.result_format))
+    domains = [metric.metric_domain_kwargs for each in asked for metric in each.metrics.values()]
     named = [name for domain in domains for name in (domain.get(_COLUMN), *(domain.get(_COLUMNS) or ()))]
-    return Prepared(tuple(asked), frozenset(name for name in named if name is not None), result_format)
+    return Prepared(tuple(asked), frozenset(name for name in named if name is not None))
 
 
 def good_results(dataset: Any, prepared: Prepared) -> tuple[dict[int, Any], int] | None:
@@ -61,7 +69,7 @@ def good_results(dataset: Any, prepared: Prepared) -> tuple[dict[int, Any], int]
 
     try:
         rows = _read(dataset, prepared.columns)
-        results = [_good_result(rows, *each, prepared.result_format) for each in prepared.asked]
+        results = [_good_result(rows, asked) for asked in prepared.asked]
         return dict(enumerate(results)), rows.columns.num_rows
     except (LeftToSparkError, pa.ArrowException, OSError, ArithmeticError, LookupError, TypeError, ValueError):
         return None
@@ -82,25 +90,31 @@ def _read(dataset: Any, columns: frozenset[str]) -> _Rows:
     return _Rows(rows, tuple(names) if is_plain and not has_fields else None)
 
 
-def _good_result(rows: _Rows, expectation: Any, needed: Sequence[Any], result_format: Mapping[str, Any]) -> Any:
-    """Raises `LeftToSparkError` unless the expectation is met."""
-    values = {metric.id: _value(rows, metric, needed) for metric in needed}
-    runtime = {"result_format": dict(result_format)}
-    result = expectation.metrics_validate(metrics=values, execution_engine=_engine(), runtime_configuration=runtime)
+def _good_result(rows: _Rows, asked: Asked) -> Any:
+    """What `Expectation.metrics_validate` returns, but for asking again what the expectation needs, which takes most of
+    its time. Raises `LeftToSparkError` unless the expectation is met."""
+    from great_expectations.expectations.expectation import Expectation
+
+    expectation = asked.expectation
+    if type(expectation).metrics_validate is not Expectation.metrics_validate:
+        raise LeftToSparkError(expectation.expectation_type)
+    values = {name: _value(rows, metric, asked.metrics) for name, metric in asked.metrics.items()}
+    runtime = {"result_format": dict(asked.result_format)}
+    found = expectation._validate(metrics=values, runtime_configuration=runtime, execution_engine=_engine())
+    result = expectation._build_evr(raw_response=found)
     if result.success is not True:
         raise LeftToSparkError(expectation.expectation_type)
     return result
 
 
-def _value(rows: _Rows, metric: Any, needed: Sequence[Any]) -> Any:
+def _value(rows: _Rows, metric: Any, needed: Mapping[str, Any]) -> Any:
     """The value of a metric. Raises `LeftToSparkError` if Spark might find another one."""
     domain = {name: value for name, value in metric.metric_domain_kwargs.items() if value is not None}
     given = {name: value for name, value in metric.metric_value_kwargs.items() if value is not None}
     name = metric.metric_name
     of, _, what = name.rpartition(".")
     if what in _OF_NONE:
-        (counted,) = [each for each in needed if each.metric_name == f"{of}{_UNEXPECTED}"]
-        if _value(rows, counted, needed) != 0:
+        if _value(rows, needed[f"{of}{_UNEXPECTED}"], needed) != 0:
             raise LeftToSparkError(name)
         return _OF_NONE[what]
     if name == "table.row_count" and not domain:

@@ -180,6 +180,9 @@ class Running:
             self.attempt(process.run.end)
             if process in self.processes:
                 self.processes.remove(process)
+            if self.overlapping.random.random() < 0.5:  # threads beside the rounds still end what they have begun
+                while process.later.jobs:
+                    self.attempt(process.later.work)
 
     def complete(self, process: Process) -> None:
         try:
