@@ -14,7 +14,7 @@ from worlds import Judge
 
 from tidegate.ports import CheckpointStore, Look, StoreTransaction
 from tidegate.protocol.admission import LEASE
-from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.errors import CheckpointError, IllegalRequestError
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRequest
 from tidegate.protocol.trigger import AlreadyCompleted, Dropped, DroppedUntil, Queued, Resumed, Triggered
@@ -221,3 +221,12 @@ def test_garbage_of_too_many_checkpoints_is_cleared_away_before_another_starts(d
     assert world.ask("r5") == Triggered(5)
     with world.store.transaction("p") as tx:
         assert tx.cleaning() == 0
+
+
+@pytest.mark.parametrize("illegal", ["", "a\0b", "\ud800", "two\nlines", "x" * 10_000])
+def test_a_request_without_a_legal_id_is_refused_before_anybody_is_asked(store: CheckpointStore, illegal: str) -> None:
+    desk = Desk(store)
+    desk.ask("first")
+    with pytest.raises(IllegalRequestError, match=r"cannot name a request.*Nothing was triggered"):
+        desk.ask(illegal)
+    assert [record.request_id for record in store.history("p", 10)] == ["first"]

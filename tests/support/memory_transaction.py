@@ -8,7 +8,6 @@ from typing import Any
 from memory_pipeline_writes import MemoryPipelineWrites
 from memory_state import as_json
 
-from tidegate.protocol import committing
 from tidegate.protocol.acknowledge import owner_of
 from tidegate.protocol.committing import is_committing
 from tidegate.protocol.history import may_be_folded
@@ -208,22 +207,6 @@ class MemoryTransaction(MemoryPipelineWrites):
         self._require_label(replace(known, name=label.name, note=label.note))
         note = label.note and storable_text(label.note)
         self.state.checkpoints[checkpoint_id] = known.moved(name=label.name, note=note)
-
-    def begin_commit(self, at: datetime) -> int:
-        attempt = self.state.committer.attempt
-        self.state.committer = committing.begun(self.state.committer, at)
-        self._require(self.state.committer.attempt > attempt, "an attempt is given out a second time")
-        return self.state.committer.attempt
-
-    def touch_committer(self, attempt: int, at: datetime) -> bool:
-        if current := is_committing(self.state.committer, attempt):
-            self.state.committer = replace(self.state.committer, seen_at=at)
-        return current
-
-    def end_commit(self, attempt: int) -> bool:
-        if current := is_committing(self.state.committer, attempt):
-            self.state.committer = committing.ended(self.state.committer)
-        return current
 
     def mark_notified(self, checkpoint_id: int, attempt: int, at: datetime, ends: bool = False) -> bool:
         checkpoint = self.state.checkpoints.get(checkpoint_id)

@@ -77,6 +77,8 @@ class Triggering:
 
     def trigger(self, request: CheckpointRequest, wait: bool, deed: Deed, dag_id: str | None) -> TriggerOutcome:
         """See `CheckpointCoordinator.trigger`."""
+        require_legal(request.request_id, request.kind, request.drain)
+        require_legal_label(request.kind, Label(request.name, request.note))
         cleaned, checked = False, not self._identification.has_looked
         if checked:
             self._identification.check_to_begin()
@@ -141,10 +143,8 @@ class CheckpointRequests:
     def admit(self, tx: StoreTransaction, request: CheckpointRequest, wait: bool) -> TriggerOutcome:
         """What a request leads to now. Without `wait`, one that cannot start is dropped and leaves no trace.
 
-        Raises `PipelineFailedError`, `IllegalRequestError`.
+        Raises `PipelineFailedError`.
         """
-        require_legal(request.request_id, request.kind, request.drain)
-        require_legal_label(request.kind, Label(request.name, request.note))
         end_if_over(tx, request.seen_at)
         request = self._as_is_now(tx, request, request.seen_at)
         requests = self._remembered(tx, request.seen_at)

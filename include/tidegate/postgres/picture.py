@@ -24,8 +24,8 @@ from tidegate.protocol.records import CheckpointRecord
 _LOCK = "SELECT * FROM tidegate.pipelines WHERE pipeline_id = :pipeline_id FOR UPDATE"
 
 
-# What counts of a request is as in `reads.latest_by_request`. LATERAL and OFFSET look up each checkpoint by the primary
-# key. Before there are statistics, the planner would go through all of them for each.
+# What counts of a request is as in `reads.latest_by_request`. LATERAL and OFFSET look up what was found, one by one.
+# Before there are statistics, the planner would ask all of this again for each checkpoint of the history.
 _PICTURE = """
 SELECT found.*, to_jsonb(p) AS pipeline,
     (SELECT count(*) FROM tidegate.checkpoints s
