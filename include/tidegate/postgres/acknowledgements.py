@@ -8,16 +8,14 @@ only the current attempt counts, of a subtask that has not acknowledged, in a ch
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping, text
 
-from tidegate.postgres.rows import HANDLE_COLUMNS, SUBTASK_COLUMNS, handle_row, subtask_records
+from tidegate.postgres.rows import HANDLE_COLUMNS, handle_row
 from tidegate.postgres.tables import METRICS
 from tidegate.protocol.records import Acknowledgement, SubtaskId, SubtaskRecord
 
-_columns = attrgetter(*SUBTASK_COLUMNS)
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 _RECORD = text("""
@@ -88,7 +86,7 @@ WITH latest AS (
     FROM latest, tidegate.checkpoints c
     WHERE c.pipeline_id = :pipeline_id AND c.checkpoint_id = :checkpoint_id AND c.status = 'IN_PROGRESS'
       AND s.pipeline_id = :pipeline_id AND s.checkpoint_id = :checkpoint_id AND s.acknowledged_at IS NULL
-    RETURNING s.*
+    RETURNING s.operator_id, s.subtask_index
 )
 SELECT latest.attempt + CASE WHEN EXISTS (SELECT FROM asked) THEN 1 ELSE 0 END AS newest, asked.*
 FROM latest LEFT JOIN asked ON :narrow
@@ -103,8 +101,8 @@ def begin_attempt(
     checkpoint, and if it is `narrow`, the subtasks that were asked."""
     asking = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id, "narrow": narrow}
     rows = connection.execute(_BEGIN_ATTEMPT, asking).all()
-    asked = (_columns(row) for row in rows if row.operator_id is not None)
-    return rows[0].newest, subtask_records(asked, ())
+    asked = (SubtaskId(row.operator_id, row.subtask_index) for row in rows if row.operator_id is not None)
+    return rows[0].newest, {subtask: SubtaskRecord(subtask, rows[0].newest) for subtask in asked}
 
 
 def record(
