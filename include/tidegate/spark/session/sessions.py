@@ -212,6 +212,9 @@ _PATIENT = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
+#: Java's heap begins small, and grows with what it holds. By default it begins with a part of the machine's memory, and
+#: fills that with garbage first.
+_SMALL_AT_FIRST = "-Xms64m"
 
 
 def _local_defaults(master: str, private: Path) -> dict[str, str]:
@@ -224,7 +227,7 @@ def _local_defaults(master: str, private: Path) -> dict[str, str]:
         "spark.authenticate": "true",
         "spark.local.dir": str(private),
         # Not the extra options, which a user may set. Sockets, native libraries and artifacts go here too.
-        "spark.driver.defaultJavaOptions": f'"-Djava.io.tmpdir={private}" {_PATIENT}',
+        "spark.driver.defaultJavaOptions": f'"-Djava.io.tmpdir={private}" {_SMALL_AT_FIRST} {_PATIENT}',
         "spark.python.unix.domain.socket.enabled": str(len(str(private)) + _SOCKET_NAME <= _SOCKET_PATH).lower(),
         "spark.python.daemon.module": "tidegate.spark.executor.daemon",
         **_for_cores(_local_cores(master)),
