@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tidegate.ports import Acknowledger, CheckpointStorage, CheckpointStore, Region
+from tidegate.ports import Acknowledger, CheckpointStorage, CheckpointStore, Look, Region
 from tidegate.protocol.records import Acknowledgement, AcknowledgeResult, CompactedRun, Snapshot, StateHandle, SubtaskId
 from tidegate.protocol.snapshot import SnapshotTask
 
@@ -45,9 +45,9 @@ class TimedStore:
         self._watch = watch
 
     @contextmanager
-    def transaction(self, pipeline_id: str) -> Iterator[Any]:
+    def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[Any]:
         """The decisions made inside the transaction are counted with it; they take microseconds."""
-        with self._watch.running("store"), self._store.transaction(pipeline_id) as transaction:
+        with self._watch.running("store"), self._store.transaction(pipeline_id, look) as transaction:
             yield transaction
 
     def subtasks(self, pipeline_id: str, checkpoint_id: int) -> Any:

@@ -15,6 +15,7 @@ from store_steps import (
     acknowledgement,
     at,
     crash_after,
+    fail_checkpoint,
     handle,
     on_storage,
     pending,
@@ -22,9 +23,10 @@ from store_steps import (
     triggered,
 )
 
-from tidegate.ports import CheckpointStore
+from tidegate.ports import CheckpointStore, StoreTransaction
 from tidegate.protocol.errors import CheckpointError, CheckpointNotFoundError
 from tidegate.protocol.keygroups import KeyGroupRange
+from tidegate.protocol.lifecycle import Phase
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import Acknowledgement, HandleKind, Snapshot, SubtaskId, SubtaskMetrics
 
@@ -68,6 +70,40 @@ def test_the_number_left_counts_down_and_is_kept_with_the_checkpoint(store: Chec
         kept = store.checkpoint(PIPELINE, 1)
         assert kept is not None
         assert kept.num_acknowledged == 4 - left
+
+
+def test_the_last_acknowledgement_moves_the_checkpoint_on_if_it_is_to(store: CheckpointStore) -> None:
+    triggered(store)
+    with store.transaction(PIPELINE) as transaction:
+        reports = [acknowledgement(subtask, 1) for subtask in SUBTASKS]
+        assert transaction.record_acknowledgements(1, reports[:3], at(3), moves=True) == 1
+        assert _phase(transaction) is Phase.TRIGGERED
+        assert transaction.record_acknowledgements(1, reports[3:], at(4)) == 0
+        assert _phase(transaction) is Phase.TRIGGERED
+        assert transaction.record_acknowledgements(1, [], at(5), moves=True) == 0
+        assert _phase(transaction) is Phase.ACKNOWLEDGED
+    kept = store.checkpoint(PIPELINE, 1)
+    assert kept is not None
+    assert (kept.phase, kept.acknowledged_at) == (Phase.ACKNOWLEDGED, at(5))
+    with store.transaction(PIPELINE) as transaction:
+        assert transaction.record_acknowledgements(1, [], at(6), moves=True) == 0
+    assert store.checkpoint(PIPELINE, 1) == kept
+
+
+def test_what_has_ended_is_not_moved_on_by_acknowledgements(store: CheckpointStore) -> None:
+    triggered(store)
+    fail_checkpoint(store, 1)
+    failed = store.checkpoint(PIPELINE, 1)
+    with store.transaction(PIPELINE) as transaction:
+        reports = [acknowledgement(subtask, 1) for subtask in SUBTASKS]
+        assert transaction.record_acknowledgements(1, reports, at(60), moves=True) == 4
+    assert store.checkpoint(PIPELINE, 1) == failed
+
+
+def _phase(transaction: StoreTransaction) -> Phase:
+    record = transaction.checkpoint(1)
+    assert record is not None
+    return record.phase
 
 
 def test_no_acknowledgements_change_nothing(store: CheckpointStore) -> None:

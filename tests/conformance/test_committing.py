@@ -15,6 +15,25 @@ from tidegate.protocol.committing import COMMIT_LEASE, CommitterRecord
 from tidegate.protocol.errors import SinkError, SupersededAttemptError
 
 
+def test_an_attempt_may_end_with_its_record(store: CheckpointStore) -> None:
+    completed(store, notified=False)
+    with store.transaction(PIPELINE) as transaction:
+        assert transaction.begin_commit(at(1)) == 1
+        assert not transaction.mark_notified(1, 2, at(2), ends=True)
+        assert transaction.committer() == CommitterRecord(1, at(1))
+        assert transaction.mark_notified(1, 1, at(3), ends=True)
+        assert transaction.committer() == CommitterRecord(1, None)
+    with store.transaction(PIPELINE) as transaction:
+        assert transaction.committer() == CommitterRecord(1, None)
+        assert not transaction.end_commit(1)
+        assert transaction.begin_commit(at(4)) == 2
+        assert transaction.mark_notified(1, 2, at(5), ends=True)  # the first record stays, and the attempt ends
+        assert transaction.committer() == CommitterRecord(2, None)
+    record = store.checkpoint(PIPELINE, 1)
+    assert record is not None
+    assert record.notified_at == at(3)
+
+
 def test_attempts_grow_and_only_the_newest_may_do_anything(store: CheckpointStore) -> None:
     completed(store, notified=False)
     with store.transaction(PIPELINE) as transaction:

@@ -12,7 +12,7 @@ from memory_store import MemoryCheckpointStore
 from worlds import Crash
 
 from tidegate.coordination import continuous_run as continuous
-from tidegate.ports import CheckpointStore, StoreTransaction
+from tidegate.ports import CheckpointStore, Look, StoreTransaction
 from tidegate.protocol.errors import PipelineStatusError, StoreUnavailableError
 from tidegate.protocol.paths import with_markers
 from tidegate.protocol.pipelines import PipelineStatus
@@ -35,9 +35,9 @@ class Fragile:
         return getattr(self._store, name)
 
     @contextmanager
-    def transaction(self, pipeline_id: str) -> Iterator[StoreTransaction]:
+    def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[StoreTransaction]:
         self._require_alive()
-        with self._store.transaction(pipeline_id) as tx:
+        with self._store.transaction(pipeline_id, look) as tx:
             yield tx
             if is_fatal := self.count():
                 self._die(self._before)

@@ -117,7 +117,8 @@ def test_live_paths_are_what_the_checkpoint_created_and_something_keeps(store: C
     with store.transaction(PIPELINE) as transaction:
         assert transaction.live_paths(1) == on_storage("carried")
         assert transaction.live_paths(2) == on_storage("new", metadata(2))
-        assert transaction.live_paths(3) == set()
+        assert transaction.live_paths(3) == transaction.live_paths() == set()
+        assert transaction.live_paths(1, 2, 3) == on_storage("carried", "new", metadata(2))
 
 
 def test_exchanged_rows_live_as_long_as_their_checkpoint_is_in_progress(store: CheckpointStore) -> None:
@@ -235,6 +236,19 @@ def test_a_subsumed_checkpoint_is_discarded_once_its_files_are_gone(store: Check
     with store.transaction(PIPELINE) as transaction:
         transaction.mark_discarded()
     assert (status(store, 1), status(store, 2)) == (Status.DISCARDED, Status.COMPLETED)
+
+
+def test_files_that_are_gone_leave_the_queue_before_it_is_asked_whose_are_left(store: CheckpointStore) -> None:
+    completed(store, {FIRST: [handle("left", 1)]})
+    completed(store, subsume=[1])
+    with store.transaction(PIPELINE) as transaction:
+        transaction.mark_discarded([Deletion("storage", "left"), Deletion("storage", "never-there")])
+        assert set(transaction.pending_deletions(10)) == on_storage(metadata(1))
+    assert status(store, 1) is Status.SUBSUMED
+    with store.transaction(PIPELINE) as transaction:
+        transaction.mark_discarded([Deletion("storage", metadata(1))])
+        assert transaction.pending_deletions(10) == []
+    assert status(store, 1) is Status.DISCARDED
 
 
 def test_files_of_one_subsumed_checkpoint_do_not_hold_up_another(store: CheckpointStore) -> None:

@@ -16,7 +16,7 @@ from tidegate.coordination import deletions as deleting
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.aggregates import count
 from tidegate.pipeline.definition import Pipeline
-from tidegate.ports import CheckpointStore
+from tidegate.ports import CheckpointStore, Look
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.records import AcknowledgeResult, CheckpointRecord, Deletion, SubtaskId
 
@@ -33,16 +33,16 @@ class Watched:
         self.calls: list[tuple[str, tuple[Any, ...], Any]] = []
 
     @contextmanager
-    def transaction(self, pipeline_id: str) -> Iterator[Any]:
-        with self._store.transaction(pipeline_id) as tx:
+    def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[Any]:
+        with self._store.transaction(pipeline_id, look) as tx:
             yield _WatchedTransaction(tx, self.calls)
 
     def history(self, pipeline_id: str, limit: int) -> list[Any]:
         return self._store.history(pipeline_id, limit)
 
-    def moves(self) -> list[tuple[Phase, Phase]]:
-        """From which phase to which checkpoints went."""
-        return [arguments[1:3] for arguments, moved in self.of("advance") if moved]
+    def left(self) -> list[int]:
+        """How many subtasks had not acknowledged, after each report."""
+        return [left for _, left in self.of("record_acknowledgements")]
 
     def of(self, name: str) -> list[tuple[tuple[Any, ...], Any]]:
         return [(arguments, answer) for called, arguments, answer in self.calls if called == name]
@@ -56,8 +56,8 @@ class _WatchedTransaction:
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._tx, name)
 
-        def call(*arguments: Any) -> Any:
-            answer = method(*arguments)
+        def call(*arguments: Any, **named: Any) -> Any:
+            answer = method(*arguments, **named)
             self._calls.append((name, arguments, answer))
             return answer
 
@@ -91,7 +91,7 @@ def test_threads_that_report_the_same_subtasks_count_each_once_and_decide_once(s
     assert sum(by_thread, Counter()) == Counter(
         (subtask, result) for subtask in subtasks for result in (AcknowledgeResult.SUCCESS, AcknowledgeResult.DUPLICATE)
     )
-    assert watched.moves() == [(Phase.TRIGGERED, Phase.ACKNOWLEDGED)]
+    assert watched.left().count(0) == 1
     record = _record(store, checkpoint_id)
     assert (record.phase, record.num_acknowledged) == (Phase.ACKNOWLEDGED, len(subtasks))
     kept = store.subtasks("wide", checkpoint_id)
@@ -138,7 +138,7 @@ def test_a_later_attempt_among_them_makes_the_older_reports_garbage_and_loses_no
     }
     assert set(successes) == set(subtasks)
     assert set(successes.values()) == {1, 2}
-    assert watched.moves() == [(Phase.TRIGGERED, Phase.ACKNOWLEDGED)]
+    assert watched.left().count(0) == 1
     kept = store.subtasks("wide", checkpoint_id)
     assert {subtask: known.attempt for subtask, known in kept.items()} == successes
     with store.transaction("wide") as tx:
@@ -157,8 +157,8 @@ def test_much_garbage_is_judged_at_once_and_its_deletion_recorded_in_batches(sto
     coordinator.clean()
     assert storage.files == {}
     assert len(watched.of("pending_deletions")) == 1
-    assert [len(removed) for (removed,), _ in watched.of("remove_deletions")] == [deleting.BATCH, deleting.BATCH, 1]
-    assert len(watched.of("mark_discarded")) == 1
+    assert [len(removed) for (removed,), _ in watched.of("remove_deletions")] == [deleting.BATCH, deleting.BATCH]
+    assert [len(removed) for (removed,), _ in watched.of("mark_discarded")] == [1]
     with store.transaction("wide") as tx:
         assert tx.pending_deletions(1) == []
 

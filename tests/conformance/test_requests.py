@@ -12,9 +12,9 @@ from records import at
 from store_steps import PIPELINE, Crash, crash_after
 from worlds import Judge
 
-from tidegate.ports import CheckpointStore, StoreTransaction
+from tidegate.ports import CheckpointStore, Look, StoreTransaction
 from tidegate.protocol.admission import LEASE
-from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.errors import CheckpointError, IllegalRequestError
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRequest
 from tidegate.protocol.trigger import AlreadyCompleted, Dropped, DroppedUntil, Queued, Resumed, Triggered
@@ -156,11 +156,11 @@ class SlowLock:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def transaction(self, pipeline_id: str) -> AbstractContextManager[StoreTransaction]:
+    def transaction(self, pipeline_id: str, look: Look | None = None) -> AbstractContextManager[StoreTransaction]:
         others, self.others = self.others, None
         if others is not None:
             others()
-        return self._store.transaction(pipeline_id)
+        return self._store.transaction(pipeline_id, look)
 
 
 def test_a_request_that_waited_for_the_lock_is_not_dropped_for_a_pause_of_nothing(store: CheckpointStore) -> None:
@@ -221,3 +221,12 @@ def test_garbage_of_too_many_checkpoints_is_cleared_away_before_another_starts(d
     assert world.ask("r5") == Triggered(5)
     with world.store.transaction("p") as tx:
         assert tx.cleaning() == 0
+
+
+@pytest.mark.parametrize("illegal", ["", "a\0b", "\ud800", "two\nlines", "x" * 10_000])
+def test_a_request_without_a_legal_id_is_refused_before_anybody_is_asked(store: CheckpointStore, illegal: str) -> None:
+    desk = Desk(store)
+    desk.ask("first")
+    with pytest.raises(IllegalRequestError, match=r"cannot name a request.*Nothing was triggered"):
+        desk.ask(illegal)
+    assert [record.request_id for record in store.history("p", 10)] == ["first"]

@@ -104,6 +104,27 @@ def test_recording_verdicts_replaces_those_before(store: CheckpointStore) -> Non
     assert store.verdicts(PIPELINE, 1) == []
 
 
+def test_a_checkpoint_is_accepted_with_its_verdicts_and_once(store: CheckpointStore) -> None:
+    triggered(store)
+    with store.transaction(PIPELINE) as transaction:
+        assert not transaction.accept(1, [GOOD], at(20))
+        assert transaction.verdicts(1) == []
+    acknowledged(store, checkpoint_id=1)
+    with store.transaction(PIPELINE) as transaction:
+        transaction.record_verdicts(1, [BROKEN, GOOD])
+        assert transaction.accept(1, [GOOD], at(21))
+        assert transaction.verdicts(1) == [GOOD]
+    kept = store.checkpoint(PIPELINE, 1)
+    assert kept is not None
+    assert (kept.phase, kept.validated_at) == (Phase.VALIDATED, at(21))
+    with store.transaction(PIPELINE) as transaction:
+        assert not transaction.accept(1, [], at(22))
+        assert not transaction.accept(9, [GOOD], at(22))
+        assert transaction.verdicts(1) == [GOOD]
+    assert store.verdicts(PIPELINE, 1) == [GOOD]
+    assert store.checkpoint(PIPELINE, 1) == kept
+
+
 def test_a_judgement_that_failed_must_say_how(store: CheckpointStore) -> None:
     acknowledged(store)
     with pytest.raises(CheckpointError), store.transaction(PIPELINE) as transaction:

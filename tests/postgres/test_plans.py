@@ -60,17 +60,31 @@ def test_removing_a_batch_from_the_queue_reads_its_own_files(wide: PostgresCheck
 
 
 def test_the_oldest_to_fold_is_found_without_reading_what_is_folded(engine: Engine) -> None:
-    store = PostgresCheckpointStore(engine)
-    with store.transaction("old") as transaction:
-        transaction.add_pending(replace(record(1, "run-1", "old"), num_subtasks=1), [SubtaskId("one", 0)])
-    with engine.begin() as connection:  # as after a long time: nothing else writes so much at once
-        connection.execute(text("SET LOCAL session_replication_role = replica"))
-        connection.execute(text(_ENDED_LONG_AGO))
-        connection.execute(text("ANALYZE tidegate.checkpoints"))
+    store = _with_a_long_history(engine)
     with store.transaction("old") as transaction, _rows_read(engine, "NOT tidegate.checkpoints.folded") as rows:
         assert [found.checkpoint_id for found in transaction.unfolded(1)] == [4001]
     assert len(rows) == 1
     assert max(rows) <= BATCH
+
+
+def test_what_is_under_way_is_found_without_reading_the_history(engine: Engine) -> None:
+    store = _with_a_long_history(engine)
+    with store.transaction("old") as transaction, _rows_read(engine, "to_jsonb(p)") as rows:
+        assert [found.checkpoint_id for found in transaction.in_progress()] == [1]
+    assert len(rows) == 1
+    assert max(rows) <= 10
+
+
+def _with_a_long_history(engine: Engine) -> PostgresCheckpointStore:
+    """As after a long time: nothing else writes so much at once."""
+    store = PostgresCheckpointStore(engine)
+    with store.transaction("old") as transaction:
+        transaction.add_pending(replace(record(1, "run-1", "old"), num_subtasks=1), [SubtaskId("one", 0)])
+    with engine.begin() as connection:
+        connection.execute(text("SET LOCAL session_replication_role = replica"))
+        connection.execute(text(_ENDED_LONG_AGO))
+        connection.execute(text("ANALYZE tidegate.checkpoints"))
+    return store
 
 
 #: 4,000 checkpoints that are folded, and 1,000 that are not.

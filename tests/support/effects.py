@@ -6,7 +6,7 @@ from typing import Any
 
 from worlds import Crash
 
-from tidegate.ports import CheckpointStore, StoreTransaction
+from tidegate.ports import CheckpointStore, Look, StoreTransaction
 
 
 class Effects:
@@ -61,9 +61,9 @@ class MortalTransactions:
         return getattr(self._store, name)
 
     @contextmanager
-    def transaction(self, pipeline_id: str) -> Iterator[StoreTransaction]:
+    def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[StoreTransaction]:
         number = self._effects.count
-        with self._store.transaction(pipeline_id) as tx:
+        with self._store.transaction(pipeline_id, look) as tx:
             yield tx
             self._effects.count += 1
             self._effects.log.append("commit")

@@ -163,6 +163,22 @@ class MemoryPipelineWrites(MemoryEvents):
             )
         return current
 
+    def begin_commit(self, at: datetime) -> int:
+        attempt = self.state.committer.attempt
+        self.state.committer = committing.begun(self.state.committer, at)
+        self._require(self.state.committer.attempt > attempt, "an attempt is given out a second time")
+        return self.state.committer.attempt
+
+    def touch_committer(self, attempt: int, at: datetime) -> bool:
+        if current := is_committing(self.state.committer, attempt):
+            self.state.committer = replace(self.state.committer, seen_at=at)
+        return current
+
+    def end_commit(self, attempt: int) -> bool:
+        if current := is_committing(self.state.committer, attempt):
+            self.state.committer = committing.ended(self.state.committer)
+        return current
+
     def next_checkpoint_id(self) -> int:
         self._next += 1
         return self._next

@@ -14,6 +14,7 @@ from dataclasses import replace
 from memory_state import PipelineState, read_subtasks
 from memory_transaction import MemoryTransaction
 
+from tidegate.ports import Look
 from tidegate.protocol.errors import RecordRefusedError, StoreUnavailableError
 from tidegate.protocol.expiry import count_removed
 from tidegate.protocol.gestures import AuditRecord
@@ -42,7 +43,7 @@ class MemoryCheckpointStore:
         self._seen = threading.local()
 
     @contextmanager
-    def transaction(self, pipeline_id: str) -> Iterator[MemoryTransaction]:
+    def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[MemoryTransaction]:
         with self._changed:
             lock = self._locks.setdefault(pipeline_id, threading.Lock())
         if not lock.acquire(timeout=LOCK_TIMEOUT):

@@ -8,7 +8,6 @@ from typing import Any
 from memory_pipeline_writes import MemoryPipelineWrites
 from memory_state import as_json
 
-from tidegate.protocol import committing
 from tidegate.protocol.acknowledge import owner_of
 from tidegate.protocol.committing import is_committing
 from tidegate.protocol.history import may_be_folded
@@ -66,7 +65,7 @@ class MemoryTransaction(MemoryPipelineWrites):
         return latest + 1
 
     def record_acknowledgements(
-        self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], at: datetime
+        self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], at: datetime, moves: bool = False
     ) -> int:
         checkpoint = self._known(checkpoint_id)
         subtasks = dict(self.state.subtasks[checkpoint_id])
@@ -89,6 +88,8 @@ class MemoryTransaction(MemoryPipelineWrites):
         finished = sum(record.snapshot.finished for record in subtasks.values())
         self.state.subtasks[checkpoint_id] = subtasks
         self.state.checkpoints[checkpoint_id] = checkpoint.moved(num_acknowledged=acknowledged, num_finished=finished)
+        if moves and acknowledged == checkpoint.num_subtasks:
+            self.advance(checkpoint_id, Phase.TRIGGERED, Phase.ACKNOWLEDGED, at)
         return checkpoint.num_subtasks - acknowledged
 
     def advance(self, checkpoint_id: int, before: Phase, after: Phase, at: datetime) -> bool:
@@ -113,6 +114,12 @@ class MemoryTransaction(MemoryPipelineWrites):
             replace(v, results=tuple(as_json(storable_json(v.results))), error=v.error and storable_text(v.error))
             for v in verdicts
         ]
+
+    def accept(self, checkpoint_id: int, verdicts: Sequence[Verdict], at: datetime) -> bool:
+        accepted = self.advance(checkpoint_id, Phase.ACKNOWLEDGED, Phase.VALIDATED, at)
+        if accepted:
+            self.record_verdicts(checkpoint_id, verdicts)
+        return accepted
 
     def hold(self, checkpoint_id: int, until: datetime, message: str, at: datetime) -> bool:
         checkpoint = self.state.checkpoints.get(checkpoint_id)
@@ -201,28 +208,14 @@ class MemoryTransaction(MemoryPipelineWrites):
         note = label.note and storable_text(label.note)
         self.state.checkpoints[checkpoint_id] = known.moved(name=label.name, note=note)
 
-    def begin_commit(self, at: datetime) -> int:
-        attempt = self.state.committer.attempt
-        self.state.committer = committing.begun(self.state.committer, at)
-        self._require(self.state.committer.attempt > attempt, "an attempt is given out a second time")
-        return self.state.committer.attempt
-
-    def touch_committer(self, attempt: int, at: datetime) -> bool:
-        if current := is_committing(self.state.committer, attempt):
-            self.state.committer = replace(self.state.committer, seen_at=at)
-        return current
-
-    def end_commit(self, attempt: int) -> bool:
-        if current := is_committing(self.state.committer, attempt):
-            self.state.committer = committing.ended(self.state.committer)
-        return current
-
-    def mark_notified(self, checkpoint_id: int, attempt: int, at: datetime) -> bool:
+    def mark_notified(self, checkpoint_id: int, attempt: int, at: datetime, ends: bool = False) -> bool:
         checkpoint = self.state.checkpoints.get(checkpoint_id)
         current = is_committing(self.state.committer, attempt)
         if current and checkpoint is not None and checkpoint.notified_at is None:
             self._require(checkpoint.status in COMMITTED, "it has not completed")
             self.state.checkpoints[checkpoint_id] = checkpoint.moved(notified_at=at)
+        if ends:
+            self.end_commit(attempt)
         return current
 
     def add_compactions(self, compactions: Sequence[CompactedRun]) -> None:
@@ -266,7 +259,8 @@ class MemoryTransaction(MemoryPipelineWrites):
         for deletion in deletions:
             self.state.deletions.pop(deletion, None)
 
-    def mark_discarded(self) -> None:
+    def mark_discarded(self, gone: Sequence[Deletion] = ()) -> None:
+        self.remove_deletions(gone)
         for checkpoint in self._in_order():
             files = {file for file, _ in self.state.handles(checkpoint.checkpoint_id)}
             files.add(Deletion("storage", checkpoint.metadata_path or ""))
@@ -295,8 +289,8 @@ class MemoryTransaction(MemoryPipelineWrites):
             self.state.folded = self.state.folded | {id_}
             self.state.subtasks[id_] = {}
 
-    def live_paths(self, checkpoint_id: int) -> set[Deletion]:
-        return {file for _, creator, file in self.state.live() if creator == checkpoint_id}
+    def live_paths(self, *checkpoint_ids: int) -> set[Deletion]:
+        return {file for _, creator, file in self.state.live() if creator in checkpoint_ids}
 
     def live_below(self, directory: str) -> set[Deletion]:
         live = {file for _, _, file in self.state.live()}

@@ -19,6 +19,7 @@ from tidegate.ports import (
     CheckpointStore,
     CommitAttempt,
     DeliveryGuarantee,
+    Look,
     SinkInput,
     StoreTransaction,
     Withdrawn,
@@ -242,14 +243,14 @@ class MortalStore:
         return getattr(self._store, name)
 
     @contextmanager
-    def transaction(self, pipeline_id: str) -> Iterator[StoreTransaction]:
+    def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[StoreTransaction]:
         self.transactions += 1
         how = None
         if self.plan is not None:
             left, kind = self.plan
             self.plan = (left - 1, kind) if left else None
             how = None if left else kind
-        with self._store.transaction(pipeline_id) as tx:
+        with self._store.transaction(pipeline_id, look) as tx:
             yield tx
             if how == "crash before commit":
                 raise Crash(how)

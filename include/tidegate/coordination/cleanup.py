@@ -110,7 +110,8 @@ class Sweeper:
         for stale in expired.imports:
             tx.end_import(stale, now)
         self.folding.look(tx)
-        return Garbage(tx.unswept(), tx.region(), self.deletions.look(tx))
+        queue = self.deletions.look(tx)  # which a store reads together with what comes next
+        return Garbage(tx.unswept(), tx.region(), queue)
 
     def find_expired(self, tx: StoreTransaction) -> Expired:
         """What `look` would end first. Reads only."""
@@ -130,11 +131,11 @@ class Sweeper:
 
     def record(self, tx: StoreTransaction, cleared: Cleared) -> Unreferenced:
         """The third. What it returns is deleted by the last step, `delete_left`."""
-        live = {checkpoint_id: tx.live_paths(checkpoint_id) for checkpoint_id in cleared.found}
+        live = tx.live_paths(*cleared.found)
         tx.mark_swept(cleared.settled)
         if cleared.gone:
             self.deletions.record(tx, cleared.gone)
-        return {id_: choose_unreferenced(files, live[id_]) for id_, files in cleared.found.items()}
+        return {id_: choose_unreferenced(files, live) for id_, files in cleared.found.items()}
 
     def delete_left(self, left: Unreferenced) -> None:
         for checkpoint_id, files in left.items():
@@ -148,11 +149,11 @@ class Sweeper:
         self._looked = {key: at for key, at in self._looked.items() if key in unswept}
         self._looked |= {key: now for key, files in found.items() if not files}
         settled = {key: found.pop(key) for key in due if is_settled(unswept[key], now)}
-        live: dict[int, set[Deletion]] = {}
+        live: set[Deletion] = set()
         if any(settled.values()):
             with self._store.transaction(self._pipeline_id) as tx:
-                live = {checkpoint_id: tx.live_paths(checkpoint_id) for checkpoint_id in settled}
-        self.delete_left({id_: choose_unreferenced(files, live.get(id_, set())) for id_, files in settled.items()})
+                live = tx.live_paths(*settled)
+        self.delete_left({id_: choose_unreferenced(files, live) for id_, files in settled.items()})
         return {checkpoint_id: files for checkpoint_id, files in found.items() if files}, list(settled)
 
     def _due(self, unswept: Mapping[int, datetime]) -> list[int]:
@@ -185,9 +186,8 @@ class Sweeper:
         with self._store.transaction(self._pipeline_id) as tx:
             known = {id_: tx.checkpoint(id_) for id_ in checkpoints_of(listed)}
             left = choose_left(listed, known, tx.latest_completed(), tx.region(), tx.imports(), self._clock.now())
-            live = tx.live_below(self._pipeline_id)
-            for id_ in checkpoints_of(each for each in left if each.file.owner != STORAGE):
-                live |= tx.live_paths(id_)
+            staged = checkpoints_of(each for each in left if each.file.owner != STORAGE)
+            live = tx.live_below(self._pipeline_id) | tx.live_paths(*staged)
         return Leftovers(choose_unreferenced([each.file for each in left], live), find_foreign(listed, known))
 
     def delete_leftovers(self) -> None:

@@ -89,8 +89,7 @@ class QueuedDeletions:
 
     def record(self, tx: StoreTransaction, gone: Sequence[Deletion]) -> None:
         """The last of what a look at the queue has found is deleted."""
-        tx.remove_deletions(gone)
-        tx.mark_discarded()
+        tx.mark_discarded(gone)
 
     def _delete_savepoints(self, queued: Sequence[Deletion]) -> None:
         """In directories of their own. One that cannot be reached waits, and holds up nothing else."""

@@ -17,7 +17,7 @@ from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.fingerprint import fingerprint
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import guarantee_of
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, Look, StoreTransaction
 from tidegate.protocol.acknowledge import owner_of
 from tidegate.protocol.errors import FinalizeError, StateIntegrityError, StorageError, UnknownOutcomeError
 from tidegate.protocol.events import EventKind
@@ -99,7 +99,7 @@ class CommitPoint:
         outcome: _Verified | Landed | NotLanded
         metadata = self._handed_on.metadata(checkpoint_id)
         if metadata is None:
-            with self._store.transaction(self._pipeline_id) as tx:
+            with self._store.transaction(self._pipeline_id, Look()) as tx:
                 now = tx.checkpoint(checkpoint_id)
                 if now is not None and now.status is Status.IN_PROGRESS:
                     metadata = metadata_of(tx, validated.record, self._graph, self._handed_on)
@@ -125,7 +125,7 @@ class CommitPoint:
     def find(self, checkpoint_id: int) -> ValidatedCheckpoint:
         """The permit for a checkpoint that was validated elsewhere, and what `reach` writes down of it. Raises as
         `permit` does."""
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._store.transaction(self._pipeline_id, Look()) as tx:
             validated = permit(find_checkpoint(tx, self._pipeline_id, checkpoint_id))
             if validated.record.status is Status.IN_PROGRESS:
                 self._handed_on.keep(metadata_of(tx, validated.record, self._graph, self._handed_on))
@@ -147,7 +147,7 @@ class CommitPoint:
                 staged = committables(subtasks, vertex.operator_id)
                 vertex.sink.verify(staged, choose_sample(record.checkpoint_id, staged))
         except StateIntegrityError as error:
-            with self._store.transaction(self._pipeline_id) as tx:
+            with self._store.transaction(self._pipeline_id, Look()) as tx:
                 now = tx.checkpoint(record.checkpoint_id)
             if now is None or now.status is not Status.IN_PROGRESS:
                 return decide_landing(now)
@@ -190,7 +190,7 @@ class CommitPoint:
     ) -> tuple[Landed | NotLanded, Begun | None]:
         """The transaction. Another process may have completed or aborted the checkpoint before; what was acknowledged
         never changes. Older ones that are in progress end with it (protocol.md section 6)."""
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._store.transaction(self._pipeline_id, Look(completed=True)) as tx:
             now = self._clock.now()
             if tx.last_checkpoint_id() > checkpoint_id:
                 newer = find_overtaking(checkpoint_id, tx.in_progress())

@@ -13,7 +13,7 @@ from datetime import datetime
 from threading import RLock
 from typing import Any, cast
 
-from tidegate.ports import CheckpointListener, CheckpointStore, StoreTransaction
+from tidegate.ports import CheckpointListener, CheckpointStore, Look, StoreTransaction
 from tidegate.protocol.events import EventKind
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
@@ -126,8 +126,8 @@ class _WatchedStore:
         return getattr(self._store, name)
 
     @contextmanager
-    def transaction(self, pipeline_id: str) -> Iterator[StoreTransaction]:
-        with self._store.transaction(pipeline_id) as tx:
+    def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[StoreTransaction]:
+        with self._store.transaction(pipeline_id, look) as tx:
             watched = _WatchedTransaction(tx)
             yield cast(StoreTransaction, watched)
             latest = _latest_notified(tx) if watched.failed and self._listeners else None

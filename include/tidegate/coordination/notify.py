@@ -18,7 +18,7 @@ from tidegate.coordination.pipeline_status import end_if_over
 from tidegate.coordination.rewind import Rewinding
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.guarantees import guarantee_of
-from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, DeliveryGuarantee, StoreTransaction
+from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, DeliveryGuarantee, Look, StoreTransaction
 from tidegate.protocol.branches import Restore, find_unfinished, require_present
 from tidegate.protocol.errors import (
     CheckpointError,
@@ -138,7 +138,7 @@ class Delivery:
         return self._delivered(checkpoint_id, begun.subtasks)
 
     def _look(self, checkpoint_id: int) -> Begun:
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._store.transaction(self._pipeline_id, Look(completed=True)) as tx:
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
             if record.status not in COMMITTED:
                 raise (
@@ -154,7 +154,7 @@ class Delivery:
 
     def deliver_pending(self) -> None:
         """Everything that is outstanding. Raises as `deliver`."""
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._store.transaction(self._pipeline_id, Look()) as tx:
             outstanding = find_outstanding(tx)
         self.deliver(outstanding)
 
@@ -231,9 +231,8 @@ class Delivery:
             cleaning.delete()
         try:
             with self._store.transaction(self._pipeline_id) as tx:
-                if not tx.mark_notified(record.checkpoint_id, committer.number, self._clock.now()):
+                if not tx.mark_notified(record.checkpoint_id, committer.number, self._clock.now(), ends=True):
                     raise committer.superseded()
-                tx.end_commit(committer.number)
                 # Nothing newer has completed: a checkpoint begins when the sinks of all before it have committed.
                 subsumed = tx.latest_subsumed() if self._listeners else None
                 if may_end(tx.pipeline(), record):

@@ -14,7 +14,7 @@ from tidegate.coordination.lookup import find_checkpoint, restore_latest
 from tidegate.coordination.region_lease import RegionControl
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStore, Clock, Region, StoreTransaction
+from tidegate.ports import CheckpointStore, Clock, Look, Region, StoreTransaction
 from tidegate.protocol.acknowledge import decide_acknowledgements, garbage_of
 from tidegate.protocol.admission import choose_overdue
 from tidegate.protocol.errors import CheckpointDeclinedError, CheckpointError
@@ -101,7 +101,7 @@ class Snapshotting:
 
     def _begin(self, checkpoint_id: int) -> SnapshotTask | CheckpointRecord:
         """The next attempt's task, or the checkpoint as it is if there is nothing to do."""
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._store.transaction(self._pipeline_id, Look()) as tx:
             record = self._in_time(tx, checkpoint_id)
             if record.status is not Status.FAILED:
                 if not needs_attempt(record):
@@ -127,7 +127,7 @@ class Snapshotting:
     def _raise_if_fenced(self, task: SnapshotTask, error: Exception) -> None:
         """If the store cannot be asked, that is raised instead: the attempt's error may be its successor's doing."""
         try:
-            with self._store.transaction(self._pipeline_id) as tx:
+            with self._store.transaction(self._pipeline_id, Look()) as tx:
                 record = self._in_time(tx, task.checkpoint_id)
                 fenced = fenced_error(record, tx.subtasks(task.checkpoint_id, task.attempts), task)
         except CheckpointError as away:
@@ -165,7 +165,7 @@ class Snapshotting:
         """Raises `ForeignPathError`. Only while the checkpoint is in progress: once it has ended, its directory is
         swept, including these files."""
         require_own_runs(self._pipeline_id, checkpoint_id, compactions)
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._store.transaction(self._pipeline_id, Look()) as tx:
             if find_checkpoint(tx, self._pipeline_id, checkpoint_id).status is Status.IN_PROGRESS:
                 tx.add_compactions(compactions)
 
@@ -186,7 +186,7 @@ class Snapshotting:
     ) -> tuple[Mapping[SubtaskId, AcknowledgeResult], CheckpointRecord | None]:
         """The results, and the checkpoint if these reports were the last ones."""
         now, last = self._clock.now(), None
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._store.transaction(self._pipeline_id, Look()) as tx:
             require_own_files(self._pipeline_id, checkpoint_id, tx.region(), acknowledgements)
             record = tx.checkpoint(checkpoint_id)
             if record is not None and choose_overdue([record], now) and record.status is Status.IN_PROGRESS:
@@ -199,8 +199,7 @@ class Snapshotting:
                 for acknowledgement, result in zip(acknowledgements, results, strict=True)
                 if result is AcknowledgeResult.SUCCESS
             ]
-            if successes and tx.record_acknowledgements(checkpoint_id, successes, now) == 0:
-                tx.advance(checkpoint_id, Phase.TRIGGERED, Phase.ACKNOWLEDGED, now)
+            if successes and tx.record_acknowledgements(checkpoint_id, successes, now, moves=True) == 0:
                 last = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
                 self._handed_on.acknowledged(tx, last)
             if lag := lag_of({each.subtask: (each.pending, now) for each in successes if each.pending is not None}):
@@ -221,7 +220,7 @@ class Snapshotting:
         Raises `CheckpointExpiredError` after aborting a checkpoint whose deadline has passed, and
         `CheckpointNotInProgressError` if it failed otherwise.
         """
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._store.transaction(self._pipeline_id, Look()) as tx:
             record = self._in_time(tx, checkpoint_id)
         if record.status is Status.FAILED:
             raise late_error(record)

@@ -17,7 +17,7 @@ from tidegate.coordination.notify import Delivery, Outstanding, find_outstanding
 from tidegate.coordination.pipeline_status import abort_all, end_if_over
 from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
-from tidegate.ports import CheckpointStore, Clock, StoreTransaction
+from tidegate.ports import CheckpointStore, Clock, Look, StoreTransaction
 from tidegate.protocol.admission import (
     Drop,
     DropUntil,
@@ -77,11 +77,13 @@ class Triggering:
 
     def trigger(self, request: CheckpointRequest, wait: bool, deed: Deed, dag_id: str | None) -> TriggerOutcome:
         """See `CheckpointCoordinator.trigger`."""
+        require_legal(request.request_id, request.kind, request.drain)
+        require_legal_label(request.kind, Label(request.name, request.note))
         cleaned, checked = False, not self._identification.has_looked
         if checked:
             self._identification.check_to_begin()
         while True:
-            with self._store.transaction(self._pipeline_id) as tx:
+            with self._store.transaction(self._pipeline_id, Look(request.request_id)) as tx:
                 self._identification.require(tx)
                 checked = checked or self._identification.has_found(tx.latest_completed())
                 if checked:
@@ -141,10 +143,8 @@ class CheckpointRequests:
     def admit(self, tx: StoreTransaction, request: CheckpointRequest, wait: bool) -> TriggerOutcome:
         """What a request leads to now. Without `wait`, one that cannot start is dropped and leaves no trace.
 
-        Raises `PipelineFailedError`, `IllegalRequestError`.
+        Raises `PipelineFailedError`.
         """
-        require_legal(request.request_id, request.kind, request.drain)
-        require_legal_label(request.kind, Label(request.name, request.note))
         end_if_over(tx, request.seen_at)
         request = self._as_is_now(tx, request, request.seen_at)
         requests = self._remembered(tx, request.seen_at)

@@ -13,7 +13,7 @@ from tidegate.coordination.handed_on import HandedOn
 from tidegate.coordination.lookup import find_checkpoint
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.steady import judged_targets
-from tidegate.ports import CheckpointStore, Clock, StoreTransaction, Validator
+from tidegate.ports import CheckpointStore, Clock, Look, StoreTransaction, Validator
 from tidegate.protocol.admission import choose_overdue
 from tidegate.protocol.carried_verdicts import carry_over, founded
 from tidegate.protocol.errors import CheckpointError, ValidationFailedError
@@ -133,15 +133,15 @@ class Validation:
         checkpoint_id = begun.record.checkpoint_id
         rejection = decide_rejection(begun.record, self._graph.targets, verdicts)
         hold_for = None if rejection is None else decide_hold(self._graph.targets, verdicts, self._graph.holds)
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._store.transaction(self._pipeline_id, Look()) as tx:
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
             if not needs_validation(record):  # another process was faster; its verdicts stand
                 return permit(record)
             if begun.is_overtaken(tx):
                 return None
-            tx.record_verdicts(checkpoint_id, verdicts)
             if rejection is None:
-                return permit(self._accept(tx, record))
+                return permit(self._accept(tx, record, verdicts))
+            tx.record_verdicts(checkpoint_id, verdicts)
             if hold_for is None:
                 self._failures.fail_checkpoint(tx, checkpoint_id, FailureReason.VALIDATION_FAILED, rejection)
             else:
@@ -158,7 +158,7 @@ class Validation:
             if len(settled) < len(self._judged):
                 require_same_plan(known.record, self._graph.plan)
                 return _Begun(known.record, known.subtasks, settled)
-        with self._store.transaction(self._pipeline_id) as tx:
+        with self._store.transaction(self._pipeline_id, Look()) as tx:
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
             if not (is_held(record) and choose_overdue([record], self._clock.now())):
                 if not needs_validation(record):
@@ -166,15 +166,14 @@ class Validation:
                 require_same_plan(record, self._graph.plan)
                 require_no_earlier_savepoint(record, tx.in_progress())
                 if not self._graph.targets:
-                    return permit(self._accept(tx, record))
+                    return permit(self._accept(tx, record, []))
                 latest = tx.latest_completed()
                 subtasks = wanted(self._handed_on.subtasks(tx, record), latest)
                 before = [] if latest is None else self._handed_on.verdicts(tx, latest)
                 settled = self._settled(subtasks, None if latest is None else latest.checkpoint_id, before)
                 if len(settled) < len(self._judged):
                     return _Begun(record, subtasks, settled)
-                tx.record_verdicts(checkpoint_id, settled)
-                return permit(self._accept(tx, record))
+                return permit(self._accept(tx, record, settled))
             self._failures.expire(tx, record)
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
         raise ended_error(record)
@@ -203,15 +202,15 @@ class Validation:
         None: it still waits for its verdicts. Raises as `needs_validation` does.
         """
         try:
-            with self._store.transaction(self._pipeline_id) as tx:
+            with self._store.transaction(self._pipeline_id, Look()) as tx:
                 record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
             return None if needs_validation(record) else permit(record)
         except CheckpointError as news:
             raise news from error
 
-    def _accept(self, tx: StoreTransaction, record: CheckpointRecord) -> CheckpointRecord:
+    def _accept(self, tx: StoreTransaction, record: CheckpointRecord, verdicts: Sequence[Verdict]) -> CheckpointRecord:
         """It is validated, and what finalize writes down of it is handed on."""
-        tx.advance(record.checkpoint_id, Phase.ACKNOWLEDGED, Phase.VALIDATED, self._clock.now())
+        tx.accept(record.checkpoint_id, verdicts, self._clock.now())
         record = find_checkpoint(tx, self._pipeline_id, record.checkpoint_id)
         if (record.status, record.phase) == (Status.IN_PROGRESS, Phase.VALIDATED):
             self._handed_on.validated(record, lambda: metadata_of(tx, record, self._graph, self._handed_on))

@@ -46,7 +46,7 @@ from tidegate.ports.regions import (
 )
 from tidegate.ports.schemas import KeyReader, StateSchemas
 from tidegate.ports.storage import CheckpointStorage, ReadableStorage
-from tidegate.ports.store import CheckpointStore, Clock
+from tidegate.ports.store import CheckpointStore, Clock, Look
 from tidegate.ports.transaction import StoreTransaction
 
 __all__ = [
@@ -70,6 +70,7 @@ __all__ = [
     "LaggingSource",
     "LeftToSparkError",
     "ListingSource",
+    "Look",
     "Meter",
     "Notifier",
     "NumberedSink",

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
@@ -32,13 +33,26 @@ class Clock(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a transaction is about to ask, so that a store may read it together with the lock. It changes no answer:
+    what is not named here is read when it is asked for. What is under way always belongs to it; beside that, the
+    checkpoint of `request_id`, and all that are `completed`."""
+
+    request_id: str | None = None
+    completed: bool = False
+
+
 class CheckpointStore(Protocol):
     """Durable record of checkpoints. After `transaction` exits normally, everything in it is durable; after it raises,
     nothing is, except after `UnknownOutcomeError`: then read again to find out. `StoreUnavailableError` means that
     nothing happened.
     """
 
-    def transaction(self, pipeline_id: str) -> AbstractContextManager[StoreTransaction]: ...
+    def transaction(self, pipeline_id: str, look: Look | None = None) -> AbstractContextManager[StoreTransaction]:
+        """One that is about to look at checkpoints says so with `look`."""
+        ...
+
     def pipelines(self) -> list[str]: ...
     def pipeline(self, pipeline_id: str) -> PipelineRecord | None:
         """None if nothing was ever recorded about it."""

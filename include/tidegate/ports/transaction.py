@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Protocol
 
 from tidegate.ports.event_queue import EventQueue
+from tidegate.ports.garbage_queue import GarbageQueue
 from tidegate.protocol.branches import Branch, Restore
 from tidegate.protocol.committing import CommitterRecord
 from tidegate.protocol.gestures import AuditRecord, Gesture, GestureAnswer
@@ -29,7 +30,7 @@ from tidegate.protocol.regions import RegionRecord
 from tidegate.protocol.savepoints import Label
 
 
-class StoreTransaction(EventQueue, Protocol):
+class StoreTransaction(EventQueue, GarbageQueue, Protocol):
     """One transaction on one pipeline, serialised with every other transaction on it (protocol.md section 1: all
     coordinator changes happen under one lock). Reads see the transaction's own writes. Methods that move a checkpoint
     return False if it was not where they expect it: the race was lost and nothing was changed.
@@ -228,10 +229,11 @@ class StoreTransaction(EventQueue, Protocol):
         ...
 
     def record_acknowledgements(
-        self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], at: datetime
+        self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], at: datetime, moves: bool = False
     ) -> int:
         """Store snapshots of subtasks that have not acknowledged yet; returns how many subtasks still have not. One
-        that was not asked (attempt 0) must have finished."""
+        that was not asked (attempt 0) must have finished. If it `moves` the checkpoint on, it is as after `advance` to
+        ACKNOWLEDGED once none is left."""
         ...
 
     def advance(self, checkpoint_id: int, before: Phase, after: Phase, at: datetime) -> bool:
@@ -240,6 +242,10 @@ class StoreTransaction(EventQueue, Protocol):
 
     def record_verdicts(self, checkpoint_id: int, verdicts: Sequence[Verdict]) -> None:
         """Replace the checkpoint's verdicts."""
+        ...
+
+    def accept(self, checkpoint_id: int, verdicts: Sequence[Verdict], at: datetime) -> bool:
+        """ACKNOWLEDGED -> VALIDATED with these verdicts, which replace others."""
         ...
 
     def hold(self, checkpoint_id: int, until: datetime, message: str, at: datetime) -> bool:
@@ -292,59 +298,12 @@ class StoreTransaction(EventQueue, Protocol):
         """False if another attempt has taken over or it was ended before."""
         ...
 
-    def mark_notified(self, checkpoint_id: int, attempt: int, at: datetime) -> bool:
-        """Record that this attempt has committed all sinks; the first record stays. False, and nothing is changed, if
-        another attempt has taken over or it was ended."""
+    def mark_notified(self, checkpoint_id: int, attempt: int, at: datetime, ends: bool = False) -> bool:
+        """Record that this attempt has committed all sinks; the first record stays. If it `ends` with that, it is as
+        after `end_commit`. False, and nothing is changed, if another attempt has taken over or it was ended."""
         ...
 
     def add_compactions(self, compactions: Sequence[CompactedRun]) -> None: ...
     def remove_compactions(self, paths: Sequence[str]) -> None:
         """Forget compacted runs by the path of their handle; a file that nothing live refers to is enqueued."""
-        ...
-
-    # -- garbage
-    def enqueue_deletions(self, deletions: Sequence[Deletion], given_up_by: int | None = None) -> None:
-        """Queue files, in the order given; one that is already in the queue stays as it is. `given_up_by` is the
-        checkpoint whose reports named them and did not count: see `pending_deletions`."""
-        ...
-
-    def pending_deletions(self, limit: int) -> list[Deletion]:
-        """Oldest first; none that something live refers to, and none that the running region may still refer to.
-
-        The latter are files below its directory that a checkpoint has discarded (by failing, or see
-        `enqueue_deletions`), as long as no checkpoint with a higher id has completed.
-        """
-        ...
-
-    def remove_deletions(self, deletions: Sequence[Deletion]) -> None: ...
-    def mark_discarded(self) -> None:
-        """SUBSUMED -> DISCARDED for those with nothing left in the deletion queue."""
-        ...
-
-    def unswept(self) -> dict[int, datetime]:
-        """Ended checkpoints, and imports, whose directories may still hold files of crashed or superseded attempts:
-        when each ended, oldest first."""
-        ...
-
-    def mark_swept(self, checkpoint_ids: Sequence[int]) -> None: ...
-    def unfolded(self, limit: int) -> list[CheckpointRecord]:
-        """Checkpoints that have ended, whose state is not kept, whose sinks were notified if they have completed, and
-        whose subtasks are on record; oldest first, and without savepoints."""
-        ...
-
-    def fold(self, checkpoint_ids: Sequence[int]) -> None:
-        """Replace the subtasks of ended checkpoints, with their files and metrics, by what they come to. Raises
-        `RecordRefusedError` for a savepoint, and for one that is in progress or has state or staged rows left."""
-        ...
-
-    def live_paths(self, checkpoint_id: int) -> set[Deletion]:
-        """(owner, path) of everything live that this checkpoint created, its metadata included."""
-        ...
-
-    def live_below(self, directory: str) -> set[Deletion]:
-        """Everything live on checkpoint storage below a directory."""
-        ...
-
-    def mark_regions_swept(self, attempt: int) -> None:
-        """The directories of this attempt of a region, and of older ones, need no further look."""
         ...

@@ -7,15 +7,14 @@ only the current attempt counts, of a subtask that has not acknowledged, in a ch
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, RowMapping, text
 
 from tidegate.postgres.rows import HANDLE_COLUMNS, handle_row
 from tidegate.postgres.tables import METRICS
-from tidegate.protocol.records import Acknowledgement, SubtaskId
+from tidegate.protocol.records import Acknowledgement, SubtaskId, SubtaskRecord
 
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
@@ -62,11 +61,20 @@ WITH counted AS (
         place, ordinal, path, kind, rows, bytes, checksum, created_by, first_key_group, last_key_group, details
     ) USING (place)
 )
-UPDATE tidegate.checkpoints
-SET num_acknowledged = num_acknowledged + (SELECT count(*) FROM counted),
-    num_finished = num_finished + (SELECT count(*) FROM counted WHERE finished)
-WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id
-RETURNING num_acknowledged, num_finished
+UPDATE tidegate.checkpoints c
+SET num_acknowledged = n.acknowledged, num_finished = c.num_finished + n.finished,
+    phase = CASE WHEN n.moves THEN 'ACKNOWLEDGED' ELSE c.phase END,
+    acknowledged_at = CASE WHEN n.moves THEN CAST(:at AS timestamptz) ELSE c.acknowledged_at END
+FROM (
+    SELECT b.num_acknowledged + a.number AS acknowledged, a.finished,
+        :moves AND b.status = 'IN_PROGRESS' AND b.phase = 'TRIGGERED'
+            AND b.num_acknowledged + a.number = b.num_subtasks AS moves
+    FROM tidegate.checkpoints b, (
+        SELECT count(*) AS number, count(*) FILTER (WHERE finished) AS finished FROM counted) a
+    WHERE b.pipeline_id = :pipeline_id AND b.checkpoint_id = :checkpoint_id
+) n
+WHERE c.pipeline_id = :pipeline_id AND c.checkpoint_id = :checkpoint_id
+RETURNING c.*
 """)
 
 _BEGIN_ATTEMPT = text("""
@@ -78,26 +86,23 @@ WITH latest AS (
     FROM latest, tidegate.checkpoints c
     WHERE c.pipeline_id = :pipeline_id AND c.checkpoint_id = :checkpoint_id AND c.status = 'IN_PROGRESS'
       AND s.pipeline_id = :pipeline_id AND s.checkpoint_id = :checkpoint_id AND s.acknowledged_at IS NULL
-    RETURNING 1
+    RETURNING s.operator_id, s.subtask_index
 )
-SELECT latest.attempt + CASE WHEN EXISTS (SELECT FROM asked) THEN 1 ELSE 0 END FROM latest
+SELECT latest.attempt + CASE WHEN EXISTS (SELECT FROM asked) THEN 1 ELSE 0 END AS newest, asked.*
+FROM latest LEFT JOIN asked ON :narrow
+ORDER BY asked.operator_id, asked.subtask_index
 """)
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """How many subtasks of a checkpoint have acknowledged, and how many of them have finished."""
-
-    acknowledged: int
-    finished: int
-
-
-def begin_attempt(connection: Connection, pipeline_id: str, checkpoint_id: int) -> int | None:
-    """Ask every subtask that has not acknowledged once more; returns the newest attempt, None if there is no such
-    checkpoint."""
-    asked = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id}
-    attempt: int | None = connection.execute(_BEGIN_ATTEMPT, asked).scalar()
-    return attempt
+def begin_attempt(
+    connection: Connection, pipeline_id: str, checkpoint_id: int, narrow: bool
+) -> tuple[int | None, dict[SubtaskId, SubtaskRecord]]:
+    """Ask every subtask that has not acknowledged once more. Returns the newest attempt, None if there is no such
+    checkpoint, and if it is `narrow`, the subtasks that were asked."""
+    asking = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id, "narrow": narrow}
+    rows = connection.execute(_BEGIN_ATTEMPT, asking).all()
+    asked = (SubtaskId(row.operator_id, row.subtask_index) for row in rows if row.operator_id is not None)
+    return rows[0].newest, {subtask: SubtaskRecord(subtask, rows[0].newest) for subtask in asked}
 
 
 def record(
@@ -106,25 +111,18 @@ def record(
     checkpoint_id: int,
     acknowledgements: Sequence[Acknowledgement],
     at: datetime,
-) -> Counts | None:
-    """What the checkpoint has now; None if there is no such checkpoint. Of two acknowledgements of one attempt the
-    first counts.
+    moves: bool,
+) -> RowMapping | None:
+    """The checkpoint's row as it is then; None if there is no such checkpoint. Of two acknowledgements of one attempt
+    the first counts. `moves`: the last one moves the checkpoint on.
     """
     first: dict[tuple[SubtaskId, int], Acknowledgement] = {}
     for acknowledgement in acknowledgements:
         first.setdefault((acknowledgement.subtask, acknowledgement.attempt), acknowledgement)
     batch = list(first.values())
-    row = connection.execute(
-        _RECORD,
-        {
-            "pipeline_id": pipeline_id,
-            "checkpoint_id": checkpoint_id,
-            "at": at,
-            **_subtask_columns(batch),
-            **_handle_columns(batch),
-        },
-    ).one_or_none()
-    return None if row is None else Counts(row.num_acknowledged, row.num_finished)
+    known = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id, "at": at, "moves": moves}
+    reported = {**_subtask_columns(batch), **_handle_columns(batch)}
+    return connection.execute(_RECORD, known | reported).mappings().one_or_none()
 
 
 def _subtask_columns(batch: Sequence[Acknowledgement]) -> dict[str, str]:

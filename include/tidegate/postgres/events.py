@@ -1,6 +1,6 @@
 """The queue of events of a pipeline: what was recorded, and which notifier has taken what."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -97,10 +97,24 @@ class Events(Facts):
             others = [known for known in self._known[what] if known.checkpoint_id != record.checkpoint_id]
             found = [*others, record] if belongs[what] else others
             self._known[what] = sorted(found, key=lambda known: known.checkpoint_id)
+        self._known = {what: fact for what, fact in self._known.items() if what != "unswept" and not _is_answer(what)}
         latest = self._known.get("latest")
         if is_present and "latest" in self._known and (latest is None or latest.checkpoint_id <= record.checkpoint_id):
             self._known["latest"] = record
         self._known["checkpoint", record.checkpoint_id] = record
+
+    def _are_subsumed(self, checkpoint_ids: Collection[int]) -> None:
+        """These were completed until now."""
+        self._wrote = True
+        gone = {("checkpoint", checkpoint_id) for checkpoint_id in checkpoint_ids}
+        self._known = {what: fact for what, fact in self._known.items() if what not in gone and not _is_answer(what)}
+        for what in {"completed", "unnotified"} & self._known.keys():
+            self._known[what] = [known for known in self._known[what] if known.checkpoint_id not in checkpoint_ids]
+        if "cleaning" in self._known:
+            self._known["cleaning"] += len(checkpoint_ids)
+        latest = self._known.get("latest")
+        if latest is not None and latest.checkpoint_id in checkpoint_ids:
+            del self._known["latest"]
 
     def _has_written(self, *facts: str) -> None:
         """Of what is remembered, only these facts."""
@@ -159,6 +173,11 @@ class Events(Facts):
 
     def _of_events(self, statement: Any, **parameters: Any) -> Any:
         return self._connection.execute(statement, {"pipeline_id": self._pipeline_id, **parameters})
+
+
+def _is_answer(what: Hashable) -> bool:
+    """Which checkpoint counts for a request may change with any of them."""
+    return isinstance(what, tuple) and what[0] == "request"
 
 
 def _undelivered(pipeline_id: str, row: Row[Any]) -> Undelivered:

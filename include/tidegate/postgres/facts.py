@@ -6,8 +6,9 @@ from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection
 
-from tidegate.postgres import audit, folding, lag, picture, reads, restore_plans
-from tidegate.postgres.picture import Picture
+from tidegate.postgres import audit, folding, lag, picture, reads, restore_plans, snapshots
+from tidegate.postgres.picture import Locked
+from tidegate.postgres.rows import committer_record, pipeline_record, region_record
 from tidegate.protocol.branches import Restore
 from tidegate.protocol.committing import CommitterRecord
 from tidegate.protocol.gestures import AuditRecord
@@ -31,32 +32,28 @@ Fact = TypeVar("Fact")
 
 #: What is known of checkpoints, beside single ones: a write to any of them makes it stale. What belongs to the pipeline
 #: stays until it is written itself.
-_OF_CHECKPOINTS = ("in progress", "unnotified", "latest", "completed", "cleaning")
+_OF_CHECKPOINTS = ("in progress", "unnotified", "latest", "completed", "cleaning", "unswept")
+#: Likewise, beside the name of one.
+_OF_ONE = ("checkpoint", "request")
 
 
 def is_of_checkpoints(what: Hashable) -> bool:
-    return what in _OF_CHECKPOINTS or (isinstance(what, tuple) and what[0] == "checkpoint")
+    return what in _OF_CHECKPOINTS or (isinstance(what, tuple) and what[0] in _OF_ONE)
 
 
 class Facts:
-    """The pipeline, its region and its committer are read with the lock. The rest is read when it is asked for, most of
-    it together (see `picture`), and only once until the transaction writes it: with the lock, nobody else does."""
+    """The pipeline, its region and its committer are read with the lock, and so is what was looked at with it. The rest
+    is read when it is asked for, most of it together (see `picture`). All is read only once until the transaction
+    writes it: with the lock, nobody else does."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        pipeline: PipelineRecord,
-        last_checkpoint_id: int,
-        region: RegionRecord,
-        committer: CommitterRecord,
-    ) -> None:
+    def __init__(self, connection: Connection, locked: Locked) -> None:
         self._connection = connection
-        self._pipeline = pipeline
-        self._pipeline_id = pipeline.pipeline_id
-        self._last_checkpoint_id = last_checkpoint_id
-        self._region = region
-        self._committer = committer
-        self._known: dict[Hashable, Any] = {}
+        self._pipeline: PipelineRecord = pipeline_record(locked.pipeline)
+        self._pipeline_id = self._pipeline.pipeline_id
+        self._last_checkpoint_id: int = locked.pipeline["last_checkpoint_id"]
+        self._region: RegionRecord = region_record(locked.pipeline)
+        self._committer: CommitterRecord = committer_record(locked.pipeline)
+        self._known: dict[Hashable, Any] = locked.known
 
     def checkpoint(self, checkpoint_id: int) -> CheckpointRecord | None:
         if (record := self._known_record(checkpoint_id)) is not None:
@@ -72,10 +69,14 @@ class Facts:
         """Without a look."""
         together = (self._known.get(what, ()) for what in ("completed", "in progress", "unnotified"))
         known = (record for each in together for record in each if record.checkpoint_id == checkpoint_id)
+        latest = self._known.get("latest")
+        if latest is not None and latest.checkpoint_id == checkpoint_id:
+            return cast(CheckpointRecord, latest)
         return next(known, None) or self._known.get(("checkpoint", checkpoint_id))
 
     def latest_by_request(self, request_id: str) -> CheckpointRecord | None:
-        return reads.latest_by_request(self._connection, self._pipeline_id, request_id)
+        asked = ("request", request_id)
+        return self._once(asked, lambda: reads.latest_by_request(self._connection, self._pipeline_id, request_id))
 
     def in_progress(self) -> list[CheckpointRecord]:
         return list(self._pictured("in progress"))
@@ -110,15 +111,19 @@ class Facts:
         return cast("CheckpointRecord | None", self._pictured("latest"))
 
     def subtasks(self, checkpoint_id: int, only: Iterable[SubtaskId] | None = None) -> dict[SubtaskId, SubtaskRecord]:
+        asked = ("subtasks", checkpoint_id)
+        if only is None and asked in self._known:  # from the attempt that has just begun
+            return dict(self._known[asked])
         record = self._known_record(checkpoint_id)
-        none_acknowledged = record is not None and record.num_acknowledged == 0
-        return reads.subtasks_of(self._connection, self._pipeline_id, checkpoint_id, only, none_acknowledged)
+        return snapshots.subtasks_of(self._connection, self._pipeline_id, checkpoint_id, only, record)
 
     def verdicts(self, checkpoint_id: int) -> list[Verdict]:
         known = ("verdicts", checkpoint_id)
         return list(self._once(known, lambda: reads.verdicts_of(self._connection, self._pipeline_id, checkpoint_id)))
 
     def compactions(self) -> list[CompactedRun]:
+        if self._known.get("compacted") is False:
+            return []
         return reads.compactions_of(self._connection, self._pipeline_id)
 
     def pipeline(self) -> PipelineRecord:
@@ -147,7 +152,7 @@ class Facts:
 
     def unswept(self) -> dict[int, datetime]:
         found = self._imports()[1]
-        found |= reads.unswept(self._connection, self._pipeline_id)
+        found |= self._once("unswept", lambda: reads.unswept(self._connection, self._pipeline_id))
         return {id_: found[id_] for id_ in sorted(found)}
 
     def unfolded(self, limit: int) -> list[CheckpointRecord]:
@@ -173,9 +178,7 @@ class Facts:
 
     def _pictured(self, what: str) -> Any:
         if what not in self._known:
-            seen = picture.read(self._connection, self._pipeline_id)
-            for name in Picture.__slots__:
-                self._known.setdefault(name.replace("_", " "), getattr(seen, name))
+            self._known = picture.read(self._connection, self._pipeline_id) | self._known
         return self._known[what]
 
     def _once(self, what: Hashable, read: Callable[[], Fact]) -> Fact:

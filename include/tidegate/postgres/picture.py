@@ -2,107 +2,157 @@
 
 Its size does not grow with the history. Checkpoints are rows; the little there is of everything else travels beside
 each of them as JSON, and there is one row at least.
+
+The lock that a transaction begins with is taken here too. A statement sees what was committed when it began: one that
+waited for the lock and read as well would not see what the other transaction has done. So the picture is a statement of
+its own, in one request with the lock's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BindParameter, Connection, ScalarSelect, Select, Table, bindparam, func, select, true, union_all
-from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy import Connection, TextClause, text
 
+from tidegate.ports import Look
 from tidegate.postgres.rows import checkpoint_record, request_record, restore_record
-from tidegate.postgres.tables import checkpoints, endpoints, imports, requests, restores
-from tidegate.protocol.branches import Restore
 from tidegate.protocol.identity import Endpoint, Role
 from tidegate.protocol.lifecycle import Status
-from tidegate.protocol.records import CheckpointRecord, CheckpointRequest
+from tidegate.protocol.records import CheckpointRecord
 
-Imports = tuple[dict[int, datetime], dict[int, datetime]]
+_LOCK = "SELECT * FROM tidegate.pipelines WHERE pipeline_id = :pipeline_id FOR UPDATE"
+
+
+# What counts of a request is as in `reads.latest_by_request`. LATERAL and OFFSET look up what was found, one by one.
+# Before there are statistics, the planner would ask all of this again for each checkpoint of the history.
+_PICTURE = """
+SELECT found.*, to_jsonb(p) AS pipeline,
+    (SELECT count(*) FROM tidegate.checkpoints s
+     WHERE s.pipeline_id = :pipeline_id AND s.status = 'SUBSUMED') AS cleaning,
+    EXISTS (SELECT FROM tidegate.compactions k WHERE k.pipeline_id = :pipeline_id) AS compacted,
+    (SELECT coalesce(jsonb_agg(to_jsonb(r) ORDER BY r.number), '[]')
+     FROM tidegate.restores r WHERE r.pipeline_id = :pipeline_id) AS restores,
+    (SELECT coalesce(jsonb_agg(to_jsonb(e) ORDER BY e.name), '[]')
+     FROM tidegate.endpoints e WHERE e.pipeline_id = :pipeline_id) AS endpoints,
+    (SELECT coalesce(jsonb_agg(to_jsonb(a) ORDER BY a.request_id), '[]')
+     FROM tidegate.requests a WHERE a.pipeline_id = :pipeline_id) AS requests,
+    (SELECT coalesce(jsonb_agg(to_jsonb(i) ORDER BY i.checkpoint_id), '[]')
+     FROM tidegate.imports i WHERE i.pipeline_id = :pipeline_id) AS imports
+FROM tidegate.pipelines p LEFT JOIN (
+    SELECT checkpoint_id FROM tidegate.checkpoints WHERE pipeline_id = :pipeline_id AND status = 'IN_PROGRESS'
+  UNION
+    SELECT checkpoint_id FROM tidegate.checkpoints
+    WHERE pipeline_id = :pipeline_id AND completed_at IS NOT NULL AND notified_at IS NULL
+      AND status = 'COMPLETED' AND abandoned_by IS NULL
+  UNION
+    (SELECT checkpoint_id FROM tidegate.checkpoints
+     WHERE pipeline_id = :pipeline_id AND status = 'COMPLETED' AND abandoned_by IS NULL
+     ORDER BY checkpoint_id DESC LIMIT 1)
+  UNION
+    SELECT checkpoint_id FROM tidegate.checkpoints
+    WHERE :completed AND pipeline_id = :pipeline_id AND status = 'COMPLETED'
+  UNION
+    (SELECT checkpoint_id FROM tidegate.checkpoints
+     WHERE pipeline_id = :pipeline_id AND request_id = CAST(:request_id AS text)
+     ORDER BY (status <> 'FAILED' AND abandoned_by IS NULL) DESC, checkpoint_id DESC LIMIT 1)
+) AS asked ON true
+LEFT JOIN LATERAL (
+    SELECT * FROM tidegate.checkpoints c
+    WHERE c.pipeline_id = :pipeline_id AND c.checkpoint_id = asked.checkpoint_id
+    OFFSET 0
+) AS found ON true
+WHERE p.pipeline_id = :pipeline_id
+ORDER BY found.checkpoint_id
+"""
+
+_LOCK_ONLY, _PICTURE_ONLY, _BOTH = text(_LOCK), text(_PICTURE), text(_LOCK + ";" + _PICTURE)
+_CREATE = text("INSERT INTO tidegate.pipelines (pipeline_id) VALUES (:pipeline_id) ON CONFLICT DO NOTHING")
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """`unnotified` are completed checkpoints that no restore has left behind and whose sinks have not committed, and
-    `latest` is the newest completed one; `cleaning` counts those whose files are still to be deleted."""
+class Locked:
+    """The pipeline's row, which serialises all transactions on the pipeline, and what was read with it."""
 
-    in_progress: list[CheckpointRecord]
-    unnotified: list[CheckpointRecord]
-    latest: CheckpointRecord | None
-    cleaning: int
-    restores: list[Restore]
-    endpoints: list[Endpoint]
-    requests: list[CheckpointRequest]
-    imports: Imports
+    pipeline: Mapping[str, Any]
+    known: dict[Hashable, Any]
 
 
-def read(connection: Connection, pipeline_id: str) -> Picture:
-    rows = connection.execute(_PICTURE, {"pipeline_id": pipeline_id}).mappings().all()
+def lock(connection: Connection, pipeline_id: str, look: Look | None) -> Locked:
+    """Wait for the lock, and take it. The row of a pipeline that nothing is known of comes with it."""
+    found = _lock(connection, pipeline_id, look)
+    if found is None:
+        connection.execute(_CREATE, {"pipeline_id": pipeline_id})
+        found = _lock(connection, pipeline_id, look)
+    assert found is not None  # rows of pipelines are never deleted
+    return found
+
+
+def _lock(connection: Connection, pipeline_id: str, look: Look | None) -> Locked | None:
+    if look is not None:
+        return _seen(connection, _BOTH, pipeline_id, look)
+    row = connection.execute(_LOCK_ONLY, {"pipeline_id": pipeline_id}).mappings().one_or_none()
+    return None if row is None else Locked(dict(row), {})
+
+
+def read(connection: Connection, pipeline_id: str) -> dict[Hashable, Any]:
+    """With the lock, by the names of `facts`. `unnotified` are completed checkpoints that no restore has left behind
+    and whose sinks have not committed, and `latest` is the newest completed one; `cleaning` counts those whose files
+    are still to be deleted, and `compacted` says whether there are compacted runs."""
+    seen = _seen(connection, _PICTURE_ONLY, pipeline_id, Look())
+    assert seen is not None
+    return seen.known
+
+
+def _seen(connection: Connection, statement: TextClause, pipeline_id: str, look: Look) -> Locked | None:
+    asked = {"pipeline_id": pipeline_id, "completed": look.completed, "request_id": look.request_id}
+    rows = connection.execute(statement, asked).mappings().all()
+    if not rows:
+        return None
     records = [checkpoint_record(row) for row in rows if row["checkpoint_id"] is not None]
-    present = [r for r in records if r.status is Status.COMPLETED and r.abandoned_by is None]
+    completed = [record for record in records if record.status is Status.COMPLETED]
+    present = [record for record in completed if record.abandoned_by is None]
     beside = rows[0]
-    return Picture(
-        [record for record in records if record.status is Status.IN_PROGRESS],
-        [record for record in present if record.notified_at is None],
-        present[-1] if present else None,
-        beside["cleaning"],
-        [restore_record(_with_times(row, "restored_at", "rewound_at")) for row in beside["restores"]],
-        [Endpoint(Role(row["role"]), row["name"], row["type"], row["place"]) for row in beside["endpoints"]],
-        [request_record(_with_times(row, "asked_at", "seen_at")) for row in beside["requests"]],
-        _imports([_with_times(row, "seen_at", "ended_at") for row in beside["imports"]]),
-    )
+    known: dict[Hashable, Any] = {
+        "in progress": [record for record in records if record.status is Status.IN_PROGRESS],
+        "unnotified": [record for record in present if record.notified_at is None],
+        "latest": present[-1] if present else None,
+        "cleaning": beside["cleaning"],
+        "compacted": beside["compacted"],
+        "restores": [restore_record(_with_times(row, "restored_at", "rewound_at")) for row in beside["restores"]],
+        "endpoints": [
+            Endpoint(Role(row["role"]), row["name"], row["type"], row["place"]) for row in beside["endpoints"]
+        ],
+        "requests": [request_record(_with_times(row, "asked_at", "seen_at")) for row in beside["requests"]],
+        "imports": _imports([_with_times(row, "seen_at", "ended_at") for row in beside["imports"]]),
+    }
+    if look.completed:
+        known["completed"] = completed
+    if look.request_id is not None:
+        known["request", look.request_id] = _answers(look.request_id, records)
+    return Locked(_with_times(beside["pipeline"], *_PIPELINE_TIMES), known)
 
 
-def _imports(rows: Sequence[dict[str, Any]]) -> Imports:
+_PIPELINE_TIMES = (
+    *("since", "stale_since", "restored_at", "committer_seen_at"),
+    *("region_started_at", "region_seen_at", "region_ended_at"),
+)
+
+
+def _answers(request_id: str, records: Sequence[CheckpointRecord]) -> CheckpointRecord | None:
+    """The one that the statement has found for the request, of those that other parts of it have found as well."""
+    asked = (record for record in records if record.request_id == request_id)
+    return max(asked, key=_counts, default=None)
+
+
+def _counts(record: CheckpointRecord) -> tuple[bool, int]:
+    return record.status is not Status.FAILED and record.abandoned_by is None, record.checkpoint_id
+
+
+def _imports(rows: Sequence[dict[str, Any]]) -> tuple[dict[int, datetime], dict[int, datetime]]:
     under_way = {row["checkpoint_id"]: row["seen_at"] for row in rows if row["ended_at"] is None}
     return under_way, {row["checkpoint_id"]: row["ended_at"] for row in rows if row["ended_at"] is not None}
 
 
 def _with_times(row: dict[str, Any], *names: str) -> dict[str, Any]:
     return row | {name: datetime.fromisoformat(row[name]) for name in names if row[name] is not None}
-
-
-_PIPELINE: BindParameter[Any] = bindparam("pipeline_id")
-
-
-def _all_of(table: Table, order: str) -> ScalarSelect[Any]:
-    """The pipeline's rows of a small table, as JSON."""
-    each = table.alias()
-    rows = func.jsonb_agg(aggregate_order_by(func.to_jsonb(each.table_valued()), each.c[order]))
-    found = select(func.coalesce(rows, func.jsonb_build_array())).where(each.c.pipeline_id == _PIPELINE)
-    return found.scalar_subquery()
-
-
-def _ids(*where: Any) -> Select[Any]:
-    return select(checkpoints.c.checkpoint_id).where(checkpoints.c.pipeline_id == _PIPELINE, *where)
-
-
-def _picture() -> Select[Any]:
-    present = (checkpoints.c.status == Status.COMPLETED.value) & checkpoints.c.abandoned_by.is_(None)
-    in_doubt = checkpoints.c.completed_at.is_not(None) & checkpoints.c.notified_at.is_(None)
-    newest = _ids(present).order_by(checkpoints.c.checkpoint_id.desc()).limit(1).subquery()
-    asked = union_all(
-        _ids(checkpoints.c.status == Status.IN_PROGRESS.value),
-        _ids(in_doubt, present),
-        select(newest.c.checkpoint_id),
-    )
-    cleaning = select(func.count()).where(
-        checkpoints.c.pipeline_id == _PIPELINE, checkpoints.c.status == Status.SUBSUMED.value
-    )
-    beside = select(
-        cleaning.scalar_subquery().label("cleaning"),
-        _all_of(restores, "number").label("restores"),
-        _all_of(endpoints, "name").label("endpoints"),
-        _all_of(requests, "request_id").label("requests"),
-        _all_of(imports, "checkpoint_id").label("imports"),
-    ).subquery("beside")
-    under_way = select(checkpoints).where(
-        checkpoints.c.pipeline_id == _PIPELINE, checkpoints.c.checkpoint_id.in_(asked)
-    )
-    found = under_way.subquery("found")
-    joined = beside.outerjoin(found, true())
-    return select(found, *beside.c).select_from(joined).order_by(found.c.checkpoint_id)
-
-
-_PICTURE = _picture()

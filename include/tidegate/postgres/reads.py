@@ -1,54 +1,34 @@
-"""The store's queries: one statement each, so that each answer is of one moment.
+"""The store's queries: one statement each, so that each answer is of one moment. Subtasks are in `snapshots`."""
 
-Subtasks take two, because their join with the handles may be planned badly before there are statistics. They are of one
-moment all the same: an acknowledgement and its handles are written together and never change. So handles that are read
-later belong to the subtasks read before, and a subtask that had not acknowledged then has none.
-"""
-
-from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
-    ARRAY,
     Connection,
-    Integer,
-    Row,
     Select,
-    Table,
-    Text,
-    bindparam,
-    cast,
     func,
     select,
     text,
-    true,
 )
 
 from tidegate.postgres.folding import BY_STATUS
 from tidegate.postgres.lag import lag_of
 from tidegate.postgres.rows import (
-    HANDLE_COLUMNS,
-    IDENTITY_COLUMNS,
-    SUBTASK_COLUMNS,
     checkpoint_record,
     compaction_record,
     pipeline_record,
     region_record,
     request_record,
     restore_record,
-    subtask_records,
     verdict_record,
 )
 from tidegate.postgres.tables import (
     checkpoints,
     compactions,
     endpoints,
-    handles,
     pipelines,
     requests,
     restores,
-    subtasks,
     verdicts,
 )
 from tidegate.protocol.branches import Restore
@@ -60,8 +40,6 @@ from tidegate.protocol.records import (
     CheckpointRecord,
     CheckpointRequest,
     CompactedRun,
-    SubtaskId,
-    SubtaskRecord,
     Verdict,
 )
 from tidegate.protocol.regions import RegionRecord
@@ -247,71 +225,6 @@ def _of(pipeline_id: str) -> Select[Any]:
 
 def _checkpoints(connection: Connection, query: Select[Any]) -> list[CheckpointRecord]:
     return [checkpoint_record(row) for row in connection.execute(query).mappings()]
-
-
-#: The columns that order the rows of one checkpoint.
-_PLACE = (*IDENTITY_COLUMNS, "ordinal")
-
-
-def _of_checkpoint(table: Table, columns: Sequence[str]) -> Select[Any]:
-    return select(*(table.c[name] for name in columns)).where(
-        table.c.pipeline_id == bindparam("pipeline_id"), table.c.checkpoint_id == bindparam("checkpoint_id")
-    )
-
-
-def _in_order(table: Table, columns: Sequence[str]) -> Select[Any]:
-    """All rows of a checkpoint."""
-    return _of_checkpoint(table, columns).order_by(*table.primary_key.columns)
-
-
-def _looked_up(table: Table, columns: Sequence[str]) -> Select[Any]:
-    """The rows that belong to some subtasks of a checkpoint, found one by one through the primary key.
-
-    LATERAL and OFFSET leave the planner no other way. Without statistics, as right after a large checkpoint was
-    triggered, it would read all rows of the checkpoint for each batch of acknowledgements.
-    """
-    operator_ids = cast(bindparam("operator_ids"), ARRAY(Text))
-    subtask_indexes = cast(bindparam("subtask_indexes"), ARRAY(Integer))
-    asked = func.unnest(operator_ids, subtask_indexes).table_valued(*IDENTITY_COLUMNS, name="asked").render_derived()
-    identity = (table.c[name] == asked.c[name] for name in IDENTITY_COLUMNS)
-    found = _of_checkpoint(table, columns).where(*identity).offset(0).correlate(asked).lateral()
-    in_order = (found.c[name] for name in _PLACE if name in found.c)
-    return select(found).select_from(asked.join(found, true())).order_by(*in_order)
-
-
-_CHUNK = 1000  # rows made into records at a time, so that 100,000 are not in memory twice
-_HANDLES = (*_PLACE, *HANDLE_COLUMNS)
-_ALL_SUBTASKS, _ALL_HANDLES = _in_order(subtasks, SUBTASK_COLUMNS), _in_order(handles, _HANDLES)
-_NAMED_SUBTASKS, _NAMED_HANDLES = _looked_up(subtasks, SUBTASK_COLUMNS), _looked_up(handles, _HANDLES)
-
-
-def subtasks_of(
-    connection: Connection,
-    pipeline_id: str,
-    checkpoint_id: int,
-    only: Iterable[SubtaskId] | None = None,
-    none_acknowledged: bool = False,
-) -> dict[SubtaskId, SubtaskRecord]:
-    """By operator and index. With `only`, those of the named subtasks that exist. If it is known that none of them has
-    acknowledged, no handles are asked for."""
-    checkpoint = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id}
-
-    def named(query: Select[Any], wanted: Collection[SubtaskId]) -> Sequence[Row[Any]]:
-        if not wanted:
-            return []
-        operator_ids = [subtask.operator_id for subtask in wanted]
-        subtask_indexes = [subtask.subtask_index for subtask in wanted]
-        asked = {**checkpoint, "operator_ids": operator_ids, "subtask_indexes": subtask_indexes}
-        return connection.execute(query, asked).all()
-
-    if only is None and none_acknowledged:
-        return subtask_records(connection.execute(_ALL_SUBTASKS, checkpoint).yield_per(_CHUNK), ())
-    if only is None:
-        everything = connection.execute(_ALL_SUBTASKS, checkpoint), connection.execute(_ALL_HANDLES, checkpoint)
-        return subtask_records(*(rows.yield_per(_CHUNK) for rows in everything))
-    found = named(_NAMED_SUBTASKS, dict.fromkeys(only))
-    acknowledged = [SubtaskId(row.operator_id, row.subtask_index) for row in found if row.acknowledged_at is not None]
-    return subtask_records(found, named(_NAMED_HANDLES, acknowledged))
 
 
 def verdicts_of(connection: Connection, pipeline_id: str, checkpoint_id: int) -> list[Verdict]:

@@ -8,31 +8,50 @@ no statistics yet, and a set operation cannot be planned as a nested loop.
 """
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, RowMapping, text
 
 from tidegate.protocol.records import Deletion
 
-_RELEASE = text("""
-WITH released AS (
+# What is live is read as it was before: without the checkpoints that end here, which is as it is after.
+_RELEASE = """
+, released AS (
     SELECT h.owner, h.path
     FROM tidegate.handles h
-    WHERE h.pipeline_id = :pipeline_id AND h.checkpoint_id = ANY (CAST(:checkpoint_ids AS bigint[]))
+    WHERE h.pipeline_id = :pipeline_id AND h.checkpoint_id IN (SELECT checkpoint_id FROM ended)
   UNION
-    SELECT 'storage', c.metadata_path
-    FROM tidegate.checkpoints c
-    WHERE c.pipeline_id = :pipeline_id AND c.checkpoint_id = ANY (CAST(:checkpoint_ids AS bigint[]))
-      AND c.metadata_path IS NOT NULL
+    SELECT 'storage', metadata_path FROM ended WHERE metadata_path IS NOT NULL
+), queued AS (
+    INSERT INTO tidegate.deletion_queue (pipeline_id, owner, path, given_up_by)
+    SELECT :pipeline_id, owner, path, :given_up_by FROM (
+        SELECT owner, path FROM released
+      EXCEPT
+        SELECT owner, path FROM tidegate.live_references
+        WHERE pipeline_id = :pipeline_id AND checkpoint_id NOT IN (SELECT checkpoint_id FROM ended)
+      ORDER BY owner, path) garbage
+    ON CONFLICT DO NOTHING
 )
-INSERT INTO tidegate.deletion_queue (pipeline_id, owner, path, given_up_by)
-SELECT :pipeline_id, owner, path, :given_up_by FROM (
-    SELECT owner, path FROM released
-  EXCEPT
-    SELECT owner, path FROM tidegate.live_references
-    WHERE pipeline_id = :pipeline_id AND checkpoint_id <> ALL (CAST(:checkpoint_ids AS bigint[]))
-  ORDER BY owner, path) garbage
-ON CONFLICT DO NOTHING
-""")
+SELECT * FROM ended
+"""
+
+_ENDED_BY_A_NEWER_ONE = """
+WITH ended AS (
+    UPDATE tidegate.checkpoints SET status = 'SUBSUMED'
+    WHERE pipeline_id = :pipeline_id AND checkpoint_id = ANY (CAST(:checkpoint_ids AS bigint[]))
+      AND status = 'COMPLETED'
+    RETURNING *
+)"""
+
+_ENDED_BY_FAILING = """
+WITH ended AS (
+    UPDATE tidegate.checkpoints SET status = 'FAILED', failure_reason = :reason, failure_message = :message,
+        failed_at = :at
+    WHERE pipeline_id = :pipeline_id AND checkpoint_id = :checkpoint_id AND status = 'IN_PROGRESS'
+    RETURNING *
+)"""
+
+_SUBSUME, _FAIL = text(_ENDED_BY_A_NEWER_ONE + _RELEASE), text(_ENDED_BY_FAILING + _RELEASE)
 
 _FORGET_COMPACTIONS = text("""
 DELETE FROM tidegate.compactions
@@ -65,7 +84,7 @@ WHERE h.pipeline_id = :pipeline_id AND h.checkpoint_id = :checkpoint_id AND h.ow
 
 # The running region may still refer to files that checkpoints released, until a later one completes without them.
 _PENDING = text("""
-SELECT q.owner, q.path
+(SELECT q.position, q.owner, q.path, NULL AS checkpoint_id, NULL AS ended_at
 FROM tidegate.deletion_queue q JOIN (
     SELECT owner, path FROM tidegate.deletion_queue WHERE pipeline_id = :pipeline_id
   EXCEPT
@@ -75,11 +94,15 @@ WHERE q.pipeline_id = :pipeline_id AND NOT coalesce(
         SELECT coalesce(max(c.checkpoint_id), 0) FROM tidegate.checkpoints c
         WHERE c.pipeline_id = :pipeline_id AND c.status = 'COMPLETED'), false)
 ORDER BY q.position
-LIMIT :limit
+LIMIT :limit)
+UNION ALL
+SELECT NULL, NULL, NULL, checkpoint_id, coalesce(completed_at, failed_at) FROM tidegate.checkpoints
+WHERE pipeline_id = :pipeline_id AND status <> 'IN_PROGRESS' AND NOT swept
+ORDER BY position, checkpoint_id
 """)
 
 # LATERAL and OFFSET look up each file by the primary key. Else the planner would read the whole queue for each batch.
-_REMOVE = text("""
+_REMOVE = """
 DELETE FROM tidegate.deletion_queue q
 USING unnest(CAST(:owners AS text[]), CAST(:paths AS text[])) AS d (owner, path)
     CROSS JOIN LATERAL (
@@ -88,24 +111,31 @@ USING unnest(CAST(:owners AS text[]), CAST(:paths AS text[])) AS d (owner, path)
         OFFSET 0
     ) AS found
 WHERE q.ctid = found.ctid
-""")
+"""
+_REMOVE_ONLY = text(_REMOVE)
 
-_DISCARD = text("""
+_DISCARD = """
+    RETURNING q.owner, q.path
+), waiting AS (
+    SELECT owner, path FROM tidegate.deletion_queue WHERE pipeline_id = :pipeline_id
+  EXCEPT
+    SELECT owner, path FROM gone
+)
 UPDATE tidegate.checkpoints c SET status = 'DISCARDED'
 WHERE c.pipeline_id = :pipeline_id AND c.status = 'SUBSUMED'
   AND c.checkpoint_id NOT IN (
     SELECT h.checkpoint_id
     FROM tidegate.checkpoints s
         JOIN tidegate.handles h USING (pipeline_id, checkpoint_id)
-        JOIN tidegate.deletion_queue q USING (pipeline_id, owner, path)
+        JOIN waiting USING (owner, path)
     WHERE s.pipeline_id = :pipeline_id AND s.status = 'SUBSUMED')
-  AND c.metadata_path NOT IN (
-    SELECT q.path FROM tidegate.deletion_queue q WHERE q.pipeline_id = :pipeline_id AND q.owner = 'storage')
-""")
+  AND c.metadata_path NOT IN (SELECT path FROM waiting WHERE owner = 'storage')
+"""
+_REMOVE_AND_DISCARD = text("WITH gone AS (" + _REMOVE + _DISCARD)
 
-_LIVE_OF_CREATOR = text("""
+_LIVE_OF_CREATORS = text("""
 SELECT DISTINCT owner, path FROM tidegate.live_references
-WHERE pipeline_id = :pipeline_id AND created_by = :checkpoint_id
+WHERE pipeline_id = :pipeline_id AND created_by = ANY (CAST(:checkpoint_ids AS bigint[]))
 """)
 
 _LIVE_BELOW = text("""
@@ -114,12 +144,20 @@ WHERE pipeline_id = :pipeline_id AND owner = 'storage' AND starts_with(path, :di
 """)
 
 
-def release(
-    connection: Connection, pipeline_id: str, checkpoint_ids: Sequence[int], given_up_by: int | None = None
-) -> None:
-    """Enqueue the files of checkpoints that have just ended, except those that something live refers to."""
-    ended = {"pipeline_id": pipeline_id, "checkpoint_ids": list(checkpoint_ids), "given_up_by": given_up_by}
-    connection.execute(_RELEASE, ended)
+def subsume(connection: Connection, pipeline_id: str, checkpoint_ids: Sequence[int]) -> list[int]:
+    """End completed checkpoints, and enqueue their files except those that something live refers to. Returns which of
+    these checkpoints were completed."""
+    asked = {"pipeline_id": pipeline_id, "checkpoint_ids": list(checkpoint_ids), "given_up_by": None}
+    return [row["checkpoint_id"] for row in connection.execute(_SUBSUME, asked).mappings()]
+
+
+def fail(
+    connection: Connection, pipeline_id: str, checkpoint_id: int, reason: str, message: str, at: datetime
+) -> RowMapping | None:
+    """The same for one in progress, which gives up its files. Returns its row as it is then."""
+    ended = {"checkpoint_id": checkpoint_id, "given_up_by": checkpoint_id, "pipeline_id": pipeline_id}
+    failed = {"reason": reason, "message": message, "at": at}
+    return connection.execute(_FAIL, ended | failed).mappings().one_or_none()
 
 
 def forget_compactions(connection: Connection, pipeline_id: str, paths: Sequence[str]) -> None:
@@ -140,24 +178,35 @@ def drop(connection: Connection, pipeline_id: str, checkpoint_id: int, files: Se
     enqueue(connection, pipeline_id, files, None)
 
 
-def pending(connection: Connection, pipeline_id: str, limit: int, in_use: str | None) -> list[Deletion]:
-    """`in_use` is the directory of the running region."""
-    rows = connection.execute(_PENDING, {"pipeline_id": pipeline_id, "limit": limit, "in_use": in_use})
-    return [Deletion(owner, path) for owner, path in rows]
+def garbage(
+    connection: Connection, pipeline_id: str, limit: int, in_use: str | None
+) -> tuple[list[Deletion], dict[int, datetime]]:
+    """What is queued, and when each checkpoint ended that is not swept yet: who looks for one looks for the other.
+    `in_use` is the directory of the running region."""
+    asked = {"pipeline_id": pipeline_id, "limit": limit, "in_use": in_use}
+    queued: list[Deletion] = []
+    unswept: dict[int, datetime] = {}
+    for _, owner, path, checkpoint_id, ended_at in connection.execute(_PENDING, asked):
+        if checkpoint_id is None:
+            queued.append(Deletion(owner, path))
+        else:
+            unswept[checkpoint_id] = ended_at.astimezone(UTC)
+    return queued, unswept
 
 
 def remove(connection: Connection, pipeline_id: str, deletions: Sequence[Deletion]) -> None:
-    connection.execute(_REMOVE, _named(pipeline_id, deletions))
+    connection.execute(_REMOVE_ONLY, _named(pipeline_id, deletions))
 
 
-def discard_subsumed(connection: Connection, pipeline_id: str) -> int:
-    """Move checkpoints from SUBSUMED to DISCARDED if none of their files waits for deletion. Returns how many."""
-    return connection.execute(_DISCARD, {"pipeline_id": pipeline_id}).rowcount
+def discard_subsumed(connection: Connection, pipeline_id: str, gone: Sequence[Deletion]) -> int:
+    """Remove files from the queue, and move checkpoints from SUBSUMED to DISCARDED if none of their files waits for
+    deletion. Returns how many."""
+    return connection.execute(_REMOVE_AND_DISCARD, _named(pipeline_id, gone)).rowcount
 
 
-def live_paths(connection: Connection, pipeline_id: str, checkpoint_id: int) -> set[Deletion]:
-    named = {"pipeline_id": pipeline_id, "checkpoint_id": checkpoint_id}
-    return {Deletion(owner, path) for owner, path in connection.execute(_LIVE_OF_CREATOR, named)}
+def live_paths(connection: Connection, pipeline_id: str, checkpoint_ids: Sequence[int]) -> set[Deletion]:
+    named = {"pipeline_id": pipeline_id, "checkpoint_ids": list(checkpoint_ids)}
+    return {Deletion(owner, path) for owner, path in connection.execute(_LIVE_OF_CREATORS, named)}
 
 
 def live_below(connection: Connection, pipeline_id: str, directory: str) -> set[Deletion]:

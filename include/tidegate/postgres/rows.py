@@ -77,7 +77,7 @@ _CHECKPOINT_TIMES = (
 )
 
 
-def pipeline_record(row: RowMapping) -> PipelineRecord:
+def pipeline_record(row: Mapping[str, Any] | RowMapping) -> PipelineRecord:
     return PipelineRecord(
         row["pipeline_id"],
         PipelineStatus(row["status"]),
@@ -93,7 +93,7 @@ def region_values(region: RegionRecord) -> dict[str, Any]:
     return {f"region_{name}": getattr(region, name) for name in region.__slots__}
 
 
-def region_record(row: RowMapping) -> RegionRecord:
+def region_record(row: Mapping[str, Any] | RowMapping) -> RegionRecord:
     return RegionRecord(
         row["region_attempt"],
         _utc(row["region_started_at"]),
@@ -108,7 +108,7 @@ def committer_values(committer: CommitterRecord) -> dict[str, Any]:
     return {"commit_attempt": committer.attempt, "committer_seen_at": committer.seen_at}
 
 
-def committer_record(row: RowMapping) -> CommitterRecord:
+def committer_record(row: Mapping[str, Any] | RowMapping) -> CommitterRecord:
     return CommitterRecord(row["commit_attempt"], _utc(row["committer_seen_at"]))
 
 
@@ -226,7 +226,7 @@ def verdict_values(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
     ]
 
 
-def verdict_record(row: RowMapping) -> Verdict:
+def verdict_record(row: Mapping[str, Any] | RowMapping) -> Verdict:
     values: Mapping[str, Any] = {name: row[name] for name in Verdict.__slots__}
     return Verdict(**{**values, "target": Target.parse(row["target"]), "results": tuple(row["results"])})
 

@@ -12,10 +12,11 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from tidegate.postgres import audit, reads
+from tidegate.ports import Look
+from tidegate.postgres import audit, reads, snapshots
 from tidegate.postgres.listening import ChangeListener
 from tidegate.postgres.outcomes import explain, explain_commit, is_disconnect
-from tidegate.postgres.rows import committer_record, pipeline_record, region_record
+from tidegate.postgres.picture import lock
 from tidegate.postgres.transaction import PostgresTransaction
 from tidegate.protocol.gestures import AuditRecord
 from tidegate.protocol.lifecycle import Status
@@ -23,12 +24,6 @@ from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.regions import RegionRecord
 from tidegate.protocol.statistics import LatestFigures
-
-# Two statements, one round trip. The row is the lock that serialises all transactions on the pipeline.
-_LOCK_PIPELINE = text("""
-INSERT INTO tidegate.pipelines (pipeline_id) VALUES (:pipeline_id) ON CONFLICT DO NOTHING;
-SELECT * FROM tidegate.pipelines WHERE pipeline_id = :pipeline_id FOR UPDATE
-""")
 
 _NOTIFY = text("SELECT pg_notify('tidegate', :pipeline_id)")
 
@@ -44,7 +39,7 @@ class PostgresCheckpointStore:
         self._listener = ChangeListener(engine)
 
     @contextmanager
-    def transaction(self, pipeline_id: str) -> Iterator[PostgresTransaction]:
+    def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[PostgresTransaction]:
         """Raises `StoreUnavailableError` (nothing happened), `UnknownOutcomeError` (read again to find out), or
         `CheckpointError` if a rule of the database refused a row (nothing happened).
         """
@@ -52,14 +47,7 @@ class PostgresCheckpointStore:
         connection = self._connect(self._engine, what)
         try:
             try:
-                row = connection.execute(_LOCK_PIPELINE, {"pipeline_id": pipeline_id}).mappings().one()
-                transaction = PostgresTransaction(
-                    connection,
-                    pipeline_record(row),
-                    row["last_checkpoint_id"],
-                    region_record(row),
-                    committer_record(row),
-                )
+                transaction = PostgresTransaction(connection, lock(connection, pipeline_id, look))
                 yield transaction
                 if transaction.wrote:  # the last statement also shows that none before it was refused
                     connection.execute(_NOTIFY, {"pipeline_id": pipeline_id})
@@ -101,7 +89,7 @@ class PostgresCheckpointStore:
         return self._read("reading the figures", lambda c: reads.figures(c, pipeline_id))
 
     def subtasks(self, pipeline_id: str, checkpoint_id: int) -> dict[SubtaskId, SubtaskRecord]:
-        return self._read("reading the subtasks", lambda c: reads.subtasks_of(c, pipeline_id, checkpoint_id))
+        return self._read("reading the subtasks", lambda c: snapshots.subtasks_of(c, pipeline_id, checkpoint_id))
 
     def verdicts(self, pipeline_id: str, checkpoint_id: int) -> list[Verdict]:
         return self._read("reading the verdicts", lambda c: reads.verdicts_of(c, pipeline_id, checkpoint_id))

@@ -9,12 +9,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Update, delete, insert, text, update
+from sqlalchemy import RowMapping, Update, bindparam, insert, text, update
 
 from tidegate.postgres import acknowledgements as acknowledging
-from tidegate.postgres import folding, references
+from tidegate.postgres import figures, folding, judgements, references, snapshots
 from tidegate.postgres import imports as importing
-from tidegate.postgres.figures import sum_up
 from tidegate.postgres.pipeline_writes import PipelineWrites
 from tidegate.postgres.rows import (
     checkpoint_record,
@@ -22,10 +21,8 @@ from tidegate.postgres.rows import (
     committer_values,
     compaction_values,
     readable,
-    verdict_record,
-    verdict_values,
 )
-from tidegate.postgres.tables import checkpoints, compactions, verdicts
+from tidegate.postgres.tables import checkpoints, compactions, pipelines
 from tidegate.protocol import committing
 from tidegate.protocol.committing import CommitterRecord, is_committing
 from tidegate.protocol.errors import CheckpointNotFoundError
@@ -45,15 +42,24 @@ from tidegate.protocol.regions import directory_in_use, swept
 from tidegate.protocol.savepoints import Label
 from tidegate.protocol.storable import storable_text
 
-_ADD_SUBTASKS = text("""
+_ADD_CHECKPOINT = """
 WITH counter AS (
     UPDATE tidegate.pipelines SET last_checkpoint_id = greatest(last_checkpoint_id, :checkpoint_id)
     WHERE pipeline_id = :pipeline_id
+), added AS (
+    INSERT INTO tidegate.checkpoints (COLUMNS) VALUES (PARAMETERS)
+    RETURNING pipeline_id, checkpoint_id
 )
 INSERT INTO tidegate.subtasks (pipeline_id, checkpoint_id, operator_id, subtask_index)
-SELECT :pipeline_id, :checkpoint_id, s.operator_id, s.subtask_index
-FROM unnest(CAST(:operator_ids AS text[]), CAST(:subtask_indexes AS integer[])) AS s (operator_id, subtask_index)
-""")
+SELECT added.pipeline_id, added.checkpoint_id, s.operator_id, s.subtask_index
+FROM added CROSS JOIN
+    unnest(CAST(:operator_ids AS text[]), CAST(:subtask_indexes AS integer[])) AS s (operator_id, subtask_index)
+"""
+_COLUMNS = ", ".join(CheckpointRecord.__slots__)
+_PARAMETERS = ", ".join(f":{name}" for name in CheckpointRecord.__slots__)
+_ADD = text(_ADD_CHECKPOINT.replace("COLUMNS", _COLUMNS).replace("PARAMETERS", _PARAMETERS)).bindparams(
+    bindparam("operators", type_=checkpoints.c.operators.type)
+)
 
 
 class PostgresTransaction(PipelineWrites):
@@ -63,10 +69,9 @@ class PostgresTransaction(PipelineWrites):
         """Raises `ValueError` if the record is another pipeline's or its number of subtasks differs."""
         if record.pipeline_id != self._pipeline_id or record.num_subtasks != len(subtasks):
             raise ValueError(f"{record} does not belong to {self._pipeline_id} with {len(subtasks)} subtasks")
-        self._connection.execute(insert(checkpoints).values(checkpoint_values(record)))
         self._execute(
-            _ADD_SUBTASKS,
-            checkpoint_id=record.checkpoint_id,
+            _ADD,
+            **checkpoint_values(record),
             operator_ids=[subtask.operator_id for subtask in subtasks],
             subtask_indexes=[subtask.subtask_index for subtask in subtasks],
         )
@@ -74,20 +79,29 @@ class PostgresTransaction(PipelineWrites):
 
     def begin_attempt(self, checkpoint_id: int) -> int:
         self._has_written()
-        attempt = acknowledging.begin_attempt(self._connection, self._pipeline_id, checkpoint_id)
+        record = self._known_record(checkpoint_id)
+        narrow = record is not None and record.num_subtasks <= snapshots.NARROW
+        attempt, asked = acknowledging.begin_attempt(self._connection, self._pipeline_id, checkpoint_id, narrow)
         if attempt is None:
             raise self._not_found(checkpoint_id)
+        self._known.pop(("subtasks", checkpoint_id), None)
+        if record is not None and record.num_subtasks == len(asked):
+            self._known["subtasks", checkpoint_id] = asked
         return attempt
 
     def record_acknowledgements(
-        self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], at: datetime
+        self, checkpoint_id: int, acknowledgements: Sequence[Acknowledgement], at: datetime, moves: bool = False
     ) -> int:
-        known = self.checkpoint(checkpoint_id)
-        counts = acknowledging.record(self._connection, self._pipeline_id, checkpoint_id, acknowledgements, at)
-        if counts is None or known is None:
+        self._known.pop(("subtasks", checkpoint_id), None)
+        row = acknowledging.record(self._connection, self._pipeline_id, checkpoint_id, acknowledgements, at, moves)
+        if row is None:
             raise self._not_found(checkpoint_id)
-        self._is_now(known.moved(num_acknowledged=counts.acknowledged, num_finished=counts.finished))
-        return known.num_subtasks - counts.acknowledged
+        record = checkpoint_record(row)
+        self._is_now(record)
+        return record.num_subtasks - record.num_acknowledged
+
+    def accept(self, checkpoint_id: int, verdicts: Sequence[Verdict], at: datetime) -> bool:
+        return self._record_verdicts(checkpoint_id, verdicts, at)
 
     def advance(self, checkpoint_id: int, before: Phase, after: Phase, at: datetime) -> bool:
         """Raises `ValueError` if the phases do not follow each other."""
@@ -98,19 +112,8 @@ class PostgresTransaction(PipelineWrites):
         reached = {"phase": after.value, f"{after.value.lower()}_at": at}
         return self._move(checkpoint_id, Status.IN_PROGRESS, before, reached)
 
-    def record_verdicts(self, checkpoint_id: int, verdicts_: Sequence[Verdict]) -> None:
-        self._has_written()
-        key = {"pipeline_id": self._pipeline_id, "checkpoint_id": checkpoint_id}
-        self._connection.execute(
-            delete(verdicts).where(
-                verdicts.c.pipeline_id == self._pipeline_id, verdicts.c.checkpoint_id == checkpoint_id
-            )
-        )
-        self._known["verdicts", checkpoint_id] = []
-        if verdicts_:
-            added = insert(verdicts).returning(*verdicts.c, sort_by_parameter_order=True)
-            rows = self._connection.execute(added, [{**key, **values} for values in verdict_values(verdicts_)])
-            self._known["verdicts", checkpoint_id] = [verdict_record(row) for row in rows.mappings()]
+    def record_verdicts(self, checkpoint_id: int, verdicts: Sequence[Verdict]) -> None:
+        self._record_verdicts(checkpoint_id, verdicts, None)
 
     def hold(self, checkpoint_id: int, until: datetime, message: str, at: datetime) -> bool:
         held = {
@@ -140,46 +143,25 @@ class PostgresTransaction(PipelineWrites):
     def complete(
         self, checkpoint_id: int, at: datetime, metadata_path: str, state_size: int, checkpointed_size: int
     ) -> bool:
-        completed = {
-            "status": Status.COMPLETED.value,
-            "completed_at": at,
-            "metadata_path": metadata_path,
-            "state_size": state_size,
-            "checkpointed_size": checkpointed_size,
-        }
-        if not self._move(checkpoint_id, Status.IN_PROGRESS, Phase.VALIDATED, completed):
-            return False
-        sum_up(self._connection, self._pipeline_id, checkpoint_id)
-        return True
+        return self._has_become(
+            figures.complete(
+                self._connection,
+                self._pipeline_id,
+                checkpoint_id,
+                completed_at=at,
+                metadata_path=metadata_path,
+                state_size=state_size,
+                checkpointed_size=checkpointed_size,
+            )
+        )
 
     def fail(self, checkpoint_id: int, reason: FailureReason, message: str, at: datetime) -> bool:
-        failed = {
-            "status": Status.FAILED.value,
-            "failure_reason": reason.name,
-            "failure_message": storable_text(message),
-            "failed_at": at,
-        }
-        if not self._move(checkpoint_id, Status.IN_PROGRESS, None, failed):
-            return False
-        references.release(self._connection, self._pipeline_id, [checkpoint_id], given_up_by=checkpoint_id)
-        return True
+        said = storable_text(message)
+        failed = references.fail(self._connection, self._pipeline_id, checkpoint_id, reason.name, said, at)
+        return self._has_become(failed)
 
     def subsume(self, checkpoint_ids: Sequence[int]) -> None:
-        left = (
-            update(checkpoints)
-            .where(
-                checkpoints.c.pipeline_id == self._pipeline_id,
-                checkpoints.c.checkpoint_id.in_(list(checkpoint_ids)),
-                checkpoints.c.status == Status.COMPLETED.value,
-            )
-            .values(status=Status.SUBSUMED.value)
-            .returning(checkpoints.c.checkpoint_id)
-        )
-        subsumed = list(self._connection.execute(left).scalars())
-        rest = [record for record in self._known.get("completed", ()) if record.checkpoint_id not in subsumed]
-        self._has_moved(*rest)
-        if subsumed:
-            references.release(self._connection, self._pipeline_id, subsumed)
+        self._are_subsumed(references.subsume(self._connection, self._pipeline_id, checkpoint_ids))
 
     def relabel(self, checkpoint_id: int, label: Label) -> None:
         self.wrote = True
@@ -200,21 +182,26 @@ class PostgresTransaction(PipelineWrites):
         self._committer = committer
         return self._update_pipeline(**committer_values(committer))
 
-    def mark_notified(self, checkpoint_id: int, attempt: int, at: datetime) -> bool:
+    def mark_notified(self, checkpoint_id: int, attempt: int, at: datetime, ends: bool = False) -> bool:
         if not is_committing(self._committer, attempt):
             return False
         first = update(checkpoints).where(self._is(checkpoint_id), checkpoints.c.notified_at.is_(None))
-        self._write(first.values(notified_at=at))
+        marked = first.values(notified_at=at)
+        if ends:
+            self._committer = committing.ended(self._committer)
+            mine = update(pipelines).where(pipelines.c.pipeline_id == self._pipeline_id)
+            marked = marked.add_cte(mine.values(committer_values(self._committer)).cte("attempt"))
+        self._write(marked)
         return True
 
     def add_compactions(self, compactions_: Sequence[CompactedRun]) -> None:
         if compactions_:
-            self._has_written()
+            self._has_written("compacted")
             rows = [{"pipeline_id": self._pipeline_id, **compaction_values(run)} for run in compactions_]
             self._connection.execute(insert(compactions), rows)
 
     def remove_compactions(self, paths: Sequence[str]) -> None:
-        self._has_written()
+        self._has_written("compacted")
         references.forget_compactions(self._connection, self._pipeline_id, paths)
 
     # -- garbage
@@ -226,15 +213,18 @@ class PostgresTransaction(PipelineWrites):
 
     def pending_deletions(self, limit: int) -> list[Deletion]:
         in_use = directory_in_use(self._pipeline_id, self._region)
-        return references.pending(self._connection, self._pipeline_id, limit, in_use)
+        queued, self._known["unswept"] = references.garbage(self._connection, self._pipeline_id, limit, in_use)
+        return queued
 
     def remove_deletions(self, deletions: Sequence[Deletion]) -> None:
         if deletions:
             self._has_written()
             references.remove(self._connection, self._pipeline_id, deletions)
 
-    def mark_discarded(self) -> None:
-        if references.discard_subsumed(self._connection, self._pipeline_id) > 0:
+    def mark_discarded(self, gone: Sequence[Deletion] = ()) -> None:
+        if gone:
+            self._has_written()
+        if references.discard_subsumed(self._connection, self._pipeline_id, gone) > 0:
             self._has_moved()
 
     def mark_swept(self, checkpoint_ids: Sequence[int]) -> None:
@@ -254,8 +244,10 @@ class PostgresTransaction(PipelineWrites):
         self.wrote = True
         folding.fold(self._connection, self._pipeline_id, checkpoint_ids)
 
-    def live_paths(self, checkpoint_id: int) -> set[Deletion]:
-        return references.live_paths(self._connection, self._pipeline_id, checkpoint_id)
+    def live_paths(self, *checkpoint_ids: int) -> set[Deletion]:
+        if not checkpoint_ids:
+            return set()
+        return references.live_paths(self._connection, self._pipeline_id, checkpoint_ids)
 
     def live_below(self, directory: str) -> set[Deletion]:
         return references.live_below(self._connection, self._pipeline_id, directory)
@@ -273,12 +265,21 @@ class PostgresTransaction(PipelineWrites):
 
     def _write(self, one: Update) -> bool:
         """Whether a checkpoint was changed. It is known from then on as it is now."""
-        row = self._connection.execute(one.returning(*checkpoints.c)).mappings().one_or_none()
+        return self._has_become(self._connection.execute(one.returning(*checkpoints.c)).mappings().one_or_none())
+
+    def _has_become(self, row: RowMapping | None) -> bool:
         self._wrote = True
         if row is None:
             return False
         self._is_now(checkpoint_record(row))
         return True
+
+    def _record_verdicts(self, checkpoint_id: int, verdicts: Sequence[Verdict], accepted_at: datetime | None) -> bool:
+        self._has_written()
+        given, row = judgements.replace(self._connection, self._pipeline_id, checkpoint_id, verdicts, accepted_at)
+        if accepted_at is None or row is not None:
+            self._known["verdicts", checkpoint_id] = given
+        return self._has_become(row)
 
     def _not_found(self, checkpoint_id: int) -> CheckpointNotFoundError:
         return CheckpointNotFoundError(

@@ -14,7 +14,7 @@ from threading import BoundedSemaphore
 from sqlalchemy import Connection
 
 from tidegate.ports import KeyReader
-from tidegate.postgres import reads
+from tidegate.postgres import reads, snapshots
 from tidegate.protocol.errors import CheckpointError, IllegalRequestError, OperatorNotFoundError, StorageError
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.operator_state import OperatorState, choose_history, choose_kept, require_state, state_of
@@ -62,7 +62,7 @@ def find_states(connection: Connection, pipeline_id: str, operator_id: str, chec
     record = choose_kept(pipeline_id, kept, checkpoint_id, found)
     state = _state_at(connection, record, operator_id)
     if state is None:  # says which operators have any
-        state = require_state(record, reads.subtasks_of(connection, pipeline_id, record.checkpoint_id), operator_id)
+        state = require_state(record, snapshots.subtasks_of(connection, pipeline_id, record.checkpoint_id), operator_id)
     history = choose_history(kept)[::-1]
     newest = [(each, _state_at(connection, each, operator_id)) for each in history[:MOST_CHECKPOINTS]]
     return States(state, newest, len(history) > MOST_CHECKPOINTS)
@@ -71,7 +71,9 @@ def find_states(connection: Connection, pipeline_id: str, operator_id: str, chec
 def _state_at(connection: Connection, record: CheckpointRecord, operator_id: str) -> OperatorState | None:
     plans = [plan for plan in record.operators if plan.operator_id == operator_id]
     only = [SubtaskId(operator_id, index) for plan in plans for index in range(plan.parallelism)]
-    return state_of(record, reads.subtasks_of(connection, record.pipeline_id, record.checkpoint_id, only), operator_id)
+    return state_of(
+        record, snapshots.subtasks_of(connection, record.pipeline_id, record.checkpoint_id, only), operator_id
+    )
 
 
 def find_split(connection: Connection, pipeline_id: str, subtask: SubtaskId, checkpoint_id: int | None) -> Split:
@@ -80,7 +82,7 @@ def find_split(connection: Connection, pipeline_id: str, subtask: SubtaskId, che
     kept = reads.with_status(connection, pipeline_id, Status.COMPLETED)
     found = None if checkpoint_id is None else reads.checkpoint(connection, pipeline_id, checkpoint_id)
     record = choose_kept(pipeline_id, kept, checkpoint_id, found)
-    known = reads.subtasks_of(connection, pipeline_id, record.checkpoint_id, [subtask]).get(subtask)
+    known = snapshots.subtasks_of(connection, pipeline_id, record.checkpoint_id, [subtask]).get(subtask)
     if known is None:
         raise OperatorNotFoundError(
             f"Checkpoint {record.checkpoint_id} of pipeline {pipeline_id} has no split {subtask}. Nothing was changed."

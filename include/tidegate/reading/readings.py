@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from tidegate.ports import KeyReader, ReadableStorage
-from tidegate.postgres import audit, reads, restore_plans
+from tidegate.postgres import audit, reads, restore_plans, snapshots
 from tidegate.postgres.outcomes import explain
 from tidegate.protocol.errors import CheckpointNotFoundError, PipelineNotFoundError
 from tidegate.protocol.gestures import AuditRecord
@@ -222,7 +222,7 @@ class Readings:
     def all_subtasks(self, pipeline_id: str, checkpoint_id: int) -> dict[SubtaskId, SubtaskRecord]:
         """For a document that has everything."""
         self._record(pipeline_id, checkpoint_id)
-        return self._ask(lambda c: reads.subtasks_of(c, pipeline_id, checkpoint_id))
+        return self._ask(lambda c: snapshots.subtasks_of(c, pipeline_id, checkpoint_id))
 
     def files(self, pipeline_id: str, checkpoint_id: int, after: str | None = None, limit: int = 200) -> FileList:
         """`after` is a `next_key`."""

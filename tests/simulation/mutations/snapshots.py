@@ -11,6 +11,7 @@ from tidegate.coordination.snapshot import Snapshotting
 from tidegate.dataflow import scheduled_driver, source_snapshots
 from tidegate.dataflow.scheduled_driver import ScheduledDriver
 from tidegate.protocol import restore as restores
+from tidegate.protocol.lifecycle import Phase
 from tidegate.protocol.records import AcknowledgeResult, HandleKind, Snapshot, StateHandle
 
 
@@ -88,8 +89,10 @@ for _mistaken in AcknowledgeResult.DUPLICATE, AcknowledgeResult.UNKNOWN, Acknowl
 
 @mutation("the first report moves a checkpoint on", (MemoryTransaction, "record_acknowledgements"))
 def _(original):
-    def record(self, *args):
-        original(self, *args)
+    def record(self, checkpoint_id, reports, at, moves=False):
+        original(self, checkpoint_id, reports, at)
+        if moves:
+            self.advance(checkpoint_id, Phase.TRIGGERED, Phase.ACKNOWLEDGED, at)
         return 0
 
     return record

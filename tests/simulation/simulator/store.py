@@ -8,6 +8,7 @@ from memory_store import MemoryCheckpointStore
 from memory_transaction import MemoryTransaction
 
 from simulator.scheduler import require
+from tidegate.ports import Look
 from tidegate.protocol.errors import StoreUnavailableError, UnknownOutcomeError
 from tidegate.protocol.lifecycle import Status
 
@@ -62,12 +63,12 @@ class SimulatedStore:
         return self.database._state(self.world.pipeline_id)
 
     @contextmanager
-    def transaction(self, pipeline_id: str) -> Iterator[MemoryTransaction]:
+    def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[MemoryTransaction]:
         self._connect("begins a transaction")
         process, before = self.world.scheduler.current, self.database._state(pipeline_id)
         fate = next((kind for kind in ("crash", "commit_unknown") if self.world.strikes(kind)), None)
         when = self.world.random.choice(["before commit", "after commit"])
-        with self.database.transaction(pipeline_id) as tx, self._alone():
+        with self.database.transaction(pipeline_id, look) as tx, self._alone():
             yield tx
             changes = fate is not None and tx.state != before
             if changes and when == "before commit":

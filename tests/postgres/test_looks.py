@@ -1,0 +1,70 @@
+"""What a transaction reads together with its lock is what it would read after it."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from desks import Desk
+from own_writes import facts_of
+from sqlalchemy import text
+from worlds import Judge
+
+from tidegate.ports import Look
+from tidegate.postgres.engine import connect
+from tidegate.postgres.store import PostgresCheckpointStore
+from tidegate.protocol.reasons import FailureReason
+
+LOOKS = [Look(), Look("r1"), Look("r2", completed=True), Look("r3"), Look("unknown"), Look(completed=True)]
+
+
+def test_a_look_changes_no_answer(postgres_url: str) -> None:
+    desk = Desk(PostgresCheckpointStore(connect(postgres_url)))
+    unknown = [_answers(desk, look) for look in (None, *LOOKS)]
+    assert unknown == unknown[:1] * len(unknown)
+    for number in (1, 2):
+        desk.ask(f"r{number}")
+        desk.acknowledge(number)
+        desk.coordinator.validate(number, Judge(True))
+        desk.coordinator.finalize(number)
+        desk.coordinator.notify(number)
+        desk.clock.advance(1)
+    desk.ask("r3")
+    with desk.store.transaction("p") as tx:
+        assert tx.fail(3, FailureReason.CHECKPOINT_DECLINED, "on purpose", desk.clock.now())
+        tx.begin_region(desk.clock.now())
+    desk.ask("r3")
+    known = [_answers(desk, look) for look in (None, *LOOKS)]
+    assert known[0]["asked"][3].checkpoint_id == 4  # type: ignore[index]
+    assert known == known[:1] * len(known)
+
+
+def _answers(desk: Desk, look: Look | None) -> dict[str, object]:
+    with desk.store.transaction("p", look) as tx:
+        return facts_of(tx)
+
+
+def test_a_look_that_waited_for_the_lock_sees_what_was_done_meanwhile(postgres_url: str) -> None:
+    """A statement sees what was committed when it began, also if it then waits."""
+    engine = connect(postgres_url)
+    desk = Desk(PostgresCheckpointStore(engine))
+    desk.ask("r1")
+
+    def look() -> tuple[list[int], str]:
+        with desk.store.transaction("p", Look("r1")) as tx:
+            asked = tx.latest_by_request("r1")
+            assert asked is not None
+            return [record.checkpoint_id for record in tx.in_progress()], asked.status.value
+
+    with ThreadPoolExecutor(1) as beside:
+        with desk.store.transaction("p") as tx:
+            later = beside.submit(look)
+            with engine.connect() as watching:
+                while not watching.execute(_WAITING).scalar():
+                    assert not later.done()
+                    watching.rollback()
+                    time.sleep(0.01)
+            assert tx.fail(1, FailureReason.CHECKPOINT_DECLINED, "on purpose", desk.clock.now())
+        assert later.result() == ([], "FAILED")
+    engine.dispose()
+
+
+_WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
