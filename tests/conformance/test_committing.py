@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 from store_steps import PIPELINE, at, completed
-from worlds import Crash, Judge, ManualClock, MemorySink, MemoryStorage, small_pipeline
+from worlds import Crash, Judge, ManualClock, MemorySink, MemoryStorage, MortalStore, small_pipeline
 
 from tidegate.coordination.commit_attempts import TURNS
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.ports import CheckpointStore, CommitAttempt
 from tidegate.protocol.committing import COMMIT_LEASE, CommitterRecord
-from tidegate.protocol.errors import SinkError, SupersededAttemptError
+from tidegate.protocol.errors import FinalizeError, SinkError, SupersededAttemptError
 
 
 def test_an_attempt_may_end_with_its_record(store: CheckpointStore) -> None:
@@ -130,6 +130,30 @@ def test_after_a_crash_the_next_one_waits_for_the_end_of_the_lease_and_no_longer
     assert world.is_notified()
     assert world.committer() == CommitterRecord(2, None)
     assert world.waited() == COMMIT_LEASE
+
+
+@pytest.mark.parametrize("how", ["connection lost before commit", "connection lost after commit"])
+def test_an_attempt_of_a_commit_point_whose_outcome_was_unknown_is_not_gone_on_with(world: World, how: str) -> None:
+    """Another process may have got the same number."""
+    world.process().notify(1)
+    mortal: Any = MortalStore(world.store)
+    mine = CheckpointCoordinator(small_pipeline(world.sink), mortal, world.storage, world.clock)
+    mine.trigger("r2")
+    mine.snapshot(2, Reports())
+    validated = mine.validate(2, Judge(True))
+    mortal.plan = (0, how)
+    if "before" in how:
+        with pytest.raises(FinalizeError):
+            mine.finalize_validated(validated)
+        world.process().finalize(2)
+    else:
+        mine.finalize_validated(validated)
+    assert mortal.plan is None
+    with world.store.transaction("p") as tx:
+        others = tx.begin_commit(world.clock.now())
+    mine.notify(2)
+    assert world.waited() == COMMIT_LEASE
+    assert world.committer() == CommitterRecord(others + 1, None)
 
 
 def test_a_sink_that_fails_lets_the_retry_begin_at_once(world: World) -> None:
