@@ -10,12 +10,14 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import conditions
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from conditions import PARALLELISM
 from costs import Cost, measured
 from streaming_engine import SETTINGS
@@ -37,6 +39,8 @@ SUITE = suite(
     expect("column_values_to_be_between", column="events", min_value=1),
     expect("column_max_to_be_between", column="largest", max_value=1_000_000),
 )
+
+PLAIN_WRITES = 5
 
 
 class Tidegate:
@@ -129,6 +133,25 @@ def shown(table: Path) -> list[int]:
     return [rows.num_rows, *(int(rows[name].to_numpy().sum()) for name in ("events", "total"))]
 
 
+def written_plainly(files: list[Path], into: Path) -> list[Cost]:
+    """What it costs to write the rows of some files once more by `pyarrow.parquet.write_table`, with its own options:
+    as many files, at once, each synced."""
+    parts = [pq.read_table(path) for path in files]
+
+    def write(number: int) -> None:
+        with open(into / f"{number}.parquet", "wb") as file:
+            pq.write_table(parts[number], file)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def write_all() -> None:
+        with ThreadPoolExecutor(len(parts)) as pool:
+            list(pool.map(write, range(len(parts))))
+
+    into.mkdir(exist_ok=True)
+    return [measured(write_all) for _ in range(PLAIN_WRITES)]
+
+
 def of_tidegate(root: Path, process: int, epochs: list[Epoch], appear: Callable[[Epoch], None]) -> dict[str, Any]:
     sides = {
         name: Tidegate(root, f"{name}_{epochs[0].events}", tables)
@@ -140,7 +163,12 @@ def of_tidegate(root: Path, process: int, epochs: list[Epoch], appear: Callable[
         for name, side in sides.items():
             costs[name].append(measured(partial(side.take, epoch.number), process))
     sides["with_tables"].region.session.stop()
-    return costs | {"shown": shown((root / "current" / "current").resolve())}
+    table, plain = (root / "current" / "current").resolve(), {}
+    for epoch in epochs:  # the last of each series counts, and each epoch is one checkpoint
+        changed = [table, root / "changes" / f"checkpoint={epoch.number + 1}"]
+        plain[epoch.events] = [path for directory in changed for path in directory.rglob("*.parquet")]
+    written = {events: written_plainly(files, root / "plain") for events, files in plain.items()}
+    return costs | {"plain": written, "shown": shown(table)}
 
 
 def of_streaming(root: Path, epochs: list[Epoch], appear: Callable[[Epoch], None]) -> dict[str, Any]:
@@ -170,6 +198,8 @@ def main() -> None:
 
     found = of_tidegate(root, process, epochs, appear) if engine == "tidegate" else of_streaming(root, epochs, appear)
     costs: dict[int, dict[str, list[Cost]]] = {events: {} for events in workload.series()}
+    for events in costs if "plain" in found else ():
+        costs[events]["plain"] = found["plain"][events]
     for name in ("without_tables", "with_tables"):
         for epoch, cost in zip(epochs, found.get(name, ()), strict=False):
             if not epoch.warm_up:

@@ -28,6 +28,7 @@ EMITTING_TARGET = 1.2  # of the epoch without emitted rows
 EXPIRING_TARGET = 1.2  # of the epoch without a ttl
 WINDOWED_TARGET = 0.5
 TABLES_TARGETS = {(100_000, 10_000): 1.4}  # of the epoch without tables
+WRITING_TARGET = 1.3  # of that epoch and plainly writing the rows of files that change
 JUDGED_TARGET = 0.5  # of Structured Streaming's
 EMPTY_TARGET = 0.06  # seconds
 
@@ -83,8 +84,11 @@ def _of_tables(judged: dict[str, Any]) -> Iterator[Figure]:
         without, with_tables = costs["without_tables"], costs["with_tables"]
         for at, kind in enumerate(_KINDS):
             pair = [[cost[at] for cost in each] for each in (without, with_tables)]
+            plain = [cost[at] for cost in costs["plain"]]
             target = None if at else TABLES_TARGETS.get((judged["keys"], events))
             yield from _in_turns(f"{where}: epoch with judged tables{kind}", pair, target)
+            beside = f"{where}: the same to an epoch and writing its rows{kind}"
+            yield _beside_writing(beside, pair[0], pair[1], plain)
         yield from _costs(f"{where}: judged tables: epoch", with_tables, costs["streaming"], JUDGED_TARGET)
 
 
@@ -103,6 +107,14 @@ def _in_turns(what: str, seconds: list[list[float]] | None, target: float | None
         without, with_it = seconds
         measured = f"{spread(with_it, 1, 's')} / {spread(without, 1, 's')}"
         yield Figure(what, measured, median(with_it) / median(without), target)
+
+
+def _beside_writing(
+    what: str, without: Sequence[float], with_tables: Sequence[float], plain: Sequence[float]
+) -> Figure:
+    both = median(without) + median(plain)
+    measured = f"{spread(with_tables, 1, 's')} / {median(without):.2f} s + {spread(plain, 1, 's')}"
+    return Figure(what, measured, median(with_tables) / both, WRITING_TARGET)
 
 
 def _ratios(result: dict[str, Any]) -> Iterator[Figure]:

@@ -1,6 +1,6 @@
-"""Prints README's section about speed from the figures that are kept (`--keep`): Markdown, to be pasted.
+"""Prints docs/speed.md from the figures that are kept (`--keep`). README has some of its rows.
 
-    python benchmarks/speed.py
+    python benchmarks/speed.py > docs/speed.md
 
 Each figure is a median with the smallest and the largest of its repetitions.
 """
@@ -17,6 +17,10 @@ from machine_load import sentence
 
 Sides = Mapping[str, Mapping[str, Sequence[float]]]
 FLINK = {"rocksdb": "RocksDB", "hashmap": "heap"}
+INTRODUCTION = (
+    "How all of this is measured, and how to read it, is in [benchmarks/README.md](../benchmarks/README.md). "
+    "`benchmarks/speed.py` prints this page from the figures that are kept in benchmarks/figures."
+)
 STREAMING = (
     "`make bench` runs the same events through Tidegate and through Spark Structured Streaming (RocksDB, changelog "
     "checkpoints), with the same collector. Every total is checked. An epoch ends when its checkpoint is durable. With "
@@ -34,14 +38,14 @@ def main() -> None:
     bench, flink = kept_figures.read("bench"), kept_figures.read("flink")
     if bench is None:
         sys.exit("There are no figures yet: make bench ARGS=--keep, and make bench-flink ARGS=--keep.")
-    print(*section(bench, flink), sep="\n")
+    print(*page(bench, flink), sep="\n")
 
 
-def section(bench: Mapping[str, Any], flink: Mapping[str, Any] | None) -> Iterator[str]:
+def page(bench: Mapping[str, Any], flink: Mapping[str, Any] | None) -> Iterator[str]:
     """All of it, line by line."""
-    yield from (STREAMING, *beside_streaming(bench))
+    yield from ("# Speed", "", INTRODUCTION, "", STREAMING, "", *beside_streaming(bench))
     if flink is not None:
-        yield from ("", BESIDE_FLINK, *beside_flink(flink))
+        yield from ("", "## Beside Flink", "", BESIDE_FLINK, "", *beside_flink(flink))
 
 
 def beside_streaming(kept: Mapping[str, Any]) -> Iterator[str]:

@@ -1,7 +1,9 @@
-"""README's tables are printed from the figures that are kept."""
+"""The tables about speed are printed from the figures that are kept."""
 
+from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).parents[2]
 IDLE = {"began": 0.1, "ended": 1.2, "others": 0.01, "others_worst": 0.02}
 MACHINE = {"cores": "2", "processor": "a processor", "memory": "8 GiB", "pyspark": "4.2.0"}
 
@@ -17,7 +19,7 @@ def kept(series: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_what_is_compared_with_structured_streaming_is_a_row() -> None:
-    from speed import section
+    from speed import page
 
     bench = kept(
         {
@@ -27,7 +29,7 @@ def test_what_is_compared_with_structured_streaming_is_a_row() -> None:
             "fixed cost": {"tidegate": {"seconds": [0.1]}},
         }
     )
-    _, said, _, *table = section(bench, None)
+    _, said, _, *table = page(bench, None)
     assert said == (
         "Measured at commit abc on 2026-11-24, on 2 cores (a processor, 8 GiB), Spark 4.2.0: ten epochs. Load average "
         "0.1 when started and 1.2 at the end; other programs used 1% of the processors, 2% in the worst minute."
@@ -57,3 +59,15 @@ def test_where_flink_is_faster_is_seen() -> None:
         "",
         "Flink is faster at 100 k keys, 10 k events.",
     ]
+
+
+def test_the_page_is_printed_from_the_figures_and_the_first_page_has_rows_of_it() -> None:
+    from kept_figures import read
+    from speed import page
+
+    printed = list(page(read("bench"), read("flink")))
+    assert (ROOT / "docs" / "speed.md").read_text().splitlines() == printed
+    section = (ROOT / "README.md").read_text().partition("\n## Speed\n")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("|")]
+    assert len(rows) > 5
+    assert [row for row in rows if row not in printed] == []

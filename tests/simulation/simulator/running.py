@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 from random import Random
 from typing import Any
 
-from executors import Later
+from executors import Later, LaterBut
 from made_gestures import resume, suspend
 from worlds import Crash, ManualClock
 
@@ -35,6 +35,7 @@ from simulator.scheduler import require
 from simulator.windowed import windows
 from tidegate.coordination.continuous_run import ContinuousRun
 from tidegate.coordination.coordinator import CheckpointCoordinator
+from tidegate.coordination.recording import Recording
 from tidegate.dataflow.jobs import Parts
 from tidegate.pipeline.graph import compile_graph
 from tidegate.protocol.errors import CheckpointError, StateIntegrityError, StorageError
@@ -48,9 +49,9 @@ from tidegate.protocol.regions import RegionStart
 class Process:
     """A continuous run, alive or believed dead."""
 
-    def __init__(self, run: ContinuousRun, random: Random) -> None:
+    def __init__(self, run: ContinuousRun, random: Random, records_late: bool) -> None:
         self.run = run
-        self.later = Later(random)
+        self.later = Later(random) if records_late else LaterBut(Recording, random)
         self.started = False
 
 
@@ -152,7 +153,7 @@ class Running:
         judge: Any = Judge(self)
         store: Any = self.store
         run = ContinuousRun(self.coordinator(), store, open_region, judge, self.clock, self.random)
-        process = Process(run, self.random)
+        process = Process(run, self.random, records_late=self.seed % 4 == 3)
         self.processes.append(process)
         return process
 
