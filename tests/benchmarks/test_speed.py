@@ -19,7 +19,7 @@ def kept(series: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_what_is_compared_with_structured_streaming_is_a_row() -> None:
-    from speed import page
+    from speed import beside_streaming
 
     bench = kept(
         {
@@ -29,7 +29,7 @@ def test_what_is_compared_with_structured_streaming_is_a_row() -> None:
             "fixed cost": {"tidegate": {"seconds": [0.1]}},
         }
     )
-    _, said, _, *table = page(bench, None)
+    said, _, *table = beside_streaming(bench)
     assert said == (
         "Measured at commit abc on 2026-11-24, on 2 cores (a processor, 8 GiB), Spark 4.2.0: ten epochs. Load average "
         "0.1 when started and 1.2 at the end; other programs used 1% of the processors, 2% in the worst minute."
