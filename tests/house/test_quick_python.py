@@ -37,8 +37,10 @@ print(json.dumps({
 def run(python, *arguments, place, **changes):
     environment = os.environ | {"PYTHONPATH": f"{place}/more:{os.environ.get('PYTHONPATH', '')}", "LIKE": "ü"} | changes
     return subprocess.run(
-        [*python, *arguments], capture_output=True, text=True, cwd=place, env=environment, timeout=120, input="yes\n"
-    )
+        [*python, *arguments],
+        capture_output=True, text=True, cwd=place, env=environment, timeout=120, input="yes\n",
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored where tests run in the background
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("begun", [["-c", FACTS], ["-m", "facts"], ["facts.py"]], ids=lambda begun: begun[0])

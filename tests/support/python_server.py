@@ -81,6 +81,7 @@ class Server:
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
             for each in (self._listener, self._ended, self._ending, *self._clients.values()):
                 each.close()
             _end(self._become(client))
