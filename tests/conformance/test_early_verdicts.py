@@ -1,6 +1,7 @@
 """The process that took the snapshot may judge at once. Only verdicts that are all good count."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 from desks import Desk
@@ -82,8 +83,8 @@ def test_it_waits_for_every_subtask(store: CheckpointStore) -> None:
 @pytest.mark.parametrize("how", DEATHS)
 @pytest.mark.parametrize("transaction", [0, 1])
 def test_a_process_that_dies_leaves_the_step_to_be_taken(desk: Desk, transaction: int, how: str) -> None:
-    mortal = MortalStore(desk.store)
-    desk.reopen(mortal)  # type: ignore[arg-type]
+    mortal: Any = MortalStore(desk.store)
+    desk.reopen(mortal)
     mortal.plan = (transaction, how)
     with pytest.raises((Crash, UnknownOutcomeError)):
         desk.coordinator.validation.validate_early(1, Judge(True))

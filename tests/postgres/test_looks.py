@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from desks import Desk
 from own_writes import facts_of
@@ -33,11 +34,11 @@ def test_a_look_changes_no_answer(postgres_url: str) -> None:
         tx.begin_region(desk.clock.now())
     desk.ask("r3")
     known = [_answers(desk, look) for look in (None, *LOOKS)]
-    assert known[0]["asked"][3].checkpoint_id == 4  # type: ignore[index]
+    assert known[0]["asked"][3].checkpoint_id == 4
     assert known == known[:1] * len(known)
 
 
-def _answers(desk: Desk, look: Look | None) -> dict[str, object]:
+def _answers(desk: Desk, look: Look | None) -> dict[str, Any]:
     with desk.store.transaction("p", look) as tx:
         return facts_of(tx)
 

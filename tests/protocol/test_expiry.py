@@ -1,4 +1,4 @@
-"""Whether anything may have expired since a table was staged: it is told of no more than that."""
+"""Whether rows may have expired since a table was staged, and what a merged run still says of them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""All that a transaction can be asked, to compare what one knows of its own writes with what is then on record."""
+"""Asks a transaction everything it can answer, to compare what it knows of its own writes with what is on record."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -154,7 +154,8 @@ def subsume(connection: Connection, pipeline_id: str, checkpoint_ids: Sequence[i
 def fail(
     connection: Connection, pipeline_id: str, checkpoint_id: int, reason: str, message: str, at: datetime
 ) -> RowMapping | None:
-    """The same for one in progress, which gives up its files. Returns its row as it is then."""
+    """End a checkpoint that is in progress, and enqueue its files except those that something live refers to. Returns
+    its row afterwards; None if it was not in progress."""
     ended = {"checkpoint_id": checkpoint_id, "given_up_by": checkpoint_id, "pipeline_id": pipeline_id}
     failed = {"reason": reason, "message": message, "at": at}
     return connection.execute(_FAIL, ended | failed).mappings().one_or_none()
