@@ -4,11 +4,13 @@ from collections.abc import Callable
 
 import pytest
 from desks import Desk
-from worlds import CapturingRegion
+from made_gestures import approve
+from worlds import CapturingRegion, Judge
 
 from tidegate.protocol.errors import (
     CheckpointDeclinedError,
     CheckpointExpiredError,
+    CheckpointHeldError,
     CheckpointNotInProgressError,
     SupersededAttemptError,
 )
@@ -23,6 +25,7 @@ from tidegate.protocol.records import (
     StateHandle,
     SubtaskId,
 )
+from tidegate.protocol.trigger import Triggered
 
 
 def test_while_a_region_lives_a_scheduled_snapshot_begins_nothing(desk: Callable[..., Desk]) -> None:
@@ -63,6 +66,39 @@ def test_what_a_dead_region_has_begun_is_aborted(desk: Callable[..., Desk]) -> N
     world.ask("second")
     world.complete(2)
     assert world.record(2).status is Status.COMPLETED
+
+
+@pytest.mark.parametrize("approved", [False, True])
+@pytest.mark.parametrize("begun", [False, True])
+def test_what_a_person_decides_about_outlives_a_dead_region_and_is_not_overtaken(
+    desk: Callable[..., Desk], begun: bool, approved: bool
+) -> None:
+    """A scheduled attempt at a savepoint behind it would begin from what has completed, and take the same rows."""
+    world = desk(hold_for="2 h")
+    world.coordinator.start_region()
+    world.ask("first")
+    task = world.coordinator.begin_snapshot(1, 1)
+    assert task is not None
+    world.answer(task)
+    with pytest.raises(CheckpointHeldError):
+        world.coordinator.validate(1, Judge("held"))
+    assert isinstance(world.ask("second", savepoint=True), Triggered)
+    if begun:
+        world.coordinator.begin_snapshot(1, 2)
+    if approved:
+        approve(world.coordinator, 1, "ada")
+    world.clock.advance(61)
+    with pytest.raises(CheckpointNotInProgressError, match="JOB_FAILOVER_REGION"):
+        world.coordinator.snapshot(2, CapturingRegion())
+    if not approved:
+        assert world.record(1).phase is Phase.HELD
+        approve(world.coordinator, 1, "ada")
+    world.coordinator.finalize(1)
+    world.coordinator.notify(1)
+    assert [world.record(id_).status for id_ in (1, 2)] == [Status.COMPLETED, Status.FAILED]
+    world.ask("third")
+    world.complete(3)
+    assert world.record(3).status is Status.COMPLETED
 
 
 def begin_and_die(world: Desk, checkpoint_id: int) -> None:

@@ -17,7 +17,7 @@ from tidegate.pipeline.config import CheckpointConfig
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.admission import choose_overdue
-from tidegate.protocol.hold import held_error, is_approved, is_held
+from tidegate.protocol.hold import held_error, is_approved, is_held, is_with_people
 from tidegate.protocol.lag import SourceLag, needs_recording
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.pipelines import WITH_REGION, PipelineStatus
@@ -166,8 +166,9 @@ class RegionControl:
 
     def make_way(self, tx: StoreTransaction, checkpoint_id: int) -> NoRegion | LiveRegion | DeadRegion:
         """Let a scheduled attempt begin this checkpoint, unless a region lives. A dead region is ended, so that it can
-        begin nothing if it comes back. Everything else in progress is aborted with it, and this checkpoint too if the
-        region had begun it: no other process can go on with its cut.
+        begin nothing if it comes back. Everything else in progress is aborted with it, but what a person decides about.
+        This checkpoint is aborted too if the region had begun it, as no other process can go on with its cut, or if a
+        person decides about one before it: both would take the same rows.
 
         Returns what was there.
         """
@@ -175,8 +176,10 @@ class RegionControl:
         presence = decide_presence(region, now)
         if isinstance(presence, DeadRegion):
             tx.end_region(region.attempt, now)
-            for record in tx.in_progress():
-                if record.checkpoint_id != checkpoint_id or _is_begun(tx, record):
+            going = tx.in_progress()
+            others = [record for record in going if not is_with_people(record)]
+            for record in others:
+                if record.checkpoint_id != checkpoint_id or len(others) < len(going) or _is_begun(tx, record):
                     self._abort(tx, record, f"The continuous region was last seen at {presence.seen_at:%H:%M:%S} UTC")
         return presence
 

@@ -15,7 +15,9 @@ from tidegate.protocol.restore import apply_compactions
 
 
 class LiveState:
-    """`snapshots`: what each subtask would acknowledge now; those of sinks as of the latest completed checkpoint."""
+    """`snapshots`: what each subtask would acknowledge now; those of sinks as of the latest completed checkpoint.
+    `settled`: the subtasks that have acknowledged that they finish. Their runs stay as they are: the checkpoint that
+    completes first speaks for them from then on, and which one that will be is not known here."""
 
     def __init__(self, storage: CheckpointStorage, directory: str, restored: Mapping[SubtaskId, Snapshot]) -> None:
         self.directory = directory
@@ -23,6 +25,7 @@ class LiveState:
         self._storage = storage
         self._written: set[str] = set()  # in no acknowledgement yet
         self._created: dict[str, int] = {}  # by path, the first completed checkpoint that has the file
+        self.settled = {subtask for subtask, snapshot in restored.items() if snapshot.finished}
 
     def ran(self, reports: Iterable[Report]) -> None:
         """Add what a micro-batch of an operator wrote."""
@@ -40,15 +43,18 @@ class LiveState:
         self.snapshots[subtask] = snapshot
 
     def compacted(self, compactions: Sequence[CompactedRun]) -> None:
-        """Use merged runs from now on."""
+        """Use merged runs from now on, but not those of settled subtasks."""
         self._written.update(compaction.handle.path for compaction in compactions)
-        self.snapshots = apply_compactions(self.snapshots, compactions)
+        used = [compaction for compaction in compactions if compaction.subtask not in self.settled]
+        self.snapshots = apply_compactions(self.snapshots, used)
 
     def acknowledged(self, checkpoint_id: int, acknowledgement: Acknowledgement) -> Acknowledgement:
         """The acknowledgement to report. The store now owns its files; a file that is in no completed checkpoint counts
         as written by this one."""
         handles = tuple(self._dated(checkpoint_id, handle) for handle in acknowledgement.snapshot.handles)
         self._written.difference_update(handle.path for handle in handles)
+        if acknowledgement.snapshot.finished:
+            self.settled.add(acknowledgement.subtask)
         return replace(acknowledgement, snapshot=replace(acknowledgement.snapshot, handles=handles))
 
     def _dated(self, checkpoint_id: int, handle: StateHandle) -> StateHandle:

@@ -40,10 +40,11 @@ class RunMerging:
             self._batches = 0
 
     def _mergeable(self, checkpoint_id: int) -> dict[SubtaskId, Snapshot]:
-        """Where rows expire by event time, what earlier checkpoints have brought counts as the time, and what this one
+        """Nothing of settled subtasks: see `LiveState`. Where rows expire by event time, what earlier checkpoints have brought counts as the time, and what this one
         brings does not: merged, the two could no longer be told apart, and the next barrier may come before the merge
         has ended. See `protocol.expiry`."""
-        snapshots = self._state.as_of(checkpoint_id)
+        settled = self._state.settled
+        snapshots = {key: each for key, each in self._state.as_of(checkpoint_id).items() if key not in settled}
         for subtask, snapshot in snapshots.items():
             if subtask.operator_id in self._by_event_time:
                 earlier = tuple(handle for handle in snapshot.handles if handle.created_by < checkpoint_id)

@@ -60,6 +60,11 @@ def is_approved(record: CheckpointRecord) -> bool:
     return record.status is Status.IN_PROGRESS and record.decision is Decision.APPROVED
 
 
+def is_with_people(record: CheckpointRecord) -> bool:
+    """Whether a person decides about it, or has approved it: nothing else that happens may end it. Performs no I/O."""
+    return is_held(record) or is_approved(record)
+
+
 def held_error(record: CheckpointRecord) -> CheckpointHeldError:
     """What a step says that cannot go on before a person has decided. Performs no I/O."""
     name, id_ = record.pipeline_id, record.checkpoint_id

@@ -119,6 +119,11 @@ def _(original):
     return lambda record: False
 
 
+@mutation("a scheduled run aborts what a person decides about beside a dead region", (region_control, "is_with_people"))
+def _(original):
+    return lambda record: False
+
+
 @mutation("an approved checkpoint is given up with its old deadline", (holds, "decide_decision"))
 def _(original):
     def decide(record, decided):

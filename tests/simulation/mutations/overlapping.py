@@ -5,6 +5,7 @@ from dataclasses import replace
 from mutations.planting import mutation
 from tidegate.coordination import finalize, trigger, validate
 from tidegate.coordination.validate import _Begun
+from tidegate.dataflow.live_state import LiveState
 from tidegate.dataflow.running import RunningChain
 from tidegate.protocol import overlap
 from tidegate.protocol.records import CheckpointKind
@@ -71,3 +72,14 @@ def _(original):
 @mutation("a pipeline without a region takes as many checkpoints as one with it", (trigger, "concurrency"))
 def _(original):
     return lambda region, max_concurrent, now: max_concurrent
+
+
+@mutation("runs of a subtask are merged although it has acknowledged that it finishes", (LiveState, "acknowledged"))
+def _(original):
+    def acknowledged(self, checkpoint_id, acknowledgement):
+        before = set(self.settled)
+        acknowledgement = original(self, checkpoint_id, acknowledgement)
+        self.settled = before
+        return acknowledgement
+
+    return acknowledged
