@@ -3,7 +3,9 @@
 import os
 from collections.abc import Mapping
 
-from tidegate.spark.session.sessions import SparkSettings
+from pyspark.sql import SparkSession
+
+from tidegate.spark.session.sessions import LOOPBACK, SparkSettings, prepare_machine
 
 PARALLELISM = 2
 DRIVER_MEMORY = "2g"
@@ -23,9 +25,24 @@ def java_option() -> str:
 
 
 def spark(conf: Mapping[str, str] | None = None) -> SparkSettings:
-    """The same for both engines, and what one of them needs beside it."""
-    same = {"spark.driver.memory": DRIVER_MEMORY, "spark.driver.extraJavaOptions": java_option()}
-    return SparkSettings.local(PARALLELISM, {**same, **(conf or {})})
+    """For Tidegate, beside what it sets for sessions that it starts."""
+    return SparkSettings.local(PARALLELISM, {**_same(), **(conf or {})})
+
+
+def plain_session(conf: Mapping[str, str]) -> SparkSession:
+    """For Structured Streaming: Spark as PySpark starts it. Of what Tidegate sets for its own sessions it gets none."""
+    prepare_machine()
+    builder = SparkSession.builder.master(f"local[{PARALLELISM}]")
+    private = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK, "spark.ui.enabled": "false"}
+    for key, value in {**private, **_same(), **conf}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _same() -> dict[str, str]:
+    return {"spark.driver.memory": DRIVER_MEMORY, "spark.driver.extraJavaOptions": java_option()}
 
 
 def is_quick() -> bool:

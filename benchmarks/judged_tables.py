@@ -30,7 +30,6 @@ from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.pipeline.definition import Stream
 from tidegate.protocol.trigger import Triggered
 from tidegate.settings import Settings
-from tidegate.spark.session.sessions import open_session
 from tidegate.state.storage import ArrowCheckpointStorage
 
 SUITE = suite(
@@ -77,8 +76,7 @@ class Streaming:
 
         self._root = root
         self._shown: Path | None = None
-        self.spark: Any = open_session(conditions.spark(SETTINGS))
-        self.spark.sparkContext.setLogLevel("ERROR")
+        self.spark: Any = conditions.plain_session(SETTINGS)
         events = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(root / "landing"))
         aggregates = F.count("*").alias("events"), F.sum("value").alias("total"), F.max("value").alias("largest")
         writer = events.groupBy("key").agg(*aggregates).writeStream.outputMode("update").foreachBatch(self._write)

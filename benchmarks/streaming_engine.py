@@ -14,8 +14,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from session import Session, given_session, mark, run_epochs
 from workload import SCHEMA, Epoch
 
-from tidegate.spark.session.sessions import open_session
-
 #: Beyond what the comparison is about, what its documentation recommends for speed.
 SETTINGS = {
     "spark.sql.shuffle.partitions": str(PARALLELISM),
@@ -29,8 +27,7 @@ SETTINGS = {
 
 def main() -> None:
     session = given_session()
-    spark = open_session(conditions.spark({**SETTINGS, **session.spark_settings()}))
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = conditions.plain_session({**SETTINGS, **session.spark_settings()})
     session.landing.mkdir(parents=True, exist_ok=True)
     query = start(session, spark)
     run_epochs(session, lambda epoch: take(query, epoch))

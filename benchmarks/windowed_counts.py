@@ -26,7 +26,6 @@ from tidegate.clock import SystemClock
 from tidegate.coordination.coordinator import CheckpointCoordinator
 from tidegate.protocol.trigger import Triggered
 from tidegate.settings import Settings
-from tidegate.spark.session.sessions import open_session
 from tidegate.state.storage import ArrowCheckpointStorage
 
 KEYS, ROWS = 200_000, 500_000
@@ -71,9 +70,8 @@ class Streaming:
     def __init__(self, root: Path) -> None:
         from pyspark.sql import functions as F
 
-        self.spark: Any = open_session(conditions.spark(SETTINGS))
+        self.spark: Any = conditions.plain_session(SETTINGS)
         self.spark.conf.set("spark.sql.session.timeZone", "UTC")
-        self.spark.sparkContext.setLogLevel("ERROR")
         rows = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(root / "landing"))
         hours = rows.withWatermark("at", _DELAY).groupBy("key", F.window("at", "1 hour")).agg(F.count("*").alias("n"))
         shown = hours.selectExpr("key", "window.start as window_start", "window.end as window_end", "n")

@@ -7,12 +7,13 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, create_engine, make_url, text
 from sqlalchemy.pool import NullPool
 
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.postgres.engine import connect
-from tidegate.postgres.migrate import VERSION_TABLE, check, config, needed_version, upgrade
+from tidegate.postgres.migrate import VERSION_TABLE, check, config, needed_version, upgrade, versions
 from tidegate.postgres.store import PostgresCheckpointStore
 from tidegate.postgres.tables import SCHEMA, metadata
 from tidegate.protocol.errors import ConfigurationError
@@ -95,6 +96,12 @@ def test_alembic_finds_nothing_left_to_migrate(migrated: Engine) -> None:
             "include_name": lambda name, kind, _: kind != "schema" or name == SCHEMA,
         }
         assert compare_metadata(MigrationContext.configure(connection, opts=options), metadata) == []
+
+
+def test_the_versions_of_the_file_names_are_those_that_alembic_follows() -> None:
+    scripts = ScriptDirectory.from_config(config())
+    assert [script.revision for script in scripts.walk_revisions()] == list(reversed(versions()))
+    assert scripts.get_current_head() == needed_version()
 
 
 def test_upgrading_again_changes_nothing(migrated: Engine, postgres_url: str) -> None:

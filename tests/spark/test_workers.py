@@ -29,11 +29,14 @@ def test_workers_of_a_local_session_use_the_installed_packages_and_share_the_imp
         for _ in batches:
             pass
         found = {name: [str(sys.modules[name].__file__)] for name in ("tidegate", "pyspark")}
-        yield pa.RecordBatch.from_pydict({**found, "shared": [gc.get_freeze_count() > 10_000]})
+        pool = pa.default_memory_pool().backend_name
+        yield pa.RecordBatch.from_pydict({**found, "shared": [gc.get_freeze_count() > 10_000], "pool": [pool]})
 
-    answer = spark.range(0, 1, 1, 1).mapInArrow(where, "tidegate string, pyspark string, shared boolean").toArrow()
+    columns = "tidegate string, pyspark string, shared boolean, pool string"
+    answer = spark.range(0, 1, 1, 1).mapInArrow(where, columns).toArrow()
 
-    assert answer.to_pylist() == [{"tidegate": tidegate.__file__, "pyspark": pyspark.__file__, "shared": True}]
+    wanted = {"tidegate": tidegate.__file__, "pyspark": pyspark.__file__, "shared": True, "pool": "system"}
+    assert answer.to_pylist() == [wanted]
 
 
 def test_a_report_does_not_bring_pandas_into_a_worker() -> None:

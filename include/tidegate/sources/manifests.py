@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tidegate.ports import ReadableStorage, SourceContext
 from tidegate.protocol.errors import StateIntegrityError
 from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.sources.arrow_columns import integers, strings
 from tidegate.sources.listing import FileVersion
 
 if TYPE_CHECKING:
@@ -75,10 +76,9 @@ def read(handles: Iterable[StateHandle], storage: ReadableStorage) -> list[ReadF
 
 def find(paths: Collection[str], handles: Iterable[StateHandle], storage: ReadableStorage) -> dict[str, ReadFile]:
     """Those of these files that manifests list, by path. Raises `StateIntegrityError`."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    wanted = pa.array(paths, pa.string())
+    wanted = strings(paths)
     tables = (columns(handle, storage, _COLUMNS) for handle in handles)
     rows = (row for table in tables for row in _rows(table.filter(pc.is_in(table["path"], wanted))))
     return {row.file.path: row for row in rows}
@@ -113,11 +113,11 @@ def _table(files: Sequence[FileVersion], checkpoint_id: int) -> "pa.Table":
     # pyarrow is heavy and this module is imported when Airflow parses a DAG: import it where it is used.
     import pyarrow as pa
 
-    values: list[pa.Array] = [pa.array([file.path for file in files], pa.string())]
-    values += [pa.array([file[index] for file in files], pa.int64()) for index in (1, 2)]
-    values += [pa.array([checkpoint_id] * len(files), pa.int64())]
-    values += [pa.array([file.checksum for file in files], pa.string())]
-    return pa.table(values, names=list(_COLUMNS))
+    values: list[pa.Array] = [strings(file.path for file in files)]
+    values += [integers([file.size for file in files]), integers([file.mtime_ns for file in files])]
+    values += [integers([checkpoint_id] * len(files))]
+    values += [strings(file.checksum for file in files)]
+    return pa.Table.from_arrays(values, names=list(_COLUMNS))
 
 
 def _encode(table: "pa.Table") -> bytes:

@@ -81,10 +81,11 @@ def _frame(
     if output not in ("rows", "malformed") or (output == "malformed" and source.malformed != "quarantine"):
         raise PipelineDefinitionError(f"The source of {location!r} has no output {output!r}.")
     if not files:
-        # Without the limit the optimiser does not know that the frame is empty, and plans jobs for it.
         for column in partitions:
             schema = schema.add(column.name, column.type.lower())
-        return spark.createDataFrame([], schema if output == "rows" else MALFORMED).limit(0)
+        wanted: Any = schema if output == "rows" else StructType.fromDDL(MALFORMED)
+        # `createDataFrame` imports pandas. Without the limit the optimiser does not know that the frame is empty.
+        return spark.range(0).select([F.lit(None).cast(each.dataType).alias(each.name) for each in wanted]).limit(0)
     if source.format == "parquet":
         reader = spark.read.format("parquet").options(**_STRICT).options(**source.options)
         rows = reader.schema(source.file_schema).load([_spark_path(location, file.path) for file in files])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tidegate.ports import ReadableStorage
 from tidegate.protocol.records import StateHandle
 from tidegate.sources import manifests
+from tidegate.sources.arrow_columns import numbers_of, rows_with_values
 from tidegate.sources.listing import FileVersion, Listing, in_reading_order
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def _rows(listing: Listing, tables: Mapping[Any, "pa.Table"]) -> tuple[Any, Any]
     known = pa.concat_tables(tables.values())
     at = _positions(listing.paths, known["path"])
     found = np.flatnonzero(at >= 0)
-    sizes, mtimes = (known[name].to_numpy()[at[found]] for name in ("size", "mtime_ns"))
+    sizes, mtimes = (numbers_of(known[name])[at[found]] for name in ("size", "mtime_ns"))
     different = found[(sizes != listing.sizes[found]) | (mtimes != listing.mtimes[found])]
     return np.flatnonzero(at < 0), different
 
@@ -71,10 +72,11 @@ def _positions(paths: "pa.StringArray", known: "pa.ChunkedArray") -> Any:
     import numpy as np
     import pyarrow.compute as pc
 
-    if len(known) <= len(paths):
-        return pc.fill_null(pc.index_in(paths, known), -1).to_numpy()
     positions = np.full(len(paths), -1, np.int64)
-    at = pc.index_in(known, paths)
-    rows = np.flatnonzero(at.is_valid())
-    positions[at.take(rows).to_numpy()] = rows
+    if len(known) <= len(paths):
+        at = pc.index_in(paths, known)
+        positions[rows_with_values(at)] = numbers_of(at.drop_null())
+    else:
+        at = pc.index_in(known, paths)
+        positions[numbers_of(at.drop_null())] = rows_with_values(at)
     return positions

@@ -6,6 +6,7 @@ workers' interpreter is the driver's, so the packages installed there can be use
 """
 
 import gc
+import os
 import sys
 from importlib import import_module
 
@@ -27,6 +28,8 @@ def main() -> None:
 
 def prepare() -> None:
     """Import what workers share."""
+    # Arrow's own allocator keeps for its process what a task has given back, some 15 MB of each worker.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     _prefer_installed()
     for name in _SHARED:
         import_module(name)

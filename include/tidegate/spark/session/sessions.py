@@ -19,6 +19,7 @@ from tidegate.protocol.errors import ConfigurationError
 from tidegate.spark.session.installed import check_pair
 from tidegate.spark.session.java import find_java
 from tidegate.spark.session.jvm import start_jvm, where_the_log_is
+from tidegate.spark.session.light_imports import import_lightly
 from tidegate.spark.session.machine import raise_open_files, shortages
 from tidegate.spark.session.packaging import ship
 from tidegate.spark.session.scratch import scratch
@@ -128,6 +129,7 @@ def open_session(settings: SparkSettings) -> SparkSession:
     if settings.remote is not None:
         return adopt_session(_connect(settings.remote, settings))
     prepare_machine()
+    import_lightly()
     master = settings.master or ""
     name = {"spark.app.name": settings.application, "spark.master": master}
     conf = {**name, **settings_of(master, scratch(), settings.brief), **settings.conf}

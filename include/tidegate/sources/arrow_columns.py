@@ -1,0 +1,48 @@
+"""Between Arrow's columns and Python's values or numpy's, without pandas.
+
+`pa.array`, `take` with numpy's positions and `to_numpy` import pandas first, to see whether something is its own. That
+costs 0.2 s of processor time and 30 MB in every process that looks through a directory.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pyarrow as pa
+
+
+def strings(values: Iterable[str | None]) -> "pa.StringArray":
+    from pyarrow.lib import StringBuilder
+
+    builder = StringBuilder()
+    builder.append_values(values)
+    return builder.finish()
+
+
+def integers(values: "Sequence[int] | npt.NDArray[np.int64]") -> "pa.Int64Array":
+    import numpy as np
+    import pyarrow as pa
+
+    numbers = np.ascontiguousarray(values, np.int64)
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
+
+
+def numbers_of(column: "pa.Array | pa.ChunkedArray") -> Any:
+    """A column of integers without nulls as numpy's."""
+    import numpy as np
+
+    kind = np.dtype(column.type.to_pandas_dtype())
+    chunks = getattr(column, "chunks", [column])
+    parts = [np.frombuffer(each.buffers()[1], kind, len(each), each.offset * kind.itemsize) for each in chunks if each]
+    return np.concatenate(parts) if parts else np.empty(0, kind)
+
+
+def rows_with_values(column: "pa.Array | pa.ChunkedArray") -> Any:
+    """The positions of what is not null, as numpy's."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return np.flatnonzero(numbers_of(pc.cast(column.is_valid(), pa.uint8())))
