@@ -95,6 +95,23 @@ def test_a_directory_that_holds_something_is_refused_and_so_is_another_one_for_t
         world.coordinator.exporting.begin("1")
 
 
+def test_who_writes_the_same_savepoint_at_the_same_time_is_no_stranger(world, monkeypatch):
+    world.coordinator.trigger("again", kind=world.coordinator.savepoints.find("kept").kind)
+    world.walk(5)
+    exporting, there = world.coordinator.exporting, world.storage.elsewhere("memory://five")
+    listed = there.list
+
+    def list_behind_another(prefix):
+        monkeypatch.setattr(there, "list", listed)
+        exporting.begin("5", there.url)
+        exporting.export(5, MemoryExporter(world))
+        return listed(prefix)
+
+    monkeypatch.setattr(there, "list", list_behind_another)
+    assert exporting.begin("5", there.url).location == there.url
+    assert exporting.export(5, MemoryExporter(world)).exported_at is not None
+
+
 def test_a_directory_serves_once(world):
     """Who cleans up knows files by their names alone, and may be slow."""
     world.coordinator.trigger("again", kind=world.coordinator.savepoints.find("kept").kind)

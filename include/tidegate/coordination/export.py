@@ -68,23 +68,27 @@ class Exporting:
                 f"A savepoint of pipeline {self._pipeline_id} cannot be canonical: the staged files of sink "
                 f"{', '.join(fixed)} cannot be taken along. Nothing was changed. Take a native one."
             )
-        if location is None:
+        if location is None or self._serves(location):
             return
+        found = self._storage.elsewhere(location).list("")
+        if found and not self._serves(location):  # or somebody has begun since, with the same request
+            raise ConfigurationError(
+                f"A savepoint of pipeline {self._pipeline_id} cannot be written to {location}: there is something "
+                f"already ({found[0]}). Nothing was changed. Name a directory that is empty, or not there yet."
+            )
+
+    def _serves(self, location: str) -> bool:
+        """Whether a savepoint is written there, perhaps by the same request: see `begin`. Raises `ConfigurationError`
+        if one was."""
         with self._store.transaction(self._pipeline_id) as tx:
             served = tx.written_to(location)
-        if any(record.status is Status.COMPLETED for record in served):  # perhaps the same request again: see `begin`
-            return
-        if served:
+        if served and not any(record.status is Status.COMPLETED for record in served):
             raise ConfigurationError(
                 f"A savepoint of pipeline {self._pipeline_id} cannot be written to {location}: savepoint "
                 f"{served[-1].checkpoint_id} lay there and was disposed of, and a directory serves once. Nothing was "
                 "changed. Name another directory."
             )
-        if found := self._storage.elsewhere(location).list(""):
-            raise ConfigurationError(
-                f"A savepoint of pipeline {self._pipeline_id} cannot be written to {location}: there is something "
-                f"already ({found[0]}). Nothing was changed. Name a directory that is empty, or not there yet."
-            )
+        return bool(served)
 
     def begin(self, wanted: str, location: str | None = None, gesture: Gesture | None = None) -> CheckpointRecord:
         """Say where the savepoint of this name or number is written; by default beside the pipeline's checkpoints.

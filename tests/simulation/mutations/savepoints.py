@@ -37,6 +37,18 @@ def _(original):
     return write
 
 
+@mutation(
+    "who exports a savepoint is a stranger to whoever does the same at that moment",
+    (exports.Exporting, "_serves"),
+)
+def _(original):
+    def serves(self, location):
+        known = self.__dict__.setdefault("looked at", {})
+        return known.setdefault(location, original(self, location))
+
+    return serves
+
+
 @mutation("an export leaves out what tables of current rows show", (exports, "plan_export"), (exports, "exported"))
 def _(original):
     return lambda operators, snapshots, restaged, *rest: original(operators, snapshots, (), *rest)

@@ -31,6 +31,7 @@ class Overlapping:
         self.at_once = random.choice([1, 1, 2, 2, 3, 4])
         self.pace = random.choice([0.3, 0.1, 0.05])  # with which what runs beside the rounds comes to an end
         self.judged: dict[int, set[str]] = {}
+        self._judged_rows: dict[int, Counter[tuple[str, str]]] = {}
         self.met: Counter[int] = Counter()
         self._appended: dict[int, dict[str, Counter[Any]]] = {}
         self._is_meddling = False
@@ -59,6 +60,11 @@ class Overlapping:
         world.attempt(lambda: coordinator.finalize(coordinator.validate(other, Judge(world)).record.checkpoint_id))
         self._is_meddling = False
 
+    def judges(self, world: "Running", id_: int, subtasks: Any) -> None:
+        """A checkpoint is judged, with what its subtasks have staged."""
+        self.judged[id_] = {h.path for row in subtasks.values() for h in row.snapshot.handles if _is_staged(h)}
+        self._judged_rows[id_] = _rows_staged(world, subtasks)
+
     def look(self, world: "Running", before: Any, after: Any) -> None:
         """After every commit."""
         going = [id_ for id_, each in after.checkpoints.items() if each.status is Status.IN_PROGRESS]
@@ -84,8 +90,9 @@ class Overlapping:
         require(not left, f"checkpoint {id_} completes, and {left} are still in progress")
         staged = {h.path for row in after.subtasks[id_].values() for h in row.snapshot.handles if _is_staged(h)}
         if after.verdicts.get(id_) and not any(each.carried_from for each in after.verdicts[id_]):
-            judged = self.judged[id_]
-            require(judged == staged or (after.checkpoints[id_].held_at is not None and judged >= staged),
+            judged, others = self.judged[id_], _rows_staged(world, after.subtasks[id_]) - self._judged_rows[id_]
+            held = after.checkpoints[id_].held_at is not None  # and an older one may have completed since, see 055
+            require(judged == staged or (held and not others),
                     f"checkpoint {id_} shows {staged}, and its verdicts are on {judged}")  # fmt: skip
         self._check_appended(world, id_, after)
 
@@ -117,6 +124,18 @@ class Overlapping:
         for sink in world.graph.sinks:
             early = [i for i in sink.sink.visible if after.checkpoints[i].status not in COMMITTED]
             require(not early, f"{sink.name} shows rows of checkpoints {early}, which have not completed")
+
+
+def _rows_staged(world: "Running", subtasks: Any) -> Counter[tuple[str, str]]:
+    return Counter(
+        (sink.name, repr(row))
+        for sink in world.graph.sinks
+        for key, known in subtasks.items()
+        if key.operator_id == sink.operator_id
+        for handle in known.snapshot.handles
+        if _is_staged(handle)
+        for row in sink.sink.staged.get(handle.path, ())
+    )
 
 
 def _is_staged(handle: Any) -> bool:

@@ -11,7 +11,7 @@ from worlds import Crash
 
 from tidegate.ports import Look
 from tidegate.protocol.errors import StoreUnavailableError, UnknownOutcomeError
-from tidegate.protocol.records import CheckpointRecord, HandleKind, Verdict
+from tidegate.protocol.records import CheckpointRecord, Verdict
 
 if TYPE_CHECKING:
     from simulator.running import Running
@@ -56,12 +56,7 @@ class Judge:
         self._world = world
 
     def validate(self, checkpoint: CheckpointRecord, subtasks: Any, settled: Any = ()) -> list[Verdict]:
-        self._world.overlapping.judged[checkpoint.checkpoint_id] = {
-            handle.path
-            for row in subtasks.values()
-            for handle in row.snapshot.handles
-            if handle.kind is HandleKind.STAGED
-        }
+        self._world.overlapping.judges(self._world, checkpoint.checkpoint_id, subtasks)
         self._world.overlapping.meanwhile(self._world)
         good = not self._world.strikes(3)
         carried = {verdict.target for verdict in settled}
