@@ -23,10 +23,10 @@ INTRODUCTION = (
 )
 STREAMING = (
     "`make bench` runs the same events through Tidegate and through Spark Structured Streaming (RocksDB, changelog "
-    "checkpoints), with the same collector. Every total is checked. An epoch ends when its checkpoint is durable. With "
-    "tables it also keeps one of current rows and one that is appended to, with three expectations each; Structured "
-    "Streaming rewrites the first as a whole in `foreachBatch`, as users write it. What is seen are medians "
-    "(smallest–largest)."
+    "checkpoints) in a session as PySpark starts it, with the same collector. Every total is checked. An epoch ends "
+    "when its checkpoint is durable. With tables it also keeps one of current rows and one that is appended to, with "
+    "three expectations each; Structured Streaming rewrites the first as a whole in `foreachBatch`, as users write it. "
+    "What is seen are medians (smallest–largest)."
 )
 BESIDE_FLINK = (
     f"`make bench-flink` runs the same events on Flink {VERSION}, without tables. What takes least is in bold. Flink's "
