@@ -13,11 +13,13 @@ from importlib import import_module
 #: These start no threads when imported; a fork would lose them (pyarrow's allocator restores its own).
 _SHARED = (
     "pyspark.worker",
-    "numpy",
+    "numpy.ma",
     "pyarrow.compute",
     "pyarrow.fs",
     "pyarrow.parquet",
+    "tidegate.sources.parquet_reading",
     "tidegate.spark.executor.direct_rows",
+    "tidegate.spark.executor.numbered",
 )
 
 
