@@ -152,6 +152,25 @@ def test_sessions_lost_between_transactions_are_replaced_unnoticed(
     triggered(store)
     end_backends(postgres_url)
     assert triggered(store) == 2
+    end_backends(postgres_url)
+    assert store.pipelines() == [PIPELINE]
+
+
+def test_a_connection_is_tested_after_a_while_and_not_for_each_use(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = connect(postgres_url)
+    tested: list[object] = []
+    monkeypatch.setattr(engine.dialect, "do_ping", tested.append)
+    for _ in range(3):
+        with engine.connect():
+            pass
+    assert tested == []
+    monkeypatch.setattr("tidegate.postgres.engine.TRUSTED", 0.0)
+    with engine.connect():
+        pass
+    assert len(tested) == 1
+    engine.dispose()
 
 
 @pytest.mark.parametrize(("delivers", "outcome"), [(True, Status.COMPLETED), (False, Status.IN_PROGRESS)])

@@ -1,7 +1,10 @@
 """How a process connects to the metadata database: timeouts and the pool. It decides no SQL."""
 
-from sqlalchemy import URL, Engine, create_engine, make_url
-from sqlalchemy.exc import ArgumentError
+from time import monotonic
+from typing import Any
+
+from sqlalchemy import URL, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DisconnectionError
 
 from tidegate.protocol.errors import ConfigurationError
 
@@ -10,6 +13,9 @@ CONNECT_TIMEOUT = 10  # seconds
 # ended before the others' wait for the lock times out, so a zombie delays a successor and never blocks it.
 IDLE_IN_TRANSACTION_TIMEOUT = 30  # seconds
 LOCK_TIMEOUT = 60  # seconds
+#: A connection that was in use so lately is not tested again: each test is a request, and a checkpoint takes seven
+#: transactions in a row.
+TRUSTED = 1.0  # seconds
 
 _SESSION = (
     f"-c timezone=UTC -c lock_timeout={LOCK_TIMEOUT * 1000}"
@@ -38,16 +44,16 @@ def database_url(url: str | URL) -> URL:
 
 
 def connect(url: str | URL) -> Engine:
-    """An engine with a small pool; connections are opened when first used and tested before they are reused."""
+    """An engine with a small pool; connections are opened when first used, and tested before they are reused after a
+    while."""
     parsed = database_url(url)
     given = parsed.query.get("options", "")
     options = " ".join([_SESSION, *([given] if isinstance(given, str) else given)]).strip()
-    return create_engine(
+    engine = create_engine(
         parsed,
         pool_size=4,
         max_overflow=8,
         pool_timeout=CONNECT_TIMEOUT,
-        pool_pre_ping=True,
         pool_recycle=1800,
         connect_args={
             "options": options,
@@ -59,3 +65,25 @@ def connect(url: str | URL) -> Engine:
             "tcp_user_timeout": 60_000,
         },
     )
+    _test_after_a_while(engine)
+    return engine
+
+
+def _test_after_a_while(engine: Engine) -> None:
+    """What `pool_pre_ping` does for every use. A connection that is gone is replaced."""
+    dialect = engine.dialect
+
+    @event.listens_for(engine, "checkin")
+    def note(_connection: Any, entry: Any) -> None:
+        entry.info["back"] = monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def test(connection: Any, entry: Any, _proxy: Any) -> None:
+        if monotonic() - entry.info.get("back", monotonic()) < TRUSTED:
+            return
+        try:
+            dialect.do_ping(connection)
+        except dialect.loaded_dbapi.Error as error:
+            if not dialect.is_disconnect(error, connection, None):
+                raise
+            raise DisconnectionError from error

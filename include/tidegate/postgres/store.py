@@ -44,10 +44,10 @@ class PostgresCheckpointStore:
         `CheckpointError` if a rule of the database refused a row (nothing happened).
         """
         what = f"the transaction on pipeline {pipeline_id!r}"
-        connection = self._connect(self._engine, what)
+        connection, locked = self._first(self._engine, what, lambda c: lock(c, pipeline_id, look))
         try:
             try:
-                transaction = PostgresTransaction(connection, lock(connection, pipeline_id, look))
+                transaction = PostgresTransaction(connection, locked)
                 yield transaction
                 if transaction.wrote:  # the last statement also shows that none before it was refused
                     connection.execute(_NOTIFY, {"pipeline_id": pipeline_id})
@@ -111,13 +111,25 @@ class PostgresCheckpointStore:
         self._engine.dispose()
 
     def _read(self, what: str, question: Callable[[Connection], Answer]) -> Answer:
-        connection = self._connect(self._reading, what)
-        try:
-            return question(connection)
-        except DBAPIError as error:
-            raise explain(error, what) from error
-        finally:
-            _give_back(connection)
+        connection, answer = self._first(self._reading, what, question)
+        _give_back(connection)
+        return answer
+
+    def _first(self, engine: Engine, what: str, question: Callable[[Connection], Answer]) -> tuple[Connection, Answer]:
+        """A connection, and the first answer on it. One that was in use a moment ago is not tested (see `engine`). If
+        it is gone, another one is asked, because nothing has happened on it."""
+        for again in (True, False):
+            connection = self._connect(engine, what)
+            try:
+                return connection, question(connection)
+            except DBAPIError as error:
+                _give_back(connection)
+                if not (again and is_disconnect(error)):
+                    raise explain(error, what) from error
+            except BaseException:
+                _give_back(connection)
+                raise
+        raise AssertionError("the second time returns or raises")
 
     def _connect(self, engine: Engine, what: str) -> Any:
         try:
