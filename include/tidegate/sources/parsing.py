@@ -85,7 +85,7 @@ def _frame(
             schema = schema.add(column.name, column.type.lower())
         wanted: Any = schema if output == "rows" else StructType.fromDDL(MALFORMED)
         # `createDataFrame` imports pandas. Without the limit the optimiser does not know that the frame is empty.
-        return spark.range(0).select([F.lit(None).cast(each.dataType).alias(each.name) for each in wanted]).limit(0)
+        return spark.range(1).select([F.lit(None).cast(each.dataType).alias(each.name) for each in wanted]).limit(0)
     if source.format == "parquet":
         reader = spark.read.format("parquet").options(**_STRICT).options(**source.options)
         rows = reader.schema(source.file_schema).load([_spark_path(location, file.path) for file in files])
