@@ -178,8 +178,9 @@ class RegionControl:
             tx.end_region(region.attempt, now)
             going = tx.in_progress()
             others = [record for record in going if not is_with_people(record)]
+            some_wait_for_people = len(others) < len(going)
             for record in others:
-                if record.checkpoint_id != checkpoint_id or len(others) < len(going) or _is_begun(tx, record):
+                if record.checkpoint_id != checkpoint_id or some_wait_for_people or _is_begun(tx, record):
                     self._abort(tx, record, f"The continuous region was last seen at {presence.seen_at:%H:%M:%S} UTC")
         return presence
 

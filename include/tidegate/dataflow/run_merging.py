@@ -40,9 +40,12 @@ class RunMerging:
             self._batches = 0
 
     def _mergeable(self, checkpoint_id: int) -> dict[SubtaskId, Snapshot]:
-        """Nothing of settled subtasks: see `LiveState`. Where rows expire by event time, what earlier checkpoints have
-        brought counts as the time, and what this one brings does not: merged, the two could no longer be told apart,
-        and the next barrier may come before the merge has ended. See `protocol.expiry`."""
+        """The runs that may be merged. Those of settled subtasks may not: see `LiveState`.
+
+        Where rows expire by event time, only runs of earlier checkpoints may. Their rows say what time it is, and rows
+        of this checkpoint do not yet. A merged run cannot tell them apart, and it may be used only after the next
+        barrier. See `protocol.expiry`.
+        """
         settled = self._state.settled
         snapshots = {key: each for key, each in self._state.as_of(checkpoint_id).items() if key not in settled}
         for subtask, snapshot in snapshots.items():

@@ -70,7 +70,7 @@ def connect(url: str | URL) -> Engine:
 
 
 def _test_after_a_while(engine: Engine) -> None:
-    """What `pool_pre_ping` does for every use. A connection that is gone is replaced."""
+    """Like `pool_pre_ping`, which tests before every use. A connection that is gone is replaced."""
     dialect = engine.dialect
 
     @event.listens_for(engine, "checkin")

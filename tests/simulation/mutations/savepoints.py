@@ -38,7 +38,7 @@ def _(original):
 
 
 @mutation(
-    "who exports a savepoint is a stranger to whoever does the same at that moment",
+    "two exports of a savepoint at once take each other's files for somebody else's",
     (exports.Exporting, "_serves"),
 )
 def _(original):
