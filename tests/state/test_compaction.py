@@ -11,6 +11,7 @@ from tidegate.protocol.keygroups import key_groups_of
 from tidegate.state import slices
 from tidegate.state.compaction import MAX_RUNS, MIN_RUNS, choose_runs, compact, plan_compaction
 from tidegate.state.layout import StateLayout
+from tidegate.state.opening import open_run
 from tidegate.state.subtask import scan, upsert
 
 LAYOUT = StateLayout.of_rows(pa.schema([("k", pa.int64()), ("v", pa.string())]), ["k"])
@@ -59,6 +60,10 @@ def epochs(workshop, hashed, number: int, rows: int, groups=None):
     return spec
 
 
+def rows_of(hashed, keys: list[int]) -> list[pa.RecordBatch]:
+    return hashed(pa.table({"k": keys, "v": ["again" for _ in keys]}), ["k"]).to_batches()
+
+
 def content(spec) -> dict[int, str]:
     table = pa.Table.from_batches(scan(spec), LAYOUT.rows)
     assert len(set(table.column("k").to_pylist())) == table.num_rows
@@ -78,6 +83,31 @@ def test_merging_any_neighbours_changes_nothing_visible_whatever_the_slice(works
     runs = (first, *spec.runs[2:])
     again = compact(replace(spec, prefix="merged/again", runs=runs), runs[:2])
     assert content(replace(spec, runs=(again, *runs[2:]))) == before
+
+
+def test_runs_that_end_at_different_hashes_are_merged_as_one_piece(workshop, hashed) -> None:
+    """A lookup goes through the pieces of a run one by one."""
+    spec = epochs(workshop, hashed, 6, 400)
+    assert len({run.details["max_hash"] for run in spec.runs}) > 1
+    merged = compact(replace(spec, prefix="merged/all"), spec.runs)
+    assert len(open_run(spec, merged)) == 1
+    again = workshop.next(replace(spec, runs=(merged,)), upsert(rows_of(hashed, [1]), spec).handle)
+    assert len(list(scan(again))) == 1
+
+
+def test_a_slice_takes_no_more_of_a_run_than_it_may_whatever_pieces_the_run_is_in(
+    workshop, hashed, monkeypatch
+) -> None:
+    spec = epochs(workshop, hashed, 3, 400)
+    monkeypatch.setattr(slices, "_SLICE_ROWS", 30)
+    pieces = compact(replace(spec, prefix="merged/pieces"), spec.runs)
+    assert len(open_run(spec, pieces)) > 5
+    spec = replace(spec, runs=(pieces,))
+    before = content(spec)
+    monkeypatch.setattr(slices, "_SLICE_ROWS", 100)
+    batches = list(scan(spec))
+    assert [batch.num_rows for batch in batches[:-1]] == [100] * (pieces.rows // 100)
+    assert content(spec) == before
 
 
 def test_tombstones_go_only_when_nothing_older_is_left_that_they_hide(workshop, hashed) -> None:

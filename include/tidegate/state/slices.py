@@ -16,6 +16,7 @@ from tidegate.state.opening import RunPart, open_run
 from tidegate.state.spec import SubtaskSpec
 
 _SLICE_ROWS = 1 << 18
+_LARGEST = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
 
 def merged_slices(
@@ -44,8 +45,14 @@ class _Cursor:
         self.parts = parts
 
     def last_of_slice(self) -> np.uint64:
-        hashes = self.parts[0].hashes
-        return np.uint64(hashes[min(_SLICE_ROWS, len(hashes)) - 1])
+        """The last hash up to which a slice may take its rows. A run of which no more is left than one slice takes does
+        not end it: else each run's last rows would be a slice, and a part of what is merged, of their own."""
+        left = _SLICE_ROWS
+        for part in self.parts:
+            if left <= len(part.hashes):
+                return np.uint64(part.hashes[left - 1])
+            left -= len(part.hashes)
+        return _LARGEST
 
     def take_to(self, last: np.uint64) -> list[RunPart]:
         """The rows with hashes up to `last`. The cursor moves past them."""

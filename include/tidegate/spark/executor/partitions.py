@@ -17,6 +17,7 @@ from tidegate.dataflow.staging import Staging
 from tidegate.protocol.records import StateHandle
 from tidegate.spark.executor.carried_errors import carried_to_driver
 from tidegate.spark.executor.exchange import read_exchange, write_exchange
+from tidegate.spark.executor.memory import give_back
 from tidegate.spark.executor.report_rows import encode_reports
 from tidegate.spark.executor.staging import in_pieces, stage_piece, stage_rows, stage_state
 from tidegate.spark.executor.task import milliseconds_since, not_empty, partition_id, places
@@ -66,7 +67,7 @@ class KeyedPlan:
         elif owned:  # in parallel: each waits for the disk, and for Arrow, which needs no interpreter
             with ThreadPoolExecutor(min(len(owned), _SIDE_BY_SIDE)) as pool:
                 yield from pool.map(lambda each: self._report(*each), owned)
-        pa.default_memory_pool().release_unused()  # it would keep what the largest task took; this costs a millisecond
+        give_back()
 
     def _by_subtask(self, rows: Iterator[pa.RecordBatch]) -> list[tuple[int, Iterable[pa.RecordBatch]]]:
         if not self.together:
