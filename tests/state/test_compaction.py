@@ -110,6 +110,22 @@ def test_a_slice_takes_no_more_of_a_run_than_it_may_whatever_pieces_the_run_is_i
     assert content(spec) == before
 
 
+def test_a_slice_takes_no_more_bytes_of_a_run_than_it_may_however_wide_the_rows_are(
+    workshop, hashed, monkeypatch
+) -> None:
+    """State of large rows has few of them in a piece."""
+    spec = epochs(workshop, hashed, 3, 400)
+    wide = pa.table({"k": range(400), "v": ["x" * 1000] * 400})
+    spec = workshop.next(spec, upsert(hashed(wide, ["k"]).to_batches(), spec).handle)
+    monkeypatch.setattr(slices, "_SLICE_BYTES", 50_000)
+    assert max(batch.num_rows for batch in scan(spec)) <= 50
+    assert set(content(spec).values()) == {"x" * 1000}
+    pieces = compact(replace(spec, prefix="merged/wide"), spec.runs)
+    assert max(len(part.hashes) for part in open_run(spec, pieces)) <= 50
+    monkeypatch.setattr(slices, "_SLICE_BYTES", 100_000)
+    assert max(batch.num_rows for batch in scan(replace(spec, runs=(pieces,)))) in range(51, 101)
+
+
 def test_tombstones_go_only_when_nothing_older_is_left_that_they_hide(workshop, hashed) -> None:
     spec = epochs(workshop, hashed, 4, 300)
     whole = compact(replace(spec, prefix="merged/whole"), spec.runs)

@@ -1,6 +1,6 @@
 """Reads several runs as one: in slices of ascending hash, each key once, with its newest row.
 
-Memory is bounded by the slice, whatever the size of the runs.
+Memory is bounded by the slice, whatever the size of the runs and of their rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,8 @@ from tidegate.state.layout import TOMBSTONE
 from tidegate.state.opening import RunPart, open_run
 from tidegate.state.spec import SubtaskSpec
 
-_SLICE_ROWS = 1 << 18
+#: Of each run, at most.
+_SLICE_ROWS, _SLICE_BYTES = 1 << 18, 64 << 20
 _LARGEST = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
 
@@ -47,11 +48,12 @@ class _Cursor:
     def last_of_slice(self) -> np.uint64:
         """The last hash up to which a slice may take its rows. A run of which no more is left than one slice takes does
         not end it: else each run's last rows would be a slice, and a part of what is merged, of their own."""
-        left = _SLICE_ROWS
+        rows, size = _SLICE_ROWS, _SLICE_BYTES
         for part in self.parts:
-            if left <= len(part.hashes):
-                return np.uint64(part.hashes[left - 1])
-            left -= len(part.hashes)
+            length, width = len(part.hashes), max(1, part.rows.nbytes // len(part.hashes))
+            if (most := min(rows, size // width)) <= length:
+                return np.uint64(part.hashes[max(most, 1) - 1])
+            rows, size = rows - length, size - length * width
         return _LARGEST
 
     def take_to(self, last: np.uint64) -> list[RunPart]:
