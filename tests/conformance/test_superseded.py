@@ -8,6 +8,7 @@ from desks import Desk
 from live_pipelines import CountingRegion, Live
 from worlds import CapturingRegion, Judge
 
+from tidegate import CheckpointHistory
 from tidegate.ports import Round
 from tidegate.protocol.errors import (
     CheckpointExpiredError,
@@ -16,6 +17,7 @@ from tidegate.protocol.errors import (
     StoreUnavailableError,
     SupersededAttemptError,
 )
+from tidegate.protocol.history import FOLD_EVERY
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.reasons import FailureReason
@@ -44,6 +46,28 @@ def overtake(world: Desk) -> None:
 
 
 # -- a scheduled snapshot
+
+
+def test_a_snapshot_whose_checkpoint_completed_long_ago_says_so_when_its_history_is_folded(desk: MakeDesk) -> None:
+    """As a task that was suspended for a week. How far which attempt came is not kept any more."""
+    world = desk(retained=1, history=CheckpointHistory(checkpoints=1, age=None))
+    world.ask("a")
+
+    def complete_without_it() -> None:
+        overtake(world)
+        world.complete(1)
+        world.ask("b")
+        world.complete(2)
+        world.clock.advance(FOLD_EVERY.total_seconds() + 1)
+        world.coordinator.clean()
+        assert world.store.subtasks("p", 1) == {}
+
+    with pytest.raises(SupersededAttemptError) as caught:
+        world.coordinator.snapshot(1, meeting(complete_without_it))
+    assert str(caught.value) == (
+        "Checkpoint 1 of pipeline p completed so long ago that its attempts are not kept any more. What attempt 1 did "
+        "since then does not count. No action is needed."
+    )
 
 
 def test_a_snapshot_that_was_overtaken_names_its_successor_and_not_the_file(desk: MakeDesk) -> None:

@@ -138,10 +138,17 @@ def fenced_error(
     """Why an attempt does not count any more; None if it is the current one. This takes precedence over any other error
     of the attempt.
 
-    `subtasks` are the current records, at least those of the task. Performs no I/O.
+    `subtasks` are the current records, at least those of the task; of a checkpoint whose history is folded there are
+    none. Performs no I/O.
     """
     if record.status is Status.FAILED:
         return late_error(record)
+    if not subtasks.keys() >= task.attempts.keys():
+        return SupersededAttemptError(
+            f"Checkpoint {record.checkpoint_id} of pipeline {record.pipeline_id} completed so long ago that its "
+            f"attempts are not kept any more. What attempt {max(task.attempts.values())} did since then does not "
+            "count. No action is needed."
+        )
     newest = max((subtasks[key].attempt for key in task.attempts), default=0)
     if all(subtasks[key].attempt == attempt for key, attempt in task.attempts.items()):
         return None
