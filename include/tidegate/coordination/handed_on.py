@@ -4,9 +4,12 @@ The subtasks of a checkpoint never change once all have acknowledged (unless it 
 `protocol.overlap`), its verdicts never once it is validated, and what its `_metadata` says never between that and its
 end: restores and new regions abort what is in progress. Whether a checkpoint still is where a step expects it, who may
 commit, and everything else that can change is asked in each transaction anew.
+
+What a transaction itself has written may be lost with it, and the process lives on: see `HandedOn.unless_lost`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -50,6 +53,17 @@ class HandedOn:
         """A step of this checkpoint is taken here. Where each has a process of its own, nothing is read ahead."""
         self._in_a_row = self._in_a_row or checkpoint_id == self._last
         self._last = checkpoint_id
+
+    @contextmanager
+    def unless_lost(self, checkpoint_id: int) -> Iterator[None]:
+        """Around a transaction that writes what is remembered of a checkpoint in it. If it does not end well, nothing
+        of the checkpoint is remembered: it may not have committed, and others may write something else."""
+        try:
+            yield
+        except BaseException:
+            for remembered in (self._subtasks, self._verdicts, self._to_judge, self._metadata):
+                remembered.pop(checkpoint_id, None)
+            raise
 
     def subtasks(self, tx: StoreTransaction, record: CheckpointRecord) -> Subtasks:
         """All subtasks of a checkpoint, which are remembered if all have acknowledged."""

@@ -186,7 +186,7 @@ class Snapshotting:
     ) -> tuple[Mapping[SubtaskId, AcknowledgeResult], CheckpointRecord | None]:
         """The results, and the checkpoint if these reports were the last ones."""
         now, last = self._clock.now(), None
-        with self._store.transaction(self._pipeline_id, Look()) as tx:
+        with self._handed_on.unless_lost(checkpoint_id), self._store.transaction(self._pipeline_id, Look()) as tx:
             require_own_files(self._pipeline_id, checkpoint_id, tx.region(), acknowledgements)
             record = tx.checkpoint(checkpoint_id)
             if record is not None and choose_overdue([record], now) and record.status is Status.IN_PROGRESS:

@@ -133,7 +133,7 @@ class Validation:
         checkpoint_id = begun.record.checkpoint_id
         rejection = decide_rejection(begun.record, self._graph.targets, verdicts)
         hold_for = None if rejection is None else decide_hold(self._graph.targets, verdicts, self._graph.holds)
-        with self._store.transaction(self._pipeline_id, Look()) as tx:
+        with self._handed_on.unless_lost(checkpoint_id), self._store.transaction(self._pipeline_id, Look()) as tx:
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
             if not needs_validation(record):  # another process was faster; its verdicts stand
                 return permit(record)
@@ -158,7 +158,7 @@ class Validation:
             if len(settled) < len(self._judged):
                 require_same_plan(known.record, self._graph.plan)
                 return _Begun(known.record, known.subtasks, settled)
-        with self._store.transaction(self._pipeline_id, Look()) as tx:
+        with self._handed_on.unless_lost(checkpoint_id), self._store.transaction(self._pipeline_id, Look()) as tx:
             record = find_checkpoint(tx, self._pipeline_id, checkpoint_id)
             if not (is_held(record) and choose_overdue([record], self._clock.now())):
                 if not needs_validation(record):
