@@ -1,6 +1,6 @@
 """What a step hands on to the next one in the same process is what the store says, also when a transaction was lost."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +18,7 @@ Lossy = tuple[Desk, MortalStore]
 
 @pytest.fixture
 def lossy(store: CheckpointStore) -> Lossy:
-    """A process that takes all steps of checkpoints, one after the other, and loses its connection when it is told."""
+    """One process takes every step of its checkpoints. `mortal.plan` says when it loses the connection."""
     mortal = MortalStore(store)
     world = Desk(store)
     world.reopen(mortal)
@@ -30,6 +30,11 @@ def lossy(store: CheckpointStore) -> Lossy:
 
 def told_by_attempts(task: SnapshotTask) -> list[Acknowledgement]:
     return [Acknowledgement(key, by, Snapshot((), {"by": f"attempt {by}"})) for key, by in task.attempts.items()]
+
+
+def take(world: Desk) -> None:
+    """The snapshot of checkpoint 2."""
+    world.coordinator.snapshot(2, CapturingRegion(told_by_attempts))
 
 
 def finish(world: Desk, judge: Judge) -> str:
@@ -45,8 +50,8 @@ def test_acknowledgements_that_were_lost_are_not_what_the_checkpoint_is_made_of(
     world, mortal = lossy
     mortal.plan = 1, "connection lost before commit"
     with pytest.raises(UnknownOutcomeError):
-        world.coordinator.snapshot(2, CapturingRegion(told_by_attempts))
-    world.coordinator.snapshot(2, CapturingRegion(told_by_attempts))
+        take(world)
+    take(world)
     metadata = finish(world, Judge(True))
     assert "attempt 2" in metadata
     assert "attempt 1" not in metadata
@@ -61,7 +66,7 @@ class OtherJudge(Judge):
 
 def test_verdicts_that_were_lost_are_not_written_down(lossy: Lossy) -> None:
     world, mortal = lossy
-    world.coordinator.snapshot(2, CapturingRegion(told_by_attempts))
+    take(world)
     mortal.plan = 0, "connection lost before commit"  # what is to be judged was handed on
     with pytest.raises(UnknownOutcomeError):
         world.coordinator.validate(2, OtherJudge(True))
@@ -74,11 +79,10 @@ def test_verdicts_that_were_lost_are_not_written_down(lossy: Lossy) -> None:
 @pytest.mark.parametrize("how", ["connection lost after commit", "connection lost before commit"])
 def test_what_is_handed_on_is_asked_again_after_an_unknown_outcome(lossy: Lossy, how: str) -> None:
     world, mortal = lossy
-    ask: Callable[[], object] = lambda: world.coordinator.snapshot(2, CapturingRegion(told_by_attempts))  # noqa: E731
     mortal.plan = 1, how
     with pytest.raises(UnknownOutcomeError):
-        ask()
-    ask()
+        take(world)
+    take(world)
     counts = {
         known.snapshot.position["by"] for known in world.store.subtasks("p", 2).values() if known.snapshot.position
     }
