@@ -1,14 +1,17 @@
 """A directory of many files that a source has read, and polls of it.
 
-What a poll takes beside listing is what is left when the filesystem's listing is taken out: a stopwatch stands between
-`FileSource` and pyarrow's filesystem.
+What a poll takes beside listing is what is left when `Directory.files` is taken out: it is timed between `FileSource`
+and the disk. What pyarrow takes for one listing, in one thread and without taking names, sizes and times out of it, is
+measured apart.
 """
 
 import os
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -24,72 +27,45 @@ from tidegate.state.storage import ArrowCheckpointStorage
 
 #: In this order. *first* is the first poll of a process, which reads what its position refers to.
 SCENES = ("first, nothing new", "nothing new", "one new file", "one new file, all others moved away")
-#: What is beside the filesystem's listing, in seconds and seconds of processor; of that, seconds for taking names,
-#: sizes and times out of what the filesystem gave; and the listing itself.
-_FIGURES = ("seconds", "processor", "taken_in", "listing", "listing_processor")
+#: Seconds and seconds of processor: of a poll, of the listing in it, and of what is beside that.
+FIGURES = ("seconds", "processor", "listing", "listing_processor", "beside", "beside_processor")
 _DAYS = 365
 _BATCHES = 40  # in which the files were read
 
 
 @dataclass
 class Figures:
-    """By scene and figure, the median and the largest."""
+    """By scene and figure, the median and the largest; and `plain`, pyarrow's own listing."""
 
     files: int
     splits: int
     scenes: dict[str, dict[str, tuple[float, float]]]
-
-
-class Stopwatch:
-    """A filesystem that knows how long listing took."""
-
-    def __init__(self, filesystem: Any) -> None:
-        self._filesystem = filesystem
-
-    seconds = processor = 0.0
-
-    def get_file_info(self, asked: Any) -> Any:
-        clock, processor = time.perf_counter(), time.process_time()
-        try:
-            return self._filesystem.get_file_info(asked)
-        finally:
-            if isinstance(asked, fs.FileSelector):
-                Stopwatch.seconds += time.perf_counter() - clock
-                Stopwatch.processor += time.process_time() - processor
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._filesystem, name)
+    plain: dict[str, tuple[float, float]]
 
 
 class TimedDirectory(Directory):
     """Stands for `Directory`."""
 
-    seconds = 0.0
+    taken = (0.0, 0.0)
 
     def files(self, recursive: bool = True) -> Any:
-        clock = time.perf_counter()
-        listing = super().files(recursive)
-        TimedDirectory.seconds += time.perf_counter() - clock
+        listing, took = timed(lambda: super(TimedDirectory, self).files(recursive))
+        TimedDirectory.taken = took
         return listing
 
 
-class TimedFileSystem:
-    """Stands for `pyarrow.fs.FileSystem`."""
-
-    @staticmethod
-    def from_uri(uri: str) -> tuple[Stopwatch, str]:
-        filesystem, path = _FileSystem.from_uri(uri)
-        return Stopwatch(filesystem), path
-
-
-_FileSystem = fs.FileSystem
+def timed(call: Callable[[], Any]) -> tuple[Any, tuple[float, float]]:
+    """What it returns, seconds, and seconds of processor."""
+    clock, processor = time.perf_counter(), time.process_time()
+    result = call()
+    return result, (time.perf_counter() - clock, time.process_time() - processor)
 
 
 class Polls:
     """A source, its position, and the polls of it that count."""
 
     def __init__(self, root: Path, splits: int) -> None:
-        self.landing, self.splits = root / "landing", splits
+        self.root, self.landing, self.splits = root, root / "landing", splits
         self.storage = ArrowCheckpointStorage(str(root / "checkpoints"))
         self.snapshots = [Snapshot((), {"splits": splits, "files": 0}) for _ in range(splits)]
         self.checkpoint = 0
@@ -114,31 +90,34 @@ class Polls:
                 self.snapshots[split] = Snapshot(handles, {"splits": self.splits, "files": count})
 
     def poll(self, source: FileSource, expected: int) -> tuple[float, ...]:
-        """All splits once; the figures are those of `_FIGURES`."""
+        """All splits once; the figures are those of `FIGURES`."""
         self.checkpoint += 1
-        Stopwatch.seconds = Stopwatch.processor = TimedDirectory.seconds = 0.0
-        clock, processor = time.perf_counter(), time.process_time()
-        taken = [source.poll(n, self.snapshots[n], self.context(n)) for n in range(self.splits)]
-        clock, processor = time.perf_counter() - clock, time.process_time() - processor
-        read = sum(len(segment.reference["files"]) for segment, _ in taken if segment is not None)
+        polled, whole = timed(lambda: [source.poll(n, self.snapshots[n], self.context(n)) for n in range(self.splits)])
+        read = sum(len(segment.reference["files"]) for segment, _ in polled if segment is not None)
         assert read == expected, (read, expected)
-        self.snapshots = [snapshot for _, snapshot in taken]
-        beside = clock - Stopwatch.seconds, processor - Stopwatch.processor
-        return *beside, TimedDirectory.seconds - Stopwatch.seconds, Stopwatch.seconds, Stopwatch.processor
+        self.snapshots = [snapshot for _, snapshot in polled]
+        listing = TimedDirectory.taken
+        return *whole, *listing, whole[0] - listing[0], whole[1] - listing[1]
 
 
 def measure(root: Path, files: int, splits: int, times: int) -> Figures:
-    fs.FileSystem, vars(sources)["Directory"] = TimedFileSystem, TimedDirectory
+    vars(sources)["Directory"] = TimedDirectory
     try:
         polls = Polls(root, splits)
         polls.has_read(list(landed(polls.landing, files)))
-        return Figures(files, splits, {scene: figures(taken) for scene, taken in scenes(polls, times).items()})
+        plain = [timed(lambda: plainly_listed(polls.landing))[1] for _ in range(times)]
+        found = {scene: figures(FIGURES, taken) for scene, taken in scenes(polls, times).items()}
+        return Figures(files, splits, found, figures(FIGURES[:2], plain))
     finally:
-        fs.FileSystem, vars(sources)["Directory"] = _FileSystem, Directory
+        vars(sources)["Directory"] = Directory
+
+
+def plainly_listed(landing: Path) -> Any:
+    return fs.LocalFileSystem().get_file_info(fs.FileSelector(str(landing), recursive=True))
 
 
 def scenes(polls: Polls, times: int) -> dict[str, list[tuple[float, ...]]]:
-    first = [polls.poll(polls.source(), 0) for _ in range(times)]
+    first = [first_of_a_process(polls) for _ in range(times)]
     source = polls.source()
     polls.poll(source, 0)
     again = [polls.poll(source, 0) for _ in range(times)]
@@ -146,6 +125,20 @@ def scenes(polls: Polls, times: int) -> dict[str, list[tuple[float, ...]]]:
     polls.landing.rename(polls.landing.with_name("archive"))
     alone = [polls.poll(source, arrive(polls.landing, n)) for n in range(times, 2 * times)]
     return dict(zip(SCENES, (first, again, arriving, alone), strict=True))
+
+
+def first_of_a_process(polls: Polls) -> tuple[float, ...]:
+    """In one that is new, as that of a DAG run is, and with nothing new to read."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        position = str(polls.root), polls.splits, polls.snapshots, polls.checkpoint
+        return process.submit(_poll_once, *position).result()
+
+
+def _poll_once(root: str, splits: int, snapshots: list[Snapshot], checkpoint: int) -> tuple[float, ...]:
+    vars(sources)["Directory"] = TimedDirectory
+    polls = Polls(Path(root), splits)
+    polls.snapshots, polls.checkpoint = snapshots, checkpoint
+    return polls.poll(polls.source(), 0)
 
 
 def landed(landing: Path, files: int) -> Iterator[FileVersion]:
@@ -167,6 +160,6 @@ def arrive(landing: Path, number: int) -> int:
     return 1
 
 
-def figures(taken: Sequence[tuple[float, ...]]) -> dict[str, tuple[float, float]]:
-    columns = zip(_FIGURES, zip(*taken, strict=True), strict=True)
+def figures(names: Sequence[str], taken: Sequence[tuple[float, ...]]) -> dict[str, tuple[float, float]]:
+    columns = zip(names, zip(*taken, strict=True), strict=True)
     return {name: (statistics.median(values), max(values)) for name, values in columns}

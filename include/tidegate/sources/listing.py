@@ -12,9 +12,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidegate.protocol.errors import ConfigurationError, StorageError
-from tidegate.sources.arrow_columns import integers, strings
+from tidegate.sources.arrow_columns import integers, numbers_of
 from tidegate.sources.line_numbers import lines_before
 from tidegate.sources.text_records import Rules
+from tidegate.sources.walking import files_below
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,6 +69,29 @@ class Listing:
         numbers = ((self.sizes, other.sizes), (self.mtimes, other.mtimes))
         return all(np.array_equal(*pair) for pair in numbers) and bool(self.paths.equals(other.paths))
 
+    def same_ends(self, other: "Listing") -> tuple[int, int]:
+        """How many files are the same in both from the beginning, and how many of the others from the end."""
+        shorter = min(len(self.paths), len(other.paths))
+        begin = _ones(self._same(0, other, 0, shorter))
+        rest = shorter - begin
+        same = self._same(len(self.paths) - rest, other, len(other.paths) - rest, rest)
+        return begin, _ones(same[::-1])
+
+    def _same(self, begin: int, other: "Listing", other_begin: int, count: int) -> Any:
+        """Of so many files of each, from these rows on, whether they look the same."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        mine, others = slice(begin, begin + count), slice(other_begin, other_begin + count)
+        paths = numbers_of(pc.cast(pc.equal(self.paths[mine], other.paths[others]), pa.uint8()))
+        numbers = (self.sizes[mine] == other.sizes[others]) & (self.mtimes[mine] == other.mtimes[others])
+        return numbers & (paths != 0)
+
+
+def _ones(values: Any) -> int:
+    """How many there are before the first zero."""
+    return len(values) if values.all() else int(values.argmin())
+
 
 class Directory:
     """A source's directory, local or on any filesystem that `pyarrow.fs` opens by URL."""
@@ -96,14 +120,11 @@ class Directory:
                     f"The source directory {self.location!r} does not exist. Nothing was read and nothing is lost: "
                     "create it (empty is fine), mount it, or correct the path, then run again."
                 )
-            found = self._filesystem.get_file_info(fs.FileSelector(self._root, recursive=recursive))
-            # Of what lies on a local disk, files alone have a size. To ask for their type takes ten times as long.
-            is_local = self._filesystem.type_name == "local"
-            files = [info for info in found if (info.size is not None if is_local else info.is_file)]
-            return _columns(files, len(self._root) + 1)
-        except (OSError, UnicodeDecodeError) as error:
+            return Listing(*files_below(self._filesystem, self._root, recursive))
+        except (OSError, UnicodeDecodeError, UnicodeEncodeError) as error:
+            why = error if isinstance(error, OSError) else f"the name {error.object!r} is not UTF-8"
             raise StorageError(
-                f"The source directory {self.location!r} cannot be listed: {error}. Nothing was read. Correct the "
+                f"The source directory {self.location!r} cannot be listed: {why}. Nothing was read. Correct the "
                 "cause (permissions, connection, a file name that is not UTF-8), then run again."
             ) from error
 
@@ -148,15 +169,6 @@ class Directory:
 
 def _version(path: str, info: "pafs.FileInfo") -> FileVersion:
     return FileVersion(path, info.size, info.mtime_ns or 0)
-
-
-def _columns(files: Sequence["pafs.FileInfo"], root: int) -> Listing:
-    """A pass a column is several times as fast as a pass over files. `root` characters of each path are left out."""
-    import numpy as np
-
-    paths = strings(info.path[root:] for info in files)
-    sizes = np.array([info.size for info in files], np.int64)
-    return Listing(paths, sizes, np.array([info.mtime_ns or 0 for info in files], np.int64))
 
 
 def in_reading_order(files: Iterable[FileVersion]) -> list[FileVersion]:

@@ -1,0 +1,147 @@
+"""A poll looks up what has changed in the listing and in what was read. It finds what a look at everything finds."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.protocol.records import HandleKind, StateHandle
+from tidegate.sources import manifests, read_before
+from tidegate.sources.listing import FileVersion, Listing
+from tidegate.sources.read_before import Comparison, ReadBefore
+
+NUMBERS = st.integers(0, 15)
+#: Which files a listing has, in which order, and whether each looks as it did when it was read.
+LISTINGS = st.lists(st.tuples(NUMBERS, st.sampled_from([True, True, True, False])), unique_by=lambda file: file[0])
+#: Which of some manifests a snapshot lists, and a listing.
+POLLS = st.lists(st.tuples(st.sets(st.integers(0, 3)), LISTINGS), max_size=6)
+
+
+def file(number: int, is_same: bool = True) -> FileVersion:
+    return FileVersion(f"d/{number:02}.csv", number, 10 if is_same else 11)
+
+
+def listing(files: Sequence[FileVersion]) -> Listing:
+    sizes, mtimes = (np.array(list(values), np.int64) for values in (map(column, files) for column in (_size, _mtime)))
+    return Listing(pa.array([each.path for each in files], pa.string()), sizes, mtimes)
+
+
+def _size(of: FileVersion) -> int:
+    return of.size
+
+
+def _mtime(of: FileVersion) -> int:
+    return of.mtime_ns
+
+
+class Written:
+    """A storage with some manifests."""
+
+    url = "memory"
+
+    def __init__(self, files: Sequence[Sequence[FileVersion]]) -> None:
+        contents = [manifests._encode(manifests._table(each, 1)) for each in files]
+        self.contents = {str(number): content for number, content in enumerate(contents)}
+        self.handles = [
+            StateHandle(path, HandleKind.POSITION, len(files[int(path)]), len(content), _sum(content), 1)
+            for path, content in self.contents.items()
+        ]
+        self.times_read = 0
+
+    def read(self, path: str) -> bytes:
+        self.times_read += 1
+        return self.contents[path]
+
+
+def _sum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def compare(before: ReadBefore, now: Listing, listed: set[int], storage: Any) -> Comparison:
+    return before.compare(now, [storage.handles[number] for number in sorted(listed)], storage)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_lists() -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(read_before, "_SHORT", 3)
+        yield
+
+
+@settings(deadline=None)
+@given(st.lists(st.sets(NUMBERS), min_size=4, max_size=4), POLLS)
+def test_polls_one_after_the_other_find_what_each_alone_finds(
+    written: list[set[int]], polls: list[tuple[set[int], list[tuple[int, bool]]]]
+) -> None:
+    storage = Written([[file(number) for number in sorted(numbers)] for numbers in written])
+    source = ReadBefore(lambda _: True)
+    for listed, present in polls:
+        now = listing([file(*each) for each in present])
+        read = set().union(*(written[number] for number in listed))
+        found = compare(source, now, listed, storage)
+        assert found == compare(ReadBefore(lambda _: True), now, listed, storage)
+        assert found.unread == sorted((file(*each) for each in present if each[0] not in read), key=_order)
+        assert found.different == [file(n, False) for n, same in sorted(present) if n in read and not same]
+
+
+def _order(of: FileVersion) -> tuple[int, str]:
+    return of.mtime_ns, of.path
+
+
+@settings(deadline=None)
+@given(LISTINGS, LISTINGS)
+def test_listings_are_the_same_at_both_ends(some: list[tuple[int, bool]], others: list[tuple[int, bool]]) -> None:
+    one, other = ([file(*each) for each in files] for files in (some, others))
+    begin, end = listing(one).same_ends(listing(other))
+    assert begin + end <= min(len(one), len(other))
+    assert one[:begin] == other[:begin]
+    assert one[len(one) - end :] == other[len(other) - end :]
+    rest, of_other = one[begin : len(one) - end], other[begin : len(other) - end]
+    if rest and of_other:  # no more of them are the same
+        assert rest[0] != of_other[0]
+        assert rest[-1] != of_other[-1]
+
+
+def test_only_what_has_changed_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = Written([[file(number) for number in range(100)], [file(100)]])
+    source = ReadBefore(lambda _: True)
+    looked_up = []
+    positions = read_before._positions
+
+    def seen(paths: pa.StringArray, known: pa.ChunkedArray) -> Any:
+        looked_up.append(paths.to_pylist())
+        return positions(paths, known)
+
+    monkeypatch.setattr(read_before, "_positions", seen)
+    files = [file(number) for number in range(100)]
+    assert compare(source, listing(files), {0}, storage) == ([], [])
+    assert len(looked_up.pop()) == 100
+    files.insert(40, file(100))
+    files[45] = file(44, False)
+    now = listing(files)
+    assert compare(source, now, {0}, storage) == ([file(100)], [file(44, False)])
+    assert looked_up.pop() == [each.path for each in files[40:46]]
+    assert compare(source, now, {0, 1}, storage) == ([], [file(44, False)])
+    assert looked_up.pop() == [file(100).path, file(44).path]
+    others = sorted((each for each in files if each != file(100)), key=_order)
+    assert compare(source, now, {1}, storage).unread == others
+    assert storage.times_read == 2
+
+
+def test_what_could_not_be_compared_is_looked_up_again() -> None:
+    """A manifest that cannot be read ends a poll. The next one of the same process knows no less than it should."""
+    storage = Written([[file(0)], [file(1)]])
+    source = ReadBefore(lambda _: True)
+    now = listing([file(0), file(1)])
+    assert compare(source, now, {0}, storage).unread == [file(1)]
+    good, storage.contents["1"] = storage.contents["1"], b"damaged"
+    with pytest.raises(Exception, match="differs from its checksum"):
+        compare(source, now, {1}, storage)
+    storage.contents["1"] = good
+    assert compare(source, now, {1}, storage).unread == [file(0)]
+    assert compare(source, now, {0}, storage).unread == [file(1)]
