@@ -1,7 +1,9 @@
 """A stack whose DAG runs share one Spark Connect server: closed to others, started again when it is killed."""
 
 import json
+import os
 import stat
+from unittest import mock
 
 import psutil
 import pytest
@@ -29,6 +31,7 @@ def address_of(stack, token):
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.timeout(900)
+@mock.patch.dict(os.environ)  # PySpark makes Connect the kind of session of this process, and of what it starts
 class TestRunning:
     def test_dag_runs_share_it_and_start_no_spark_of_their_own(self, kept):
         server = kept.component(SPARK)

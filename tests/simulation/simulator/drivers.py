@@ -1,5 +1,5 @@
-"""Whoever drives checkpoints: DAG runs whose tasks are processes of their own, retried, abandoned or taken for dead; a
-command line that does all steps in one process; people who look, abort and clean at any time.
+"""Whoever drives checkpoints: DAG runs whose tasks are processes of their own, retried, abandoned or taken for dead;
+people who look, abort and clean at any time. `commands` has those that take all steps in one process.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -192,32 +192,6 @@ def abort(
         world.note(f"cannot record why: {second}")
 
 
-def command_line(world: "World", request: Request) -> None:
-    """All steps in one process, which aborts what fails: `tidegate run`."""
-    coordinator = world.open_coordinator()
-    outcome = trigger(world, coordinator, request)
-    if isinstance(outcome, Dropped | Queued):
-        return
-    try:
-        for step in STEPS:
-            take_step(world, coordinator, step, outcome.checkpoint_id)
-    except EXPECTED as error:
-        if not isinstance(error, UnknownOutcomeError):
-            abort(world, coordinator, outcome.checkpoint_id, "run", error)
-        raise
-
-
-def command_run(world: "World", request: Request) -> DagRun:
-    """Somebody who starts the command again when it failed."""
-    for _ in range(world.random.randint(1, 3)):
-        process = world.spawn(f"{request.request_id}:run", lambda: command_line(world, request))
-        while not process.ended and not _abandons(world, process):
-            yield
-        if process.ended and process.error is None and not process.crashed:
-            return
-        yield from _wait_while_held(world, process)
-
-
 def dag_run(world: "World", request: Request) -> DagRun:
     """A DAG run of `tidegate.airflow.dag`, advanced by the scheduler now and then;
     each `yield` is a look at its tasks."""
@@ -262,9 +236,9 @@ def _task(world: "World", name: str, tries: int, make: Callable[[bool], Callable
         deferred = True
         while deferred:
             process = world.spawn(f"{name}#{number}", make(number == tries))
-            while not process.ended and not _abandons(world, process):
+            while not process.ended and not abandons(world, process):
                 yield
-            deferred = yield from _wait_while_held(world, process)
+            deferred = yield from wait_while_held(world, process)
         if not process.ended:
             world.tell(f"{process.name} is taken for dead")
             process.killed = world.random.random() < 0.3
@@ -275,7 +249,7 @@ def _task(world: "World", name: str, tries: int, make: Callable[[bool], Callable
     return None
 
 
-def _wait_while_held(world: "World", process: Process) -> Generator[None, None, bool]:
+def wait_while_held(world: "World", process: Process) -> Generator[None, None, bool]:
     """The triggerer looks whether a person has decided, or the hold has ended. False if the process met no hold."""
     if not (process.ended and isinstance(process.error, CheckpointHeldError)):
         return False
@@ -285,7 +259,7 @@ def _wait_while_held(world: "World", process: Process) -> Generator[None, None, 
     return True
 
 
-def _abandons(world: "World", process: Process) -> bool:
+def abandons(world: "World", process: Process) -> bool:
     """Whether somebody takes a process for dead: mostly one that does not move, now and then one that does."""
     return world.strikes("impatience") or (process.stalled and world.random.random() < 0.3)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from simulator.cleaning import clean
-from simulator.drivers import command_line
+from simulator.commands import command_line
 from simulator.fork_checks import ForkedFrom
 from simulator.forked import Forked
 from simulator.graphs import rebuilt

@@ -19,6 +19,7 @@ from tidegate.coordination.restore import Target
 from tidegate.pipeline.graph import Graph
 from tidegate.protocol.admission import LEASE
 from tidegate.protocol.lifecycle import COMMITTED, TRANSITIONS, Stage, Status
+from tidegate.protocol.metadata import read_metadata
 from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskId, SubtaskRecord
 
@@ -203,7 +204,22 @@ class Observer:
         overruled = all(verdicts.get(target) is not None for target in self.graph.targets)
         good = good or (overruled and self.world.holding.is_approved(record))
         require(good, f"checkpoint {id_} completed with {verdicts}")
-        require(record.metadata_path in self.world.storage.files, f"checkpoint {id_} completed without metadata")
+        self._written_down(record, after)
         require(not self.history.answers_for(before, record.request_id), f"{record.request_id} completed twice")
         check_finished(self.world, record, snapshots)
         self.world.comparison.completes(id_, snapshots)
+
+    def _written_down(self, record: CheckpointRecord, after: "PipelineState") -> None:
+        """The metadata says what counts, and not what somebody believed who lost a transaction."""
+        id_, path = record.checkpoint_id, record.metadata_path
+        require(path in self.world.storage.files, f"checkpoint {id_} completed without metadata")
+        said = read_metadata(record.pipeline_id, id_, self.world.storage.files[path])
+        counts, written = (
+            {subtask: (known.attempt, known.snapshot) for subtask, known in subtasks.items()}
+            for subtasks in (after.subtasks[id_], said.subtasks)
+        )
+        other = [str(subtask) for subtask in counts if written.get(subtask) != counts[subtask]]
+        require(not other, f"the metadata of checkpoint {id_} says something else of {', '.join(other)}")
+        judged = {verdict.target: verdict.success for verdict in after.verdicts.get(id_, ())}
+        said_of = {verdict.target: verdict.success for verdict in said.verdicts}
+        require(said_of == judged, f"the metadata of checkpoint {id_} has other verdicts: {said_of}, not {judged}")

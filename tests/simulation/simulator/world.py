@@ -17,9 +17,10 @@ from worlds import Crash
 
 from simulator.changes import change
 from simulator.cleaning import clean
+from simulator.commands import command_run, driver_of
 from simulator.comparison import Comparison
 from simulator.disk import SimulatedDisk
-from simulator.drivers import EXPECTED, command_run, dag_run, meddle
+from simulator.drivers import EXPECTED, dag_run, meddle
 from simulator.emitting import emitting
 from simulator.ending import finish
 from simulator.expiring import expiring
@@ -295,7 +296,7 @@ class World:
                 kind=CheckpointKind.SAVEPOINT if savepoint else CheckpointKind.CHECKPOINT,
                 wait=self.random.random() < 0.7,
             )
-            self.dag_runs.append((request, dag_run(self, request)))
+            self.dag_runs.append((request, driver_of(self)(self, request)))
         self.requests[request.request_id] = request
         self.tell(f"{request.request_id} begins")
 
