@@ -27,16 +27,9 @@ def file(number: int, is_same: bool = True) -> FileVersion:
 
 
 def listing(files: Sequence[FileVersion]) -> Listing:
-    sizes, mtimes = (np.array(list(values), np.int64) for values in (map(column, files) for column in (_size, _mtime)))
-    return Listing(pa.array([each.path for each in files], pa.string()), sizes, mtimes)
-
-
-def _size(of: FileVersion) -> int:
-    return of.size
-
-
-def _mtime(of: FileVersion) -> int:
-    return of.mtime_ns
+    paths = pa.array([each.path for each in files], pa.string())
+    sizes, mtimes = [each.size for each in files], [each.mtime_ns for each in files]
+    return Listing(paths, np.array(sizes, np.int64), np.array(mtimes, np.int64))
 
 
 class Written:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("path", "size", "mtime_ns")
 _AT_ONCE = 4
-_SHORT = 50_000
+_SHORT = 50_000  # paths: of fewer, parts save nothing
 
 _Key = tuple[str, str]
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from simulator.world import World
 
 
-#: The coordinators of programs that live on, by their pipelines.
+#: The coordinator of the program that lives on, by what was deployed when it was last at work: when that is another
+#: pipeline, the program begins anew.
 _LIVING: "WeakKeyDictionary[World, dict[int, CheckpointCoordinator]]" = WeakKeyDictionary()
 
 
