@@ -19,6 +19,7 @@ from tidegate.ports import Segment
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.records import CompactedRun, Snapshot, SubtaskId
 from tidegate.spark.driver.compaction import compact_runs
+from tidegate.spark.driver.interrupts import noting_interrupts
 from tidegate.spark.driver.operator_jobs import OperatorJobs
 from tidegate.spark.driver.outdated import without_outdated
 from tidegate.spark.driver.spark_errors import as_checkpoint_error
@@ -26,6 +27,11 @@ from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import Streams
 from tidegate.spark.driver.windows import largest_event_times
 from tidegate.spark.session.sessions import is_connect
+
+#: What the driver's thread hears of its jobs: that one has reported or ended, with its error, or must be given up.
+_News = JobReported | tuple[JobEnded, BaseException | None] | KeyboardInterrupt
+#: Seconds until the driver's thread hears of a signal at the latest.
+HEARS_EVERY = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,8 @@ class SparkJobs:
         with ThreadPoolExecutor(most, thread_name_prefix="tidegate") as pool:
             threads = _Threads(self, pool, _JobGroup(self.streams.session, name))
             try:
-                yield threads
+                with noting_interrupts(threads.note_interrupt):
+                    yield threads
             except BaseException:
                 threads.interrupt()
                 raise
@@ -91,17 +98,28 @@ class _Threads:
         self._group = group
         self._early = is_connect(jobs.streams.session)
         self._started: list[Future[None]] = []
-        self._news: SimpleQueue[JobReported | tuple[JobEnded, BaseException | None]] = SimpleQueue()
+        self._news: SimpleQueue[_News] = SimpleQueue()
 
     def start(self, execution: Execution, plan: ExecutionPlan) -> None:
         self._started.append(self._pool.submit(self._run, execution, plan))
 
     def news(self) -> Sequence[JobReported | JobEnded]:
-        found = [self._explained(self._news.get())]
+        found = [self._explained(self._next())]
         with suppress(Empty):
             while True:
                 found.append(self._explained(self._news.get_nowait()))
         return found
+
+    def _next(self) -> _News:
+        """A wait that ends now and then: a signal that comes just before a wait does not end it, and its handler is
+        called only afterwards."""
+        while True:
+            with suppress(Empty):
+                return self._news.get(timeout=HEARS_EVERY)
+
+    def note_interrupt(self) -> None:
+        """It is raised to the thread that asks for news."""
+        self._news.put(KeyboardInterrupt())
 
     def interrupt(self) -> None:
         """Interrupt what still runs. Repeated, because a job that is still being planned cannot be interrupted yet."""
@@ -123,8 +141,10 @@ class _Threads:
             error = caught
         self._news.put((JobEnded(execution, reports), error))
 
-    def _explained(self, news: "JobReported | tuple[JobEnded, BaseException | None]") -> JobReported | JobEnded:
+    def _explained(self, news: _News) -> JobReported | JobEnded:
         """Called in the driver's thread, which may ask Spark about the error."""
+        if isinstance(news, KeyboardInterrupt):
+            raise news
         if isinstance(news, JobReported):
             return news
         ended, error = news

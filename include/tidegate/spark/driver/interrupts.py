@@ -1,0 +1,46 @@
+"""Interrupts of a thread that waits for Spark jobs, noted by a handler that raises nothing.
+
+Python raises KeyboardInterrupt wherever the main thread happens to be. Inside a callback of the garbage collection it
+is ignored, and the wait goes on for ever. Inside an import it can leave the lock of all imports taken, and the jobs
+that are being planned stand still.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+@contextmanager
+def noting_interrupts(note: Callable[[], None]) -> Iterator[None]:
+    """Until the context is left, the first SIGINT or SIGTERM that would raise KeyboardInterrupt calls `note` instead.
+    `note` may be called at any point of the main thread's work. A second one raises: its sender has lost patience.
+
+    Raises `KeyboardInterrupt` in the end if one was noted and nothing else is raised.
+    """
+    if threading.current_thread() is not threading.main_thread():  # signals are no concern of another
+        yield
+        return
+    noted = threading.Event()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if noted.is_set():
+            raise KeyboardInterrupt
+        noted.set()
+        note()
+
+    raising = [number for number in (signal.SIGINT, signal.SIGTERM) if _raises(signal.getsignal(number))]
+    before = {number: signal.signal(number, handle) for number in raising}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if noted.is_set():
+        raise KeyboardInterrupt
+
+
+def _raises(handler: object) -> bool:
+    """Whether it is Python's own, or PySpark's, which cancels all jobs first. The others end a run in their own way."""
+    return handler is signal.default_int_handler or getattr(handler, "__module__", None) == "pyspark.core.context"

@@ -1,0 +1,108 @@
+"""Interrupts of the thread that waits for Spark jobs."""
+
+import _thread
+import os
+import signal
+import time
+import weakref
+from threading import Timer
+from types import SimpleNamespace
+
+import pytest
+
+from tidegate.spark.driver.interrupts import noting_interrupts
+from tidegate.spark.driver.jobs import SparkJobs
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(60)]
+
+
+class Dropped:
+    """Something that a weak reference may lead to."""
+
+
+@pytest.fixture(autouse=True)
+def _interruptible():
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    yield
+    assert signal.signal(signal.SIGTERM, before) is signal.default_int_handler
+
+
+@pytest.fixture
+def interrupted(spark):
+    """Waits for jobs that never end, after what the test does in that thread. Tells how many seconds it waited."""
+    jobs = SparkJobs(None, SimpleNamespace(session=spark), None)
+
+    def wait(before_it):
+        with jobs.at_once("waiting", 1) as at_once:
+            before_it()
+            at_once.news()
+
+    def run(before_it):
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            wait(before_it)
+        return time.monotonic() - began
+
+    return run
+
+
+def terminate():
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.01)
+
+
+def test_an_interrupt_just_before_the_wait_is_heard(interrupted):
+    """Python has noted the signal, and it no longer ends the wait, which has begun since. `interrupt_main` does the
+    same: it notes a signal that nobody has sent."""
+    assert interrupted(Timer(0.5, _thread.interrupt_main, (signal.SIGTERM,)).start) < 30
+
+
+def test_an_interrupt_within_a_garbage_collection_is_heard(interrupted):
+    """Python ignores what a weak reference's callback raises."""
+    collected = []
+
+    def collect():
+        dropped = Dropped()
+        reference = weakref.ref(dropped, lambda reference: (collected.append(reference), terminate()))
+        del dropped
+        assert collected == [reference]
+
+    assert interrupted(collect) < 30
+
+
+def test_an_interrupt_that_nobody_took_is_raised_in_the_end():
+    noted = []
+    with pytest.raises(KeyboardInterrupt), noting_interrupts(lambda: noted.append("first")):
+        terminate()
+    assert noted == ["first"]
+
+
+def test_the_handler_of_a_classic_session_is_replaced_meanwhile(spark):
+    """PySpark's own calls Java in the midst of whatever the thread is doing."""
+    pyspark = signal.getsignal(signal.SIGINT)
+    assert pyspark.__module__ == "pyspark.core.context"
+    with noting_interrupts(lambda: None):
+        assert signal.getsignal(signal.SIGINT) is not pyspark
+    assert signal.getsignal(signal.SIGINT) is pyspark
+
+
+def test_a_handler_that_ends_a_run_in_its_own_way_stays():
+    signal.signal(signal.SIGTERM, own := lambda number, frame: None)
+    with noting_interrupts(lambda: None):
+        assert signal.getsignal(signal.SIGTERM) is own
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def test_a_second_interrupt_is_raised_at_once():
+    reached = []
+
+    def wait():
+        with noting_interrupts(lambda: None):
+            terminate()
+            reached.append("noted")
+            terminate()
+            reached.append("ignored")
+
+    with pytest.raises(KeyboardInterrupt):
+        wait()
+    assert reached == ["noted"]
