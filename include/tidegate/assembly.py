@@ -200,15 +200,17 @@ def check_definition(pipeline: Pipeline) -> list[str]:
 
 
 def definition_problems(graph: Graph, session: Any) -> list[str]:
-    """What is wrong with a definition, on a session that is there."""
+    """What is wrong with a definition, on a session that is there. An interrupt is raised in the end."""
     from tidegate.spark.checking import DefinitionCheck
+    from tidegate.spark.driver.interrupts import noting_interrupts
 
-    check = DefinitionCheck(graph, session, Settings.from_environment().storage)
-    problems = check.problems()
-    if graph.suites:
-        from tidegate.quality.definition import wrong_expectations
+    with noting_interrupts():
+        check = DefinitionCheck(graph, session, Settings.from_environment().storage)
+        problems = check.problems()
+        if graph.suites:
+            from tidegate.quality.definition import wrong_expectations
 
-        problems += wrong_expectations(graph, check.columns())
+            problems += wrong_expectations(graph, check.columns())
     return problems
 
 

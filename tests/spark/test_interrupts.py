@@ -10,6 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from tidegate import FileSource, ParquetSink, Pipeline
+from tidegate.assembly import definition_problems
+from tidegate.pipeline.graph import compile_graph
 from tidegate.spark.driver.interrupts import noting_interrupts
 from tidegate.spark.driver.jobs import SparkJobs
 
@@ -57,17 +60,33 @@ def test_an_interrupt_just_before_the_wait_is_heard(interrupted):
     assert interrupted(Timer(0.5, _thread.interrupt_main, (signal.SIGTERM,)).start) < 30
 
 
-def test_an_interrupt_within_a_garbage_collection_is_heard(interrupted):
-    """Python ignores what a weak reference's callback raises."""
-    collected = []
+def terminate_within_a_callback():
+    """Of a weak reference: Python ignores what it raises."""
+    called = []
+    dropped = Dropped()
+    reference = weakref.ref(dropped, lambda reference: (called.append(reference), terminate()))
+    del dropped
+    assert called == [reference]
 
-    def collect():
-        dropped = Dropped()
-        reference = weakref.ref(dropped, lambda reference: (collected.append(reference), terminate()))
-        del dropped
-        assert collected == [reference]
 
-    assert interrupted(collect) < 30
+def test_an_interrupt_within_a_callback_of_a_weak_reference_is_heard(interrupted):
+    assert interrupted(terminate_within_a_callback) < 30
+
+
+def test_an_interrupt_while_a_definition_is_checked_is_raised_in_the_end(spark, tmp_path):
+    called = []
+
+    def transform(rows):
+        terminate_within_a_callback()
+        called.append(rows)
+        return rows
+
+    pipeline = Pipeline("shop", parallelism=1)
+    orders = pipeline.source("orders", FileSource(str(tmp_path / "landing"), schema="customer string, amount int"))
+    orders.transform(transform).sink("orders", ParquetSink(str(tmp_path / "orders")))
+    with pytest.raises(KeyboardInterrupt):
+        definition_problems(compile_graph(pipeline), spark)
+    assert called
 
 
 def test_an_interrupt_that_nobody_took_is_raised_in_the_end():

@@ -1,8 +1,8 @@
-"""Interrupts of a thread that waits for Spark jobs, noted by a handler that raises nothing.
+"""Interrupts of a thread that works with Spark, noted by a handler that raises nothing.
 
-Python raises KeyboardInterrupt wherever the main thread happens to be. Inside a callback of the garbage collection it
-is ignored, and the wait goes on for ever. Inside an import it can leave the lock of all imports taken, and the jobs
-that are being planned stand still.
+Python raises KeyboardInterrupt wherever the main thread happens to be. Inside the callback of a weak reference it is
+ignored, and PySpark has one for each object of Java's. Inside an import it can leave the lock of all imports taken, and
+threads that plan jobs stand still.
 """
 
 import signal
@@ -13,7 +13,7 @@ from types import FrameType
 
 
 @contextmanager
-def noting_interrupts(note: Callable[[], None]) -> Iterator[None]:
+def noting_interrupts(note: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Until the context is left, the first SIGINT or SIGTERM that would raise KeyboardInterrupt calls `note` instead.
     `note` may be called at any point of the main thread's work. A second one raises: its sender has lost patience.
 
@@ -22,12 +22,12 @@ def noting_interrupts(note: Callable[[], None]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # signals are no concern of another
         yield
         return
-    noted = threading.Event()
+    noted: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
-        if noted.is_set():
+        noted.append(number)
+        if len(noted) > 1:
             raise KeyboardInterrupt
-        noted.set()
         note()
 
     raising = [number for number in (signal.SIGINT, signal.SIGTERM) if _raises(signal.getsignal(number))]
@@ -37,7 +37,7 @@ def noting_interrupts(note: Callable[[], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if noted.is_set():
+    if noted:
         raise KeyboardInterrupt
 
 
