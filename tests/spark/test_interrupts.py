@@ -1,7 +1,6 @@
 """Interrupts of the thread that waits for Spark jobs."""
 
 import _thread
-import os
 import signal
 import time
 import weakref
@@ -50,8 +49,7 @@ def interrupted(spark):
 
 
 def terminate():
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(0.01)
+    signal.raise_signal(signal.SIGTERM)
 
 
 def test_an_interrupt_just_before_the_wait_is_heard(interrupted):
@@ -100,14 +98,14 @@ def test_the_handler_of_a_classic_session_is_replaced_meanwhile(spark):
     """PySpark's own calls Java in the midst of whatever the thread is doing."""
     pyspark = signal.getsignal(signal.SIGINT)
     assert pyspark.__module__ == "pyspark.core.context"
-    with noting_interrupts(lambda: None):
+    with noting_interrupts():
         assert signal.getsignal(signal.SIGINT) is not pyspark
     assert signal.getsignal(signal.SIGINT) is pyspark
 
 
 def test_a_handler_that_ends_a_run_in_its_own_way_stays():
     signal.signal(signal.SIGTERM, own := lambda number, frame: None)
-    with noting_interrupts(lambda: None):
+    with noting_interrupts():
         assert signal.getsignal(signal.SIGTERM) is own
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
@@ -116,7 +114,7 @@ def test_a_second_interrupt_is_raised_at_once():
     reached = []
 
     def wait():
-        with noting_interrupts(lambda: None):
+        with noting_interrupts():
             terminate()
             reached.append("noted")
             terminate()

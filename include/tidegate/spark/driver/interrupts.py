@@ -1,8 +1,8 @@
 """Interrupts of a thread that works with Spark, noted by a handler that raises nothing.
 
 Python raises KeyboardInterrupt wherever the main thread happens to be. Inside the callback of a weak reference it is
-ignored, and PySpark has one for each object of Java's. Inside an import it can leave the lock of all imports taken, and
-threads that plan jobs stand still.
+ignored, and py4j has one for each object of Java's. Inside an import it can leave the lock of all imports taken, and
+threads that plan jobs then wait for it.
 """
 
 import signal

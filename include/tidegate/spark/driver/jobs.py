@@ -28,7 +28,7 @@ from tidegate.spark.driver.streams import Streams
 from tidegate.spark.driver.windows import largest_event_times
 from tidegate.spark.session.sessions import is_connect
 
-#: What the driver's thread hears of its jobs: that one has reported or ended, with its error, or must be given up.
+#: News for the driver's thread: a job has reported, a job has ended (and its error, if it failed), or an interrupt.
 _News = JobReported | tuple[JobEnded, BaseException | None] | KeyboardInterrupt
 #: Seconds until the driver's thread hears of a signal at the latest.
 HEARS_EVERY = 1.0
