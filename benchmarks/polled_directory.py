@@ -21,8 +21,9 @@ from tidegate.ports import SourceContext
 from tidegate.protocol.records import Snapshot
 from tidegate.sources import files as sources
 from tidegate.sources import manifests
+from tidegate.sources.directory import Directory
 from tidegate.sources.files import FileSource
-from tidegate.sources.listing import Directory, FileVersion, split_of
+from tidegate.sources.listing import FileVersion, split_of
 from tidegate.state.storage import ArrowCheckpointStorage
 
 #: In this order. *first* is the first poll of a process, which reads what its position refers to.

@@ -112,7 +112,7 @@ def test_a_file_that_comes_with_the_marker_while_it_is_listed_is_not_lost(
     landing: Path, context: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The writer finishes between two looks: the marker is looked for first, so it cannot be seen without its files."""
-    from tidegate.sources.listing import Directory
+    from tidegate.sources.directory import Directory
 
     source, listed = bounded(), Directory.files
 

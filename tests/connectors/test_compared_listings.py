@@ -16,14 +16,17 @@ from tidegate.sources.listing import FileVersion, Listing
 from tidegate.sources.read_before import Comparison, ReadBefore
 
 NUMBERS = st.integers(0, 15)
-#: Which files a listing has, in which order, and whether each looks as it did when it was read.
-LISTINGS = st.lists(st.tuples(NUMBERS, st.sampled_from([True, True, True, False])), unique_by=lambda file: file[0])
+#: Which files a listing has, in which order, and what has changed of each since it was read.
+CHANGES = st.sampled_from(["", "", "", "size", "older", "newer"])
+LISTINGS = st.lists(st.tuples(NUMBERS, CHANGES), unique_by=lambda file: file[0])
 #: Which of some manifests a snapshot lists, and a listing.
 POLLS = st.lists(st.tuples(st.sets(st.integers(0, 3)), LISTINGS), max_size=6)
 
 
-def file(number: int, is_same: bool = True) -> FileVersion:
-    return FileVersion(f"d/{number:02}.csv", number, 10 if is_same else 11)
+def file(number: int, change: str = "") -> FileVersion:
+    """One of several of the same time."""
+    mtime = 10 + number // 4 + {"older": -1, "newer": 1}.get(change, 0)
+    return FileVersion(f"d/{number:02}.csv", number + (change == "size"), mtime)
 
 
 def listing(files: Sequence[FileVersion]) -> Listing:
@@ -62,14 +65,14 @@ def compare(before: ReadBefore, now: Listing, listed: set[int], storage: Any) ->
 @pytest.fixture(autouse=True, scope="module")
 def short_lists() -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read_before, "_SHORT", 3)
+        patch.setattr(read_before, "_TOGETHER", 3)
         yield
 
 
 @settings(deadline=None)
 @given(st.lists(st.sets(NUMBERS), min_size=4, max_size=4), POLLS)
 def test_polls_one_after_the_other_find_what_each_alone_finds(
-    written: list[set[int]], polls: list[tuple[set[int], list[tuple[int, bool]]]]
+    written: list[set[int]], polls: list[tuple[set[int], list[tuple[int, str]]]]
 ) -> None:
     storage = Written([[file(number) for number in sorted(numbers)] for numbers in written])
     source = ReadBefore(lambda _: True)
@@ -79,7 +82,8 @@ def test_polls_one_after_the_other_find_what_each_alone_finds(
         found = compare(source, now, listed, storage)
         assert found == compare(ReadBefore(lambda _: True), now, listed, storage)
         assert found.unread == sorted((file(*each) for each in present if each[0] not in read), key=_order)
-        assert found.different == [file(n, False) for n, same in sorted(present) if n in read and not same]
+        changed = (file(number, change) for number, change in present if number in read and change)
+        assert found.different == sorted(changed, key=_order)
 
 
 def _order(of: FileVersion) -> tuple[int, str]:
@@ -88,7 +92,7 @@ def _order(of: FileVersion) -> tuple[int, str]:
 
 @settings(deadline=None)
 @given(LISTINGS, LISTINGS)
-def test_listings_are_the_same_at_both_ends(some: list[tuple[int, bool]], others: list[tuple[int, bool]]) -> None:
+def test_listings_are_the_same_at_both_ends(some: list[tuple[int, str]], others: list[tuple[int, str]]) -> None:
     one, other = ([file(*each) for each in files] for files in (some, others))
     begin, end = listing(one).same_ends(listing(other))
     assert begin + end <= min(len(one), len(other))
@@ -104,26 +108,47 @@ def test_only_what_has_changed_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> 
     storage = Written([[file(number) for number in range(100)], [file(100)]])
     source = ReadBefore(lambda _: True)
     looked_up = []
-    positions = read_before._positions
+    found = read_before._found
 
-    def seen(paths: pa.StringArray, known: pa.ChunkedArray) -> Any:
-        looked_up.append(paths.to_pylist())
-        return positions(paths, known)
+    def seen(listing: Listing, rows: Any, lists: Any) -> Any:
+        looked_up.append([each.path for each in listing.versions(rows)])
+        return found(listing, rows, lists)
 
-    monkeypatch.setattr(read_before, "_positions", seen)
+    monkeypatch.setattr(read_before, "_found", seen)
     files = [file(number) for number in range(100)]
     assert compare(source, listing(files), {0}, storage) == ([], [])
     assert len(looked_up.pop()) == 100
     files.insert(40, file(100))
-    files[45] = file(44, False)
+    files[45] = file(44, "newer")
     now = listing(files)
-    assert compare(source, now, {0}, storage) == ([file(100)], [file(44, False)])
+    assert compare(source, now, {0}, storage) == ([file(100)], [file(44, "newer")])
     assert looked_up.pop() == [each.path for each in files[40:46]]
-    assert compare(source, now, {0, 1}, storage) == ([], [file(44, False)])
+    assert compare(source, now, {0, 1}, storage) == ([], [file(44, "newer")])
     assert looked_up.pop() == [file(100).path, file(44).path]
     others = sorted((each for each in files if each != file(100)), key=_order)
     assert compare(source, now, {1}, storage).unread == others
     assert storage.times_read == 2
+
+
+def test_files_are_looked_up_among_those_of_about_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In whatever order a directory lists them, and whichever manifest has them; those that have changed, among all."""
+    files = [file(number) for number in range(100)]
+    storage = Written([files[:30] + files[90:], files[30:90]])
+    sizes = []
+    pairs = read_before._pairs
+
+    def seen(paths: pa.StringArray, known: pa.StringArray) -> Any:
+        sizes.append((len(paths), len(known)))
+        return pairs(paths, known)
+
+    monkeypatch.setattr(read_before, "_pairs", seen)
+    present = [files[number * 37 % 100] for number in range(100)]
+    present[3] = file(11, "newer")
+    assert compare(ReadBefore(lambda _: True), listing(present), {0, 1}, storage) == ([], [file(11, "newer")])
+    assert sizes.pop() == (0, 60)
+    assert sizes.pop() == (1, 40)
+    assert all(each <= 8 for size in sizes for each in size)
+    assert sum(of_listing for of_listing, _ in sizes) == 100
 
 
 def test_what_could_not_be_compared_is_looked_up_again() -> None:

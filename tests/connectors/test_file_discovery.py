@@ -180,7 +180,7 @@ def test_splits_divide_the_files_by_their_paths_alone(landing: Path, context: An
 def test_all_splits_of_a_checkpoint_share_one_listing(
     landing: Path, context: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidegate.sources.listing import Directory
+    from tidegate.sources.directory import Directory
 
     listings: list[int] = []
     plain = Directory.files

@@ -11,8 +11,9 @@ from landed_files import put
 
 from tidegate.protocol.errors import MalformedRowsError, PipelineDefinitionError, SourceChangedError
 from tidegate.sources import manifests
+from tidegate.sources.directory import CHECKSUM_BELOW
 from tidegate.sources.files import FileSource
-from tidegate.sources.listing import CHECKSUM_BELOW, FileVersion
+from tidegate.sources.listing import FileVersion
 
 SCHEMA = "k STRING, v INT"
 PLACED = ["a.csv", "notes.txt", "b.CSV", "old/c.csv", "old/notes.txt", "old/c.csv.bak"]

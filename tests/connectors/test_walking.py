@@ -8,12 +8,13 @@ import pyarrow.fs as pafs
 import pytest
 
 from tidegate.sources import walking
-from tidegate.sources.walking import Found, files_below
+from tidegate.sources.listing import Listing
+from tidegate.sources.walking import files_below
 
 LOCAL = pafs.LocalFileSystem()
 
 
-def rows(found: Found) -> list[tuple[str, int, int]]:
+def rows(found: Listing) -> list[tuple[str, int, int]]:
     return list(zip(found.paths.to_pylist(), found.sizes.tolist(), found.mtimes.tolist(), strict=True))
 
 

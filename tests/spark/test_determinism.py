@@ -15,7 +15,8 @@ from spark_checkpoints import Checkpoints, Landing
 from tidegate import FileSource, ParquetSink, Pipeline
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.sources import parsing
-from tidegate.sources.listing import Directory, is_finished
+from tidegate.sources.directory import Directory
+from tidegate.sources.listing import is_finished
 from tidegate.spark.driver.determinism import nondeterministic_parts
 from tidegate.spark.session.sessions import adopt_session
 

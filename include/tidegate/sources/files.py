@@ -26,7 +26,8 @@ from tidegate.protocol.records import Pending, Snapshot, StateHandle
 from tidegate.settings import absolute
 from tidegate.sources import manifests, parsing
 from tidegate.sources.dialect import check_options, text_format
-from tidegate.sources.listing import Directory, FileVersion, Listing, first_of, in_reading_order, is_finished, split_of
+from tidegate.sources.directory import Directory
+from tidegate.sources.listing import FileVersion, Listing, first_of, in_reading_order, is_finished, split_of
 from tidegate.sources.parquet_reading import reader_of
 from tidegate.sources.read_before import ReadBefore
 from tidegate.sources.read_errors import translate_read_error

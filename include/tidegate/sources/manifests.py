@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from tidegate.ports import ReadableStorage, SourceContext
 from tidegate.protocol.errors import StateIntegrityError
 from tidegate.protocol.records import HandleKind, StateHandle
-from tidegate.sources.arrow_columns import integers, strings
-from tidegate.sources.listing import FileVersion
+from tidegate.sources.arrow_columns import integers, numbers_of, strings
+from tidegate.sources.listing import FileVersion, Listing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,6 +82,16 @@ def find(paths: Collection[str], handles: Iterable[StateHandle], storage: Readab
     tables = (columns(handle, storage, _COLUMNS) for handle in handles)
     rows = (row for table in tables for row in _rows(table.filter(pc.is_in(table["path"], wanted))))
     return {row.file.path: row for row in rows}
+
+
+def files(handle: StateHandle, storage: ReadableStorage) -> Listing:
+    """What a manifest lists, by columns. Raises `StateIntegrityError` if it is not what was written."""
+    import pyarrow as pa
+
+    table = columns(handle, storage, ("path", "size", "mtime_ns"))
+    paths = table["path"].chunks
+    sizes, mtimes = (numbers_of(table[name]) for name in ("size", "mtime_ns"))
+    return Listing(paths[0] if len(paths) == 1 else pa.concat_arrays(paths), sizes, mtimes)
 
 
 def columns(handle: StateHandle, storage: ReadableStorage, names: Sequence[str]) -> "pa.Table":

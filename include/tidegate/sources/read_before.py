@@ -5,7 +5,7 @@ read, and those that look different. Nearly all of a listing is as in the last o
 changed in it, and what the last poll has found.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,14 +13,14 @@ from tidegate.ports import ReadableStorage
 from tidegate.protocol.records import StateHandle
 from tidegate.sources import manifests
 from tidegate.sources.arrow_columns import integers, numbers_of, rows_with_values
-from tidegate.sources.listing import FileVersion, Listing, in_reading_order
+from tidegate.sources.listing import FileVersion, Listing, in_reading_order, joined
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_COLUMNS = ("path", "size", "mtime_ns")
-_AT_ONCE = 4
-_SHORT = 50_000  # paths: of fewer, parts save nothing
+_READ_AT_ONCE = 4
+_LOOKING_UP = 2  # threads
+_TOGETHER = 50_000  # files that are looked up in one go
 
 _Key = tuple[str, str]
 
@@ -46,34 +46,34 @@ class ReadBefore:
 
     def __init__(self, is_selected: Callable[[FileVersion], bool]) -> None:
         self._is_selected = is_selected
-        self._tables: dict[_Key, pa.Table] = {}
+        self._lists: dict[_Key, Listing] = {}
         self._last: _Compared | None = None
 
     def compare(self, listing: Listing, handles: Iterable[StateHandle], storage: ReadableStorage) -> Comparison:
         """Raises `StateIntegrityError` if a manifest is not what was written."""
-        before, last = self._tables, self._last
+        before, last = self._lists, self._last
         wanted = {(handle.path, handle.checksum): handle for handle in handles}
         if last is not None and last.listing is listing and before.keys() == wanted.keys():
             return last.result
-        tables = _read({key: handle for key, handle in wanted.items() if key not in before}, storage)
-        tables |= {key: before[key] for key in wanted if key in before}
-        gone = [table for key, table in before.items() if key not in wanted]
+        lists = _read({key: handle for key, handle in wanted.items() if key not in before}, storage)
+        lists |= {key: before[key] for key in wanted if key in before}
+        gone = [files for key, files in before.items() if key not in wanted]
         rows = None if last is None else _to_look_up(listing, last, gone)
-        unread, different = _found(listing, rows, tables)
+        unread, different = _found(listing, rows, lists.values())
         selected = (filter(self._is_selected, listing.versions(part)) for part in (unread, different))
         result = Comparison(*map(in_reading_order, selected))
-        self._tables, self._last = tables, _Compared(listing, _union(unread, different), result)
+        self._lists, self._last = lists, _Compared(listing, _union(unread, different), result)
         return result
 
 
-def _read(handles: Mapping[_Key, StateHandle], storage: ReadableStorage) -> "dict[_Key, pa.Table]":
+def _read(handles: Mapping[_Key, StateHandle], storage: ReadableStorage) -> dict[_Key, Listing]:
     """Side by side: the first poll of a process reads all that there are."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        tables = pool.map(lambda handle: manifests.columns(handle, storage, _COLUMNS), handles.values())
-        return dict(zip(handles, tables, strict=True))
+    with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+        lists = pool.map(lambda handle: manifests.files(handle, storage), handles.values())
+        return dict(zip(handles, lists, strict=True))
 
 
-def _to_look_up(listing: Listing, last: _Compared, gone: "Iterable[pa.Table]") -> Any:
+def _to_look_up(listing: Listing, last: _Compared, gone: Iterable[Listing]) -> Any:
     """The rows whose answer may not be that of the last time.
 
     The others are files that look as they did in the last listing, of which a manifest said that they were read and
@@ -85,7 +85,7 @@ def _to_look_up(listing: Listing, last: _Compared, gone: "Iterable[pa.Table]") -
     begin, end = listing.same_ends(last.listing)
     moved = len(listing.paths) - len(last.listing.paths)
     found = [last.rows[last.rows < begin], last.rows[last.rows >= len(last.listing.paths) - end] + moved]
-    forgotten = [rows_with_values(pc.index_in(listing.paths, table["path"])) for table in gone]
+    forgotten = [rows_with_values(pc.index_in(listing.paths, known.paths)) for known in gone]
     return _union(np.arange(begin, len(listing.paths) - end), *found, *forgotten)
 
 
@@ -95,41 +95,62 @@ def _union(*rows: Any) -> Any:
     return np.unique(np.concatenate(rows))
 
 
-def _found(listing: Listing, rows: Any, tables: "Mapping[_Key, pa.Table]") -> tuple[Any, Any]:
-    """Of these rows of a listing (None: all), those with files that are not in the tables, and those with files that
+def _found(listing: Listing, rows: Any, lists: Collection[Listing]) -> tuple[Any, Any]:
+    """Of these rows of a listing (None: all), those with files that are in none of the lists, and those with files that
     look different there."""
     import numpy as np
-    import pyarrow as pa
 
     looked_at = np.arange(len(listing.paths)) if rows is None else rows
-    if not tables or not len(looked_at):
+    if not lists or not len(looked_at):
         return looked_at, np.arange(0)
-    known = pa.concat_tables(tables.values())
-    at = _positions(listing.paths if rows is None else listing.paths.take(integers(rows)), known["path"])
-    read = looked_at[at >= 0]
-    sizes, mtimes = (numbers_of(known[name])[at[at >= 0]] for name in ("size", "mtime_ns"))
-    return looked_at[at < 0], read[(sizes != listing.sizes[read]) | (mtimes != listing.mtimes[read])]
+    is_left = np.ones(len(listing.paths), bool)
+    for unchanged in _unchanged(listing, looked_at, lists):
+        is_left[unchanged] = False
+    unread = looked_at[is_left[looked_at]]
+    different = [np.arange(0)]
+    for known in lists:
+        among, read, is_same = _compared(listing, unread, known)
+        different.append(read[~is_same])
+        unread = np.delete(unread, among)
+    return unread, np.concatenate(different)
 
 
-def _positions(paths: "pa.StringArray", known: "pa.ChunkedArray") -> Any:
-    """Of each path, where it is among those known, or -1. Long lists are looked through in quarters, by two threads: a
-    quarter takes less memory, and what one needed serves the next."""
+def _unchanged(listing: Listing, rows: Any, lists: Collection[Listing]) -> Iterator[Any]:
+    """Those of these rows with files that look as they do in the lists; a part after the other.
+
+    A file that looks as it did has the time of modification that it had. So each is looked up among those of about its
+    time: a hash table of so few paths stays in the processor's cache, and one of a million does not.
+    """
     import numpy as np
 
-    positions = np.full(len(paths), -1, np.int64)
-    share = max(-(-len(known) // 4), _SHORT)
-    begins = range(0, len(known), share)
-    with ThreadPoolExecutor(2) as pool:
-        pairs = pool.map(lambda begin: _pairs(paths, known[begin : begin + share]), begins)
-        for begin, (rows, at) in zip(begins, pairs, strict=True):
-            positions[rows] = at + begin
-    return positions
+    mtimes = listing.mtimes[rows]
+    begins = np.sort(mtimes)[::_TOGETHER]
+    ends = np.append(begins[1:], mtimes.max() + 1)
+
+    def of_about(begin: int, end: int) -> Any:
+        known = joined([files.modified(begin, end) for files in lists])
+        _, read, is_same = _compared(listing, rows[(begin <= mtimes) & (mtimes < end)], known)
+        return read[is_same]
+
+    with ThreadPoolExecutor(_LOOKING_UP) as pool:
+        yield from pool.map(of_about, begins.tolist(), ends.tolist())
 
 
-def _pairs(paths: "pa.StringArray", known: "pa.ChunkedArray") -> tuple[Any, Any]:
+def _compared(listing: Listing, rows: Any, known: Listing) -> tuple[Any, Any, Any]:
+    """Which of these rows are about files that are known, these rows, and whether the files look the same."""
+    among, at = _pairs(listing.paths.take(integers(rows)), known.paths)
+    read = rows[among]
+    sizes, mtimes = known.sizes[at], known.mtimes[at]
+    return among, read, (sizes == listing.sizes[read]) & (mtimes == listing.mtimes[read])
+
+
+def _pairs(paths: "pa.StringArray", known: "pa.StringArray") -> tuple[Any, Any]:
     """The rows of both in which the same path is. The shorter list is the one to be looked up in."""
+    import numpy as np
     import pyarrow.compute as pc
 
+    if not len(paths) or not len(known):
+        return np.arange(0), np.arange(0)
     if len(known) <= len(paths):
         at = pc.index_in(paths, known)
         return rows_with_values(at), numbers_of(at.drop_null())

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 
 from tidegate.ports import PieceVersion, ReadPiece
 from tidegate.settings import absolute
-from tidegate.sources.listing import Directory, FileVersion
+from tidegate.sources.directory import Directory
+from tidegate.sources.listing import FileVersion
 from tidegate.sources.manifests import ReadFile
 
 

@@ -9,27 +9,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from tidegate.sources.arrow_columns import strings
+from tidegate.sources.listing import Listing, joined
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import pyarrow.fs as pafs
 
 _AT_ONCE = 4  # more of them wait for one another: they share the interpreter
 _IN_ONE_REQUEST = 4000
 
 
-class Found(NamedTuple):
-    """By file: `paths` relative to the directory, `sizes` in bytes, `mtimes` in nanoseconds since the epoch."""
-
-    paths: "pa.StringArray"
-    sizes: Any  # numpy arrays of integers
-    mtimes: Any
-
-
-def files_below(filesystem: "pafs.FileSystem", root: str, recursive: bool) -> Found:
+def files_below(filesystem: "pafs.FileSystem", root: str, recursive: bool) -> Listing:
     """At any depth or directly in it, finished or not. What disappears meanwhile is left out.
 
     Raises `OSError` if something cannot be listed, `UnicodeError` if a name is not text.
@@ -42,12 +34,12 @@ def files_below(filesystem: "pafs.FileSystem", root: str, recursive: bool) -> Fo
     return _found([info.path[len(root) + 1 :] for info in infos], infos)
 
 
-def _below_local(filesystem: "pafs.FileSystem", root: str, recursive: bool) -> Found:
+def _below_local(filesystem: "pafs.FileSystem", root: str, recursive: bool) -> Listing:
     """A level of directories after the other."""
-    parts: list[Found] = []
+    parts: list[Listing] = []
     directories = [""]
 
-    def look(paths: Sequence[str]) -> tuple[Found, list[str]]:
+    def look(paths: Sequence[str]) -> tuple[Listing, list[str]]:
         return _look(filesystem, root, paths)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -57,7 +49,7 @@ def _below_local(filesystem: "pafs.FileSystem", root: str, recursive: bool) -> F
             looked = [look(next(batches, ())), *pool.map(look, batches)]
             parts += [found for found, _ in looked]
             directories = [f"{path}/" for _, below in looked for path in below] if recursive else []
-    return _joined(parts)
+    return joined(parts)
 
 
 def _entries(root: str, directory: str) -> list[str]:
@@ -72,7 +64,7 @@ def _batches(paths: Iterator[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _look(filesystem: "pafs.FileSystem", root: str, paths: Sequence[str]) -> tuple[Found, list[str]]:
+def _look(filesystem: "pafs.FileSystem", root: str, paths: Sequence[str]) -> tuple[Listing, list[str]]:
     """The files among these paths, and the directories."""
     from pyarrow import fs
 
@@ -86,17 +78,9 @@ def _look(filesystem: "pafs.FileSystem", root: str, paths: Sequence[str]) -> tup
     return _found([paths[row] for row in files], [infos[row] for row in files]), directories
 
 
-def _found(paths: Iterable[str], infos: Sequence["pafs.FileInfo"]) -> Found:
+def _found(paths: Iterable[str], infos: Sequence["pafs.FileInfo"]) -> Listing:
     """A pass a column is several times as fast as a pass over files."""
     import numpy as np
 
     sizes = np.fromiter(map(attrgetter("size"), infos), np.int64, len(infos))
-    return Found(strings(paths), sizes, np.array([info.mtime_ns or 0 for info in infos], np.int64))
-
-
-def _joined(parts: Sequence[Found]) -> Found:
-    import numpy as np
-    import pyarrow as pa
-
-    paths, sizes, mtimes = zip(*parts, strict=True)
-    return Found(pa.concat_arrays(paths), np.concatenate(sizes), np.concatenate(mtimes))
+    return Listing(strings(paths), sizes, np.array([info.mtime_ns or 0 for info in infos], np.int64))
