@@ -53,9 +53,16 @@ class Listing:
 
     def modified(self, begin: int, end: int) -> "Listing":
         """The files whose time of modification is at or after `begin`, and before `end`."""
+        return self.take(self.rows_modified(begin, end))
+
+    def rows_modified(self, begin: int, end: int) -> Any:
+        """The rows of these files."""
         import numpy as np
 
-        rows = np.flatnonzero((begin <= self.mtimes) & (self.mtimes < end))
+        return np.flatnonzero((begin <= self.mtimes) & (self.mtimes < end))
+
+    def take(self, rows: Any) -> "Listing":
+        """The files in these rows."""
         return Listing(self.paths.take(integers(rows)), self.sizes[rows], self.mtimes[rows])
 
     def is_same(self, other: "Listing") -> bool:

@@ -18,8 +18,7 @@ from tidegate.sources.listing import FileVersion, Listing, in_reading_order, joi
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_READ_AT_ONCE = 4
-_LOOKING_UP = 2  # threads
+_THREADS = 2  # of more, each takes memory of its own that was not used before
 _TOGETHER = 50_000  # files that are looked up in one go
 
 _Key = tuple[str, str]
@@ -59,16 +58,18 @@ class ReadBefore:
         lists |= {key: before[key] for key in wanted if key in before}
         gone = [files for key, files in before.items() if key not in wanted]
         rows = None if last is None else _to_look_up(listing, last, gone)
-        unread, different = _found(listing, rows, lists.values())
-        selected = (filter(self._is_selected, listing.versions(part)) for part in (unread, different))
+        looked_up = listing if rows is None else listing.take(rows)
+        found = _found(looked_up, lists.values())
+        selected = (filter(self._is_selected, looked_up.versions(part)) for part in found)
         result = Comparison(*map(in_reading_order, selected))
-        self._lists, self._last = lists, _Compared(listing, _union(unread, different), result)
+        remarkable = _union(*found) if rows is None else rows[_union(*found)]
+        self._lists, self._last = lists, _Compared(listing, remarkable, result)
         return result
 
 
 def _read(handles: Mapping[_Key, StateHandle], storage: ReadableStorage) -> dict[_Key, Listing]:
     """Side by side: the first poll of a process reads all that there are."""
-    with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_THREADS) as pool:
         lists = pool.map(lambda handle: manifests.files(handle, storage), handles.values())
         return dict(zip(handles, lists, strict=True))
 
@@ -95,18 +96,14 @@ def _union(*rows: Any) -> Any:
     return np.unique(np.concatenate(rows))
 
 
-def _found(listing: Listing, rows: Any, lists: Collection[Listing]) -> tuple[Any, Any]:
-    """Of these rows of a listing (None: all), those with files that are in none of the lists, and those with files that
-    look different there."""
+def _found(listing: Listing, lists: Collection[Listing]) -> tuple[Any, Any]:
+    """The rows with files that are in none of the lists, and those with files that look different there."""
     import numpy as np
 
-    looked_at = np.arange(len(listing.paths)) if rows is None else rows
-    if not lists or not len(looked_at):
-        return looked_at, np.arange(0)
     is_left = np.ones(len(listing.paths), bool)
-    for unchanged in _unchanged(listing, looked_at, lists):
+    for unchanged in _unchanged(listing, lists):
         is_left[unchanged] = False
-    unread = looked_at[is_left[looked_at]]
+    unread = np.flatnonzero(is_left)
     different = [np.arange(0)]
     for known in lists:
         among, read, is_same = _compared(listing, unread, known)
@@ -115,25 +112,33 @@ def _found(listing: Listing, rows: Any, lists: Collection[Listing]) -> tuple[Any
     return unread, np.concatenate(different)
 
 
-def _unchanged(listing: Listing, rows: Any, lists: Collection[Listing]) -> Iterator[Any]:
-    """Those of these rows with files that look as they do in the lists; a part after the other.
+def _unchanged(listing: Listing, lists: Collection[Listing]) -> Iterator[Any]:
+    """The rows with files that look as they do in the lists; a part after the other.
 
     A file that looks as it did has the time of modification that it had. So each is looked up among those of about its
     time: a hash table of so few paths stays in the processor's cache, and one of a million does not.
     """
-    import numpy as np
-
-    mtimes = listing.mtimes[rows]
-    begins = np.sort(mtimes)[::_TOGETHER]
-    ends = np.append(begins[1:], mtimes.max() + 1)
+    if not lists or not len(listing.paths):
+        return
 
     def of_about(begin: int, end: int) -> Any:
         known = joined([files.modified(begin, end) for files in lists])
-        _, read, is_same = _compared(listing, rows[(begin <= mtimes) & (mtimes < end)], known)
+        _, read, is_same = _compared(listing, listing.rows_modified(begin, end), known)
         return read[is_same]
 
-    with ThreadPoolExecutor(_LOOKING_UP) as pool:
-        yield from pool.map(of_about, begins.tolist(), ends.tolist())
+    times = _times(listing.mtimes)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        yield from pool.map(of_about, times[:-1], times[1:])
+
+
+def _times(mtimes: Any) -> list[int]:
+    """From the first time of all to after the last, with about as many files between each two as are looked up in one
+    go. A sample tells them well enough."""
+    import numpy as np
+
+    step = max(_TOGETHER // 1000, 1)
+    some = np.sort(mtimes[::step])[_TOGETHER // step :: _TOGETHER // step]
+    return [int(mtimes.min()), *some.tolist(), int(mtimes.max()) + 1]
 
 
 def _compared(listing: Listing, rows: Any, known: Listing) -> tuple[Any, Any, Any]:
