@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -21,6 +20,7 @@ from tidegate.protocol.names import Target
 from tidegate.protocol.records import CheckpointRecord, Snapshot, SubtaskId, SubtaskRecord, Verdict
 from tidegate.quality.judgement import build, judge, judge_here, prepare_suite
 from tidegate.quality.validator import GreatExpectationsValidator
+from tidegate.sinks.staged_files import StagedFiles
 
 pytestmark = pytest.mark.spark
 
@@ -105,19 +105,19 @@ def stored(tmp_path: Path) -> Callable[[pa.Table], Any]:
         half = rows.num_rows // 2
         for path, part in zip(paths, (rows.slice(0, half), rows.slice(half)), strict=True):
             pq.write_table(part, path)
-        return ds.dataset(paths, format="parquet")
+        return StagedFiles(paths)
 
     return store
 
 
-def here(dataset: Any, rules: ExpectationSuite) -> Any:
+def here(files: StagedFiles, rules: ExpectationSuite) -> Any:
     """Great Expectations' own results as JSON, and the rows; None if they are left to Spark."""
-    found = judge_here(dataset, rules, prepare_suite(rules, ["key"]))
+    found = judge_here(files, rules, prepare_suite(rules, ["key"]))
     return None if found is None else ([finding.raw.to_json_dict() for finding in found[0]], found[1])
 
 
-def on_spark(spark: SparkSession, dataset: Any, rules: ExpectationSuite) -> tuple[list[Any], int]:
-    frame = spark.read.parquet(*dataset.files).coalesce(1)
+def on_spark(spark: SparkSession, files: StagedFiles, rules: ExpectationSuite) -> tuple[list[Any], int]:
+    frame = spark.read.parquet(*files.paths).coalesce(1)
     findings, rows = judge(frame, rules, build(rules), ["key"], None)
     return [finding.raw.to_json_dict() for finding in findings], rows
 
@@ -125,9 +125,9 @@ def on_spark(spark: SparkSession, dataset: Any, rules: ExpectationSuite) -> tupl
 def test_a_good_verdict_without_spark_is_the_one_that_spark_gives(
     spark: SparkSession, stored: Callable[[pa.Table], Any]
 ) -> None:
-    dataset, rules = stored(ROWS), suite("good", *GOOD)
-    assert [here(dataset, suite("one", rule)) is not None for rule in GOOD] == [True] * len(GOOD)
-    (mine, rows), (sparks, counted) = here(dataset, rules), on_spark(spark, dataset, rules)
+    files, rules = stored(ROWS), suite("good", *GOOD)
+    assert [here(files, suite("one", rule)) is not None for rule in GOOD] == [True] * len(GOOD)
+    (mine, rows), (sparks, counted) = here(files, rules), on_spark(spark, files, rules)
     assert [found for found, other in zip(mine, sparks, strict=True) if found != other] == []
     assert (rows, counted) == (3, 3)
 
@@ -180,7 +180,7 @@ def test_of_any_rows_what_is_judged_without_spark_is_what_spark_says(
         values = [chance.choice((None, *range(-3, 60))) for _ in range(60)]
         columns[name] = pa.array(values, pa.float64()).cast(kind)
     columns["text"] = pa.array([chance.choice((None, "a", "ä", "Z", "")) for _ in range(60)])
-    dataset = stored(pa.table(columns))
+    files = stored(pa.table(columns))
     numbers = [name for name in columns if name != "text"]
     rules = [
         expect("column_values_to_be_between", column=name, min_value=low, max_value=high, strict_min=strict)
@@ -198,8 +198,8 @@ def test_of_any_rows_what_is_judged_without_spark_is_what_spark_says(
     ]
     rules += [expect("column_values_to_be_unique", column=name) for name in columns]
     rules += [expect("column_values_to_be_in_set", column="text", value_set=["a", "ä", "Z", ""])]
-    spoken = dict(enumerate(on_spark(spark, dataset, suite("all", *rules))[0]))
-    quick = {at: found[0][0] for at, rule in enumerate(rules) if (found := here(dataset, suite("one", rule)))}
+    spoken = dict(enumerate(on_spark(spark, files, suite("all", *rules))[0]))
+    quick = {at: found[0][0] for at, rule in enumerate(rules) if (found := here(files, suite("one", rule)))}
     assert len(quick) > len(rules) / 4
     for at, found in quick.items():
         meta = spoken[at]["expectation_config"].pop("meta"), found["expectation_config"].pop("meta")
@@ -271,6 +271,20 @@ def test_files_that_are_gone_are_left_to_whoever_says_what_is_wrong(
         None,
         "sink:carriers could not be judged by suite 'good': ValueError: the file is gone.",
     )
+
+
+def test_files_that_differ_are_judged_by_spark(stored: Callable[[pa.Table], Any]) -> None:
+    """Spark decides what a column is of which files have different types, or that some of them lack."""
+    rules = suite("good", expect("column_values_to_not_be_null", column="key"))
+    files = stored(pa.table({"key": [1, 2], "other": [1, 2]}))
+    assert here(files, rules)[1] == 2
+    pq.write_table(pa.table({"key": [1, 2]}), files.paths[1])
+    assert here(files, rules)[1] == 3  # nobody asks about the other column
+    for strange in ({"key": ["1"]}, {"other": [1]}):
+        pq.write_table(pa.table(strange), files.paths[1])
+        assert here(files, rules) is None
+    Path(files.paths[1]).write_bytes(b"damaged")
+    assert here(files, rules) is None
 
 
 def test_large_tables_are_judged_by_spark(graph_of: Callable[..., Graph]) -> None:

@@ -4,7 +4,7 @@ An adapter makes no decision about safety: `tidegate.protocol` does, from the fa
 types appear as `Any` so that importing them costs nothing at DAG parse.
 """
 
-from tidegate.ports.arrow_reading import ArrowReader, ArrowSink, ArrowSource, LeftToSparkError
+from tidegate.ports.arrow_reading import ArrowReader, ArrowRows, ArrowSink, ArrowSource, LeftToSparkError
 from tidegate.ports.connectors import (
     BacklogSource,
     CommitAttempt,
@@ -52,6 +52,7 @@ from tidegate.ports.transaction import StoreTransaction
 __all__ = [
     "Acknowledger",
     "ArrowReader",
+    "ArrowRows",
     "ArrowSink",
     "ArrowSource",
     "BacklogSource",

@@ -29,11 +29,23 @@ class ArrowSource(Protocol):
         ...
 
 
+class ArrowRows(Protocol):
+    """Rows that are read when somebody asks for them, as a `pyarrow.dataset.Dataset` reads them."""
+
+    @property
+    def schema(self) -> Any:
+        """The `pyarrow.Schema` of all columns."""
+        ...
+
+    def to_table(self, columns: list[str]) -> Any:
+        """A `pyarrow.Table` of all rows, with these columns at least."""
+        ...
+
+
 @runtime_checkable
 class ArrowSink(Protocol):
     """A sink whose staged rows can be read without Spark, so that they are judged without it where that is possible."""
 
-    def staged_rows(self, staged: Sequence[StateHandle]) -> Any:
-        """A `pyarrow.dataset.Dataset` of staged files: the columns and values of `Sink.read_staged`. None if Spark must
-        read them."""
+    def staged_rows(self, staged: Sequence[StateHandle]) -> ArrowRows | None:
+        """The columns and values of `Sink.read_staged`. None if Spark must read them."""
         ...

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from tidegate.ports import LeftToSparkError
+from tidegate.ports import ArrowRows, LeftToSparkError
 from tidegate.quality.importing import load_great_expectations
 
 _UNEXPECTED = ".unexpected_count"
@@ -62,31 +62,30 @@ def prepare(built: Sequence[Any], result_format: Mapping[str, Any]) -> Prepared:
     return Prepared(tuple(asked), frozenset(name for name in named if name is not None))
 
 
-def good_results(dataset: Any, prepared: Prepared) -> tuple[dict[int, Any], int] | None:
-    """Great Expectations' results by position in the suite, and how many rows there are in a `pyarrow.dataset.Dataset`;
-    None if Spark has to judge."""
+def good_results(staged: ArrowRows, prepared: Prepared) -> tuple[dict[int, Any], int] | None:
+    """Great Expectations' results by position in the suite, and how many rows there are; None if Spark has to judge."""
     import pyarrow as pa
 
     try:
-        rows = _read(dataset, prepared.columns)
+        rows = _read(staged, prepared.columns)
         results = [_good_result(rows, asked) for asked in prepared.asked]
         return dict(enumerate(results)), rows.columns.num_rows
     except (LeftToSparkError, pa.ArrowException, OSError, ArithmeticError, LookupError, TypeError, ValueError):
         return None
 
 
-def _read(dataset: Any, columns: frozenset[str]) -> _Rows:
+def _read(staged: ArrowRows, columns: frozenset[str]) -> _Rows:
     """Spark finds a column in any case, and in a name with a dot a field of one."""
-    names = dataset.schema.names
+    names = staged.schema.names
     there = [name.lower() for name in names]
     for name in columns:
         if name not in names or there.count(name.lower()) > 1 or "." in name or "`" in name:
             raise LeftToSparkError(name)
-    rows = dataset.to_table(columns=sorted(columns))
+    rows = staged.to_table(sorted(columns))
     if rows.num_rows == 0:  # Spark's sums over nothing are null
         raise LeftToSparkError("no rows")
     is_plain = not any("." in name or "`" in name for name in names)
-    has_fields = any(field.type.num_fields for field in dataset.schema)
+    has_fields = any(field.type.num_fields for field in staged.schema)
     return _Rows(rows, tuple(names) if is_plain and not has_fields else None)
 
 

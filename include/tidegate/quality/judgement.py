@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.pipeline.expectations import Expectation, ExpectationSuite
+from tidegate.ports import ArrowRows
 from tidegate.quality.arrow_pass import Prepared, good_results, prepare
 from tidegate.quality.importing import load_great_expectations
 from tidegate.quality.one_pass import counted_rows, open_validator
@@ -79,9 +80,9 @@ def prepare_suite(suite: ExpectationSuite, shown: Sequence[str]) -> Prepared:
     return prepare(build(suite), _result_format(shown))
 
 
-def judge_here(dataset: Any, suite: ExpectationSuite, prepared: Prepared) -> tuple[list[Finding], int] | None:
-    """As `judge`, of a `pyarrow.dataset.Dataset` and without Spark; None if Spark has to judge it: see `arrow_pass`."""
-    good = good_results(dataset, prepared)
+def judge_here(staged: ArrowRows, suite: ExpectationSuite, prepared: Prepared) -> tuple[list[Finding], int] | None:
+    """As `judge`, without Spark; None if Spark has to judge the rows: see `arrow_pass`."""
+    good = good_results(staged, prepared)
     return None if good is None else (_findings(suite, good[0]), good[1])
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.steady import judged_targets
-from tidegate.ports import ArrowSink
+from tidegate.ports import ArrowRows, ArrowSink
 from tidegate.protocol.carried_verdicts import files_of
 from tidegate.protocol.hold import decide_hold
 from tidegate.protocol.names import Target, TargetKind
@@ -106,13 +106,13 @@ class GreatExpectationsValidator:
             return None
         suite = self._graph.suites[target]
         try:
-            if (dataset := sink.staged_rows([handle for _, handle in staged])) is None:
+            if (rows := sink.staged_rows([handle for _, handle in staged])) is None:
                 return None
-            types = _types_of(dataset)
+            types = _types_of(rows)
             shown = self._identifying(target, types)
             if (target, *shown) not in self._prepared:
                 self._prepared[target, *shown] = prepare_suite(suite, shown)
-            good = judge_here(dataset, suite, self._prepared[target, *shown])
+            good = judge_here(rows, suite, self._prepared[target, *shown])
         except Exception:
             log.debug("Judging %s without Spark raised.", target, exc_info=True)
             return None
@@ -169,12 +169,12 @@ class GreatExpectationsValidator:
         return [column for column, kind in types.items() if kind not in _NESTED][:_SHOWN_COLUMNS]
 
 
-def _types_of(dataset: Any) -> dict[str, str]:
-    """By column of a `pyarrow.dataset.Dataset`, what Spark calls its type when it reads it."""
+def _types_of(rows: ArrowRows) -> dict[str, str]:
+    """By column, what Spark calls its type when it reads it."""
     # pyspark is heavy, and where all is well it is not needed for anything else here.
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    schema = from_arrow_schema(dataset.schema, prefer_timestamp_ntz=True)
+    schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
     return {field.name: field.dataType.typeName() for field in schema.fields}
 
 

@@ -20,6 +20,7 @@ from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.settings import absolute, spark_path
 from tidegate.sinks import publish, rewind
 from tidegate.sinks.fencing import last_attempt
+from tidegate.sinks.staged_files import StagedFiles
 
 #: Bytes of staged files below which exchanging counts between Spark tasks takes longer than reading them in one.
 _SMALL = 2 << 20
@@ -99,14 +100,11 @@ class ParquetSink:
         rows = spark.read.schema(schema).parquet(*(spark_path(path) for path in paths))
         return rows.coalesce(1) if sum(handle.bytes for handle in staged) <= _SMALL else rows
 
-    def staged_rows(self, staged: Sequence[StateHandle]) -> Any:
+    def staged_rows(self, staged: Sequence[StateHandle]) -> StagedFiles | None:
         """See `ports.ArrowSink`. Beyond some size, Spark reads files faster, and with less memory in this process."""
         if sum(handle.bytes for handle in staged) > _READ_HERE or sum(handle.rows for handle in staged) > _ROWS_HERE:
             return None
-        # pyarrow is heavy and this module is imported when Airflow parses a DAG.
-        import pyarrow.dataset as ds
-
-        return ds.dataset([os.path.join(self.root, publish.staged_path(handle)) for handle in staged], format="parquet")
+        return StagedFiles([os.path.join(self.root, publish.staged_path(handle)) for handle in staged])
 
     def read_table(self, spark: Any) -> Any:
         """See `ports.ReadableSink`."""
