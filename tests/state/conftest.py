@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from state_operator import Workshop, with_hash
 
-from tidegate.state import cache, recent_runs
+from tidegate.state import cache, opening
 from tidegate.state.recent_runs import RecentRuns
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of a run stays in memory: what is read is what was written."""
-    monkeypatch.setattr(recent_runs, "recent", RecentRuns(each=0, most=0))
+    """Nothing of a run stays in memory."""
+    monkeypatch.setattr(opening, "_recent", RecentRuns(each=0, most=0))
 
 
 @pytest.fixture

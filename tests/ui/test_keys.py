@@ -132,9 +132,9 @@ def test_a_damaged_file_spoils_only_the_checkpoints_that_have_it(ask, kept) -> N
     ask(f"{API}?{AA}")  # the rows of small files stay in memory
     (newest,) = (kept / PIPELINE / "chk-3" / OPERATOR).iterdir()
     newest.write_bytes(b"cut off")
-    from tidegate.state import recent_runs
+    from tidegate.state import opening
 
-    recent_runs.recent.clear()
+    opening._recent.clear()
     history = ask(f"{API}?{AA}&checkpoint=2").json()["history"]
     assert [(at["row"] is None, at["problem"] is None) for at in history] == [
         (True, False),

@@ -112,10 +112,6 @@ class Addition:
         if self._bytes > COMPRESSED:
             self._attempt(lambda: self._flush(None))
 
-    def in_memory(self) -> list[pa.RecordBatch] | None:
-        """All batches; None once some had to be written."""
-        return None if self._writer is not None else list(self._held)
-
     def keep(self, checksum: str) -> None:
         """The copy is complete: publish it."""
         if self._bytes > self._least:

@@ -19,16 +19,20 @@ import pyarrow.parquet as pq
 
 from tidegate.protocol.errors import StateIntegrityError, StateSchemaError, StorageError
 from tidegate.protocol.records import StateHandle
-from tidegate.state import cache, recent_runs
+from tidegate.state import cache
 from tidegate.state.columns import Bools, Hashes, Ints, flags, hashes_of_column, integers
 from tidegate.state.expiring import Limits, limits_of
 from tidegate.state.fitting import Fit, fit_of, misfits
 from tidegate.state.layout import HASH, TOMBSTONE, StateLayout
+from tidegate.state.recent_runs import RecentRuns
 from tidegate.state.runs import FORMATS, METADATA
 from tidegate.state.spec import SubtaskSpec
 from tidegate.state.storage import open_storage
 
 _BLOCK = 4 << 20
+
+#: All that are neither mapped nor read seldom: 10,000 events an epoch over a million keys make 16 MiB of them.
+_recent = RecentRuns(each=cache.COMPRESSED, most=32 << 20)
 
 #: Layouts of runs by their fingerprint.
 _layouts: dict[str, StateLayout] = {}
@@ -88,10 +92,10 @@ def open_run(spec: SubtaskSpec, run: StateHandle) -> list[RunPart]:
     low, high = spec.hashes_in(run)
     if low > high or run.rows == 0:
         return []
-    key = recent_runs.key_of(spec.storage_url, run)
-    if (batches := recent_runs.recent.find(key)) is None:
+    key = (spec.storage_url, run.path, run.checksum)
+    if (batches := _recent.find(key)) is None:
         batches = cache.find(spec.cache_dir, run.checksum, run.rows) or _read(spec, run)
-        recent_runs.recent.keep(key, batches)
+        _recent.keep(key, batches)
     parts = (_cut(batch, low, high, *reads) for batch in batches)
     return [part for part in parts if len(part.hashes)]
 

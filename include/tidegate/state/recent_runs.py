@@ -1,4 +1,4 @@
-"""Runs that this process has read or written, decoded: the next checkpoint or micro-batch reads the same ones again.
+"""Runs that this process has read, decoded: the next checkpoint or micro-batch reads the same ones again.
 
 Spark keeps its Python workers, but nothing depends on that: a worker that is new reads the files.
 """
@@ -7,14 +7,6 @@ from collections import OrderedDict
 from threading import Lock
 
 import pyarrow as pa
-
-from tidegate.protocol.records import StateHandle
-from tidegate.state import cache
-
-
-def key_of(storage_url: str, run: StateHandle) -> tuple[str, str, str]:
-    """What tells a run from all others."""
-    return storage_url, run.path, run.checksum
 
 
 class RecentRuns:
@@ -54,7 +46,3 @@ class RecentRuns:
 
 def _size(batches: list[pa.RecordBatch]) -> int:
     return sum(batch.nbytes for batch in batches)
-
-
-#: All that are neither mapped nor read seldom: 10,000 events an epoch over a million keys make 16 MiB of them.
-recent = RecentRuns(each=cache.COMPRESSED, most=32 << 20)

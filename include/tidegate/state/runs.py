@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from tidegate.protocol.expiry import TTL
 from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.protocol.restore import layout_version
-from tidegate.state import cache, recent_runs
+from tidegate.state import cache
 from tidegate.state.columns import flags, hashes_of_column, one_chunk
 from tidegate.state.expiring import Span
 from tidegate.state.hashing_file import HashingFile
@@ -58,8 +58,6 @@ def writing_run(spec: SubtaskSpec, schema: pa.Schema, span: Span | None = None) 
                 writer.abandon()
                 raise
         storage.verify([writer.handle], [writer.handle.path])  # from here on, others may read the copy instead
-        if (batches := copy.in_memory()) is not None:
-            recent_runs.recent.keep(recent_runs.key_of(spec.storage_url, writer.handle), batches)
         copy.keep(writer.handle.checksum)
     finally:
         copy.drop()
