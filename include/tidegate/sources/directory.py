@@ -63,8 +63,8 @@ class Directory:
         return [_version(path, info) if info.is_file else None for path, info in zip(paths, found, strict=True)]
 
     def with_checksums(self, files: Sequence[FileVersion]) -> list[FileVersion]:
-        """The same files; of the small ones the content is known. A file that is gone meanwhile stays as it is: whoever
-        reads it says so. Raises `StorageError`."""
+        """The same files, the small ones with a checksum of their content. One that has disappeared gets none, and
+        reading its rows raises the error. Raises `StorageError` if a file cannot be read."""
         small = [file for file in files if file.size <= CHECKSUM_BELOW and file.checksum is None]
         with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
             known = dict(zip((file.path for file in small), pool.map(self._checksum, small), strict=True))

@@ -261,7 +261,7 @@ class FileSource:
         marker = None if self.end_marker is None else directory.look([self.end_marker])[0]
         listing = directory.files(self.recursive)
         self._ended = marker is not None
-        later = [] if marker is None else listing.versions((listing.mtimes > marker.mtime_ns).nonzero()[0])
+        later = [] if marker is None else listing.take((listing.mtimes > marker.mtime_ns).nonzero()[0]).versions()
         late = in_reading_order(filter(self._is_selected, later))
         if marker is not None and late:
             raise SourceChangedError(

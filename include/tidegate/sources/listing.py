@@ -43,13 +43,9 @@ class Listing:
     sizes: Any  # in bytes, as numpy's integers
     mtimes: Any  # in nanoseconds since the epoch, as numpy's integers
 
-    def versions(self, rows: Iterable[int] | None = None) -> list[FileVersion]:
-        """The files in these rows; in all rows unless some are given."""
-        import numpy as np
-
-        chosen = np.arange(len(self.paths)) if rows is None else np.asarray(rows, np.int64)
-        paths = self.paths.take(integers(chosen)).to_pylist()
-        return list(map(FileVersion, paths, self.sizes[chosen].tolist(), self.mtimes[chosen].tolist()))
+    def versions(self) -> list[FileVersion]:
+        """An object a file: of a part of them, if there may be many."""
+        return list(map(FileVersion, self.paths.to_pylist(), self.sizes.tolist(), self.mtimes.tolist()))
 
     def modified(self, begin: int, end: int) -> "Listing":
         """The files whose time of modification is at or after `begin`, and before `end`."""

@@ -60,7 +60,7 @@ class ReadBefore:
         rows = None if last is None else _to_look_up(listing, last, gone)
         looked_up = listing if rows is None else listing.take(rows)
         found = _found(looked_up, lists.values())
-        selected = (filter(self._is_selected, looked_up.versions(part)) for part in found)
+        selected = (filter(self._is_selected, looked_up.take(part).versions()) for part in found)
         result = Comparison(*map(in_reading_order, selected))
         remarkable = _union(*found) if rows is None else rows[_union(*found)]
         self._lists, self._last = lists, _Compared(listing, remarkable, result)
@@ -81,12 +81,11 @@ def _to_look_up(listing: Listing, last: _Compared, gone: Iterable[Listing]) -> A
     looked so, and that manifest is listed still.
     """
     import numpy as np
-    import pyarrow.compute as pc
 
     begin, end = listing.same_ends(last.listing)
     moved = len(listing.paths) - len(last.listing.paths)
     found = [last.rows[last.rows < begin], last.rows[last.rows >= len(last.listing.paths) - end] + moved]
-    forgotten = [rows_with_values(pc.index_in(listing.paths, known.paths)) for known in gone]
+    forgotten = [_pairs(listing.paths, known.paths)[0] for known in gone]
     return _union(np.arange(begin, len(listing.paths) - end), *found, *forgotten)
 
 
