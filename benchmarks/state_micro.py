@@ -32,8 +32,9 @@ def batches_of(keys: np.ndarray, values: np.ndarray, size: int = 10_000) -> list
 
 
 def written(changed: Changed) -> StateHandle:
-    assert changed.handle is not None
-    return changed.handle
+    handle = changed.write()
+    assert handle is not None
+    return handle
 
 
 def compacted(spec: SubtaskSpec) -> tuple[StateHandle, ...]:
@@ -54,19 +55,20 @@ def main(keys: int, events: int, epochs: int, root: str) -> None:
     spec = SubtaskSpec(f"{root}/state", f"{root}/cache", "w", "bench", 0, "w/0", key_groups_of(0, 1, 128), 128, LAYOUT)
     incoming = batches_of(rng.permutation(keys), rng.integers(0, 1000, keys))
     began = time.perf_counter()
-    changed = aggregate(incoming, spec)
-    print(f"load {keys:,}: {time.perf_counter() - began:.3f} s, {written(changed).bytes:,} bytes")
-    runs: tuple[StateHandle, ...] = (written(changed),)
+    run = written(aggregate(incoming, spec))
+    print(f"load {keys:,}: {time.perf_counter() - began:.3f} s, {run.bytes:,} bytes")
+    runs: tuple[StateHandle, ...] = (run,)
     for epoch in range(1, epochs + 1):
         spec = replace(spec, checkpoint_id=epoch, prefix=f"w/{epoch}", runs=runs)
         incoming = batches_of(rng.integers(0, keys, events), rng.integers(0, 1000, events))
         began = time.perf_counter()
         changed = aggregate(incoming, spec)
+        run = written(changed)
         print(
             f"epoch {epoch}: {events:,} events over {len(runs)} runs: {time.perf_counter() - began:.4f} s "
-            f"(sync {changed.sync_ms} ms, async {changed.async_ms} ms, {written(changed).bytes:,} bytes)"
+            f"(sync {changed.sync_ms} ms, {run.bytes:,} bytes)"
         )
-        runs = compacted(replace(spec, prefix=f"w/{epoch}-merged", runs=(*runs, written(changed))))
+        runs = compacted(replace(spec, prefix=f"w/{epoch}-merged", runs=(*runs, run)))
     began = time.perf_counter()
     rows = sum(batch.num_rows for batch in scan(replace(spec, runs=runs)))
     print(f"scan of {rows:,} rows over {len(runs)} runs: {time.perf_counter() - began:.3f} s")

@@ -27,7 +27,7 @@ def write(workshop, hashed):
     def write_run(key: int, spec=None):
         spec = spec or workshop.spec(LAYOUT)
         table = hashed(pa.table({"k": [key], "v": [key]}), ["k"])
-        return workshop.next(spec, upsert(table.to_batches(), spec).handle)
+        return workshop.next(spec, upsert(table.to_batches(), spec).write())
 
     return write_run
 

@@ -56,7 +56,7 @@ def epochs(workshop, hashed, number: int, rows: int, groups=None):
         keys = [key for key in range(rows) if epoch == 0 or key % 3 == epoch % 3]
         deleted = [epoch > 0 and key % 5 == epoch % 5 for key in keys]
         table = pa.table({"k": keys, "v": [f"{epoch}" for _ in keys], "_delete": deleted})
-        spec = workshop.next(spec, upsert(hashed(table, ["k"]).to_batches(), spec).handle)
+        spec = workshop.next(spec, upsert(hashed(table, ["k"]).to_batches(), spec).write())
     return spec
 
 
@@ -91,7 +91,7 @@ def test_runs_that_end_at_different_hashes_are_merged_as_one_piece(workshop, has
     assert len({run.details["max_hash"] for run in spec.runs}) > 1
     merged = compact(replace(spec, prefix="merged/all"), spec.runs)
     assert len(open_run(spec, merged)) == 1
-    again = workshop.next(replace(spec, runs=(merged,)), upsert(rows_of(hashed, [1]), spec).handle)
+    again = workshop.next(replace(spec, runs=(merged,)), upsert(rows_of(hashed, [1]), spec).write())
     assert len(list(scan(again))) == 1
 
 
@@ -116,7 +116,7 @@ def test_a_slice_takes_no_more_bytes_of_a_run_than_it_may_however_wide_the_rows_
     """State of large rows has few of them in a piece."""
     spec = epochs(workshop, hashed, 3, 400)
     wide = pa.table({"k": range(400), "v": ["x" * 1000] * 400})
-    spec = workshop.next(spec, upsert(hashed(wide, ["k"]).to_batches(), spec).handle)
+    spec = workshop.next(spec, upsert(hashed(wide, ["k"]).to_batches(), spec).write())
     monkeypatch.setattr(slices, "_SLICE_BYTES", 50_000)
     assert max(batch.num_rows for batch in scan(spec)) <= 50
     assert set(content(spec).values()) == {"x" * 1000}
@@ -141,7 +141,7 @@ def test_the_plan_counts_only_the_subtasks_part_of_a_shared_run(workshop, hashed
     each = 1200 // (MIN_RUNS - 1)
     for _ in range(MIN_RUNS - 1):
         table = hashed(pa.table({"k": range(each), "v": ["new"] * each}), ["k"])
-        spec = workshop.next(spec, upsert(table.to_batches(), spec).handle)
+        spec = workshop.next(spec, upsert(table.to_batches(), spec).write())
     assert plan_compaction(spec) == ()
     small = replace(spec, runs=(replace(spec.runs[0], key_groups=key_groups_of(0, 16, 128)), *spec.runs[1:]))
     assert plan_compaction(small) == small.runs

@@ -26,7 +26,7 @@ def test_all_runs_become_one_elsewhere_whoever_writes_it_and_the_definition_is_n
         keys = list(range(epoch, 60, epoch + 1))
         deleted = [epoch > 0 and key % 5 == epoch for key in keys]
         table = pa.table({"k": keys, "v": [f"{epoch}"] * len(keys), "_delete": deleted})
-        spec = workshop.next(spec, upsert(hashed(table, ["k"]).to_batches(), spec).handle)
+        spec = workshop.next(spec, upsert(hashed(table, ["k"]).to_batches(), spec).write())
     subtask, location = SubtaskId(spec.operator, 0), str(tmp_path / "saved")
     rewrite = Rewrite(subtask, spec.key_groups, spec.max_parallelism, spec.runs, "state/op/0")
 
@@ -56,7 +56,7 @@ def changes(hashed, *rows):
 def written(workshop, hashed, rows):
     spec = workshop.spec(LAYOUT)
     table = hashed(pa.table({"k": list(rows), "v": list(rows.values())}), ["k"])
-    return workshop.next(spec, upsert(table.to_batches(), spec).handle)
+    return workshop.next(spec, upsert(table.to_batches(), spec).write())
 
 
 def rows_of(*specs):

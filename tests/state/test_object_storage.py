@@ -83,7 +83,7 @@ def test_state_is_read_through_a_copy_and_without_one(workshop, hashed, reachabl
     spec = replace(workshop.spec(LAYOUT), storage_url=reachable.url)
     for key in (1, 2):
         table = hashed(pa.table({"k": [key], "v": [10 * key]}), ["k"])
-        written = upsert(table.to_batches(), spec).handle
+        written = upsert(table.to_batches(), spec).write()
         spec = replace(workshop.next(spec, written), storage_url=reachable.url)
     assert {run.path for run in spec.runs} == reachable.objects().keys()
     for state in ("copied", "forgotten"):
@@ -111,7 +111,7 @@ def test_what_the_store_loses_is_noticed_by_the_task_that_wrote_it(workshop, has
 
     monkeypatch.setattr(ArrowCheckpointStorage, "verify", lossy)
     with pytest.raises(StateIntegrityError, match="its SHA-256 is"):
-        upsert(hashed(pa.table({"k": [1], "v": [1]}), ["k"]).to_batches(), spec)
+        upsert(hashed(pa.table({"k": [1], "v": [1]}), ["k"]).to_batches(), spec).write()
     assert not workshop.copies.exists() or not list(workshop.copies.iterdir())
 
 

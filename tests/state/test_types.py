@@ -51,7 +51,7 @@ def test_every_atomic_type_and_null_come_back_as_they_were_written(workshop, has
     table = state_table()
     layout = StateLayout.of_rows(table.schema, ["id"])
     changed = upsert(hashed(table, ["id"]).to_batches(), workshop.spec(layout))
-    spec = workshop.spec(layout, (changed.handle,))
+    spec = workshop.spec(layout, (changed.write(),))
     assert changed.rows.sort_by("id").equals(table)
     assert pa.Table.from_batches(scan(spec)).sort_by("id").equals(table)
     assert lookup(hashed(table.select(["id"]), ["id"]).to_batches(), spec).sort_by("id").equals(table)
@@ -61,7 +61,7 @@ def test_a_run_is_plain_parquet_with_spark_type_names_in_its_metadata(workshop, 
     table = state_table()
     layout = StateLayout.of_rows(table.schema, ["id"])
     changed = upsert(hashed(table, ["id"]).to_batches(), workshop.spec(layout))
-    stored = pq.read_table(workshop.file(changed.handle))
+    stored = pq.read_table(workshop.file(changed.write()))
     assert stored.drop_columns(["_hash"]).sort_by("id").replace_schema_metadata(None).equals(table)
     for name in TYPES:
         assert f'["{name}", "{name}"]'.encode() in stored.schema.metadata[b"tidegate.state"]
@@ -74,10 +74,10 @@ def test_every_atomic_type_is_a_key_and_null_is_a_key_of_its_own(name, kind, val
     table = pa.table({"key": pa.array(keys, kind), "n": pa.array([1, 2, 3])})
     layout = StateLayout.of_rows(table.schema, ["key"])
     # All keys share one hash, so that equality of the keys alone has to tell them apart.
-    first = upsert(hashed(table, ["key"], 0).to_batches(), workshop.spec(layout))
+    first = upsert(hashed(table, ["key"], 0).to_batches(), workshop.spec(layout)).write()
     changes = pa.table({"key": pa.array(keys[1:], kind), "n": pa.array([20, 30])})
-    second = upsert(hashed(changes, ["key"], 0).to_batches(), workshop.next(workshop.spec(layout), first.handle))
-    spec = workshop.spec(layout, (first.handle, second.handle))
+    second = upsert(hashed(changes, ["key"], 0).to_batches(), workshop.next(workshop.spec(layout), first)).write()
+    spec = workshop.spec(layout, (first, second))
     found = lookup(hashed(table.select(["key"]), ["key"], 0).to_batches(), spec)
     assert dict(zip(found.column("key").to_pylist(), found.column("n").to_pylist(), strict=True)) == dict(
         zip(keys, [1, 20, 30], strict=True)
@@ -103,7 +103,7 @@ def aggregated(workshop: Any, hashed: Any, kind: Any, epochs: list[list[Any]], *
         number += len(values)
         columns = [pa.array([1] * len(values)), pa.array(values, kind), pa.array(numbers)]
         changed = aggregate(hashed(pa.table(columns, schema=schema), ["k"]).to_batches(), spec)
-        spec = workshop.next(spec, changed.handle)
+        spec = workshop.next(spec, changed.write())
     return [changed.rows.column(f"a{at}")[0].as_py() for at in range(len(declared))]
 
 
@@ -223,15 +223,15 @@ def spec(layout, prefix, *runs):
     return SubtaskSpec({str(tmp_path)!r}, cache, "o", "p", 1, prefix, groups, 8, layout, runs)
 declared = [("n", count()), ("a", avg("v")), ("m", max_("v")), ("b", min_by("k", "v"))]
 summed = StateLayout.of_aggregates(schema, ["k"], declared)
-first = aggregate(rows.to_batches(), spec(summed, "a1"))
-second = aggregate(rows.to_batches(), spec(summed, "a2", first.handle))
-runs = (first.handle, second.handle)
+first = aggregate(rows.to_batches(), spec(summed, "a1")).write()
+second = aggregate(rows.to_batches(), spec(summed, "a2", first)).write()
+runs = (first, second)
 merged = compact(spec(summed, "a3", *runs), runs)
 assert sum(batch.num_rows for batch in scan(spec(summed, "", merged))) == 1000
 plain = StateLayout.of_rows(schema, ["k"])
-first = upsert(rows.select(["_hash", "k", "v"]).to_batches(), spec(plain, "u1"))
-second = upsert(rows.to_batches(), spec(plain, "u2", first.handle))
-assert lookup(rows.to_batches(), spec(plain, "", first.handle, second.handle)).num_rows == 500
+first = upsert(rows.select(["_hash", "k", "v"]).to_batches(), spec(plain, "u1")).write()
+second = upsert(rows.to_batches(), spec(plain, "u2", first)).write()
+assert lookup(rows.to_batches(), spec(plain, "", first, second)).num_rows == 500
 """
     done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -249,5 +249,5 @@ def test_of_values_at_the_same_extreme_the_smallest_is_taken_in_whatever_order_t
     for values in epochs:
         table = pa.table([[1] * len(values), values, [5] * len(values)], schema=schema)
         changed = aggregate(hashed(table, ["k"]).to_batches(), spec)
-        spec = workshop.next(spec, changed.handle)
+        spec = workshop.next(spec, changed.write())
     assert changed.rows.to_pylist() == [{"k": 1, "first": "a", "last": "a"}]

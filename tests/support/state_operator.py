@@ -5,7 +5,7 @@ rules.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -95,6 +95,7 @@ class Operator:
         self.checkpoint = 0
         self.parallelism = 1
         self.snapshots: dict[SubtaskId, Snapshot] = {}
+        self.changed: dict[SubtaskId, Changed] = {}
         self.compactions: list[CompactedRun] = []
 
     def begin(self, parallelism: int) -> dict[SubtaskId, SubtaskSpec]:
@@ -121,9 +122,9 @@ class Operator:
         return {subtask: table.take(pa.array(places)) for subtask, places in rows.items()}
 
     def finish(self, specs: dict[SubtaskId, SubtaskSpec], changed: dict[SubtaskId, Changed]) -> None:
-        self.snapshots = {}
+        self.snapshots, self.changed = {}, changed
         for subtask, spec in specs.items():
-            handle = changed[subtask].handle if subtask in changed else None
+            handle = changed[subtask].write() if subtask in changed else None
             self.snapshots[subtask] = Snapshot((*spec.runs, *([handle] if handle else [])))
 
     def merge(self, which: Any) -> None:
@@ -148,10 +149,14 @@ class Operator:
         self.finish(specs, changed)
 
     def scan(self) -> pa.Table:
-        """Everything, by the subtasks of the latest checkpoint."""
+        """Everything, by the subtasks of the latest checkpoint. A table of current rows shows the same, without reading
+        what was written in it."""
         batches = []
         for subtask, snapshot in self.snapshots.items():
-            batches += scan(self.spec(subtask, snapshot))
+            found = list(scan(self.spec(subtask, snapshot)))
+            batches += found
+            if subtask in self.changed and self.changed[subtask].spec.layout == self.layout:
+                assert said(self.changed[subtask].current()) == said(found)
         return pa.Table.from_batches(batches, self.layout.rows)
 
     def state(self) -> OperatorState:
@@ -179,6 +184,11 @@ class Operator:
             assert tx.complete(id_, AT, metadata_path(PIPELINE, id_), 1, 1)
             tx.subsume(subsume)
         return id_
+
+
+def said(batches: Iterable[pa.RecordBatch]) -> str:
+    """Rows as text, in which every NaN is the same."""
+    return str([row for batch in batches for row in batch.to_pylist()])
 
 
 def record(checkpoint_id: int, parallelism: int) -> CheckpointRecord:

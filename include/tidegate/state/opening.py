@@ -100,6 +100,13 @@ def open_run(spec: SubtaskSpec, run: StateHandle) -> list[RunPart]:
     return [part for part in parts if len(part.hashes)]
 
 
+def new_parts(spec: SubtaskSpec, rows: pa.Table) -> list[RunPart]:
+    """The parts of a run that is still to be written: a `pyarrow.Table` of its columns, sorted by unsigned hash."""
+    limits = limits_of(spec.layout, spec.layout, spec.horizon)
+    batches = rows.combine_chunks().to_batches()
+    return [RunPart(hashes_of_column(batch.column(HASH)), batch, None, limits) for batch in batches if batch.num_rows]
+
+
 def open_near(spec: SubtaskSpec, run: StateHandle, value: int) -> list[RunPart]:
     """The parts of a run that have a hash (unsigned); none if the run does not.
 

@@ -1,7 +1,7 @@
 """The programs a subtask runs on its keyed state: aggregate, look up, upsert, scan.
 
-Each is one call inside a Spark task: rows in, at most one new run out. The coordinator decides what a checkpoint does
-with the handle. The format of a run is in docs/state.md.
+Each is one call inside a Spark task: rows in, what changes out, which is then written as at most one new run. The
+coordinator decides what a checkpoint does with the handle. The format of a run is in docs/state.md.
 """
 
 import time
@@ -16,9 +16,9 @@ from tidegate.protocol.records import StateHandle
 from tidegate.state.accumulators import Stored, SumOverflowError, accumulate, finished
 from tidegate.state.arrivals import Arrivals, arrange, gather
 from tidegate.state.columns import Bools, Hashes, booleans, flags, from_fixed, integers, no_rows, one_chunk, valid
-from tidegate.state.expiring import Span
 from tidegate.state.layout import DELETE, StateLayout
 from tidegate.state.lookup import find_rows
+from tidegate.state.opening import RunPart, new_parts
 from tidegate.state.runs import run_schema, writing_run
 from tidegate.state.showing import key_text
 from tidegate.state.slices import merged_slices
@@ -29,20 +29,33 @@ __all__ = ["Changed", "SubtaskSpec", "aggregate", "lookup", "scan", "upsert"]
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What one call changed.
+    """What one call changes. Nothing is written yet: that is the asynchronous part of a snapshot.
 
     `rows`: `pyarrow.Table` of the visible rows of changed keys (`layout.rows`), without deleted ones. `deleted`: the
-    keys that existed and were deleted (`layout.key_schema`). `sync_ms`: from the last input row to the finished
-    rows; `async_ms`: writing them and making them durable.
+    keys that existed and were deleted (`layout.key_schema`). `run`: the rows that state gets, in the columns of a run.
+    `sync_ms`: from the last input row to the finished rows.
     """
 
-    handle: StateHandle | None
+    spec: SubtaskSpec
     rows: pa.Table
     deleted: pa.Table
+    run: pa.Table
     rows_in: int
     sync_ms: int
-    async_ms: int
     rows_late: int | None = None  # that no window took, if there are windows
+
+    def write(self) -> StateHandle | None:
+        """Write the run at the spec's prefix and make it durable; None if there is nothing to write. Raises
+        `StorageError` if that fails; then nothing is left of it."""
+        if not self.run.num_rows:
+            return None
+        with writing_run(self.spec, self.run.schema) as writer:
+            writer.write(self.run)
+        return writer.handle
+
+    def current(self) -> Iterator[pa.RecordBatch]:
+        """All rows that `scan` finds once this is written, whether it is or not."""
+        return _scanned(self.spec, new_parts(self.spec, self.run))
 
 
 def aggregate(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Changed:
@@ -65,7 +78,7 @@ def aggregate(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Changed:
     values = _accumulated(arrivals, list(inputs), keys, hashes, spec)
     stored = _table([*keys.columns, *values.values(), *_updated(len(keys), spec)], layout.stored)
     rows = visible_rows(stored, layout)
-    return _written(spec, hashes, stored, None, rows, arrivals, began)
+    return _changed(spec, hashes, stored, None, rows, arrivals, began)
 
 
 def lookup(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> pa.Table:
@@ -100,10 +113,10 @@ def upsert(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Changed:
     rows, hashes = arrivals.first_rows(layout.declared.names), arrivals.hashes
     stored = _table([*rows.columns, *_updated(len(rows), spec)], layout.stored)
     if not deletes:
-        return _written(spec, hashes, stored, None, rows, arrivals, began)
+        return _changed(spec, hashes, stored, None, rows, arrivals, began)
     doomed = _true(arrivals.sorted_column(DELETE))
     kept_rows, gone = _existing(stored, hashes, doomed, spec)
-    return _written(
+    return _changed(
         spec, hashes[kept_rows], stored.filter(booleans(kept_rows)), gone[kept_rows],
         rows.filter(booleans(~doomed)), arrivals, began,
     )  # fmt: skip
@@ -111,7 +124,11 @@ def upsert(batches: Iterable[pa.RecordBatch], spec: SubtaskSpec) -> Changed:
 
 def scan(spec: SubtaskSpec) -> Iterator[pa.RecordBatch]:
     """All current visible rows of the subtask's key groups, as `pyarrow.RecordBatch`es of bounded size."""
-    for table in merged_slices(spec, spec.runs, spec.layout.stored, keep_tombstones=False):
+    return _scanned(spec)
+
+
+def _scanned(spec: SubtaskSpec, newest: Sequence[RunPart] = ()) -> Iterator[pa.RecordBatch]:
+    for table in merged_slices(spec, spec.runs, spec.layout.stored, keep_tombstones=False, newest=newest):
         yield from visible_rows(table, spec.layout).combine_chunks().to_batches()
 
 
@@ -166,7 +183,7 @@ def _existing(stored: pa.Table, hashes: Hashes, doomed: Bools, spec: SubtaskSpec
     return ~doomed | gone, gone
 
 
-def _written(
+def _changed(
     spec: SubtaskSpec,
     hashes: Hashes,
     stored: pa.Table,
@@ -175,24 +192,17 @@ def _written(
     arrivals: Arrivals,
     began: float,
 ) -> Changed:
-    """Write `stored`, in which `gone` marks the tombstones. `rows` are the new rows of the keys that remain."""
+    """State gets `stored`, in which `gone` marks the tombstones. `rows` are the new rows of the keys that remain."""
     layout = spec.layout
     columns, deleted = [integers(hashes), *stored.columns], no_rows(layout.key_schema)
     tombstones = gone is not None and bool(gone.any())
     if gone is not None and tombstones:
         columns.append(booleans(gone))
         deleted = stored.select(layout.key_names).filter(booleans(gone))
-    schema = run_schema(layout, tombstones)
-    table = _table(columns, schema)
-    ready = time.perf_counter()
-    handle = None
-    if table.num_rows:
-        with writing_run(spec, schema, Span.of(spec)) as writer:
-            writer.write(table)
-        handle = writer.handle
-    ended = time.perf_counter()
-    sync_ms, async_ms = round((ready - began) * 1000), round((ended - ready) * 1000)
-    return Changed(handle, rows.cast(layout.rows), deleted, arrivals.table.num_rows, sync_ms, async_ms)
+    run = _table(columns, run_schema(layout, tombstones))
+    visible = rows.cast(layout.rows)
+    sync_ms = round((time.perf_counter() - began) * 1000)
+    return Changed(spec, visible, deleted, run, arrivals.table.num_rows, sync_ms)
 
 
 def _true(column: pa.Array) -> Bools:
@@ -201,7 +211,9 @@ def _true(column: pa.Array) -> Bools:
 
 
 def _unchanged(spec: SubtaskSpec) -> Changed:
-    return Changed(None, no_rows(spec.layout.rows), no_rows(spec.layout.key_schema), 0, 0, 0)
+    layout = spec.layout
+    run = no_rows(run_schema(layout, tombstones=False))
+    return Changed(spec, no_rows(layout.rows), no_rows(layout.key_schema), run, 0, 0)
 
 
 def _check_inputs(table: pa.Table, spec: SubtaskSpec) -> None:

@@ -79,44 +79,47 @@ class KeyedPlan:
 
     def _report(self, index: int, rows: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
         with carried_to_driver():
-            return encode_reports(index, list(self._reports(index, rows)))
+            return encode_reports(index, self._reports(index, rows))
 
-    def _reports(self, index: int, rows: Iterable[pa.RecordBatch]) -> Iterator[Report]:
+    def _reports(self, index: int, rows: Iterable[pa.RecordBatch]) -> list[Report]:
+        """State is written and sinks are staged side by side: each encodes, which needs no interpreter, and waits for
+        the disk."""
         unique = uuid4().hex
         spec = replace(self.specs[index], prefix=f"{self.specs[index].prefix}-{unique}")
         changed = PROGRAMS[self.program](rows, spec)
-        handles = [] if changed.handle is None else [changed.handle]
-        started = perf_counter()
+        due = [staging for staging in self.stagings if changed.run.num_rows or not staging.current]
+        with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+            staged = [pool.submit(self._staged, staging, index, unique, changed) for staging in due]
+            own = self._written(index, changed)
+        reports = [own, *(each.result() for each in staged)]
+        if self.followed_by is not None:
+            reports += self.followed_by(index, replace(spec, runs=(*spec.runs, *own.handles)))
+        return reports
+
+    def _written(self, index: int, changed: Changed) -> Report:
+        started, spec = perf_counter(), changed.spec
+        handle = changed.write()
+        handles = [] if handle is None else [handle]
         if self.exchange and changed.rows.num_rows:
             path = f"{spec.prefix}-exchange.parquet"
             handles.append(write_exchange(changed.rows, spec.storage_url, path, spec.checkpoint_id))
-        yield Report(
+        return Report(
             self.operator_id,
             index,
             tuple(handles),
             {
                 "sync_duration": changed.sync_ms,
-                "async_duration": changed.async_ms + milliseconds_since(started),
+                "async_duration": milliseconds_since(started),
                 "rows_in": changed.rows_in,
                 "rows_out": 0 if self.emits else changed.rows.num_rows,
                 **({} if changed.rows_late is None else {ROWS_LATE: changed.rows_late}),
             },
         )
-        if self.followed_by is not None:
-            yield from self.followed_by(index, replace(spec, runs=(*spec.runs, *handles)))
-        due = [staging for staging in self.stagings if changed.handle is not None or not staging.current]
-        if len(due) < 2:
-            yield from (self._staged(staging, index, spec, unique, changed) for staging in due)
-            return
-        with ThreadPoolExecutor(
-            _SIDE_BY_SIDE
-        ) as pool:  # each encodes, which needs no interpreter, and waits for the disk
-            yield from pool.map(lambda staging: self._staged(staging, index, spec, unique, changed), due)
 
-    def _staged(self, staging: Staging, index: int, spec: SubtaskSpec, unique: str, changed: Changed) -> Report:
+    def _staged(self, staging: Staging, index: int, unique: str, changed: Changed) -> Report:
+        spec = changed.spec
         if staging.current:
-            assert changed.handle is not None
-            return stage_state(staging, index, replace(spec, runs=(*spec.runs, changed.handle)), unique)
+            return stage_state(staging, index, spec, changed.current(), unique)
         batches = changed.rows.to_batches() if changed.rows.num_rows else []
         return stage_rows(staging, index, batches, spec.checkpoint_id, unique)
 

@@ -51,14 +51,17 @@ class RestagingPlan:
     def run(self, numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
         for place in numbers:
             index = self.indexes[place]
+            spec = self.specs[index]
             with carried_to_driver():
-                report = stage_state(self.staging, index, self.specs[index], uuid4().hex)
+                report = stage_state(self.staging, index, spec, scan(spec), uuid4().hex)
             yield encode_reports(index, [report])
 
 
-def stage_state(staging: Staging, index: int, spec: SubtaskSpec, unique: str) -> Report:
+def stage_state(
+    staging: Staging, index: int, spec: SubtaskSpec, current: Iterator[pa.RecordBatch], unique: str
+) -> Report:
     """Stage all current rows; an empty state is staged too, so that the sink knows it is empty."""
-    rows = not_empty(scan(spec)) or [pa.RecordBatch.from_pylist([], schema=spec.layout.rows)]
+    rows = not_empty(current) or [pa.RecordBatch.from_pylist([], schema=spec.layout.rows)]
     marks: dict[str, Any] = {"layout": spec.layout.fingerprint}
     marks |= {} if spec.horizon is None else {HORIZON: spec.horizon}
     return stage_rows(staging, index, rows, spec.checkpoint_id, unique, marks)
