@@ -219,17 +219,21 @@ def _encode(rows: Any) -> bytes:
             raise pa.ArrowInvalid(f"column {field.name!r} has type {field.type}, which Parquet does not have")
     packed = [field.name for field in rows.schema if _is_packed(field.type)]
     texts = [field.name for field in rows.schema if pa.types.is_string(field.type) or pa.types.is_binary(field.type)]
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"compression": "zstd"}
     if not any(pa.types.is_nested(field.type) for field in rows.schema):
-        options = {"use_dictionary": texts, "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED")}
+        options = {
+            "use_dictionary": texts,
+            "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
+            "compression": {name: "snappy" if name in packed else "zstd" for name in rows.schema.names},
+        }
     buffer = io.BytesIO()
-    pq.write_table(rows, buffer, compression="zstd", coerce_timestamps="us", **options)
+    pq.write_table(rows, buffer, coerce_timestamps="us", **options)
     return buffer.getvalue()
 
 
 def _is_packed(kind: Any) -> bool:
     """Numbers that take a fifth of the time to write as differences, and half of the bytes, where a dictionary does not
-    help because most of them differ."""
+    help because most of them differ. Then there is little left to compress, and snappy sees that soonest."""
     import pyarrow as pa
 
     return bool(pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind))

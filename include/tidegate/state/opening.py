@@ -92,12 +92,16 @@ def open_run(spec: SubtaskSpec, run: StateHandle) -> list[RunPart]:
     low, high = spec.hashes_in(run)
     if low > high or run.rows == 0:
         return []
-    key = (spec.storage_url, run.path, run.checksum)
-    if (batches := _recent.find(key)) is None:
+    if (batches := _recent.find(_key(spec, run))) is None:
         batches = cache.find(spec.cache_dir, run.checksum, run.rows) or _read(spec, run)
-        _recent.keep(key, batches)
+        _recent.keep(_key(spec, run), batches)
     parts = (_cut(batch, low, high, *reads) for batch in batches)
     return [part for part in parts if len(part.hashes)]
+
+
+def remember(spec: SubtaskSpec, run: StateHandle, rows: pa.Table) -> None:
+    """This process has written a run: it need not be read back, if it is small. `rows` are a `pyarrow.Table` of it."""
+    _recent.keep(_key(spec, run), rows.combine_chunks().to_batches())
 
 
 def new_parts(spec: SubtaskSpec, rows: pa.Table) -> list[RunPart]:
@@ -129,6 +133,10 @@ def open_near(spec: SubtaskSpec, run: StateHandle, value: int) -> list[RunPart]:
                 return [part for group in range(file.num_row_groups) for part in _near(file, group, value, *reads)]
         except pa.ArrowInvalid as error:
             raise _damaged(spec.where(), run, str(error)) from error
+
+
+def _key(spec: SubtaskSpec, run: StateHandle) -> tuple[str, str, str]:
+    return spec.storage_url, run.path, run.checksum
 
 
 def _near(file: pq.ParquetFile, group: int, value: int, fit: Fit | None, limits: Limits | None) -> list[RunPart]:

@@ -18,7 +18,7 @@ from tidegate.state.arrivals import Arrivals, arrange, gather
 from tidegate.state.columns import Bools, Hashes, booleans, flags, from_fixed, integers, no_rows, one_chunk, valid
 from tidegate.state.layout import DELETE, StateLayout
 from tidegate.state.lookup import find_rows
-from tidegate.state.opening import RunPart, new_parts
+from tidegate.state.opening import RunPart, new_parts, remember
 from tidegate.state.runs import run_schema, writing_run
 from tidegate.state.showing import key_text
 from tidegate.state.slices import merged_slices
@@ -51,6 +51,7 @@ class Changed:
             return None
         with writing_run(self.spec, self.run.schema) as writer:
             writer.write(self.run)
+        remember(self.spec, writer.handle, self.run)
         return writer.handle
 
     def current(self) -> Iterator[pa.RecordBatch]:

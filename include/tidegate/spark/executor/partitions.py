@@ -7,6 +7,7 @@ Spark task that is repeated or run twice writes under new names each time. Only 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 from uuid import uuid4
 
@@ -34,6 +35,8 @@ PLACE = "_place"
 
 #: Subtasks that one Spark task runs in parallel, if it has the rows of all.
 _SIDE_BY_SIDE = 4
+#: Of its files, how many a subtask writes at once: with one it waits for the disk, more compete for the interpreter.
+_WRITES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +85,16 @@ class KeyedPlan:
             return encode_reports(index, self._reports(index, rows))
 
     def _reports(self, index: int, rows: Iterable[pa.RecordBatch]) -> list[Report]:
-        """State is written and sinks are staged side by side: each encodes, which needs no interpreter, and waits for
-        the disk."""
         unique = uuid4().hex
         spec = replace(self.specs[index], prefix=f"{self.specs[index].prefix}-{unique}")
         changed = PROGRAMS[self.program](rows, spec)
         due = [staging for staging in self.stagings if changed.run.num_rows or not staging.current]
-        with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-            staged = [pool.submit(self._staged, staging, index, unique, changed) for staging in due]
-            own = self._written(index, changed)
-        reports = [own, *(each.result() for each in staged)]
+        writes = [partial(self._written, index, changed)]
+        writes += [partial(self._staged, staging, index, unique, changed) for staging in due]
+        own, *staged = _beside_each_other(writes)
         if self.followed_by is not None:
-            reports += self.followed_by(index, replace(spec, runs=(*spec.runs, *own.handles)))
-        return reports
+            staged += self.followed_by(index, replace(spec, runs=(*spec.runs, *own.handles)))
+        return [own, *staged]
 
     def _written(self, index: int, changed: Changed) -> Report:
         started, spec = perf_counter(), changed.spec
@@ -236,6 +236,13 @@ class ExchangePlan:
             with carried_to_driver():
                 for batch in read_exchange(self.handles[place], self.storage_url, self.schema):
                     yield batch if self.order is None else _with_place(batch, self.order[place])
+
+
+def _beside_each_other(writes: Sequence[Callable[[], Report]]) -> list[Report]:
+    if len(writes) == 1:
+        return [writes[0]()]
+    with ThreadPoolExecutor(_WRITES) as pool:
+        return list(pool.map(lambda write: write(), writes))
 
 
 PROGRAMS: dict[str, Program] = {"aggregate": aggregate, "upsert": upsert, "windows": take_in}
