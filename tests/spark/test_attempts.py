@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -205,15 +205,17 @@ def test_a_truncated_run_is_named(landing: Land, open_checkpoints: Open, tmp_pat
     checkpoints = open_checkpoints(keyed_by(rows.path, "k"))
     rows.put(k=[1], v=[1])
     checkpoints.take()
-    run = next(handle for index in (0, 1) for handle in checkpoints.completed[SubtaskId("sums", index)].handles)
+    subtasks = [SubtaskId("sums", index) for index in (0, 1)]
+    (subtask,) = (each for each in subtasks if checkpoints.completed[each].handles)
+    (run,) = checkpoints.completed[subtask].handles
     path = tmp_path / "checkpoints" / run.path
-    path.write_bytes(path.read_bytes()[:100])
-    for cached in (tmp_path / "cache").rglob("*"):
-        if cached.is_file():
-            cached.unlink()
+    truncated = path.with_name("truncated.parquet")  # under a name that no worker has in memory, as on another machine
+    truncated.write_bytes(path.read_bytes()[:100])
+    named = replace(run, path=f"{Path(run.path).parent}/{truncated.name}")
+    checkpoints.completed[subtask] = replace(checkpoints.completed[subtask], handles=(named,))
     rows.put(k=[1], v=[1])
     checkpoints.trigger()
-    with pytest.raises(StateIntegrityError, match=run.path):
+    with pytest.raises(StateIntegrityError, match=named.path):
         checkpoints.attempt_once()
 
 

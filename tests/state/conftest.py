@@ -11,9 +11,9 @@ from tidegate.state import cache, opening
 from tidegate.state.recent_runs import RecentRuns
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of a run stays in memory."""
+    """Nothing of a run stays in memory: what is read is what was written."""
     monkeypatch.setattr(opening, "_recent", RecentRuns(each=0, most=0))
 
 

@@ -13,11 +13,16 @@ from tidegate.protocol.errors import ConfigurationError, StateIntegrityError, St
 from tidegate.state import cache, opening
 from tidegate.state.layout import StateLayout
 from tidegate.state.recent_runs import RecentRuns
+from tidegate.state.storage import ArrowCheckpointStorage
 from tidegate.state.subtask import scan, upsert
 
 LAYOUT = StateLayout.of_rows(pa.schema([("k", pa.int64()), ("v", pa.int64())]), ["k"])
 
 pytestmark = pytest.mark.usefixtures("copied")
+
+
+def refused(*_: object) -> None:
+    raise StateIntegrityError("damaged by the disk")
 
 
 @pytest.fixture
@@ -107,13 +112,39 @@ def test_a_cache_that_cannot_be_written_stops_reading_but_not_writing(write, wor
 
 def test_a_small_run_in_local_storage_is_read_where_it_lies(write, workshop, monkeypatch) -> None:
     monkeypatch.undo()
+    monkeypatch.setattr(opening, "_recent", RecentRuns(each=0, most=0))
     spec = write(2, write(1))
     assert keys(spec) == [1, 2]
     assert not workshop.cache.exists()
+    workshop.file(spec.runs[0]).unlink()
+    with pytest.raises(StateIntegrityError, match=f"{spec.runs[0].path} is missing"):
+        keys(spec)
+
+
+@pytest.mark.parametrize("smallest", [0, cache.IN_PLACE_MEMORY])
+def test_what_was_written_is_in_memory(smallest, write, workshop, monkeypatch) -> None:
+    """With a copy beside it, as in remote storage, and without."""
+    monkeypatch.setattr(cache, "IN_PLACE_MEMORY", smallest)
+    monkeypatch.setattr(opening, "_recent", RecentRuns(each=1 << 10, most=1 << 10))
+    spec = write(2, write(1))
+    for run in spec.runs:
+        workshop.file(run).unlink()
+    shutil.rmtree(workshop.cache, ignore_errors=True)
+    assert keys(spec) == [1, 2]
+
+
+def test_what_could_not_be_verified_is_not_in_memory(write, monkeypatch) -> None:
+    recent = RecentRuns(each=1 << 10, most=1 << 10)
+    monkeypatch.setattr(opening, "_recent", recent)
+    monkeypatch.setattr(ArrowCheckpointStorage, "verify", refused)
+    with pytest.raises(StateIntegrityError, match="damaged by the disk"):
+        write(1)
+    assert not recent._runs
 
 
 def test_the_smallest_runs_stay_in_memory_as_long_as_there_is_room(write, workshop, monkeypatch) -> None:
     monkeypatch.undo()
+    monkeypatch.setattr(opening, "_recent", RecentRuns(each=0, most=0))
     spec = write(3, write(2, write(1)))
     size = sum(part.rows.nbytes for part in opening.open_run(spec, spec.runs[0]))
     monkeypatch.setattr(opening, "_recent", RecentRuns(each=size, most=2 * size))

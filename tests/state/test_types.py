@@ -14,8 +14,10 @@ import pytest
 
 from tidegate.pipeline.aggregates import Aggregate, avg, count, max_, max_by, min_, min_by, sum_
 from tidegate.protocol.errors import CheckpointDeclinedError, PipelineDefinitionError, StateSchemaError
+from tidegate.state import opening
 from tidegate.state.columns import from_fixed
 from tidegate.state.layout import StateLayout
+from tidegate.state.recent_runs import RecentRuns
 from tidegate.state.subtask import aggregate, lookup, scan, upsert
 
 NOON = datetime(2013, 1, 1, 12, 0, 0, 123456)
@@ -55,6 +57,24 @@ def test_every_atomic_type_and_null_come_back_as_they_were_written(workshop, has
     assert changed.rows.sort_by("id").equals(table)
     assert pa.Table.from_batches(scan(spec)).sort_by("id").equals(table)
     assert lookup(hashed(table.select(["id"]), ["id"]).to_batches(), spec).sort_by("id").equals(table)
+
+
+def test_what_stays_of_a_written_run_in_memory_is_what_its_file_holds(workshop, hashed, monkeypatch) -> None:
+    roomy = RecentRuns(each=1 << 20, most=1 << 20)
+    monkeypatch.setattr(opening, "_recent", roomy)
+    table = state_table()
+    layout = StateLayout.of_rows(table.schema, ["id"])
+    first = upsert(hashed(table, ["id"]).to_batches(), workshop.spec(layout)).write()
+    gone = table.append_column("_delete", pa.array([True, False, True]))
+    second = upsert(hashed(gone, ["id"]).to_batches(), workshop.spec(layout, (first,))).write()
+    spec = workshop.spec(layout, (first, second))
+    held = [opening.open_run(spec, run)[0].rows for run in spec.runs]
+    roomy.clear()
+    for run, kept in zip(spec.runs, held, strict=True):
+        (read,) = opening.open_run(spec, run)
+        assert read.rows is not kept
+        assert read.rows.equals(kept, check_metadata=True)
+    assert "_tombstone" in read.rows.schema.names
 
 
 def test_a_run_is_plain_parquet_with_spark_type_names_in_its_metadata(workshop, hashed) -> None:
