@@ -74,7 +74,7 @@ def main(keys: int, events: int, epochs: int, root: str) -> None:
     print(f"scan of {rows:,} rows over {len(runs)} runs: {time.perf_counter() - began:.3f} s")
     shutil.rmtree(f"{root}/cache", ignore_errors=True)  # small runs have none
     began = time.perf_counter()
-    aggregate(incoming, replace(spec, prefix="w/restart", runs=runs))
+    written(aggregate(incoming, replace(spec, prefix="w/restart", runs=runs)))
     print(f"epoch after the cache was lost: {time.perf_counter() - began:.3f} s")
 
 

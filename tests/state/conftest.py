@@ -18,7 +18,7 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def copied(monkeypatch: pytest.MonkeyPatch, forgetful: None) -> None:
+def copied(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even the smallest run is copied, as all are that lie in remote storage, and its copy is read each time."""
     monkeypatch.setattr(cache, "IN_PLACE_FILE", 0)
     monkeypatch.setattr(cache, "IN_PLACE_MEMORY", 0)

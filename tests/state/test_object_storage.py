@@ -78,7 +78,6 @@ def test_files_are_held_against_what_was_recorded(storage) -> None:
         storage.verify([good, replace(good, path="p/chk-3/s/1")][1:], [])
 
 
-@pytest.mark.usefixtures("forgetful")
 def test_state_is_read_through_a_copy_and_without_one(workshop, hashed, reachable: Bucket) -> None:
     spec = replace(workshop.spec(LAYOUT), storage_url=reachable.url)
     for key in (1, 2):

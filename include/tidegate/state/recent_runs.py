@@ -1,4 +1,4 @@
-"""Runs that this process has read, decoded: the next checkpoint or micro-batch reads the same ones again.
+"""Runs that this process has read or written, decoded: the next checkpoint or micro-batch reads the same ones again.
 
 Spark keeps its Python workers, but nothing depends on that: a worker that is new reads the files.
 """
