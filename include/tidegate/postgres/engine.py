@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DisconnectionError
 
+from tidegate.postgres.prepared import prepare_statements
 from tidegate.protocol.errors import ConfigurationError
 
 CONNECT_TIMEOUT = 10  # seconds
@@ -66,6 +67,7 @@ def connect(url: str | URL) -> Engine:
         },
     )
     _test_after_a_while(engine)
+    prepare_statements(engine)
     return engine
 
 

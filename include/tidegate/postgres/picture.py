@@ -16,18 +16,22 @@ from typing import Any
 from sqlalchemy import Connection, TextClause, text
 
 from tidegate.ports import Look
+from tidegate.postgres.prepared import columns, prepared
 from tidegate.postgres.rows import checkpoint_record, request_record, restore_record
+from tidegate.postgres.tables import checkpoints, pipelines
 from tidegate.protocol.identity import Endpoint, Role
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.records import CheckpointRecord
 
-_LOCK = "SELECT * FROM tidegate.pipelines WHERE pipeline_id = :pipeline_id FOR UPDATE"
+_LOCK = """
+SELECT COLUMNS FROM tidegate.pipelines p WHERE p.pipeline_id = :pipeline_id FOR UPDATE
+""".replace("COLUMNS", columns(pipelines, "p"))
 
 
 # What counts of a request is as in `reads.latest_by_request`. LATERAL and OFFSET look up what was found, one by one.
 # Before there are statistics, the planner would ask all of this again for each checkpoint of the history.
 _PICTURE = """
-SELECT found.*, to_jsonb(p) AS pipeline,
+SELECT COLUMNS, to_jsonb(p) AS pipeline,
     (SELECT count(*) FROM tidegate.checkpoints s
      WHERE s.pipeline_id = :pipeline_id AND s.status = 'SUBSUMED') AS cleaning,
     EXISTS (SELECT FROM tidegate.compactions k WHERE k.pipeline_id = :pipeline_id) AS compacted,
@@ -64,9 +68,10 @@ LEFT JOIN LATERAL (
 ) AS found ON true
 WHERE p.pipeline_id = :pipeline_id
 ORDER BY found.checkpoint_id
-"""
+""".replace("COLUMNS", columns(checkpoints, "found"))
 
-_LOCK_ONLY, _PICTURE_ONLY, _BOTH = text(_LOCK), text(_PICTURE), text(_LOCK + ";" + _PICTURE)
+_LOCK_ONLY, _PICTURE_ONLY = prepared(lock_pipeline=_LOCK), prepared(look=_PICTURE)
+_BOTH = prepared(lock_pipeline=_LOCK, look=_PICTURE)
 _CREATE = text("INSERT INTO tidegate.pipelines (pipeline_id) VALUES (:pipeline_id) ON CONFLICT DO NOTHING")
 
 
