@@ -1,6 +1,7 @@
 """Spark's errors as the errors of `protocol/errors.py`, with the text of the original error."""
 
 import re
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -13,6 +14,10 @@ from tidegate.spark.session.machine import jvm_end
 _WORKER_DIED = ("Python worker exited unexpectedly", "Python worker process terminated", "PythonWorkerCrash")
 #: A frame of a traceback, and what follows it up to the next.
 _FRAME = re.compile(r'  File "([^"\n]+)", line (\d+), in ([^\n]+)\n((?:(?!  File ")[^\n]*\n?)*)')
+
+#: What Java's futures raise; its cause is what their job has raised.
+_OF_A_FUTURE = "java.util.concurrent.ExecutionException"
+_OF_PYTHON = "org.apache.spark.api.python.PythonException"
 
 _GONE = (
     "StatusCode.UNAVAILABLE",
@@ -56,7 +61,17 @@ def as_checkpoint_error(error: BaseException, where: str) -> CheckpointError:
 
 def core_error(error: Py4JJavaError) -> PySparkException:
     """What Spark SQL would raise for an error of a job without it: the message alone, read while there is a JVM."""
-    return PySparkException(message=str(error.java_exception.getMessage()).partition("\n\tat ")[0].strip())
+    raised = error.java_exception
+    if _class_of(raised) == _OF_A_FUTURE:
+        raised = raised.getCause()
+    said = str(raised.getMessage())
+    if _class_of(raised) != _OF_PYTHON:  # which has a stack of its own, and none of Java's
+        said = said.partition("\n\tat ")[0]
+    return PySparkException(message=said.strip())
+
+
+def _class_of(raised: Any) -> str:
+    return str(raised.getClass().getName())
 
 
 def is_gone(error: BaseException) -> bool:

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from tidegate.protocol.errors import ConfigurationError
 from tidegate.spark.session.installed import check_pair
 from tidegate.spark.session.java import find_java
-from tidegate.spark.session.jvm import start_jvm, where_the_log_is
+from tidegate.spark.session.jvm import remember_classes, start_jvm, where_the_log_is
 from tidegate.spark.session.light_imports import import_lightly
 from tidegate.spark.session.machine import raise_open_files, shortages
 from tidegate.spark.session.packaging import ship
@@ -182,6 +182,8 @@ def adopt_session(session: SparkSession) -> SparkSession:
     for key, value in REQUIRED.items():
         if session.conf.get(key) != value:  # a Connect server would check a default given here as if it were set
             session.conf.set(key, value)
+    if not is_connect(session):
+        remember_classes(session.sparkContext)
     ship(session)
     return session
 
