@@ -50,11 +50,13 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ways
 
 
-def totals(source: Path, tables: Path, schema: str = "k bigint, v bigint", **options: Any) -> Pipeline:
+def totals(
+    source: Path, tables: Path, schema: str = "k bigint, v bigint", mode: Any = "append", **options: Any
+) -> Pipeline:
     pipeline = Pipeline("totals", **options)
     rows = pipeline.source("rows", FileSource(str(source), format="parquet", schema=schema))
     rows.key_by("k").aggregate("totals", n=count(), v=sum_("v"), most=max_("v")).sink(
-        "changes", ParquetSink(str(tables / "changes"))
+        "changes", ParquetSink(str(tables / "changes"), mode=mode)
     )
     return pipeline
 
@@ -74,6 +76,21 @@ def test_a_small_batch_is_read_in_one_task_and_a_larger_one_by_each_subtask(
     staged = [handle.rows for handle in checkpoints.staged("changes")]
     assert sum(staged) == 120_000
     assert len(staged) == 3
+
+
+@pytest.mark.parametrize(("mode", "tasks"), [("append", "[[0, 1, 2]]"), ("latest", "[[0], [1], [2]]")])
+def test_a_table_that_is_written_from_much_state_is_written_by_more_tasks(
+    mode: Any, tasks: str, landing: Land, open_checkpoints: Open, tmp_path: Path, ran: list[str], monkeypatch: Any
+) -> None:
+    rows = landing("rows")
+    checkpoints = open_checkpoints(totals(rows.path, tmp_path, mode=mode, parallelism=3))
+    rows.put(k=list(range(1000)), v=list(range(1000)))
+    checkpoints.take()
+    monkeypatch.setattr(direct_input, "SMALL", 4000)
+    rows.put(k=[1], v=[1000])
+    checkpoints.take()
+    assert ran == ["direct [[0, 1, 2]]", f"direct {tasks}"]
+    assert checkpoints.rows("state:totals")[1] == (1, 2, 1001, 1000)
 
 
 def test_too_much_to_be_read_several_times_is_exchanged(

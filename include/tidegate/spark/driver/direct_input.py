@@ -22,7 +22,7 @@ from tidegate.spark.driver.streams import Streams, arrow_schema
 from tidegate.spark.executor.direct_rows import DirectPlan, DirectStagingPlan
 from tidegate.spark.executor.partitions import KeyedPlan
 
-#: Bytes of a batch below which exchanging its rows between Spark tasks takes longer than doing all subtasks in one.
+#: Bytes below which to divide the subtasks among Spark tasks takes longer than to do all of them in one.
 SMALL = 1 << 20
 
 #: Bytes that all Spark tasks together may read of a batch, so that nothing large is read several times.
@@ -55,8 +55,8 @@ class DirectInput:
     size: int
 
     def plan(self, keyed: KeyedPlan) -> DirectPlan:
-        """A Spark task for all subtasks if the batch is small, else up to one for each."""
-        shares = _shares(sorted(keyed.specs), self.size, len(keyed.specs))
+        """A Spark task for all subtasks if there is little to read and to write, else up to one for each."""
+        shares = _shares(sorted(keyed.specs), self.size + _written_anew(keyed), len(keyed.specs))
         return DirectPlan(keyed, self.reader, self.columns, self.keys, shares)
 
 
@@ -102,6 +102,13 @@ def direct_staging(
         len(arrived) > 1,
         _shares(list(owned), size, plan.slots),
     )
+
+
+def _written_anew(keyed: KeyedPlan) -> int:
+    """Bytes of the state that a table of current rows is written from."""
+    if not any(staging.current for staging in keyed.stagings):
+        return 0
+    return sum(run.bytes for spec in keyed.specs.values() for run in spec.runs)
 
 
 def _shares(subtasks: list[int], size: int, most: int) -> tuple[tuple[int, ...], ...]:
