@@ -14,6 +14,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,23 @@ class Settings:
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> "Settings":
         env = os.environ if environment is None else environment
-        home = Path(env.get("TIDEGATE_HOME") or Path.cwd()).resolve()
+        home = _home(env)
         return cls(
             home=home,
             storage=resolve(env.get("TIDEGATE_STORAGE") or ".tidegate/checkpoints", home),
             cache=env.get("TIDEGATE_CACHE") or None,
             docs=Path(env.get("TIDEGATE_DOCS") or home / ".tidegate" / "docs"),
         )
+
+
+def _home(environment: Mapping[str, str]) -> Path:
+    return _resolved(os.path.abspath(environment.get("TIDEGATE_HOME") or os.curdir))
+
+
+@lru_cache(maxsize=16)
+def _resolved(path: str) -> Path:
+    """To follow links takes a call of the system for each part, and connectors name their location all the time."""
+    return Path(path).resolve()
 
 
 def is_project(environment: Mapping[str, str] | None = None) -> bool:
@@ -61,7 +72,7 @@ def resolve(path: str, home: Path | None = None) -> str:
     """A path or URL as written by the user, with relative paths below the project's home."""
     if "://" in path:
         return path
-    return str((home or Settings.from_environment().home) / path)
+    return str((home or _home(os.environ)) / path)
 
 
 def absolute(path: str) -> str:

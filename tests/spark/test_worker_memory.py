@@ -1,5 +1,6 @@
 """What a Python worker keeps of the memory that its tasks have given back."""
 
+import platform
 import subprocess
 import sys
 
@@ -36,6 +37,31 @@ print((faults() - before) // 20)
 task(300)
 print(memory.private() <= small + memory.KEPT)
 """
+
+
+KEEPING = """
+import resource
+from tidegate.spark.executor import daemon
+
+daemon._keep_freed_memory()
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+def task():
+    pieces = [bytes([1]) * (4 << 20) for _ in range(10)]
+
+task()
+before = faults()
+task()
+print(faults() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library keeps what it keeps")
+def test_what_a_task_has_freed_is_there_for_the_next_one() -> None:
+    answer = subprocess.run([sys.executable, "-c", KEEPING], capture_output=True, text=True, check=True)
+    assert int(answer.stdout) < 1000  # 40 MiB are 10,240 pages
 
 
 def test_small_tasks_keep_their_memory_and_a_large_one_gives_it_back() -> None:

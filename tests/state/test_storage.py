@@ -1,12 +1,14 @@
 """Checkpoint storage: whole files, durable, below one root, over any file system pyarrow knows."""
 
 import os
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from pyarrow import fs
 
 from tidegate.protocol.errors import ConfigurationError, StateIntegrityError, StorageError
+from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.state.storage import ArrowCheckpointStorage
 
 
@@ -19,7 +21,7 @@ def storage(request, tmp_path: Path) -> ArrowCheckpointStorage:
         return ArrowCheckpointStorage(root.as_uri())
     opened = ArrowCheckpointStorage(str(root))
     if request.param == "elsewhere":
-        opened._local = False
+        opened.is_local = False
     return opened
 
 
@@ -60,6 +62,26 @@ def test_the_root_itself_is_only_listed(storage) -> None:
     for attempt in (storage.read, lambda p: storage.write(p, b"x"), lambda p: storage.delete([p])):
         with pytest.raises(StorageError, match="is not a path below checkpoint storage"):
             attempt("")
+
+
+def test_every_file_is_looked_at_and_those_of_the_sample_are_read(storage) -> None:
+    content = {f"p/chk-1/s/{number}": bytes([number]) * 100 for number in range(5)}
+    for path, written in content.items():
+        storage.write(path, written)
+    files = [
+        StateHandle(path, HandleKind.RUN, 1, len(written), sha256(written).hexdigest(), 1)
+        for path, written in content.items()
+    ]
+    storage.verify(files, content)
+    storage.verify([], content)
+    storage.write("p/chk-1/s/3", b"x" * 100)
+    storage.write("p/chk-1/s/4", b"y" * 100)
+    storage.verify(files, ["p/chk-1/s/0", "p/chk-1/s/1"])
+    with pytest.raises(StateIntegrityError, match=r"The file p/chk-1/s/3 .* its SHA-256 is"):
+        storage.verify(files, content)
+    storage.delete(["p/chk-1/s/2"])
+    with pytest.raises(StateIntegrityError, match=r"p/chk-1/s/2 is missing"):
+        storage.verify(files, [])
 
 
 def test_a_missing_file_is_an_integrity_error_that_names_it(storage) -> None:

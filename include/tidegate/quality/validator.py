@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 FrameReader = Callable[[Target, Mapping[SubtaskId, SubtaskRecord], CheckpointRecord], Any]
 
-# Judging is half Python and half waiting for Arrow or Spark, so targets are judged side by side.
+# Judging waits for Spark, so targets are judged side by side. Without Spark it is work for the interpreter.
 _AT_ONCE = 4
 
 # How many columns identify a failing row if there is no key.
@@ -75,11 +75,11 @@ class GreatExpectationsValidator:
         """One verdict for each of `graph.targets` that is not `settled`, in that order."""
         known = {verdict.target: Section(verdict) for verdict in settled}
         asked = [target for target in self._graph.targets if target not in known]
+        here = {target: self._judge_here(target, subtasks) for target in asked}
+        judged = {target: section for target, section in here.items() if section is not None}
+        left = [target for target in asked if target not in judged]
+        reads = {target: self._read(target, subtasks, checkpoint) for target in left}
         with ThreadPoolExecutor(_AT_ONCE, "tidegate-judge") as pool:
-            here = zip(asked, pool.map(lambda of: self._judge_here(of, subtasks), asked), strict=True)
-            judged = {target: section for target, section in here if section is not None}
-            left = [target for target in asked if target not in judged]
-            reads = {target: self._read(target, subtasks, checkpoint) for target in left}
             judged |= zip(left, pool.map(lambda of: self._judge(of, subtasks, reads[of]), left), strict=True)
         path = None
         if any(section.verdict.evaluated or section.verdict.error for section in judged.values()):

@@ -25,7 +25,8 @@ from tidegate.state.hashing_file import HashingFile
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _BLOCK = 4 << 20
-_ASKED_AT_ONCE = 16
+_ASKED_AT_ONCE = 16  # each waits for the network
+_HASHED_AT_ONCE = 2  # local files: each takes a processor
 
 
 @lru_cache(maxsize=32)
@@ -122,27 +123,28 @@ class ArrowCheckpointStorage:
             raise
 
     def verify(self, files: Sequence[StateHandle], in_full: Collection[str]) -> None:
+        read = [handle for handle in files if handle.path in in_full]
         if self.is_local:
-            for handle in files:
-                self._verify(handle, handle.path in in_full)
-        else:  # each waits for the network
-            with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
-                for _ in pool.map(lambda handle: self._verify(handle, handle.path in in_full), files):
-                    pass
+            _each(files, self._verify_length, 1)
+            _each(read, self._verify_content, _HASHED_AT_ONCE)
+        else:
+            _each(files, self._verify_length, _ASKED_AT_ONCE)
+            _each(read, self._verify_content, _ASKED_AT_ONCE)
 
-    def _verify(self, handle: StateHandle, in_full: bool) -> None:
+    def _verify_length(self, handle: StateHandle) -> None:
         with self._explained("read", handle.path):
             info = self._fs.get_file_info(self._absolute(handle.path))
         if info.type is not fs.FileType.File:
             raise self._missing(handle.path)
         if info.size != handle.bytes:
             raise self.differs(handle, f"it has {info.size:,} bytes where {handle.bytes:,} were written")
-        if in_full:
-            sha = hashlib.sha256()
-            for block in self.stream(handle.path, _BLOCK):
-                sha.update(block)
-            if sha.hexdigest() != handle.checksum:
-                raise self.differs(handle, f"its SHA-256 is {sha.hexdigest()} where {handle.checksum} was written")
+
+    def _verify_content(self, handle: StateHandle) -> None:
+        sha = hashlib.sha256()
+        for block in self.stream(handle.path, _BLOCK):
+            sha.update(block)
+        if sha.hexdigest() != handle.checksum:
+            raise self.differs(handle, f"its SHA-256 is {sha.hexdigest()} where {handle.checksum} was written")
 
     def differs(self, handle: StateHandle, how: str) -> StateIntegrityError:
         """The error to raise if a file is not what was written."""
@@ -301,6 +303,17 @@ def _sync_directory(directory: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _each(files: Sequence[StateHandle], check: Callable[[StateHandle], None], at_once: int) -> None:
+    """Check all of them, and raise what the first one raises that fails."""
+    if at_once == 1 or len(files) <= 1:
+        for handle in files:
+            check(handle)
+        return
+    with ThreadPoolExecutor(at_once) as pool:
+        for _ in pool.map(check, files):
+            pass
 
 
 def _temporary(absolute: str) -> str:

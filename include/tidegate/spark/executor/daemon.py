@@ -5,6 +5,7 @@ seconds of processor time before the first checkpoint of a session, and memory t
 workers' interpreter is the driver's, so the packages installed there can be used. Spark starts this as a module.
 """
 
+import ctypes
 import gc
 import os
 import sys
@@ -22,6 +23,9 @@ _SHARED = (
     "tidegate.spark.executor.numbered",
 )
 
+#: glibc's names and numbers for `mallopt`.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
 
 def main() -> None:
     prepare()
@@ -32,6 +36,7 @@ def prepare() -> None:
     """Import what workers share."""
     # Arrow's own allocator keeps for its process what a task has given back, some 15 MB of each worker.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    _keep_freed_memory()
     _prefer_installed()
     for name in _SHARED:
         import_module(name)
@@ -42,6 +47,15 @@ def prepare() -> None:
 def fork_workers() -> None:
     """Whenever the JVM asks for one, until it closes the input."""
     import_module("pyspark.daemon").manager()
+
+
+def _keep_freed_memory() -> None:
+    """Let the C library keep what is freed until `memory.give_back`: asked for anew, each page takes some microseconds.
+    Other C libraries than glibc keep what they keep."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_TRIM_THRESHOLD, 64 << 20)
+        mallopt(_M_MMAP_THRESHOLD, 32 << 20)
 
 
 def _prefer_installed() -> None:
