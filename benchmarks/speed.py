@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 import kept_figures
+import measuring
 from bench_series import WITH_TABLES
 from flink_jars import VERSION
 from machine_load import sentence
@@ -26,6 +27,7 @@ STREAMING = (
     "checkpoints) in a session as PySpark starts it, with the same collector. Every total is checked. An epoch ends "
     "when its checkpoint is durable. With tables it also keeps one of current rows and one that is appended to, with "
     "three expectations each; Structured Streaming rewrites the first as a whole in `foreachBatch`, as users write it. "
+    f"Of epochs with tables {measuring.SMALL_JUDGED} count below 1 M keys and {measuring.LARGE_JUDGED} above. "
     "What is seen are medians (smallest–largest)."
 )
 BESIDE_FLINK = (
