@@ -1,6 +1,5 @@
 """What a Python worker keeps of the memory that its tasks have given back."""
 
-import platform
 import subprocess
 import sys
 
@@ -58,7 +57,6 @@ print(faults() - before)
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library keeps what it keeps")
 def test_what_a_task_has_freed_is_there_for_the_next_one() -> None:
     answer = subprocess.run([sys.executable, "-c", KEEPING], capture_output=True, text=True, check=True)
     assert int(answer.stdout) < 1000  # 40 MiB are 10,240 pages
