@@ -279,6 +279,7 @@ def test_every_file_is_read_exactly_once(
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"format": "xml"}, "the format is 'xml', but must be csv, json or parquet"),
     ({"schema": " "}, "it needs a schema in Spark DDL"),
+    ({"schema": "k STRING, n INT, "}, "it needs a schema in Spark DDL"),
     ({"splits": 0}, "splits is 0, but there must be at least one"),
     ({"splits": 3, "max_files_per_checkpoint": 2}, "max_files_per_checkpoint is 2, but each of 3 splits needs"),
     ({"malformed": "drop"}, "malformed is 'drop', but must be"),

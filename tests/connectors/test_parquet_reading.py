@@ -15,7 +15,7 @@ from tidegate.ports import LeftToSparkError, Segment
 from tidegate.protocol.errors import SourceChangedError
 from tidegate.sources import parquet_reading
 from tidegate.sources.files import FileSource
-from tidegate.spark.driver.streams import arrow_schema
+from tidegate.spark.driver.columns import arrow_schema
 
 MOMENTS = [datetime(1900, 1, 1, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)]
 DAYS = [date(1582, 10, 15), date(1969, 12, 31), date(9999, 12, 31), None]

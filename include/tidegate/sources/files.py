@@ -79,7 +79,7 @@ class FileSource:
     def __post_init__(self) -> None:
         check_options(self.path, self.format, self.encoding, self.options)
         self.file_schema = ddl_of(self.schema)
-        if not self.file_schema.strip():
+        if self.file_schema.strip()[-1:] in ("", ","):
             raise self._wrong('it needs a schema in Spark DDL, such as schema="carrier STRING, dep_delay DOUBLE"')
         if self.splits < 1:
             raise self._wrong(f"splits is {self.splits}, but there must be at least one")
@@ -100,7 +100,7 @@ class FileSource:
         except PipelineDefinitionError as error:
             raise self._wrong(str(error)) from None
         columns = (f"{column.name} {column.type}" for column in self._partitions)
-        self.schema: str = ", ".join((self.file_schema.strip().rstrip(","), *columns))
+        self.schema: str = ", ".join((self.file_schema.strip(), *columns))
         # Not a position (those are in the snapshots): only saves the other splits of a checkpoint a listing each.
         self._listing: Listing | None = None
         self._ended = False

@@ -115,7 +115,7 @@ def _rows(
     if source.format == "csv":
         options = {"quote": '"', "escape": given.get("quote") or '"', **options}
     options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    whole = f"{source.file_schema.strip().rstrip(',')}, {_CORRUPT} STRING"
+    whole = f"{source.file_schema.strip()}, {_CORRUPT} STRING"
 
     def parsed(frame: Any, condition: Any, options: Mapping[str, str], prefix: str) -> Any:
         one = F.inline(F.array(parse(F.when(condition, F.col("record")), whole, dict(options))))

@@ -8,7 +8,6 @@ Spark task reads all there is and keeps the rows of its own subtasks.
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import types as T
 
 from tidegate.dataflow.elements import Exchange
 from tidegate.dataflow.execution_plan import ExecutionPlan
@@ -17,8 +16,9 @@ from tidegate.pipeline.definition import KeyedVertex, SinkVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.ports import ArrowReader, Segment
 from tidegate.protocol.keygroups import hashes_of, key_groups_of
+from tidegate.spark.driver.columns import are_alike, arrow_schema
 from tidegate.spark.driver.state_location import StateLocation
-from tidegate.spark.driver.streams import Streams, arrow_schema
+from tidegate.spark.driver.streams import Streams
 from tidegate.spark.executor.direct_rows import DirectPlan, DirectStagingPlan
 from tidegate.spark.executor.partitions import KeyedPlan
 
@@ -27,22 +27,6 @@ SMALL = 1 << 20
 
 #: Bytes that all Spark tasks together may read of a batch, so that nothing large is read several times.
 _READ_AGAIN = 256 << 20
-
-#: What Arrow and Spark read alike, and hash alike. A string with a collation is another type than this one.
-_ALIKE = (
-    T.BooleanType(),
-    T.ByteType(),
-    T.ShortType(),
-    T.IntegerType(),
-    T.LongType(),
-    T.FloatType(),
-    T.DoubleType(),
-    T.StringType(),
-    T.BinaryType(),
-    T.DateType(),
-    T.TimestampType(),
-    T.TimestampNTZType(),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +50,7 @@ def direct_input(streams: Streams, execution: Execution, vertex: KeyedVertex, su
     if not vertex.aggregates or not size or size * subtasks > _READ_AGAIN:
         return None
     columns = streams.aggregate_input(vertex)
-    if not all(field.dataType in _ALIKE or isinstance(field.dataType, T.DecimalType) for field in columns):
+    if not are_alike(columns):
         return None
     reader = streams.arrow_reader(vertex.inputs[0], execution.arrived)
     return None if reader is None else DirectInput(reader, arrow_schema(columns), tuple(vertex.key), size)

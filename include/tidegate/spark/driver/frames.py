@@ -11,8 +11,9 @@ from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.expiry import Moment
 from tidegate.protocol.names import Target, TargetKind
 from tidegate.protocol.records import CheckpointRecord, HandleKind, Snapshot, StateHandle, SubtaskId, SubtaskRecord
+from tidegate.spark.driver.columns import ddl
 from tidegate.spark.driver.state_location import StateLocation
-from tidegate.spark.driver.streams import Streams, ddl
+from tidegate.spark.driver.streams import Streams
 from tidegate.spark.executor.partitions import ScanPlan
 from tidegate.state.expiring import judge
 

@@ -19,12 +19,13 @@ from tidegate.pipeline.windows import Window
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.in_flight import OUTPUT
 from tidegate.protocol.records import SubtaskId
+from tidegate.spark.driver.columns import ddl
 from tidegate.spark.driver.direct_input import SMALL, direct_input, direct_staging, segment_bytes
 from tidegate.spark.driver.hashing import key_expressions, quoted, subtask_expression
 from tidegate.spark.driver.results import Result, require_keys, result_of
 from tidegate.spark.driver.run_job import Emit, run_direct_job, run_job, run_numbered
 from tidegate.spark.driver.state_location import StateLocation
-from tidegate.spark.driver.streams import SIDE, Streams, ddl, read_by
+from tidegate.spark.driver.streams import SIDE, Streams, read_by
 from tidegate.spark.driver.windows import late_rows, with_windows
 from tidegate.spark.executor.ended_windows import EndedWindowsPlan, Ending
 from tidegate.spark.executor.partitions import KeyedPlan, LookupPlan, RowsPlan

@@ -12,9 +12,10 @@ from pyspark.sql.types import StructType
 from tidegate.pipeline.definition import KeyedVertex
 from tidegate.pipeline.update import Update
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
+from tidegate.spark.driver.columns import arrow_schema
 from tidegate.spark.driver.hashing import key_expressions, quoted
 from tidegate.spark.driver.joins import joined
-from tidegate.spark.driver.streams import Streams, arrow_schema
+from tidegate.spark.driver.streams import Streams
 from tidegate.state.layout import DELETE, StateLayout, plain_type, type_name
 
 
@@ -30,7 +31,7 @@ def require_keys(streams: Streams, vertex: KeyedVertex, layout: StateLayout, bat
     """Raise `PipelineDefinitionError` for a batch that lacks a column of the key, or has it in another type."""
     where = streams.where(vertex)
     for batch in batches:
-        streams.require_columns(where, vertex.key, batch)
+        streams.require_columns(where, vertex.key, batch.columns)
         require_types(f"A batch of {where}", batch.select(*map(quoted, vertex.key)), layout)
 
 

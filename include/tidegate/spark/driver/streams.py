@@ -5,12 +5,10 @@ Lazy throughout: nothing here runs a Spark job. State layouts are derived from t
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from inspect import signature
 from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from tidegate.dataflow.elements import Data, Exchange
@@ -20,6 +18,7 @@ from tidegate.pipeline.windows import BOUNDS
 from tidegate.ports import ArrowReader, ArrowSource, Segment
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, StateSchemaError
 from tidegate.protocol.records import StateHandle
+from tidegate.spark.driver.columns import arrow_schema, ddl, declared
 from tidegate.spark.driver.determinism import nondeterministic_parts
 from tidegate.spark.driver.hashing import quoted
 from tidegate.spark.driver.joins import JoinColumns
@@ -118,11 +117,10 @@ class Streams:
             if vertex.name not in self._declared:
                 self._declared[vertex.name] = self._of_rows(vertex)
             return self._declared[vertex.name]
-        stream, known = vertex.inputs[0], vertex.name in self._computed
-        if frame is None and not known:
-            frame = self.frame(stream, {})
-        if frame is not None and not (known and not stream.transforms):  # columns change only in the user's code
-            self._computed[vertex.name] = self._of_aggregates(vertex, frame)
+        stream = vertex.inputs[0]
+        if vertex.name not in self._computed or (frame is not None and stream.transforms):  # the user's code may change
+            columns = self._columns_of(stream) if frame is None else frame.schema
+            self._computed[vertex.name] = self._of_aggregates(vertex, columns)
         return self._computed[vertex.name]
 
     def aggregate_input(self, vertex: KeyedVertex) -> StructType:
@@ -147,8 +145,7 @@ class Streams:
         columns = [f"cast(null as {type_name(field.type)}) as {quoted(field.name)}" for field in schema]
         return self.session.range(1).where("false").selectExpr(*columns)
 
-    def require_columns(self, where: str, columns: Sequence[str], frame: DataFrame) -> None:
-        there = frame.columns
+    def require_columns(self, where: str, columns: Sequence[str], there: Sequence[str]) -> None:
         if missing := [name for name in columns if name not in there]:
             raise PipelineDefinitionError(
                 f"The {where} needs column {', '.join(map(repr, missing))}, and its input has only "
@@ -157,6 +154,15 @@ class Streams:
 
     def where(self, vertex: StepVertex | KeyedVertex | SinkVertex) -> str:
         return f"{kind_of(vertex)} {vertex.name!r} of pipeline {self._graph.pipeline.name!r}"
+
+    def _columns_of(self, stream: Stream) -> StructType:
+        """A source that can be read without Spark says them itself: Spark SQL need not begin to be asked."""
+        source = self._sources[stream.origin].source if stream.origin in self._sources else None
+        if isinstance(source, ArrowSource) and stream.output == "rows" and not stream.transforms:
+            columns = declared(source.schema)
+            if columns is not None:
+                return columns
+        return self.frame(stream, {}).schema
 
     def _exchanged(self, origin: KeyedVertex, exchanges: Sequence[Exchange]) -> DataFrame:
         newest = len(exchanges) > 1
@@ -249,12 +255,12 @@ class Streams:
             )
         return schema
 
-    def _of_aggregates(self, vertex: KeyedVertex, frame: DataFrame) -> StateLayout:
+    def _of_aggregates(self, vertex: KeyedVertex, columns: StructType) -> StateLayout:
         needed = read_by(vertex)
-        self.require_columns(self.where(vertex), needed, frame)
-        fields = [field for field in frame.schema.fields if field.name in needed]
+        self.require_columns(self.where(vertex), needed, columns.names)
+        fields = [field for field in columns.fields if field.name in needed]
         if vertex.window is not None:
-            require_time(self.where(vertex), vertex.window, frame)
+            require_time(self.where(vertex), vertex.window, columns)
             fields = [field for field in fields if field.name not in BOUNDS]
         self._inputs[vertex.name] = StructType(fields)
         if vertex.window is not None:
@@ -284,15 +290,3 @@ def _side(exchanges: Sequence[Exchange], late: bool) -> list[StateHandle]:
 
 def kind_of(vertex: StepVertex | KeyedVertex | SinkVertex) -> str:
     return {StepVertex: "step", KeyedVertex: "operator", SinkVertex: "sink"}[type(vertex)]
-
-
-def arrow_schema(schema: StructType) -> Any:
-    """The `pyarrow.Schema` in which rows of these columns reach a Spark task."""
-    if "timezone" in signature(to_arrow_schema).parameters:
-        return to_arrow_schema(schema, timezone="UTC")
-    return to_arrow_schema(schema)  # Spark 4.1 knows no other zone
-
-
-def ddl(schema: Any) -> str:
-    """A `pyarrow.Schema` of state columns as Spark's DDL."""
-    return ", ".join(f"{quoted(field.name)} {type_name(field.type)}" for field in schema)

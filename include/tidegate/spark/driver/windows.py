@@ -9,7 +9,7 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DateType, StructType, TimestampNTZType, TimestampType
 
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.windows import BOUNDS, WINDOW_END, WINDOW_START, Window
@@ -27,7 +27,7 @@ def with_windows(where: str, window: Window, frame: DataFrame, columns: Sequence
 
     Raises `PipelineDefinitionError`, which says `where`, if the window's column says no time.
     """
-    require_time(where, window, frame)
+    require_time(where, window, frame.schema)
     inputs = [F.col(quoted(name)) for name in columns if name not in BOUNDS]
     if window.overlapping == 1:
         start = _last_start(window)
@@ -41,16 +41,16 @@ def with_windows(where: str, window: Window, frame: DataFrame, columns: Sequence
 
 def late_rows(where: str, window: Window, frame: DataFrame, closed: int | None) -> DataFrame:
     """The rows that have no open window, as they are."""
-    require_time(where, window, frame)
+    require_time(where, window, frame.schema)
     if window.overlapping == 1:
         is_open = _is_open(window, _last_start(window), closed)
         return frame.where(~F.coalesce(is_open, F.lit(False)))
     return frame.where(F.coalesce(F.size(_open_starts(window, closed)), F.lit(0)) <= 0)
 
 
-def require_time(where: str, window: Window, frame: DataFrame) -> None:
+def require_time(where: str, window: Window, columns: StructType) -> None:
     """Raise `PipelineDefinitionError` if a window's column is not there, or says no time."""
-    types = {field.name: field.dataType for field in frame.schema.fields}
+    types = {field.name: field.dataType for field in columns.fields}
     if window.column not in types:
         raise PipelineDefinitionError(
             f"The {where} has windows of {window.column!r}, and its input has only {', '.join(types)}. Correct the "

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from pyspark import SparkConf, SparkContext
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -19,6 +20,7 @@ from tidegate.protocol.errors import ConfigurationError
 from tidegate.spark.session.installed import check_pair
 from tidegate.spark.session.java import find_java
 from tidegate.spark.session.jvm import remember_classes, start_jvm, where_the_log_is
+from tidegate.spark.session.lazy_session import LazySession
 from tidegate.spark.session.light_imports import import_lightly
 from tidegate.spark.session.machine import raise_open_files, shortages
 from tidegate.spark.session.packaging import ship
@@ -133,18 +135,26 @@ def open_session(settings: SparkSettings) -> SparkSession:
     master = settings.master or ""
     name = {"spark.app.name": settings.application, "spark.master": master}
     conf = {**name, **settings_of(master, scratch(), settings.brief), **settings.conf}
-    builder = SparkSession.builder
-    for key, value in conf.items():
-        builder = builder.config(key, value)
     try:
         start_jvm(conf)
-        session = builder.getOrCreate()
+        return adopt_session(_classic(conf, at_once=any(key.startswith("spark.sql.") for key in settings.conf)))
+    except ConfigurationError:
+        raise
     except Exception as error:
         raise ConfigurationError(
             f"Spark could not be started on {settings.master}: {str(error).rstrip('.')}. {shortages()}Nothing was run. "
             f"{where_the_log_is()}".rstrip()
         ) from error
-    return adopt_session(session)
+
+
+def _classic(conf: Mapping[str, str], at_once: bool) -> SparkSession:
+    """The session of this process. Options of Spark SQL that a user has set are refused here, if they are wrong."""
+    if at_once or SparkContext._active_spark_context is not None:
+        builder = SparkSession.builder
+        for key, value in conf.items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+    return LazySession(SparkContext.getOrCreate(SparkConf().setAll(list(conf.items()))), options=conf)
 
 
 def prepare_machine() -> None:
@@ -175,17 +185,23 @@ def adopt_session(session: SparkSession) -> SparkSession:
 
     Raises `ConfigurationError` naming what is wrong.
     """
-    if tuple(int(part) for part in session.version.split(".")[:2]) < (4, 1):
-        raise ConfigurationError(f"Tidegate needs Spark 4.1 or later (repartitionById), but this is {session.version}.")
+    version = session.version if is_connect(session) else session.sparkContext.version
+    if tuple(int(part) for part in version.split(".")[:2]) < (4, 1):
+        raise ConfigurationError(f"Tidegate needs Spark 4.1 or later (repartitionById), but this is {version}.")
     for name in _LOGGERS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
-    for key, value in REQUIRED.items():
-        if session.conf.get(key) != value:  # a Connect server would check a default given here as if it were set
-            session.conf.set(key, value)
+    if not isinstance(session, LazySession) or session.has_begun:  # else it begins with what it was given
+        _require(session)
     if not is_connect(session):
         remember_classes(session.sparkContext)
     ship(session)
     return session
+
+
+def _require(session: SparkSession) -> None:
+    for key, value in REQUIRED.items():
+        if session.conf.get(key) != value:  # a Connect server would check a default given here as if it were set
+            session.conf.set(key, value)
 
 
 def is_connect(session: Any) -> bool:

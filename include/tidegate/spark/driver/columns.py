@@ -1,0 +1,55 @@
+"""Columns as Spark names them, as Arrow does, and as a source declares them."""
+
+from inspect import signature
+from typing import Any
+
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from tidegate.spark.driver.hashing import quoted
+from tidegate.state.layout import type_name
+
+#: What Arrow and Spark read alike, and hash alike. A string with a collation is another type than this one.
+_ALIKE = (
+    T.BooleanType(),
+    T.ByteType(),
+    T.ShortType(),
+    T.IntegerType(),
+    T.LongType(),
+    T.FloatType(),
+    T.DoubleType(),
+    T.StringType(),
+    T.BinaryType(),
+    T.DateType(),
+    T.TimestampType(),
+    T.TimestampNTZType(),
+)
+
+
+def are_alike(columns: T.StructType) -> bool:
+    """Whether each of them is the same to Arrow and to Spark."""
+    return all(field.dataType in _ALIKE or isinstance(field.dataType, T.DecimalType) for field in columns)
+
+
+def declared(ddl: str) -> T.StructType | None:
+    """The columns of a frame whose source declares them so; None if only the frame knows: Spark refuses what is no
+    DDL where it reads, and makes other types of some."""
+    try:
+        columns = T.StructType.fromDDL(ddl)
+    except Exception:  # the frame of such a source says what is wrong
+        return None
+    if not isinstance(columns, T.StructType) or not are_alike(columns):
+        return None
+    return T.StructType([T.StructField(field.name, field.dataType) for field in columns])
+
+
+def arrow_schema(schema: T.StructType) -> Any:
+    """The `pyarrow.Schema` in which rows of these columns reach a Spark task."""
+    if "timezone" in signature(to_arrow_schema).parameters:
+        return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema)  # Spark 4.1 knows no other zone
+
+
+def ddl(schema: Any) -> str:
+    """A `pyarrow.Schema` of state columns as Spark's DDL."""
+    return ", ".join(f"{quoted(field.name)} {type_name(field.type)}" for field in schema)

@@ -1,0 +1,60 @@
+"""A classic session whose Spark SQL begins when something first asks for it.
+
+Java needs two seconds and more for a session of Spark SQL: each function is registered by reflection. A region whose
+jobs are all of Spark's core (`executor.numbered`), and whose tables are judged without Spark, asks for none of it.
+"""
+
+import threading
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pyspark import SparkContext
+from pyspark.errors.exceptions.captured import install_exception_handler
+from pyspark.sql import SparkSession
+
+
+class LazySession(SparkSession):
+    """A `SparkSession` that is the one of its context, `options` as its builder takes them.
+
+    It begins with whatever needs more than the context. Until then Java knows no active session; from then on it is the
+    active one in each thread that uses it. Where Spark refuses an option, that is raised where it begins.
+    """
+
+    def __init__(
+        self, sparkContext: SparkContext, jsparkSession: Any = None, options: Mapping[str, Any] | None = None
+    ) -> None:
+        self._java: Any = None
+        self._beginning, self._active_in = threading.RLock(), threading.local()
+        if jsparkSession is not None:  # what `newSession` asks for
+            super().__init__(sparkContext, jsparkSession, dict(options or {}))
+            return
+        context: Any = sparkContext
+        self._sc, self._jsc, self._jvm = context, context._jsc, context._jvm
+        self._options = dict(options or {})
+        install_exception_handler()  # jobs of the core need it too
+        _answered_by_builders(self)
+
+    @property
+    def has_begun(self) -> bool:
+        return self._java is not None
+
+    @property
+    def _jsparkSession(self) -> Any:
+        """PySpark's name for Java's session, behind all of its methods."""
+        with self._beginning:
+            if self._java is None:
+                _answered_by_builders(None)  # PySpark makes a session the default and the active one if it is the first
+                super().__init__(self._sc, None, self._options)
+                self._active_in.known = True
+        if not hasattr(self._active_in, "known"):
+            self._active_in.known = True
+            self._get_j_spark_session_class(self._jvm).setActiveSession(self._java)
+        return self._java
+
+    @_jsparkSession.setter
+    def _jsparkSession(self, java: Any) -> None:
+        self._java = java
+
+
+def _answered_by_builders(session: SparkSession | None) -> None:
+    cast(Any, SparkSession)._instantiatedSession = session
