@@ -106,13 +106,13 @@ ALONE = {
     "snapshot": (2, 2, 8, 10),
     "validate": (2, 1, 6, 8),
     "finalize": (2, 1, 7, 9),
-    "notify": (3, 2, 12, 13),
+    "notify": (3, 2, 11, 12),
 }
 IN_A_ROW = {
     "trigger": (1, 1, 3, 4),
     "snapshot": (2, 2, 8, 10),
     "validate": (1, 1, 3, 4),
-    "finalize": (1, 1, 6, 7),
+    "finalize": (1, 1, 5, 6),
     "notify": (2, 1, 6, 6),
 }
 

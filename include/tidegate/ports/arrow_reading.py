@@ -22,7 +22,7 @@ class ArrowReader(Protocol):
 
 @runtime_checkable
 class ArrowSource(Protocol):
-    """A source whose rows can be read without Spark."""
+    """A source whose rows can be read without Spark. Its columns are those of its `schema`: no frame is asked."""
 
     def arrow_reader(self, segments: Sequence[Segment]) -> ArrowReader | None:
         """What reads these segments; None if Spark must. Checks them as `Source.read` does."""

@@ -70,7 +70,7 @@ class Source(Protocol):
 
     def read(self, spark: Any, segments: Sequence[Segment], output: str = "rows") -> Any:
         """A lazy DataFrame over the segments, in the source's schema; `output` may be `malformed` if such rows are
-        kept.
+        kept. `spark` may be asked for the first time: `SparkSession.getActiveSession()` knows it only then.
 
         Its rows must not depend on the id of the Spark partition they are read in: a small batch is read in one.
         """

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
@@ -24,8 +24,6 @@ from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointRecord, SubtaskId, SubtaskRecord, Verdict
 from tidegate.protocol.regions import RegionRecord
 from tidegate.protocol.statistics import LatestFigures
-
-_NOTIFY = text("SELECT pg_notify('tidegate', :pipeline_id)")
 
 Answer = TypeVar("Answer")
 
@@ -49,8 +47,8 @@ class PostgresCheckpointStore:
             try:
                 transaction = PostgresTransaction(connection, locked)
                 yield transaction
-                if transaction.wrote:  # the last statement also shows that none before it was refused
-                    connection.execute(_NOTIFY, {"pipeline_id": pipeline_id})
+                if transaction.wrote:
+                    transaction.conclude()
                 changed = transaction.wrote or transaction.touched
             except DBAPIError as error:
                 raise explain(error, what) from error

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import RowMapping, Update, bindparam, insert, text, update
+from sqlalchemy import CTE, RowMapping, Update, bindparam, func, insert, select, text, update
 
 from tidegate.postgres import acknowledgements as acknowledging
 from tidegate.postgres import figures, folding, judgements, references, snapshots
@@ -64,6 +64,8 @@ _ADD = text(_ADD_CHECKPOINT.replace("COLUMNS", _COLUMNS).replace("PARAMETERS", _
 
 class PostgresTransaction(PipelineWrites):
     """`ports.StoreTransaction` for Postgres."""
+
+    _begins_commit = False
 
     def add_pending(self, record: CheckpointRecord, subtasks: Sequence[SubtaskId]) -> None:
         """Raises `ValueError` if the record is another pipeline's or its number of subtasks differs."""
@@ -169,7 +171,9 @@ class PostgresTransaction(PipelineWrites):
         self._connection.execute(update(checkpoints).where(self._is(checkpoint_id)).values(**values))
 
     def begin_commit(self, at: datetime) -> int:
-        self._put_committer(committing.begun(self._committer, at))
+        self._committer = committing.begun(self._committer, at)
+        self._has_written()
+        self._begins_commit = True
         return self._committer.attempt
 
     def touch_committer(self, attempt: int, at: datetime) -> bool:
@@ -180,7 +184,14 @@ class PostgresTransaction(PipelineWrites):
 
     def _put_committer(self, committer: CommitterRecord) -> bool:
         self._committer = committer
+        self._begins_commit = False
         return self._update_pipeline(**committer_values(committer))
+
+    def _this_attempt(self) -> CTE:
+        """Written with another statement."""
+        self._begins_commit = False
+        mine = update(pipelines).where(pipelines.c.pipeline_id == self._pipeline_id)
+        return mine.values(committer_values(self._committer)).cte("attempt")
 
     def mark_notified(self, checkpoint_id: int, attempt: int, at: datetime, ends: bool = False) -> bool:
         if not is_committing(self._committer, attempt):
@@ -189,8 +200,7 @@ class PostgresTransaction(PipelineWrites):
         marked = first.values(notified_at=at)
         if ends:
             self._committer = committing.ended(self._committer)
-            mine = update(pipelines).where(pipelines.c.pipeline_id == self._pipeline_id)
-            marked = marked.add_cte(mine.values(committer_values(self._committer)).cte("attempt"))
+            marked = marked.add_cte(self._this_attempt())
         self._write(marked)
         return True
 
@@ -254,6 +264,12 @@ class PostgresTransaction(PipelineWrites):
 
     def mark_regions_swept(self, attempt: int) -> None:
         self._put_region(swept(self._region, attempt))
+
+    def conclude(self) -> None:
+        """The last statement of a transaction that wrote. It shows that none before it was refused, and has the attempt
+        at committing that has begun."""
+        told = select(func.pg_notify("tidegate", self._pipeline_id))
+        self._connection.execute(told.add_cte(self._this_attempt()) if self._begins_commit else told)
 
     # -- inside
 
