@@ -125,7 +125,17 @@ def test_declared_columns_are_those_of_the_frame(spark: SparkSession, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "ddl", ["k VARCHAR(10)", "k CHAR(3)", "k STRING COLLATE UTF8_LCASE", "k ARRAY<INT>", "k INTERVAL DAY", "INT", "k k"]
+    "ddl",
+    [
+        "k VARCHAR(10)",
+        "k CHAR(3)",
+        "k STRING COLLATE UTF8_LCASE",
+        "k ARRAY<INT>",
+        "k INTERVAL DAY",
+        "INT",
+        "k k",
+        "k INT, K INT",
+    ],
 )
 def test_columns_of_other_types_are_asked_of_the_frame(spark: SparkSession, ddl: str) -> None:
     assert declared(ddl) is None

@@ -32,13 +32,15 @@ def are_alike(columns: T.StructType) -> bool:
 
 
 def declared(ddl: str) -> T.StructType | None:
-    """The columns of a frame whose source declares them so; None if only the frame knows: Spark refuses what is no
-    DDL where it reads, and makes other types of some."""
+    """The columns of a frame whose source declares them so; None if only the frame knows: what is no DDL, or has a name
+    twice, is refused where it is read, and Spark makes other types of some."""
     try:
         columns = T.StructType.fromDDL(ddl)
     except Exception:  # the frame of such a source says what is wrong
         return None
     if not isinstance(columns, T.StructType) or not are_alike(columns):
+        return None
+    if len({name.lower() for name in columns.names}) < len(columns.names):
         return None
     return T.StructType([T.StructField(field.name, field.dataType) for field in columns])
 
