@@ -39,15 +39,13 @@ def said(program: str, *arguments: str) -> Any:
     return json.loads(ran.stdout.splitlines()[-1])
 
 
-def test_a_checkpoint_of_small_parquet_files_and_its_judged_table_need_no_spark_sql(tmp_path: Path) -> None:
+def test_a_checkpoint_of_small_parquet_files_and_its_table_need_no_spark_sql(tmp_path: Path) -> None:
     landing = Landing(tmp_path / "landing")
     for k in ("a", "b"):
         landing.put(k=[k, "c"])
     program = """
 from spark_checkpoints import Checkpoints
 from tidegate import FileSource, ParquetSink, Pipeline, count
-from tidegate.pipeline.expectations import expect, suite
-from tidegate.protocol.names import Target
 root = Path(sys.argv[1])
 source = FileSource(str(root / "landing"), format="parquet", schema="k STRING", max_files_per_checkpoint=1)
 pipeline = Pipeline("counts", parallelism=2)

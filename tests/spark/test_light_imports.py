@@ -13,6 +13,7 @@ pytestmark = pytest.mark.spark
 
 
 def printed(program: str, *arguments: str) -> list[str]:
+    """The words that a process of its own prints."""
     command = [sys.executable, "-c", program, *arguments]
     environment = {**os.environ, "PYTHONPATH": str(Path(spark_checkpoints.__file__).parent)}
     ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
