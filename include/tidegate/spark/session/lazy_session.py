@@ -1,7 +1,7 @@
 """A classic session whose Spark SQL begins when something first asks for it.
 
-Java needs two seconds and more for a session of Spark SQL: it loads all functions and Scala's reflection. A region whose
-jobs are all of Spark's core (`executor.numbered`), and whose tables are judged without Spark, asks for none of it.
+Java needs two seconds and more for a session of Spark SQL: it loads all functions and Scala's reflection. A region
+whose jobs are all of Spark's core (`executor.numbered`), and whose tables are judged without Spark, needs none.
 """
 
 import threading
