@@ -1,25 +1,12 @@
 """What a driver does not import: PySpark's test helpers, and with them pandas."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import spark_checkpoints
+from own_processes import printed
 from spark_checkpoints import Landing
 
 pytestmark = pytest.mark.spark
-
-
-def printed(program: str, *arguments: str) -> list[str]:
-    """The words that a process of its own prints."""
-    command = [sys.executable, "-c", program, *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(Path(spark_checkpoints.__file__).parent)}
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout.split()
-
 
 LIGHTLY = """
 import sys
@@ -42,7 +29,7 @@ print(have_numpy, "pandas" in sys.modules)
 )
 def test_pyspark_learns_that_there_is_numpy_and_who_asks_for_more_gets_all(wanted: str) -> None:
     rest = f"{wanted}\nimport_lightly()\nprint(bool(found), sys.modules['pyspark.testing.utils'].__file__ is not None)"
-    assert printed(LIGHTLY + rest) == ["True", "False", "True", "True"]
+    assert printed(LIGHTLY + rest).split() == ["True", "False", "True", "True"]
 
 
 def test_a_driver_that_leaves_parquet_to_its_subtasks_does_without_pandas(tmp_path: Path) -> None:
@@ -66,4 +53,4 @@ print("pandas" in sys.modules)
 print(len(checkpoints.rows("state:counted")))
 checkpoints.session.stop()
 """
-    assert printed(program, str(tmp_path)) == ["False", "3"]
+    assert printed(program, str(tmp_path)).split() == ["False", "3"]
