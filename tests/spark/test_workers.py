@@ -54,8 +54,13 @@ print(decode_reports(rows["subtask"][0].as_py(), rows["reports"][0].as_py()) == 
     assert answer.stdout.split() == ["False", "True"]
 
 
-#: As a JVM starts it, but with little patience.
-DAEMON = "from tidegate.spark.executor.session_daemon import main; main(idle=1.0)"
+#: As a JVM starts it, but with little patience. At its end it says what is left of its timer.
+DAEMON = """
+import atexit, signal, sys
+from tidegate.spark.executor.session_daemon import main
+atexit.register(lambda: print(signal.getitimer(signal.ITIMER_REAL), file=sys.stderr))
+main(idle=1.0)
+"""
 
 
 def environment_of(directory: Path) -> dict[str, str]:
@@ -64,13 +69,14 @@ def environment_of(directory: Path) -> dict[str, str]:
 
 
 def test_the_daemon_of_a_session_ends_when_it_has_had_no_worker_for_a_while() -> None:
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with (
         public_directory("tidegate-daemon-") as short,  # a socket's path may have a hundred characters
         subprocess.Popen([sys.executable, "-c", DAEMON], env=environment_of(short), **pipes) as daemon,
     ):
-        told = daemon.stdout
+        told, said = daemon.stdout, daemon.stderr
         assert told is not None
+        assert said is not None
         path = told.read(int.from_bytes(told.read(4), "big")).decode()
         with socket.socket(socket.AF_UNIX) as worker:
             worker.connect(path)
@@ -79,3 +85,4 @@ def test_the_daemon_of_a_session_ends_when_it_has_had_no_worker_for_a_while() ->
             assert daemon.poll() is None
         assert daemon.wait(60) == 1
         assert not Path(path).exists()
+        assert "(0.0, 0.0)" in said.read().decode()

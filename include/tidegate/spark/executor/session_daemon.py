@@ -19,7 +19,10 @@ IDLE = 120.0
 def main(idle: float = IDLE) -> None:
     daemon.prepare()  # which may take longer than that on a busy machine
     _end_when_idle(idle)
-    daemon.fork_workers()
+    try:
+        daemon.fork_workers()
+    finally:  # Python gives up its handlers before it ends, and an alarm that comes after that kills
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 def _end_when_idle(idle: float) -> None:
