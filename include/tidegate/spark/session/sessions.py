@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors.exceptions.captured import install_exception_handler
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -135,9 +136,11 @@ def open_session(settings: SparkSettings) -> SparkSession:
     master = settings.master or ""
     name = {"spark.app.name": settings.application, "spark.master": master}
     conf = {**name, **settings_of(master, scratch(), settings.brief), **settings.conf}
+    of_sql = {key: value for key, value in settings.conf.items() if key.startswith("spark.sql.")}
     try:
         start_jvm(conf)
-        return adopt_session(_classic(conf, at_once=any(key.startswith("spark.sql.") for key in settings.conf)))
+        _check_values(of_sql)
+        return adopt_session(_classic(conf, at_once=bool(of_sql)))
     except ConfigurationError:
         raise
     except Exception as error:
@@ -147,8 +150,19 @@ def open_session(settings: SparkSettings) -> SparkSession:
         ) from error
 
 
+def _check_values(of_sql: Mapping[str, str]) -> None:
+    """Raises PySpark's error for an option that cannot have its value. In Spark 4.1 a session with such an option
+    begins, and then PySpark asks it again and again how to say what is wrong, for ever."""
+    if of_sql:
+        install_exception_handler()
+        known = cast(Any, getattr(SparkContext._jvm, "org.apache.spark.sql.internal.SQLConf"))()
+        for key, value in of_sql.items():
+            known.setConfString(key, value)
+
+
 def _classic(conf: Mapping[str, str], at_once: bool) -> SparkSession:
-    """The session of this process. Options of Spark SQL that a user has set are refused here, if they are wrong."""
+    """The session of this process. Where a user has set options of Spark SQL, it is begun here: what else is wrong with
+    them is said where it is opened."""
     if at_once or SparkContext._active_spark_context is not None:
         builder = SparkSession.builder
         for key, value in conf.items():
