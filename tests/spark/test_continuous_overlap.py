@@ -43,9 +43,10 @@ def judged(source: Any, tables: Path) -> Pipeline:
 
 
 class Slow:
-    """The real validator, for which a checkpoint has to wait until the next one has all its snapshots. It is the first
-    one that is judged with none in progress before it: where the first rows are slow, checkpoint 2 may be judged, and
-    subsume 1, while nobody has asked about 1, and two at once leave no room for a third."""
+    """The real validator, but one checkpoint is held until the next one has all its snapshots.
+
+    It holds the first checkpoint that is judged while no older one is in progress. That need not be checkpoint 1: on a
+    slow machine, checkpoint 2 may be judged first and subsume it. While both are in progress no third one begins."""
 
     def __init__(self, validator: Validator, store: CheckpointStore, meanwhile: Event) -> None:
         self._validator, self._store, self._meanwhile = validator, store, meanwhile

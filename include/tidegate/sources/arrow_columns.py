@@ -33,7 +33,7 @@ def numbers_of(column: "pa.Array | pa.ChunkedArray") -> Any:
     """A column of integers without nulls as numpy's."""
     import numpy as np
 
-    kind = np.dtype(str(column.type))  # Arrow's names of integers are those of numpy
+    kind = np.dtype(str(column.type))  # numpy has the same names; `to_pandas_dtype` imports pandas in pyarrow 20
     chunks = getattr(column, "chunks", [column])
     parts = [np.frombuffer(each.buffers()[1], kind, len(each), each.offset * kind.itemsize) for each in chunks if each]
     return np.concatenate(parts) if parts else np.empty(0, kind)

@@ -21,7 +21,7 @@ def main(idle: float = IDLE) -> None:
     _end_when_idle(idle)
     try:
         daemon.fork_workers()
-    finally:  # Python gives up its handlers before it ends, and an alarm that comes after that kills
+    finally:  # Python resets signal handlers as it exits; a later alarm would kill the daemon
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 

@@ -151,8 +151,8 @@ def open_session(settings: SparkSettings) -> SparkSession:
 
 
 def _check_values(of_sql: Mapping[str, str]) -> None:
-    """Raises PySpark's error for an option that cannot have its value. In Spark 4.1 a session with such an option
-    begins, and then PySpark asks it again and again how to say what is wrong, for ever."""
+    """Raises PySpark's error for an option with an invalid value. Spark 4.1 would begin a session with it and fail at
+    each use; PySpark asks that session how to print the error, which fails too, and never returns."""
     if of_sql:
         install_exception_handler()
         known = cast(Any, getattr(SparkContext._jvm, "org.apache.spark.sql.internal.SQLConf"))()
