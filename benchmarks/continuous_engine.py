@@ -57,9 +57,9 @@ class Seen:
             self.rows += sum(report.metrics.get("rows_in", 0) for report in reports)
             ran(chain, reports)
 
-        def time_round(driver: ContinuousDriver) -> Round:
+        def time_round(driver: ContinuousDriver, polls: bool = True) -> Round:
             begin, before = time.monotonic(), self.rows
-            done = advance(driver)
+            done = advance(driver, polls)
             if self.rows > before:
                 self.batches.append((begin, time.monotonic(), self.rows - before))
             return done

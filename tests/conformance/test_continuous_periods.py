@@ -1,12 +1,15 @@
 """When a continuous run takes its periodic checkpoints and polls its sources, on every store."""
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from live_pipelines import CountingRegion, Live
 
 from tidegate.ports import Round
 from tidegate.protocol.pipelines import PipelineStatus
+from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.protocol.trigger import Dropped
 
 
@@ -33,13 +36,60 @@ def test_polls_that_take_long_are_further_apart(
     one = live()
     advance = CountingRegion.advance
 
-    def slow(region: CountingRegion) -> Round:
-        one.world.clock.advance(takes)
-        return advance(region)
+    def slow(region: CountingRegion, polls: bool) -> Round:
+        one.world.clock.advance(takes if polls else 0)
+        return advance(region, polls)
 
     monkeypatch.setattr(CountingRegion, "advance", slow)
     one.run(until=4)
     assert one.waited[0] == pytest.approx(waits)
+
+
+def noted(
+    one: Live, monkeypatch: pytest.MonkeyPatch, takes: float, is_writing: bool = False
+) -> list[tuple[str, float]]:
+    """What its regions do from now on, with the second at which it begins. A poll takes so many seconds."""
+    seen: list[tuple[str, float]] = []
+    advance, begin = CountingRegion.advance, CountingRegion.begin
+
+    def advances(region: CountingRegion, polls: bool) -> Round:
+        seen.append(("polls" if polls else "goes on", one.second))
+        one.world.clock.advance(takes if polls else 0)
+        return replace(advance(region, polls), writing=is_writing)
+
+    def begins(region: CountingRegion, task: SnapshotTask) -> None:
+        seen.append(("begins", one.second))
+        begin(region, task)
+
+    monkeypatch.setattr(CountingRegion, "advance", advances)
+    monkeypatch.setattr(CountingRegion, "begin", begins)
+    return seen
+
+
+def test_what_landed_while_it_waited_for_a_checkpoint_is_in_it(
+    live: Callable[..., Live], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would be in the next one, an interval later. A directory of many files is seldom polled."""
+    one = live(interval="1 s")
+    one.quiet = True
+    seen = noted(one, monkeypatch, takes=0.03)
+    one.run(until=1.5)
+    begun = [what for what, _ in seen].index("begins")
+    (before, polled), (_, at) = seen[begun - 1 : begun + 1]
+    assert (before, polled) == ("polls", 1), "an ordinary poll is made at 0.9 and would be at 1.2"
+    assert at == pytest.approx(1.03)
+
+
+def test_polls_that_take_long_are_not_more_often_while_a_snapshot_is_written(
+    live: Callable[..., Live], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = live()
+    one.quiet = True
+    seen = noted(one, monkeypatch, takes=0.02, is_writing=True)
+    one.run(until=2)
+    found = Counter(what for what, _ in seen)
+    assert 9 <= found["polls"] <= 11, "a tenth of the time, not half of it"
+    assert found["goes on"] > 60, "and nothing that was written waits for one"
 
 
 def test_without_an_interval_there_are_none(live: Callable[..., Live]) -> None:

@@ -1,4 +1,5 @@
-"""The periodic scheduler of protocol.md section 2, and of section 3 what follows from a drop for the minimum pause."""
+"""The periodic scheduler of protocol.md section 2, what follows from a drop for the minimum pause (section 3), and when
+sources are polled."""
 
 from datetime import timedelta
 
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from records import T0, at
 
-from tidegate.protocol.schedule import PeriodicSchedule
+from tidegate.protocol.schedule import PeriodicSchedule, PollSchedule
 
 
 def schedule(interval=10, during_backlog=None, min_pause=0, fraction=1.0):
@@ -144,3 +145,20 @@ def test_ticks_never_come_before_they_may_and_never_stop(interval, slower, pause
         current = during_backlog if behind and during_backlog is not None else interval
         assert (ticks.next_at is None) == (not current)
         assert ticks.next_at is None or ticks.next_at <= now + max(interval, current)
+
+
+@pytest.mark.parametrize(("took", "wait"), [(0, 0.05), (0.02, 0.18), (1, 0.5)])
+def test_a_poll_that_found_nothing_and_took_long_is_followed_by_a_longer_wait(took, wait):
+    polls = PollSchedule(T0)
+    assert polls.is_due(T0)
+    polls.found_nothing(T0, at(took))
+    assert polls.wait(at(took)) == timedelta(seconds=wait)
+    assert polls.is_due(at(took)) == (took == 0), "one that took no time costs nothing"
+    assert polls.is_due(at(took + wait))
+
+
+def test_a_clock_that_is_set_back_does_not_keep_polls_waiting():
+    polls = PollSchedule(at(100))
+    polls.found_nothing(at(100), at(101))
+    assert polls.is_due(at(50))
+    assert polls.wait(at(50)) == timedelta(seconds=0.05)

@@ -32,6 +32,21 @@ def needed(running: Running) -> set[str]:
     return {handle.path for handle in handles if handle.kind is not HandleKind.STAGED}
 
 
+def test_a_round_without_a_poll_processes_what_was_taken_in_before_and_nothing_else(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    landing = Landing(tmp_path / "landing")
+    source = FileSource(str(landing.path), format="parquet", schema=PAYMENTS)
+    running = Running(tally(source, tmp_path / "tables", EXACTLY_ONCE, parallelism=1), spark, tmp_path)
+    landing.put(customer=["ann"], amount=[1])
+    assert running.running.advance(polls=False).idle
+    running.poll()
+    landing.put(customer=["bob"], amount=[2])
+    assert not running.running.advance(polls=False).idle
+    assert running.running.advance(polls=False).idle
+    assert not running.running.advance().idle
+
+
 @pytest.mark.parametrize("checkpoints", [later(EXACTLY_ONCE, id="aligned"), pytest.param(UNALIGNED, id="unaligned")])
 def test_many_micro_batches_leave_few_runs_and_only_the_files_that_somebody_needs(
     checkpoints: CheckpointConfig, spark: SparkSession, tmp_path: Path

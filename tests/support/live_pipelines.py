@@ -55,9 +55,9 @@ class CountingRegion:
         self._answered: set[int] = set()
         self._stopped = False
 
-    def advance(self) -> Round:
+    def advance(self, polls: bool = True) -> Round:
         end = self._script.end
-        if not self._stopped and (end is None or self.read < end):
+        if polls and not self._stopped and (end is None or self.read < end):
             self.read += 1
         acknowledged: dict[int, Sequence[Acknowledgement]] = {}
         declined: list[Declined] = []

@@ -37,7 +37,7 @@ from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, CheckpointRequest
 from tidegate.protocol.regions import RegionStart
 from tidegate.protocol.savepoints import Label
-from tidegate.protocol.schedule import PeriodicSchedule
+from tidegate.protocol.schedule import PeriodicSchedule, PollSchedule
 from tidegate.protocol.trigger import Dropped, DroppedUntil, Queued
 
 log = logging.getLogger("tidegate")
@@ -45,11 +45,7 @@ log = logging.getLogger("tidegate")
 #: The longest time between two looks at the store, if nothing is known to be due there.
 LOOK_EVERY = timedelta(seconds=0.5)
 
-#: The time between two polls of sources to which nothing comes. After one that takes long the wait is so many times as
-#: long, up to `LOOK_EVERY`, because a directory of many files should not keep a processor busy.
-POLL_EVERY, _WAIT_AFTER_POLL = timedelta(seconds=0.05), 9
-
-#: The same while a snapshot is being written: nobody says when it is.
+#: The time between two rounds while a snapshot is being written: nobody says when it is.
 _WHILE_WRITING = timedelta(seconds=0.02)
 
 #: What may run beside the rounds at a time, apart from a snapshot for each checkpoint: one is completed,
@@ -80,24 +76,19 @@ class ContinuousRun:
         self._completing = Completing(coordinator, validator)
         self._recording = Recording(coordinator)
         self._clock = clock
-        config = coordinator.config
+        config, now = coordinator.config, clock.now()
         self._schedule = PeriodicSchedule(
-            config.interval,
-            config.interval_during_backlog,
-            config.min_pause,
-            started_at=clock.now(),
-            fraction=random.random(),
+            config.interval, config.interval_during_backlog, config.min_pause, started_at=now, fraction=random.random()
         )
-        self._attempt = 0
+        self._attempt = self._asked = 0
         self._region: ContinuousRegion
         self._beside: Executor
         self._pipeline: PipelineRecord
-        self._looked_at = clock.now()
+        self._looked_at = now
         self._is_due = True  # whether a look at the store is due
-        self._idle = False
-        self._writing = False
-        self._took = timedelta(0)  # the last round in the region
-        self._asked = 0
+        self._idle = self._writing = False
+        self._polls = PollSchedule(now)
+        self._polls_first = False  # it has waited until a checkpoint is due, and has not polled since
         self._request: str | None = None  # the periodic one that has not been answered yet
         self._pending: list[int] = []  # the checkpoints that the region takes part in, oldest first
         self._max_concurrent, self._unaligned = config.max_concurrent, config.unaligned
@@ -105,7 +96,7 @@ class ContinuousRun:
         self._newest = 0  # the newest checkpoint that the region has looked at
         self._ended = False  # every source has been read, and no checkpoint says so yet
         self._lag: Sequence[SourceLag] = ()
-        self._last_at = clock.now()  # when the last checkpoint may be asked for
+        self._last_at = now  # when the last checkpoint may be asked for
 
     def run(self, stopping: Callable[[], bool]) -> PipelineRecord:
         """Run until `stopping` says so or the pipeline is no longer running; returns the pipeline as it is then."""
@@ -123,11 +114,12 @@ class ContinuousRun:
 
     def _wait(self) -> None:
         """Until something changes in the store, a checkpoint is due, or the sources are to be polled again."""
-        longest = min(max(POLL_EVERY, _WAIT_AFTER_POLL * self._took), LOOK_EVERY)
-        longest = _WHILE_WRITING if self._writing else longest
+        now = self._clock.now()
+        longest = _WHILE_WRITING if self._writing else self._polls.wait(now)
         if (due := self._due_at()) is not None:
-            longest = min(longest, max(due - self._clock.now(), timedelta(0)))
+            longest = min(longest, max(due - now, timedelta(0)))
         self._is_due = self._store.wait_for_change(self._pipeline_id, longest.total_seconds())
+        self._polls_first = due is not None and self._clock.now() >= due
 
     def _due_at(self) -> datetime | None:
         """When the next periodic checkpoint is to be asked for, unless one is under way or has to wait its turn."""
@@ -155,8 +147,7 @@ class ContinuousRun:
         self._attempt = start.attempt
         self._latest = -1 if start.checkpoint_id is None else start.checkpoint_id
         self._newest = max(self._latest, 0)
-        self._region = self._open_region(start, beside)
-        self._beside = beside
+        self._region, self._beside = self._open_region(start, beside), beside
         since = "the beginning" if start.checkpoint_id is None else f"checkpoint {start.checkpoint_id}"
         log.info("Pipeline %s: region attempt %s starts from %s", self._pipeline_id, start.attempt, since)
 
@@ -184,21 +175,27 @@ class ContinuousRun:
         return self._pipeline.status not in WITH_REGION
 
     def _round(self) -> bool:
+        if self._polls_first:  # what has landed meanwhile belongs to that checkpoint: the next is an interval away
+            self._polls_first = False
+            self._advance(polls=True)
         now = self._clock.now()
         self._is_due = self._recording.take() or self._is_due
-        if self._is_look_due(now):
-            self._looked_at = now
-            if self._look():
-                return True
+        if self._is_look_due(now) and self._look(now):
+            return True
+        self._advance(self._polls.is_due(self._clock.now()))
+        return False
+
+    def _advance(self, polls: bool) -> None:
         begin = self._clock.now()
-        done = self._region.advance()
-        self._took = self._clock.now() - begin
+        done = self._region.advance(polls)
+        if polls and done.idle and not done.behind:
+            self._polls.found_nothing(begin, self._clock.now())
         self._report(done)
         self._idle, self._writing = done.idle, done.writing or bool(self._recording)
         self._is_due = done.idle
-        return False
 
-    def _look(self) -> bool:
+    def _look(self, now: datetime) -> bool:
+        self._looked_at = now
         try:
             look = self._coordinator.look(self._attempt, self._lag)
         except SupersededAttemptError:

@@ -114,8 +114,8 @@ class ContinuousRegion(Protocol):
     completed checkpoint.
     """
 
-    def advance(self) -> Round:
-        """Take in what has arrived, within limits, and process it."""
+    def advance(self, polls: bool = True) -> Round:
+        """Take in what has arrived, within limits, and process it. Without `polls`, only what was taken in before."""
         ...
 
     def begin(self, task: SnapshotTask) -> None:

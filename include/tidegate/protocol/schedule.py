@@ -1,4 +1,4 @@
-"""When a continuous run asks for its periodic checkpoints (protocol.md section 2).
+"""When a continuous run asks for its periodic checkpoints (protocol.md section 2), and when it polls its sources.
 
 Scheduled pipelines have their DAG's schedule instead. `admission` decides whether a request may start.
 """
@@ -6,6 +6,10 @@ Scheduled pipelines have their DAG's schedule instead. `admission` decides wheth
 from datetime import datetime, timedelta
 
 OFF = timedelta(0)  # as the interval during a backlog
+
+#: The time between two polls of sources to which nothing comes. After one that takes long the wait is so many times as
+#: long, up to a limit, because a directory of many files should not keep a processor busy.
+_POLL_EVERY, _WAIT_AFTER_POLL, _POLL_AT_LEAST_EVERY = timedelta(seconds=0.05), 9, timedelta(seconds=0.5)
 
 
 class PeriodicSchedule:
@@ -62,3 +66,21 @@ class PeriodicSchedule:
         earliest = now + self._current
         if earliest < self._armed or (was_off and self._armed <= now):  # a tick that fell due while off is gone
             self._armed = earliest
+
+
+class PollSchedule:
+    """When sources are polled. Reads no clock, as above; one that is set back lets the next poll be due at once."""
+
+    def __init__(self, started_at: datetime) -> None:
+        self._next_at = started_at
+
+    def found_nothing(self, begin: datetime, end: datetime) -> None:
+        """A poll was made in this time. What finds something is followed by the next at once."""
+        self._next_at = end + min(_WAIT_AFTER_POLL * (end - begin), _POLL_AT_LEAST_EVERY)
+
+    def is_due(self, now: datetime) -> bool:
+        return not timedelta(0) < self._next_at - now <= _POLL_AT_LEAST_EVERY
+
+    def wait(self, now: datetime) -> timedelta:
+        """How long whoever has nothing else to do waits before the next poll."""
+        return _POLL_EVERY if self.is_due(now) else max(_POLL_EVERY, self._next_at - now)
