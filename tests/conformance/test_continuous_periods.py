@@ -13,6 +13,27 @@ from tidegate.protocol.snapshot import SnapshotTask
 from tidegate.protocol.trigger import Dropped
 
 
+def noted(
+    one: Live, monkeypatch: pytest.MonkeyPatch, takes: float, is_writing: bool = False
+) -> list[tuple[str, float]]:
+    """What its regions do from now on, with the second at which it begins. A poll takes so many seconds."""
+    seen: list[tuple[str, float]] = []
+    advance, begin = CountingRegion.advance, CountingRegion.begin
+
+    def advances(region: CountingRegion, polls: bool) -> Round:
+        seen.append(("polls" if polls else "goes on", one.second))
+        one.world.clock.advance(takes if polls else 0)
+        return replace(advance(region, polls), writing=is_writing)
+
+    def begins(region: CountingRegion, task: SnapshotTask) -> None:
+        seen.append(("begins", one.second))
+        begin(region, task)
+
+    monkeypatch.setattr(CountingRegion, "advance", advances)
+    monkeypatch.setattr(CountingRegion, "begin", begins)
+    return seen
+
+
 def test_periodic_checkpoints_keep_to_their_grid(live: Callable[..., Live]) -> None:
     one = live(interval="10 s")
     assert one.run(until=45).status is PipelineStatus.RUNNING
@@ -34,36 +55,9 @@ def test_polls_that_take_long_are_further_apart(
     live: Callable[..., Live], monkeypatch: pytest.MonkeyPatch, takes: float, waits: float
 ) -> None:
     one = live()
-    advance = CountingRegion.advance
-
-    def slow(region: CountingRegion, polls: bool) -> Round:
-        one.world.clock.advance(takes if polls else 0)
-        return advance(region, polls)
-
-    monkeypatch.setattr(CountingRegion, "advance", slow)
+    noted(one, monkeypatch, takes)
     one.run(until=4)
     assert one.waited[0] == pytest.approx(waits)
-
-
-def noted(
-    one: Live, monkeypatch: pytest.MonkeyPatch, takes: float, is_writing: bool = False
-) -> list[tuple[str, float]]:
-    """What its regions do from now on, with the second at which it begins. A poll takes so many seconds."""
-    seen: list[tuple[str, float]] = []
-    advance, begin = CountingRegion.advance, CountingRegion.begin
-
-    def advances(region: CountingRegion, polls: bool) -> Round:
-        seen.append(("polls" if polls else "goes on", one.second))
-        one.world.clock.advance(takes if polls else 0)
-        return replace(advance(region, polls), writing=is_writing)
-
-    def begins(region: CountingRegion, task: SnapshotTask) -> None:
-        seen.append(("begins", one.second))
-        begin(region, task)
-
-    monkeypatch.setattr(CountingRegion, "advance", advances)
-    monkeypatch.setattr(CountingRegion, "begin", begins)
-    return seen
 
 
 def test_what_landed_while_it_waited_for_a_checkpoint_is_in_it(
