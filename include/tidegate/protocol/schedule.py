@@ -69,18 +69,18 @@ class PeriodicSchedule:
 
 
 class PollSchedule:
-    """When sources are polled. Reads no clock, as above; one that is set back lets the next poll be due at once."""
+    """When sources are polled. Reads no clock either. If the clock is set back, the next poll is due at once."""
 
     def __init__(self, started_at: datetime) -> None:
         self._next_at = started_at
 
     def found_nothing(self, begin: datetime, end: datetime) -> None:
-        """A poll was made in this time. What finds something is followed by the next at once."""
+        """A poll from `begin` to `end` found nothing. After one that finds something, the next is due at once."""
         self._next_at = end + min(_WAIT_AFTER_POLL * (end - begin), _POLL_AT_LEAST_EVERY)
 
     def is_due(self, now: datetime) -> bool:
         return not timedelta(0) < self._next_at - now <= _POLL_AT_LEAST_EVERY
 
     def wait(self, now: datetime) -> timedelta:
-        """How long whoever has nothing else to do waits before the next poll."""
+        """How long an idle run sleeps before the next poll."""
         return _POLL_EVERY if self.is_due(now) else max(_POLL_EVERY, self._next_at - now)

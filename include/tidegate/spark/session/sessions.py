@@ -161,8 +161,8 @@ def _check_values(of_sql: Mapping[str, str]) -> None:
 
 
 def _classic(conf: Mapping[str, str], at_once: bool) -> SparkSession:
-    """The session of this process. Where a user has set options of Spark SQL, it is begun here: what else is wrong with
-    them is said where it is opened."""
+    """The session of this process. Where a user has set options of Spark SQL, it is begun here, so that
+    whatever else is wrong with them shows when the session is opened."""
     if at_once or SparkContext._active_spark_context is not None:
         builder = SparkSession.builder
         for key, value in conf.items():
