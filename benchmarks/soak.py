@@ -17,6 +17,7 @@ import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,11 @@ from tidegate.postgres.engine import connect
 
 KEYS = 100_000
 SLICES = 12
-#: The last third of the time may need so many times what the middle third needed. The first one warms up.
+#: The last third of the time may need so many times what the middle third needed, and the end what the second part
+#: needed. The first part warms up.
 GROWTH = 1.25
+#: So many of all pairs of parts have to agree that a figure rises. Of figures that only vary, one in twenty does so.
+AGREEING = 0.7
 RANDOM = np.random.default_rng(1)
 
 
@@ -198,7 +202,7 @@ def soak(root: Path, found: measuring.Database, minutes: float, kill_every: floa
 
 
 def growing(slices: list[Slice]) -> list[str]:
-    """Figures whose median of the last third is well above that of the middle third."""
+    """Figures that end well above what they were, by a step in the last third or steadily since the second part."""
     figures, third = [each.figures() for each in slices], len(slices) // 3
     grown = []
     for name in dict.fromkeys(name for each in figures for name in each):
@@ -206,7 +210,24 @@ def growing(slices: list[Slice]) -> list[str]:
         last = [each[name] for each in figures[2 * third :] if name in each]
         if middle and last and statistics.median(last) > GROWTH * statistics.median(middle):
             grown.append(f"{name} grows: {statistics.median(middle):,.2f}, then {statistics.median(last):,.2f}")
+            continue
+        first, final = trend([(number, each[name]) for number, each in enumerate(figures) if number and name in each])
+        if final > GROWTH * first:
+            grown.append(f"{name} grows steadily: {first:,.2f}, in the end {final:,.2f}")
     return grown
+
+
+def trend(points: list[tuple[int, float]]) -> tuple[float, float]:
+    """Where a line through the points begins and ends, or 0 twice where too few pairs agree that it rises.
+
+    The line has the median of the slopes between two points (Theil and Sen), so that a few odd parts do not bend it.
+    """
+    pairs = [(b - a) / (j - i) for (i, a), (j, b) in combinations(points, 2)]
+    if sum(slope > 0 for slope in pairs) < AGREEING * len(pairs) or not pairs:
+        return 0.0, 0.0
+    rise = statistics.median(pairs) * (points[-1][0] - points[0][0])
+    centre = statistics.median(value for _, value in points)
+    return centre - rise / 2, centre + rise / 2
 
 
 def main() -> int:
