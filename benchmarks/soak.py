@@ -64,6 +64,34 @@ class Slice:
         return {**found, **self.sizes}
 
 
+class Waits:
+    """Files from landing to being visible. Those that met a run that was killed count apart."""
+
+    def __init__(self) -> None:
+        self._landed: dict[int, float] = {}
+        self._killed_at = 0.0
+        self._recovered = False
+
+    def land(self, number: int, at: float) -> None:
+        self._landed[number] = at
+
+    def kill(self, at: float) -> None:
+        self._killed_at, self._recovered = at, False
+
+    def show(self, largest: int, at: float, into: Slice) -> None:
+        """All files up to the largest number are visible."""
+        shown = [self._landed.pop(number) for number in list(self._landed) if number <= largest]
+        for landed in shown:
+            (into.waits if self._recovered and landed > self._killed_at else into.after_kills).append(at - landed)
+        # What the killed run had shown at the last moment may be seen only after its end.
+        if self.is_all_shown and any(landed > self._killed_at for landed in shown):
+            self._recovered = True
+
+    @property
+    def is_all_shown(self) -> bool:
+        return not self._landed
+
+
 class Soak:
     """One pipeline, its files, and the process that runs it now."""
 
@@ -74,16 +102,13 @@ class Soak:
         self._process: subprocess.Popen[bytes] | None = None
         self._engine = connect(found.url)
         self._seen: set[str] = set()
-        self._landed: dict[int, float] = {}
+        self.waits = Waits()
         self.expected = np.zeros(KEYS, dtype=np.int64)
         self.newest = np.zeros(KEYS, dtype=np.int64)
         self.number = 0
-        self.killed_at = 0.0
-        self._recovered = False
 
     def start(self) -> None:
         self._process = measuring.start("soak_engine.py", str(self.root), self.root, self._database)
-        self._recovered = False
 
     def kill(self) -> None:
         """Without a word, Java and Python's workers as well."""
@@ -92,7 +117,7 @@ class Soak:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         self._process.wait()
-        self.killed_at = time.monotonic()
+        self.waits.kill(time.monotonic())
 
     def end(self) -> None:
         assert self._process is not None
@@ -106,7 +131,7 @@ class Soak:
         pq.write_table(pa.table({"key": keys, "file": np.full(len(keys), self.number)}), path)
         np.add.at(self.expected, keys, 1)
         self.newest[keys] = self.number
-        self._landed[self.number] = time.monotonic()
+        self.waits.land(self.number, time.monotonic())
         os.rename(path, self.root / "landing" / path.name)
 
     def look(self, into: Slice) -> None:
@@ -120,16 +145,7 @@ class Soak:
                 self._seen.add(path.name)
                 for file in path.glob("*.parquet"):
                     largest = max(largest, *pq.read_table(file)["largest"].to_pylist())
-        shown = [number for number in self._landed if number <= largest]
-        for number in shown:
-            at = self._landed.pop(number)
-            (into.waits if self._recovered and at > self.killed_at else into.after_kills).append(now - at)
-        if shown and not self._landed:
-            self._recovered = True
-
-    @property
-    def is_all_shown(self) -> bool:
-        return not self._landed
+        self.waits.show(largest, now, into)
 
     def sizes(self) -> dict[str, float]:
         """MiB of each kind of process, files that Tidegate keeps, and rows in Postgres that history folds."""
@@ -175,7 +191,7 @@ def soak(root: Path, found: measuring.Database, minutes: float, kill_every: floa
     one, slices = Soak(root, found), [Slice() for _ in range(SLICES)]
     one.land(RANDOM.permutation(KEYS))
     one.start()
-    while not one.is_all_shown:
+    while not one.waits.is_all_shown:
         one.look(Slice())
         time.sleep(0.05)
     begin = next_at = next_kill = time.monotonic()
@@ -194,7 +210,7 @@ def soak(root: Path, found: measuring.Database, minutes: float, kill_every: floa
             one.look(each)
             time.sleep(0.02)
         each.sizes = one.sizes()
-    while not one.is_all_shown:
+    while not one.waits.is_all_shown:
         one.look(Slice())
         time.sleep(0.05)
     one.end()

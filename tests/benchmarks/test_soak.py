@@ -1,4 +1,4 @@
-"""What `make soak` calls growing."""
+"""What `make soak` calls growing, and which waits it counts."""
 
 import random
 
@@ -53,3 +53,22 @@ def test_figures_that_are_not_there_in_each_part() -> None:
     from soak import Slice, growing
 
     assert growing([Slice(after_kills=[4.0]) if part in (1, 9) else Slice() for part in range(PARTS)]) == []
+
+
+def test_files_that_met_a_kill_count_apart() -> None:
+    from soak import Slice, Waits
+
+    waits, into = Waits(), Slice()
+    waits.land(0, at=1.0)
+    waits.show(0, at=4.0, into=into)  # the first start
+    assert (into.waits, into.after_kills) == ([], [3.0])
+    waits.land(1, at=5.0)
+    waits.kill(at=6.0)
+    waits.show(1, at=6.1, into=into)  # became visible before the kill, and is seen after it
+    waits.land(2, at=6.5)
+    waits.land(3, at=20.0)
+    waits.show(3, at=21.0, into=into)
+    assert (into.waits, into.after_kills) == ([], [3.0, pytest.approx(1.1), 14.5, 1.0])
+    waits.land(4, at=22.0)
+    waits.show(4, at=22.75, into=into)
+    assert into.waits == [0.75]

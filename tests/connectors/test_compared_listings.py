@@ -1,6 +1,7 @@
 """A poll looks up what has changed in the listing and in what was read. It finds what a look at everything finds."""
 
 import hashlib
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,7 +60,7 @@ def _sum(content: bytes) -> str:
 
 
 def compare(before: ReadBefore, now: Listing, listed: set[int], storage: Any) -> Comparison:
-    return before.compare(now, [storage.handles[number] for number in sorted(listed)], storage)
+    return before.compare(lambda: now, [storage.handles[number] for number in sorted(listed)], storage)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -163,3 +164,56 @@ def test_what_could_not_be_compared_is_looked_up_again() -> None:
     storage.contents["1"] = good
     assert compare(source, now, {1}, storage).unread == [file(0)]
     assert compare(source, now, {0}, storage).unread == [file(1)]
+
+
+def test_manifests_are_read_while_the_directory_is_listed() -> None:
+    storage = Written([[file(0)], [file(1)]])
+    is_listing, has_read = threading.Event(), threading.Event()
+    read = storage.read
+
+    def read_later(path: str) -> bytes:
+        assert is_listing.wait(10), "nothing is listed while a manifest is read"
+        content = read(path)
+        has_read.set()
+        return content
+
+    def list_files() -> Listing:
+        is_listing.set()
+        assert has_read.wait(10), "no manifest is read while the directory is listed"
+        return listing([file(0), file(2)])
+
+    storage.read = read_later  # type: ignore[method-assign]
+    found = ReadBefore(lambda _: True).compare(list_files, storage.handles, storage)
+    assert found == ([file(2)], [])
+
+
+def test_a_directory_that_could_not_be_listed_is_listed_again() -> None:
+    storage = Written([[file(0)]])
+    source = ReadBefore(lambda _: True)
+
+    def unreachable() -> Listing:
+        raise OSError("unreachable")
+
+    with pytest.raises(OSError, match="unreachable"):
+        source.compare(unreachable, storage.handles, storage)
+    assert compare(source, listing([file(0), file(1)]), {0}, storage).unread == [file(1)]
+
+
+@given(st.lists(NUMBERS, unique=True), st.data())
+def test_rows_are_taken_in_their_order(numbers: list[int], data: st.DataObject) -> None:
+    """Whether they follow one another, and nothing is copied, or not."""
+    files = [file(number) for number in numbers]
+    few = st.lists(st.integers(0, len(files) - 1)) if files else st.just([])
+    begin = data.draw(st.integers(0, len(files)))
+    following = st.integers(begin, len(files)).map(lambda end: list(range(begin, end)))
+    rows = data.draw(st.one_of(few, following, following.map(lambda run: run[::-1])))
+    taken = listing(files).take(np.array(rows, np.int64))
+    assert taken.versions() == [files[row] for row in rows]
+    assert taken.take(np.arange(len(rows))).versions() == taken.versions()
+
+
+def test_of_rows_that_follow_one_another_nothing_is_copied() -> None:
+    whole = listing([file(number) for number in range(10)])
+    part = whole.take(np.arange(3, 7))
+    assert part.paths.buffers()[2].address == whole.paths.buffers()[2].address
+    assert np.shares_memory(part.mtimes, whole.mtimes)

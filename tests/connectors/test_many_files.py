@@ -62,7 +62,7 @@ def test_a_hundred_thousand_files_are_remembered_in_time(context: Any, storage: 
         np.array([file.mtime_ns + (file.size == 7) for file in files]),
     )
     started = perf_counter()
-    found = ReadBefore(lambda file: not file.path.endswith("99999.csv")).compare(listing, handles, storage)
+    found = ReadBefore(lambda file: not file.path.endswith("99999.csv")).compare(lambda: listing, handles, storage)
     assert perf_counter() - started < 2  # 0.08 s on an idle machine, most of it imports
     assert found.unread == [files[-2]]
     assert found.different == [files[7]._replace(mtime_ns=7 * 10**9 + 1)]

@@ -7,6 +7,7 @@ handles malformed ones; `read_errors.py` explains Spark's read errors.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Literal
 
 from tidegate.ports import (
@@ -155,10 +156,9 @@ class FileSource:
         came after the end marker; `MalformedRowsError` if a file's directories do not give each of `partitions`.
         """
         before = restored or Snapshot()
-        listing = self._list_once(split, context.checkpoint_id)
         read = {handle.path: handle for snapshot in (*context.beside, before) for handle in snapshot.handles}
-        found = self._read_before.compare(listing, read.values(), context.storage)
-        is_mine = self._is_of(split)
+        is_mine, list_once = self._is_of(split), partial(self._list_once, split, context.checkpoint_id)
+        found = self._read_before.compare(list_once, read.values(), context.storage)
         self._check_unchanged([file for file in found.different if is_mine(file.path)], read.values(), context.storage)
         unread = [file for file in found.unread if is_mine(file.path)]
         fresh = first_of(unread[: self._limit(split)], context.max_bytes)

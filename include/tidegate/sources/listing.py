@@ -47,18 +47,13 @@ class Listing:
         """An object a file: of a part of them, if there may be many."""
         return list(map(FileVersion, self.paths.to_pylist(), self.sizes.tolist(), self.mtimes.tolist()))
 
-    def modified(self, begin: int, end: int) -> "Listing":
-        """The files whose time of modification is at or after `begin`, and before `end`."""
-        return self.take(self.rows_modified(begin, end))
-
-    def rows_modified(self, begin: int, end: int) -> Any:
-        """The rows of these files."""
+    def take(self, rows: Any) -> "Listing":
+        """The files in these rows. Of rows that follow one another nothing is copied."""
         import numpy as np
 
-        return np.flatnonzero((begin <= self.mtimes) & (self.mtimes < end))
-
-    def take(self, rows: Any) -> "Listing":
-        """The files in these rows."""
+        if len(rows) and (np.diff(rows) == 1).all():
+            part = slice(int(rows[0]), int(rows[-1]) + 1)
+            return Listing(self.paths[part], self.sizes[part], self.mtimes[part])
         return Listing(self.paths.take(integers(rows)), self.sizes[rows], self.mtimes[rows])
 
     def is_same(self, other: "Listing") -> bool:
@@ -92,6 +87,8 @@ def joined(parts: Sequence[Listing]) -> Listing:
     import numpy as np
     import pyarrow as pa
 
+    if len(parts) == 1:
+        return parts[0]
     paths, sizes, mtimes = zip(*((part.paths, part.sizes, part.mtimes) for part in parts), strict=True)
     return Listing(pa.concat_arrays(paths), np.concatenate(sizes), np.concatenate(mtimes))
 

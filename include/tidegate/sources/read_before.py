@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _THREADS = 2  # of more, each takes memory of its own that was not used before
-_TOGETHER = 50_000  # files that are looked up in one go
+_TOGETHER = 10_000  # files that are looked up in one go
 
 _Key = tuple[str, str]
 
@@ -48,13 +48,16 @@ class ReadBefore:
         self._lists: dict[_Key, Listing] = {}
         self._last: _Compared | None = None
 
-    def compare(self, listing: Listing, handles: Iterable[StateHandle], storage: ReadableStorage) -> Comparison:
-        """Raises `StateIntegrityError` if a manifest is not what was written."""
+    def compare(
+        self, list_files: Callable[[], Listing], handles: Iterable[StateHandle], storage: ReadableStorage
+    ) -> Comparison:
+        """Raises `StateIntegrityError` if a manifest is not what was written, and what `list_files` raises."""
         before, last = self._lists, self._last
         wanted = {(handle.path, handle.checksum): handle for handle in handles}
+        new = {key: handle for key, handle in wanted.items() if key not in before}
+        listing, lists = _read_while(list_files, new, storage)
         if last is not None and last.listing is listing and before.keys() == wanted.keys():
             return last.result
-        lists = _read({key: handle for key, handle in wanted.items() if key not in before}, storage)
         lists |= {key: before[key] for key in wanted if key in before}
         gone = [files for key, files in before.items() if key not in wanted]
         rows = None if last is None else _to_look_up(listing, last, gone)
@@ -67,11 +70,13 @@ class ReadBefore:
         return result
 
 
-def _read(handles: Mapping[_Key, StateHandle], storage: ReadableStorage) -> dict[_Key, Listing]:
-    """Side by side: the first poll of a process reads all that there are."""
+def _read_while(
+    list_files: Callable[[], Listing], handles: Mapping[_Key, StateHandle], storage: ReadableStorage
+) -> tuple[Listing, dict[_Key, Listing]]:
+    """A listing, and manifests that are read meanwhile: the first poll of a process reads all that there are."""
     with ThreadPoolExecutor(_THREADS) as pool:
         lists = pool.map(lambda handle: manifests.files(handle, storage), handles.values())
-        return dict(zip(handles, lists, strict=True))
+        return list_files(), dict(zip(handles, lists, strict=True))
 
 
 def _to_look_up(listing: Listing, last: _Compared, gone: Iterable[Listing]) -> Any:
@@ -119,25 +124,36 @@ def _unchanged(listing: Listing, lists: Collection[Listing]) -> Iterator[Any]:
     """
     if not lists or not len(listing.paths):
         return
+    times = _times(listing.mtimes)
 
-    def of_about(begin: int, end: int) -> Any:
-        known = joined([files.modified(begin, end) for files in lists])
-        _, read, is_same = _compared(listing, listing.rows_modified(begin, end), known)
+    def of_about(rows: Any, *of_lists: Any) -> Any:
+        parts = [files.take(known) for files, known in zip(lists, of_lists, strict=True) if len(known)]
+        _, read, is_same = _compared(listing, rows, joined(parts)) if parts else (rows[:0],) * 3
         return read[is_same]
 
-    times = _times(listing.mtimes)
     with ThreadPoolExecutor(_THREADS) as pool:
-        yield from pool.map(of_about, times[:-1], times[1:])
+        rows = pool.map(lambda files: _rows_between(files.mtimes, times), [listing, *lists])
+        yield from pool.map(of_about, *rows)
 
 
-def _times(mtimes: Any) -> list[int]:
-    """From the first time of all to after the last, with about as many files between each two as are looked up in one
-    go. A sample tells them well enough."""
+def _times(mtimes: Any) -> Any:
+    """Between each two of them are about as many files as are looked up in one go. A sample tells them well enough."""
     import numpy as np
 
     step = max(_TOGETHER // 1000, 1)
-    some = np.sort(mtimes[::step])[_TOGETHER // step :: _TOGETHER // step]
-    return [int(mtimes.min()), *some.tolist(), int(mtimes.max()) + 1]
+    return np.sort(mtimes[::step])[_TOGETHER // step :: _TOGETHER // step]
+
+
+def _rows_between(mtimes: Any, times: Any) -> list[Any]:
+    """The rows with files from before the first of these times, from between each two of them, and from the last on.
+
+    Each in the order of the rows: what lies side by side is looked at one after the other. Most manifests are in the
+    order of their times, so their rows follow one another.
+    """
+    import numpy as np
+
+    part = np.searchsorted(times, mtimes, side="right").astype(np.uint16)  # numpy sorts so few bits by radix
+    return np.split(np.argsort(part, kind="stable"), np.bincount(part, minlength=len(times) + 1)[:-1].cumsum())
 
 
 def _compared(listing: Listing, rows: Any, known: Listing) -> tuple[Any, Any, Any]:
