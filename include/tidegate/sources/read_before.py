@@ -101,19 +101,19 @@ def _union(*rows: Any) -> Any:
 
 
 def _found(listing: Listing, lists: Collection[Listing]) -> tuple[Any, Any]:
-    """The rows with files that are in none of the lists, and those with files that look different there."""
+    """The rows with files that no list has, and those with files that look different in each list that has them."""
     import numpy as np
 
-    is_left = np.ones(len(listing.paths), bool)
-    for unchanged in _unchanged(listing, lists):
-        is_left[unchanged] = False
-    unread = np.flatnonzero(is_left)
-    different = [np.arange(0)]
+    is_read, is_same = np.zeros((2, len(listing.paths)), bool)
+    if len(listing.paths) > _TOGETHER:
+        for unchanged in _unchanged(listing, lists):
+            is_same[unchanged] = True
+    left = np.flatnonzero(~is_same)
     for known in lists:
-        among, read, is_same = _compared(listing, unread, known)
-        different.append(read[~is_same])
-        unread = np.delete(unread, among)
-    return unread, np.concatenate(different)
+        read, looks_same = _compared(listing, left, known)
+        is_read[read], is_same[read[looks_same]] = True, True
+        left = left[~is_same[left]]
+    return left[~is_read[left]], left[is_read[left]]
 
 
 def _unchanged(listing: Listing, lists: Collection[Listing]) -> Iterator[Any]:
@@ -122,13 +122,11 @@ def _unchanged(listing: Listing, lists: Collection[Listing]) -> Iterator[Any]:
     A file that looks as it did has the time of modification that it had. So each is looked up among those of about its
     time: a hash table of so few paths stays in the processor's cache, and one of a million does not.
     """
-    if not lists or not len(listing.paths):
-        return
     times = _times(listing.mtimes)
 
     def of_about(rows: Any, *of_lists: Any) -> Any:
         parts = [files.take(known) for files, known in zip(lists, of_lists, strict=True) if len(known)]
-        _, read, is_same = _compared(listing, rows, joined(parts)) if parts else (rows[:0],) * 3
+        read, is_same = _compared(listing, rows, joined(parts)) if parts else (rows[:0], rows[:0])
         return read[is_same]
 
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -156,12 +154,12 @@ def _rows_between(mtimes: Any, times: Any) -> list[Any]:
     return np.split(np.argsort(part, kind="stable"), np.bincount(part, minlength=len(times) + 1)[:-1].cumsum())
 
 
-def _compared(listing: Listing, rows: Any, known: Listing) -> tuple[Any, Any, Any]:
-    """Which of these rows are about files that are known, these rows, and whether the files look the same."""
+def _compared(listing: Listing, rows: Any, known: Listing) -> tuple[Any, Any]:
+    """Which of these rows are about files that are known, and whether each looks the same."""
     among, at = _pairs(listing.paths.take(integers(rows)), known.paths)
     read = rows[among]
     sizes, mtimes = known.sizes[at], known.mtimes[at]
-    return among, read, (sizes == listing.sizes[read]) & (mtimes == listing.mtimes[read])
+    return read, (sizes == listing.sizes[read]) & (mtimes == listing.mtimes[read])
 
 
 def _pairs(paths: "pa.StringArray", known: "pa.StringArray") -> tuple[Any, Any]:
