@@ -168,22 +168,21 @@ def test_what_could_not_be_compared_is_looked_up_again() -> None:
 
 
 def test_manifests_are_read_while_the_directory_is_listed() -> None:
-    storage = Written([[file(0)], [file(1)]])
     is_listing, has_read = threading.Event(), threading.Event()
-    read = storage.read
 
-    def read_later(path: str) -> bytes:
-        assert is_listing.wait(10), "nothing is listed while a manifest is read"
-        content = read(path)
-        has_read.set()
-        return content
+    class ReadLater(Written):
+        def read(self, path: str) -> bytes:
+            assert is_listing.wait(10), "nothing is listed while a manifest is read"
+            content = super().read(path)
+            has_read.set()
+            return content
 
     def list_files() -> Listing:
         is_listing.set()
         assert has_read.wait(10), "no manifest is read while the directory is listed"
         return listing([file(0), file(2)])
 
-    storage.read = read_later  # type: ignore[method-assign]
+    storage: Any = ReadLater([[file(0)], [file(1)]])
     found = ReadBefore(lambda _: True).compare(list_files, storage.handles, storage)
     assert found == ([file(2)], [])
 
