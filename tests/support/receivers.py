@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class Request:
+    method: str
     path: str
     headers: dict[str, str]
     body: bytes
@@ -17,11 +18,12 @@ class Request:
 
 @dataclass
 class Receiver:
-    """`answer` is given each request and returns a status, or raises. `location` is where redirects lead. With `slow`
-    the answer comes byte by byte, that many seconds apart."""
+    """`answer` is given each request and returns a status, or raises; `body` goes with it. `location` is where redirects
+    lead. With `slow` the answer comes byte by byte, that many seconds apart."""
 
     answer: Callable[[Request], int] = lambda request: 204
     requests: list[Request] = field(default_factory=list)
+    body: bytes = b""
     location: str | None = None
     slow: float = 0.0
     url: str = ""
@@ -34,7 +36,7 @@ def receiving() -> Iterator[Receiver]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            request = Request(self.path, dict(self.headers), body)
+            request = Request(self.command, self.path, dict(self.headers), body)
             receiver.requests.append(request)
             if receiver.slow:
                 for byte in b"HTTP/1.1 204 No Content\r\nX-Padding: " + b"x" * 1000:
@@ -43,8 +45,9 @@ def receiving() -> Iterator[Receiver]:
             self.send_response(receiver.answer(request))
             if receiver.location is not None:
                 self.send_header("Location", receiver.location)
-            self.send_header("Content-Length", "0")
+            self.send_header("Content-Length", str(len(receiver.body)))
             self.end_headers()
+            self.wfile.write(receiver.body)
 
         do_GET = do_POST
 

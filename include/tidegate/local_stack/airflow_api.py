@@ -13,38 +13,60 @@ from tidegate.protocol.errors import CheckpointError
 
 #: Seconds between two polls.
 INTERVAL = 0.3
+#: How often a question is asked that gets no answer. On a busy machine a single answer was seen to take half a minute.
+ATTEMPTS = 4
 FINISHED = frozenset({"success", "failed"})
 
 
 class AirflowApiError(CheckpointError):
-    """Airflow refused a request, or did not reach the state that was waited for."""
+    """Airflow refused a request, gave no answer, or did not reach the state that was waited for."""
 
 
 class AirflowApi:
-    """Airflow's API at `url` (such as `http://127.0.0.1:8080`) with one user's rights."""
+    """Airflow's API at `url` (such as `http://127.0.0.1:8080`) with one user's rights. An answer may take `timeout`
+    seconds."""
 
-    def __init__(self, url: str, user: str, password: str) -> None:
+    def __init__(self, url: str, user: str, password: str, timeout: float = 30.0) -> None:
         self.url = url
         self._credentials = {"username": user, "password": password}
-        self._client = httpx.Client(base_url=url, timeout=30.0)
+        self._timeout = timeout
+        self._client = httpx.Client(base_url=url, timeout=timeout)
 
     def close(self) -> None:
         self._client.close()
 
     def call(self, method: str, path: str, **arguments: Any) -> Any:
-        """One request below `/api/v2`, its answer as JSON. Raises `AirflowApiError` unless it succeeds."""
+        """One request below `/api/v2`, its answer as JSON. Raises `AirflowApiError` unless it succeeds.
+
+        What only reads (`GET`) is asked again when no answer comes.
+        """
         if "authorization" not in self._client.headers:
             self._login()
-        answer = self._client.request(method, f"/api/v2{path}", **arguments)
+        attempts = ATTEMPTS if method == "GET" else 1
+        answer = self._answer(method, f"/api/v2{path}", attempts, **arguments)
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             self._login()
-            answer = self._client.request(method, f"/api/v2{path}", **arguments)
+            answer = self._answer(method, f"/api/v2{path}", attempts, **arguments)
         if answer.is_error:
             raise AirflowApiError(f"Airflow answered {answer.status_code} to {method} {path}: {answer.text[:500]}")
         return answer.json() if answer.content else None
 
+    def _answer(self, method: str, path: str, attempts: int, **arguments: Any) -> httpx.Response:
+        attempt = 1
+        while True:
+            try:
+                return self._client.request(method, path, **arguments)
+            except httpx.TimeoutException as error:
+                if attempt == attempts:
+                    raise AirflowApiError(
+                        f"Airflow at {self.url} gave no answer to {method} {path} in {self._timeout:g} s, in attempt "
+                        f"{attempt} of {attempts}. What it was asked to change may have changed: look at its pages, "
+                        "and at the log of its API server."
+                    ) from error
+                attempt += 1
+
     def _login(self) -> None:
-        answer = self._client.post("/auth/token", json=self._credentials)
+        answer = self._answer("POST", "/auth/token", ATTEMPTS, json=self._credentials)
         if answer.is_error:
             raise AirflowApiError(f"Airflow at {self.url} refused to log in: {answer.status_code} {answer.text[:200]}")
         self._client.headers["authorization"] = f"Bearer {answer.json()['access_token']}"

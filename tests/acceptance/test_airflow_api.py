@@ -1,0 +1,60 @@
+"""What the client of Airflow's API does when an answer does not come: no Airflow runs here, a server that is slow does."""
+
+import threading
+from contextlib import closing
+
+import pytest
+from receivers import receiving
+
+from tidegate.local_stack.airflow_api import ATTEMPTS, AirflowApi, AirflowApiError
+
+
+class Silent:
+    """Answers to all but the first requests of a method; those wait until the test is over."""
+
+    def __init__(self, method, requests):
+        self.method, self.left, self.over = method, requests, threading.Event()
+
+    def __call__(self, request):
+        if request.method == self.method and request.path.startswith("/api/v2") and self.left:
+            self.left -= 1
+            self.over.wait()
+        return 200
+
+
+@pytest.fixture
+def airflow():
+    with receiving() as receiver, closing(AirflowApi(receiver.url, "admin", "secret", timeout=0.5)) as api:
+        receiver.body = b'{"access_token": "t", "state": "success", "dag_run_id": "r"}'
+        yield receiver, api
+        receiver.answer.over.set()
+
+
+def asked(receiver):
+    return [request.method for request in receiver.requests if request.path.startswith("/api/v2")]
+
+
+def test_a_wait_goes_on_when_an_answer_does_not_come(airflow):
+    receiver, api = airflow
+    receiver.answer = Silent("GET", ATTEMPTS - 1)
+    assert api.wait("small", "r") == "success"
+    assert asked(receiver) == ["GET"] * ATTEMPTS
+
+
+def test_without_any_answer_it_says_who_was_asked_for_what(airflow):
+    receiver, api = airflow
+    receiver.answer = Silent("GET", ATTEMPTS)
+    with pytest.raises(
+        AirflowApiError, match=rf"{receiver.url} gave no answer to GET /api/v2/dags/small/dagRuns/r in 0.5 s"
+    ):
+        api.wait("small", "r")
+    assert asked(receiver) == ["GET"] * ATTEMPTS
+
+
+def test_what_changes_something_is_asked_once(airflow):
+    """A DAG run that is asked for twice would run twice."""
+    receiver, api = airflow
+    receiver.answer = Silent("POST", 1)
+    with pytest.raises(AirflowApiError, match="attempt 1 of 1. What it was asked to change may have changed"):
+        api.trigger("small")
+    assert asked(receiver) == ["POST"]
