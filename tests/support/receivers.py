@@ -18,8 +18,8 @@ class Request:
 
 @dataclass
 class Receiver:
-    """`answer` is given each request and returns a status, or raises; `body` goes with it. `location` is where redirects
-    lead. With `slow` the answer comes byte by byte, that many seconds apart."""
+    """`answer` is given each request and returns a status, or raises; `body` goes with it. `location` is where
+    redirects lead. With `slow` the answer comes byte by byte, that many seconds apart."""
 
     answer: Callable[[Request], int] = lambda request: 204
     requests: list[Request] = field(default_factory=list)

@@ -58,7 +58,7 @@ def extend(
     keep = carried([handle.rows for handle in handles], len(fresh))
     merged = [columns(handle, context.storage, _COLUMNS) for handle in handles[keep:]]
     if is_mine is not None:
-        merged = [table.filter([is_mine(path) for path in table["path"].to_pylist()]) for table in merged]
+        merged = [_only(table, is_mine) for table in merged]
     content = _encode(pa.concat_tables([*merged, _table(fresh, context.checkpoint_id)]))
     rows = sum(table.num_rows for table in merged) + len(fresh)
     path = f"{context.prefix}.parquet"
@@ -128,6 +128,10 @@ def _table(files: Sequence[FileVersion], checkpoint_id: int) -> "pa.Table":
     values += [integers([checkpoint_id] * len(files))]
     values += [strings(file.checksum for file in files)]
     return pa.Table.from_arrays(values, names=list(_COLUMNS))
+
+
+def _only(table: "pa.Table", is_wanted: Callable[[str], bool]) -> "pa.Table":
+    return table.take(integers([row for row, path in enumerate(table["path"].to_pylist()) if is_wanted(path)]))
 
 
 def _encode(table: "pa.Table") -> bytes:

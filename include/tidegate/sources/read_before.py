@@ -74,8 +74,14 @@ def _read_while(
     list_files: Callable[[], Listing], handles: Mapping[_Key, StateHandle], storage: ReadableStorage
 ) -> tuple[Listing, dict[_Key, Listing]]:
     """A listing, and manifests that are read meanwhile: the first poll of a process reads all that there are."""
+
+    def read(handle: StateHandle) -> Listing:
+        import pyarrow.compute  # noqa: F401 - the comparison needs it, and it takes longer than reading a manifest
+
+        return manifests.files(handle, storage)
+
     with ThreadPoolExecutor(_THREADS) as pool:
-        lists = pool.map(lambda handle: manifests.files(handle, storage), handles.values())
+        lists = pool.map(read, handles.values())
         return list_files(), dict(zip(handles, lists, strict=True))
 
 
@@ -170,7 +176,15 @@ def _pairs(paths: "pa.StringArray", known: "pa.StringArray") -> tuple[Any, Any]:
     if not len(paths) or not len(known):
         return np.arange(0), np.arange(0)
     if len(known) <= len(paths):
-        at = pc.index_in(paths, known)
-        return rows_with_values(at), numbers_of(at.drop_null())
-    at = pc.index_in(known, paths)
-    return numbers_of(at.drop_null()), rows_with_values(at)
+        return _rows_and_values(pc.index_in(paths, known))
+    at, rows = _rows_and_values(pc.index_in(known, paths))
+    return rows, at
+
+
+def _rows_and_values(numbers: "pa.Int32Array") -> tuple[Any, Any]:
+    """Of those that are not null: nearly always all of them."""
+    import numpy as np
+
+    if not numbers.null_count:
+        return np.arange(len(numbers)), numbers_of(numbers)
+    return rows_with_values(numbers), numbers_of(numbers.drop_null())
