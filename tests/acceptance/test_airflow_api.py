@@ -6,7 +6,11 @@ from contextlib import closing
 import pytest
 from receivers import receiving
 
-from tidegate.local_stack.airflow_api import ATTEMPTS, AirflowApi, AirflowApiError
+from tidegate.local_stack import airflow_api
+from tidegate.local_stack.airflow_api import AirflowApi, AirflowApiError
+
+TIMEOUT = 1.5  # seconds: a busy machine answers within that
+ATTEMPTS = 2
 
 
 class Silent:
@@ -23,8 +27,9 @@ class Silent:
 
 
 @pytest.fixture
-def airflow():
-    with receiving() as receiver, closing(AirflowApi(receiver.url, "admin", "secret", timeout=0.5)) as api:
+def airflow(monkeypatch):
+    monkeypatch.setattr(airflow_api, "ATTEMPTS", ATTEMPTS)
+    with receiving() as receiver, closing(AirflowApi(receiver.url, "admin", "secret", TIMEOUT)) as api:
         receiver.body = b'{"access_token": "t", "state": "success", "dag_run_id": "r"}'
         yield receiver, api
         receiver.answer.over.set()
@@ -44,9 +49,8 @@ def test_a_wait_goes_on_when_an_answer_does_not_come(airflow):
 def test_without_any_answer_it_says_who_was_asked_for_what(airflow):
     receiver, api = airflow
     receiver.answer = Silent("GET", ATTEMPTS)
-    with pytest.raises(
-        AirflowApiError, match=rf"{receiver.url} gave no answer to GET /api/v2/dags/small/dagRuns/r in 0.5 s"
-    ):
+    silence = f"{receiver.url} gave no answer to GET /api/v2/dags/small/dagRuns/r in 1.5 s"
+    with pytest.raises(AirflowApiError, match=silence):
         api.wait("small", "r")
     assert asked(receiver) == ["GET"] * ATTEMPTS
 
