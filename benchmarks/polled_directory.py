@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,7 @@ def first_of_a_process(polls: Polls) -> tuple[float, ...]:
 
 
 def _poll_once(root: str, splits: int, snapshots: list[Snapshot], checkpoint: int) -> tuple[float, ...]:
+    import_module("tidegate.state.columns")  # a driver has imported it when it polls, and what that needs of PyArrow
     vars(sources)["Directory"] = TimedDirectory
     polls = Polls(Path(root), splits)
     polls.snapshots, polls.checkpoint = snapshots, checkpoint

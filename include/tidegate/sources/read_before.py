@@ -74,14 +74,8 @@ def _read_while(
     list_files: Callable[[], Listing], handles: Mapping[_Key, StateHandle], storage: ReadableStorage
 ) -> tuple[Listing, dict[_Key, Listing]]:
     """A listing, and manifests that are read meanwhile: the first poll of a process reads all that there are."""
-
-    def read(handle: StateHandle) -> Listing:
-        import pyarrow.compute  # noqa: F401 - the comparison needs it, and it takes longer than reading a manifest
-
-        return manifests.files(handle, storage)
-
     with ThreadPoolExecutor(_THREADS) as pool:
-        lists = pool.map(read, handles.values())
+        lists = pool.map(lambda handle: manifests.files(handle, storage), handles.values())
         return list_files(), dict(zip(handles, lists, strict=True))
 
 
