@@ -50,7 +50,7 @@ def test_without_any_answer_it_says_who_was_asked_for_what(airflow):
     receiver, api = airflow
     receiver.answer = Silent("GET", ATTEMPTS)
     silence = f"{receiver.url} gave no answer to GET /api/v2/dags/small/dagRuns/r in 1.5 s"
-    with pytest.raises(AirflowApiError, match=silence):
+    with pytest.raises(AirflowApiError, match=f"{silence}.* Nothing was changed"):
         api.wait("small", "r")
     assert asked(receiver) == ["GET"] * ATTEMPTS
 
@@ -59,6 +59,6 @@ def test_what_changes_something_is_asked_once(airflow):
     """A DAG run that is asked for twice would run twice."""
     receiver, api = airflow
     receiver.answer = Silent("POST", 1)
-    with pytest.raises(AirflowApiError, match="attempt 1 of 1"):
+    with pytest.raises(AirflowApiError, match="It may have done what it was asked to do"):
         api.trigger("small")
     assert asked(receiver) == ["POST"]

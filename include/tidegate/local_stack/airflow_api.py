@@ -58,10 +58,10 @@ class AirflowApi:
                 return self._client.request(method, path, **arguments)
             except httpx.TimeoutException as error:
                 if attempt == attempts:
+                    safe = "Nothing was changed" if method == "GET" else "It may have done what it was asked to do"
                     raise AirflowApiError(
                         f"Airflow at {self.url} gave no answer to {method} {path} in {self._timeout:g} s, in attempt "
-                        f"{attempt} of {attempts}. What it was asked to change may have changed: look at its pages, "
-                        "and at the log of its API server."
+                        f"{attempt} of {attempts}. {safe}: look at its pages, and at the log of its API server."
                     ) from error
                 attempt += 1
 
