@@ -5,6 +5,7 @@ from tidegate.dataflow.input_gate import InputGate
 from tidegate.protocol.barriers.aligned import AlignedBarrierHandler
 from tidegate.protocol.barriers.alignment import Alignment
 from tidegate.protocol.barriers.messages import Unblock
+from tidegate.protocol.subtask.steps import SubtaskSteps
 
 
 @mutation("a channel goes on before the snapshot is taken", (Alignment, "block"))
@@ -71,3 +72,12 @@ def _(original):
         return original(self)
 
     return drain
+
+
+@mutation("a snapshot that is due after a newer one is taken", (SubtaskSteps, "_begin"))
+def _(original):
+    def begin(self, event):
+        self._last_started = min(self._last_started, event.checkpoint_id - 1)
+        return original(self, event)
+
+    return begin

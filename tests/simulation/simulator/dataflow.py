@@ -1,5 +1,6 @@
-"""A continuous pipeline around the real input gates: rows flow one by one, several checkpoints are in flight, and every
-message between sources, operators and whoever collects snapshots is late, lost or out of order as the seed says.
+"""A continuous pipeline around the real input gates and snapshot steps: rows flow one by one, several checkpoints are
+in flight, and every message between sources, operators and whoever collects snapshots is late, lost or out of order as
+the seed says.
 
 A checkpoint that completes must hold, in every operator, exactly what lies before its barriers; after a crash
 everything goes on from the latest; and what sinks show in the end is what a plain execution gives (protocol.md sections
@@ -8,12 +9,12 @@ everything goes on from the latest; and what sinks show in the end is what a pla
 
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from worlds import ManualClock
 
+from simulator.dataflow_parts import Completed, Operator, Row, Waiting
 from simulator.scheduler import require
 from tidegate.dataflow.channel import ChannelName
 from tidegate.dataflow.elements import Aborted, Released, SnapshotDue
@@ -21,47 +22,22 @@ from tidegate.dataflow.input_gate import InputGate
 from tidegate.ports import Segment
 from tidegate.protocol.barriers.messages import Barrier, Cancel, EndOfPartition
 from tidegate.protocol.barriers.options import GateOptions, make_handler
+from tidegate.protocol.subtask.messages import (
+    Acknowledge,
+    AlignmentAborted,
+    Begin,
+    BroadcastBarrier,
+    BroadcastCancel,
+    Decline,
+    Prepare,
+    SnapshotOperators,
+    StepDone,
+    SubtaskEvent,
+    WriteEnded,
+)
+from tidegate.protocol.subtask.steps import SubtaskSteps
 
-Row = tuple[int, int]  # source, position
 TIMEOUT = 500  # steps
-
-
-@dataclass
-class Operator:
-    """Counts the rows that pass. Of a row that comes straight from its source it knows which one must come next.
-
-    `pending` holds what is pre-committed by checkpoint, for those that end in a sink (protocol.md section 16)."""
-
-    name: int
-    inputs: tuple[str, ...]
-    gate: InputGate = field(init=False)
-    seen: Counter[Row] = field(default_factory=Counter)
-    passed: list[Row] = field(default_factory=list)
-    pending: dict[int, list[Row]] = field(default_factory=dict)
-    decided: int = 0  # newest checkpoint that its gate has let through or aborted
-
-    def snapshot(self, checkpoint_id: int) -> tuple[Counter[Row], dict[int, list[Row]]]:
-        self.pending = {**self.pending, checkpoint_id: self.passed}
-        self.passed = []
-        return self.seen.copy(), dict(self.pending)
-
-
-@dataclass
-class Waiting:
-    """A checkpoint in progress: since which step, and what was reported so far."""
-
-    since: int
-    positions: dict[int, int] = field(default_factory=dict)
-    operators: dict[int, tuple[Counter[Row], dict[int, list[Row]]]] = field(default_factory=dict)
-
-
-@dataclass
-class Completed:
-    """A checkpoint as it was stored."""
-
-    checkpoint_id: int
-    positions: dict[int, int]
-    operators: dict[int, tuple[Counter[Row], dict[int, list[Row]]]]
 
 
 class Dataflow:
@@ -135,6 +111,7 @@ class Dataflow:
         for operator in self.operators:
             handler = make_handler(GateOptions(exactly_once=self.exactly_once), len(operator.inputs))
             operator.gate = InputGate([ChannelName.parse(name) for name in operator.inputs], handler, ManualClock())
+            operator.steps = SubtaskSteps(self.concurrent)
             if latest is not None:
                 seen, pending = latest.operators[operator.name]
                 operator.seen, operator.pending = seen.copy(), dict(pending)
@@ -237,11 +214,10 @@ class Dataflow:
                     self._send(f"operator/{number}", output.data)
                 case SnapshotDue():
                     self._decide(operator, output.checkpoint_id)
-                    self._snapshot(operator, output.checkpoint_id)
+                    self._follow(operator, Begin(output.checkpoint_id, output.options))
                 case Aborted():
                     self._decide(operator, output.abort.checkpoint_id)
-                    self._broadcast(f"operator/{number}", Cancel, output.abort.checkpoint_id)
-                    self.messages.append(lambda id_=output.abort.checkpoint_id: self._abort(id_))
+                    self._follow(operator, AlignmentAborted(output.abort.checkpoint_id, output.abort.reason))
 
     def _decide(self, operator: Operator, checkpoint_id: int) -> None:
         """Newer ones only, where channels are aligned: what comes late about an older checkpoint is obsolete."""
@@ -265,18 +241,35 @@ class Dataflow:
     def _is_wrong(self, number: int, expected: int) -> bool:
         return number < expected or (self.exactly_once and number > expected)
 
+    def _follow(self, operator: Operator, event: SubtaskEvent) -> None:
+        """The steps of a snapshot, one after the other (protocol.md section 12). What comes out of order has none."""
+        checkpoint_id, name = event.checkpoint_id, f"operator/{operator.name}"
+        for effect in operator.steps.step(event):
+            match effect:
+                case BroadcastBarrier():
+                    self._broadcast(name, Barrier, checkpoint_id)
+                case SnapshotOperators():
+                    self._snapshot(operator, checkpoint_id)
+                case Acknowledge():
+                    self._acknowledge(operator, checkpoint_id)
+                case Decline():
+                    self.messages.append(lambda: self._abort(checkpoint_id))
+                case BroadcastCancel():
+                    self._broadcast(name, Cancel, checkpoint_id)
+            if isinstance(effect, Prepare | BroadcastBarrier | SnapshotOperators):
+                self._follow(operator, StepDone(checkpoint_id))
+
     def _snapshot(self, operator: Operator, checkpoint_id: int) -> None:
+        """It is written beside all else, or never."""
         self.trace.append(f"operator {operator.name} takes its snapshot of {checkpoint_id}")
-        taken = operator.snapshot(checkpoint_id)
-        self._broadcast(f"operator/{operator.name}", Barrier, checkpoint_id)
-
-        def report() -> None:
-            if checkpoint_id in self.waiting:
-                self.waiting[checkpoint_id].operators[operator.name] = taken
-                self._complete(checkpoint_id)
-
+        operator.snapshot(checkpoint_id)
         if self.random.random() >= self.trouble:
-            self.messages.append(report)
+            self.messages.append(lambda: self._follow(operator, WriteEnded(checkpoint_id)))
+
+    def _acknowledge(self, operator: Operator, checkpoint_id: int) -> None:
+        if checkpoint_id in self.waiting:
+            self.waiting[checkpoint_id].operators[operator.name] = operator.written[checkpoint_id]
+            self._complete(checkpoint_id)
 
     # -- checkpoints
 
