@@ -1,6 +1,6 @@
-"""A continuous pipeline around the real input gates and snapshot steps: rows flow one by one, several checkpoints are
-in flight, and every message between sources, operators and whoever collects snapshots is late, lost or out of order as
-the seed says.
+"""A continuous pipeline around the real input gates and snapshot steps. Rows flow one by one, and several checkpoints
+are in flight. Messages between sources, operators and the collector of snapshots come late, out of order or not at all;
+the seed decides.
 
 A checkpoint that completes must hold, in every operator, exactly what lies before its barriers; after a crash
 everything goes on from the latest; and what sinks show in the end is what a plain execution gives (protocol.md sections
