@@ -7,8 +7,8 @@ import pytest
 from worlds import MemorySink, SplitSource
 
 from tidegate import Pipeline, count, max_, window
-from tidegate.pipeline.durations import duration
 from tidegate.pipeline.graph import Graph, compile_graph
+from tidegate.protocol.durations import duration
 from tidegate.protocol.errors import PipelineDefinitionError
 
 

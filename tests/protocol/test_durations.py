@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.pipeline.durations import duration
-from tidegate.protocol.durations import written
+from tidegate.protocol.durations import duration, written
 
 
 @given(st.integers(0, 10**12))

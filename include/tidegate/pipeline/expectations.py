@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
-from tidegate.pipeline.durations import duration
+from tidegate.protocol.durations import duration
 from tidegate.protocol.errors import PipelineDefinitionError
 
 #: Characters of a suite's name: it is part of an index, whose entries are bounded.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from tidegate.pipeline.durations import duration
+from tidegate.protocol.durations import duration
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.history import HistoryRule
 

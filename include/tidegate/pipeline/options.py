@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, ValidationInfo
 
-from tidegate.pipeline.durations import duration
+from tidegate.protocol.durations import duration
 from tidegate.protocol.errors import PipelineDefinitionError
 
 _Choice = TypeVar("_Choice", bound=StrEnum)

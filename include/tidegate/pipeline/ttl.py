@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from tidegate.pipeline.aggregates import Aggregate
-from tidegate.pipeline.durations import duration
+from tidegate.protocol.durations import duration
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.protocol.expiry import UPDATED, TimeToLive
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from tidegate.pipeline.durations import duration
 from tidegate.protocol.ddl import columns_of
+from tidegate.protocol.durations import duration
 from tidegate.protocol.errors import PipelineDefinitionError
 
 #: The columns in which a window's bounds are: part of the key of state, and of what is emitted.
