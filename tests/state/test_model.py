@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("reading")
 def finish_epoch(operator: Operator, epoch: dict[str, Any], expected: dict[Any, Any]) -> None:
     assert as_dict(operator.scan()) == expected
     if epoch["merge"]:
-        operator.merge(epoch["merge"])
+        operator.merge(epoch["merge"], epoch["merged_subtask"])
     if epoch["lose_cache"]:
         shutil.rmtree(operator.workshop.cache, ignore_errors=True)
 

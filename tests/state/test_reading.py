@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from state_epochs import (
     AGGREGATES,
     INPUT,
@@ -21,9 +22,11 @@ from state_epochs import (
     epochs,
     input_rows,
     key_of,
+    numbers,
     plain,
     state_rows,
     table_of,
+    texts,
 )
 from state_operator import Operator, with_hash
 
@@ -104,7 +107,31 @@ def unplain(key: tuple[Any, ...]) -> list[Any]:
 @given(script=epochs(state_rows), mask=MASKS)
 def test_rows_keys_and_changes_are_those_of_a_dictionary(script, mask, new_workshop, share_hashes) -> None:
     share_hashes(mask)
-    operator = Operator(new_workshop(), ROWS, mask)
+    check_script(script, Operator(new_workshop(), ROWS, mask))
+
+
+def merged_in_part(parallelism: int) -> Any:
+    """An epoch after which only the last of two subtasks merges its runs. Few keys, so that many are deleted."""
+    place = st.just(0.0)
+    return st.fixed_dictionaries(
+        {
+            "rows": st.lists(st.tuples(st.sampled_from("abcdefgh"), place, numbers, texts, st.booleans()), min_size=8),
+            "parallelism": st.just(parallelism),
+            "merge": st.just((0, 9)) if parallelism == 2 else st.none(),
+            "merged_subtask": st.just(1),
+            "lose_cache": st.just(False),
+        }
+    )
+
+
+@settings(SETTINGS, max_examples=30)
+@given(first=merged_in_part(1), middle=st.lists(merged_in_part(2), min_size=1, max_size=3), last=merged_in_part(1))
+def test_changes_are_those_of_a_dictionary_where_one_subtask_merged(first, middle, last, new_workshop) -> None:
+    """The first and the last checkpoint share a run of which they read different parts."""
+    check_script([first, *middle, last], Operator(new_workshop(), ROWS))
+
+
+def check_script(script: Any, operator: Operator) -> None:
     model: dict[Any, Any] = {}
     history, asked = [], {(None, None), ("a", 1.5)}
     for epoch in script:
@@ -116,7 +143,7 @@ def test_rows_keys_and_changes_are_those_of_a_dictionary(script, mask, new_works
             history.append((operator.state(), model))
         asked |= set(list(rows)[:2])
         if epoch["merge"]:
-            operator.merge(epoch["merge"])
+            operator.merge(epoch["merge"], epoch["merged_subtask"])
         if epoch["lose_cache"]:
             shutil.rmtree(operator.workshop.cache, ignore_errors=True)
     if history:
@@ -135,7 +162,7 @@ def test_aggregates_are_read_as_the_tables_have_them(script, mask, new_workshop,
             history.append((operator.state(), as_dict(operator.scan())))
         asked |= {key_of(row) for row in epoch["rows"][:2]}
         if epoch["merge"]:
-            operator.merge(epoch["merge"])
+            operator.merge(epoch["merge"], epoch["merged_subtask"])
     if history:
         assert read(files_of(operator)).schema.names == AGGREGATES.rows.names
         check_history(operator, history, asked)
@@ -168,6 +195,22 @@ def test_what_was_not_there_before_is_all_new(workshop) -> None:
     operator.upsert(routes(("a", "b", 1, False)), parallelism=2)
     nothing = replace(operator.state(), checkpoint_id=0, subtasks=())
     assert changes_of(read(files_of(operator, since=nothing))) == ({("a", "b"): (1,)}, set())
+
+
+def test_deletions_of_a_run_that_one_of_two_subtasks_merged_are_changes(workshop) -> None:
+    """After 1 → 2 → 1 both checkpoints begin with the same run, but the later one reads only a part of it."""
+    operator = Operator(workshop, ROUTES)
+    keys = [(str(number), "x") for number in range(40)]
+    operator.upsert(routes(*((*key, 1, False) for key in keys)))
+    before = operator.state()
+    operator.upsert(routes(*((*key, None, True) for key in keys[:20])), parallelism=2)
+    operator.merge((0, 2), only=1)
+    operator.upsert(routes((*keys[-1], 2, False)), parallelism=2)
+    operator.upsert(routes((*keys[-2], 3, False)), parallelism=1)
+    shared = {run.path for runs in before.subtasks for run in runs} & {run.path for run in operator.state().runs}
+    assert shared, "the run of the first checkpoint is still read by the last"
+    changed = {keys[-1]: (2,), keys[-2]: (3,)}
+    assert changes_of(read(files_of(operator, since=before))) == (changed, set(keys[:20]))
 
 
 def test_a_value_that_comes_back_is_no_change(workshop) -> None:

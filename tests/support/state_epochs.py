@@ -37,6 +37,7 @@ def between_epochs() -> Any:
     return {
         "parallelism": st.integers(1, 8),
         "merge": st.none() | st.just("planned") | st.tuples(st.integers(0, 4), st.integers(1, 4)),
+        "merged_subtask": st.none() | st.integers(0, 7),  # None: all of them
         "lose_cache": st.booleans(),
     }
 

@@ -127,9 +127,11 @@ class Operator:
             handle = changed[subtask].write() if subtask in changed else None
             self.snapshots[subtask] = Snapshot((*spec.runs, *([handle] if handle else [])))
 
-    def merge(self, which: Any) -> None:
-        """Compact every subtask's runs: those planned, or any neighbours."""
+    def merge(self, which: Any, only: int | None = None) -> None:
+        """Compact runs of every subtask, or of one: those planned, or any neighbours."""
         for subtask, snapshot in self.snapshots.items():
+            if only is not None and subtask.subtask_index != only % self.parallelism:
+                continue
             spec = self.spec(subtask, snapshot)
             chosen = plan_compaction(spec) if which == "planned" else spec.runs[which[0] : which[0] + which[1]]
             if chosen:
