@@ -196,7 +196,7 @@ def test_a_header_is_compared_without_its_byte_order_mark(file: Path) -> None:
     file.write_bytes(b"c0,other\na,1\n")
     with pytest.raises(RuntimeError) as raised:
         read(file, options={"header": "true"})
-    assert_translated(raised.value, file, r"columns of .*a.csv are not those .*c0, other; the schema has 2: c0, c1")
+    assert_translated(raised.value, file, r"columns of .*a.csv are not those .*c0, [?]; the schema has 2: c0, c1")
 
 
 def test_a_header_that_is_no_text_is_an_error_even_with_a_quarantine(file: Path) -> None:

@@ -134,7 +134,7 @@ def test_a_pipeline_runs_on_connect_and_survives_the_loss_of_the_server(server: 
         texts = told(client.stdout, "texts")["texts"]
         assert texts["rows"] == [[1, 'a "b"\nc'], [2, ""]]
         assert "latin.csv has bytes that are not text: 0xE9 at byte 10, line 2" in texts["errors"][0]
-        assert "bad.csv has a row that does not fit the source's schema: line 2, x,y" in texts["errors"][1]
+        assert "bad.csv has a row that does not fit the source's schema: line 2 (" in texts["errors"][1]
         facts = told(client.stdout, "state")
         assert facts["state"] == EXPECTED
         assert facts["read"] == EXPECTED

@@ -23,7 +23,8 @@ _CORRUPT = "_tidegate_record"
 _NO_VALUE = "\0null"  # no record has a NUL
 # Every row of exactly the given files, or an error.
 _STRICT = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false"}
-_SHOWN = 400  # characters of a record in an error
+_SHOWN = 400  # characters of a reason in an error
+_SHOWN_VALUE = 40  # characters of a value in an error
 
 
 class Parsed(Protocol):
@@ -152,12 +153,26 @@ def _rows(
 
 
 def _misfit(source: Parsed, typed: Mapping[str, Any], parse: Any, options: Mapping[str, str]) -> Any:
-    """Why a record does not fit. It is parsed once more with every column as text, to find the columns that failed."""
+    """Why a record does not fit. It is parsed once more with every column as text, to find the columns that failed.
+
+    What goes to an error has the beginning of a value only, and that only where something has shown that the value is
+    the column's: a header, its key, or fields as many as the schema has.
+    """
     from pyspark.sql import functions as F
 
     schema = ", ".join(f"{_quoted(column)} STRING" for column in (*typed, _CORRUPT))
     text = parse(F.col("record"), schema, dict(options))
-    failed = (F.when(typed[c].isNull() & text[c].isNotNull(), F.concat(F.lit(f"{c} = "), text[c])) for c in typed)
+    is_known = source.format == "json" or len(typed) > 1 or text_format(source, tuple(typed)).header is not None
+
+    def shown(value: Any) -> Any:
+        if source.malformed == "quarantine":
+            return value
+        cut = F.concat(F.substring(value, 1, _SHOWN_VALUE), F.lit("…"))
+        return F.when(F.length(value) > _SHOWN_VALUE, cut).otherwise(value) if is_known else F.lit("?")
+
+    failed = (
+        F.when(typed[c].isNull() & text[c].isNotNull(), F.concat(F.lit(f"{c} = "), shown(text[c]))) for c in typed
+    )
     whole = f"not a row of {len(typed)} fields" if source.format == "csv" else "not a JSON object"
     return F.when(text[_CORRUPT].isNotNull() | text.isNull(), F.lit(whole)).otherwise(
         F.concat(F.lit("does not fit the schema: "), F.concat_ws(", ", *failed))
@@ -171,7 +186,6 @@ def _facts(location: str) -> Any:
     facts = F.struct(
         F.lit(location).alias("location"),
         *("file", "part", "line"),
-        F.substring("record", 1, _SHOWN).alias("record"),
         F.substring("_reason", 1, _SHOWN).alias("reason"),
     )
     return F.concat(F.lit(OPEN), F.hex(F.to_json(facts)), F.lit(CLOSE))

@@ -23,7 +23,8 @@ _FILE = re.compile(r"Encountered error while reading file (\S+)\.\s")
 _GONE = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.+?)\. SQLSTATE")
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
 _MISMATCH = re.compile(r"Data type mismatches when reading (.+?)\. SQLSTATE")
-_SHOWN = 300  # characters of a row or cause
+_BYTES = re.compile(r"\[(?:-?\d+(?:, )?)+\]")  # of a file's content, in an error of Java
+_SHOWN = 300  # characters of a reason or cause
 
 
 @contextmanager
@@ -74,17 +75,19 @@ def _not_found(file: str) -> SourceChangedError:
 
 
 def damaged(file: str, why: str) -> MalformedRowsError:
+    reason = _short(_BYTES.sub("other bytes", why))
     return MalformedRowsError(
-        f"{file} cannot be read: {_short(why)}. It is damaged, incomplete or of another format. {AS_BEFORE}"
+        f"{file} cannot be read: {reason}. It is damaged, incomplete or of another format. {AS_BEFORE}"
         "Replace the file or move it away, then run again."
     )
 
 
 def _misfit(found: dict[str, Any], line_of: Callable[[str, int, int], int]) -> MalformedRowsError:
+    """The record itself is not quoted: a file that is not what the schema expects may hold secrets."""
     line = line_of(found["file"], found["part"], found["line"])
     return MalformedRowsError(
-        f"{found['location']}/{found['file']} has a row that does not fit the source's schema: line {line}, "
-        f"{_short(found['record'])} ({_short(found['reason'])}). {AS_BEFORE}Correct the file, or let the source "
+        f"{found['location']}/{found['file']} has a row that does not fit the source's schema: line {line} "
+        f"({_short(found['reason'])}). {AS_BEFORE}Correct the file, or let the source "
         'quarantine such rows with malformed="quarantine", then run again.'
     )
 

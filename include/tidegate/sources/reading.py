@@ -294,8 +294,9 @@ class _Reading:
         if [name.lower() for name in found] != [name.lower() for name in expected]:
             raise MalformedRowsError(
                 f"The columns of {self._name} are not those of the source's schema. The header has {len(found)} "
-                f"columns: {', '.join(found)[:_SHOWN]}; the schema has {len(expected)}: "
-                f"{', '.join(expected)[:_SHOWN]}. {AS_BEFORE}Correct the file or the schema, then run again."
+                f"columns: {expected_names(found, expected)[:_SHOWN]}; the schema has {len(expected)}: "
+                f"{', '.join(expected)[:_SHOWN]}. A ? is a name that the schema does not have. {AS_BEFORE}Correct the "
+                "file or the schema, then run again."
             )
 
     def _encoded(self, lines: "Positions", records: "pa.Array", problems: "pa.Array") -> "pa.RecordBatch":
@@ -316,6 +317,13 @@ def _up_to(found: Split, end: int) -> Split:
     """The records that begin before `end`."""
     count = int((found.starts < end).sum())
     return Split(found.starts[:count], found.ends[:count], found.lines[:count], 0, 0, found.problems)
+
+
+def expected_names(found: Sequence[str], expected: Sequence[str]) -> str:
+    """Names in a header for an error. What the schema does not have is not shown: the file may be another one, whose
+    first line is nobody's business."""
+    known = {name.lower() for name in expected}
+    return ", ".join(name if name.lower() in known else "?" for name in found)
 
 
 def header_fields(record: str, rules: Rules, strip: bool) -> list[str]:
