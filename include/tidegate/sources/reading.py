@@ -5,7 +5,6 @@ began in a file that several Spark tasks share, and `line` counts from there. Ru
 and numpy.
 """
 
-import csv
 import heapq
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tidegate.protocol.errors import MalformedRowsError
 from tidegate.sources import json_texts
 from tidegate.sources.decoding import PIECE, Decoder, hint, is_splittable, open_file
+from tidegate.sources.headers import expected_names, header_fields
 from tidegate.sources.line_numbers import count_lines, lines_before
 from tidegate.sources.listing import FileVersion
 from tidegate.sources.read_errors import AS_BEFORE, carried, damaged, vanished
@@ -317,28 +317,6 @@ def _up_to(found: Split, end: int) -> Split:
     """The records that begin before `end`."""
     count = int((found.starts < end).sum())
     return Split(found.starts[:count], found.ends[:count], found.lines[:count], 0, 0, found.problems)
-
-
-def expected_names(found: Sequence[str], expected: Sequence[str]) -> str:
-    """Names in a header for an error. What the schema does not have is not shown: the file may be another one, whose
-    first line is nobody's business."""
-    known = {name.lower() for name in expected}
-    return ", ".join(name if name.lower() in known else "?" for name in found)
-
-
-def header_fields(record: str, rules: Rules, strip: bool) -> list[str]:
-    """The names in a header."""
-    separator = rules.separator.decode()
-    if len(separator) > 1:
-        found = record.split(separator)
-    else:
-        quoting = {"quotechar": rules.quote.decode()} if rules.quote else {"quoting": csv.QUOTE_NONE}
-        escaping = {"escapechar": rules.escape.decode()} if rules.quote and rules.escape and not rules.doubles else {}
-        try:
-            found = next(csv.reader([record], delimiter=separator, **quoting, **escaping), [])  # type: ignore[arg-type]
-        except csv.Error:
-            found = [record]
-    return [name.strip() for name in found] if strip else found
 
 
 def _array(data: bytes) -> "Bytes":
