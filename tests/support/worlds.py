@@ -44,11 +44,14 @@ class Crash(BaseException):
 
 
 class ManualClock:
+    """`time` passes; `wrong` is how far the wall clock is from it."""
+
     def __init__(self) -> None:
         self.time: datetime = T0
+        self.wrong = timedelta(0)
 
     def now(self) -> datetime:
-        return self.time
+        return self.time + self.wrong
 
     def monotonic(self) -> float:
         return self.time.timestamp()
@@ -66,6 +69,9 @@ class ShiftedClock(SystemClock):
 
     def now(self) -> datetime:
         return super().now() + self.shift
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.shift.total_seconds()
 
     def sleep(self, seconds: float) -> None:
         self.shift += timedelta(seconds=seconds)

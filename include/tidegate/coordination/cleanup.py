@@ -18,7 +18,7 @@ from tidegate.pipeline.graph import Graph
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StagingSink, StoreTransaction
 from tidegate.protocol.branches import choose_overdue_abandoned
 from tidegate.protocol.directories import choose_closed, choose_unswept
-from tidegate.protocol.imports import choose_stale
+from tidegate.protocol.imports import choose_ahead, choose_stale
 from tidegate.protocol.leftovers import (
     Leftovers,
     Listed,
@@ -36,10 +36,12 @@ from tidegate.protocol.retention import choose_subsumed, choose_unreferenced, is
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What is kept no longer: checkpoints, and imports that nobody continues."""
+    """What is kept no longer: checkpoints, and imports that nobody continues. Of other imports the sign of life is
+    `ahead`."""
 
     checkpoints: Sequence[int]
     imports: Sequence[int]
+    ahead: Sequence[int] = ()
 
     def __bool__(self) -> bool:
         return bool(self.checkpoints or self.imports)
@@ -109,15 +111,18 @@ class Sweeper:
             tx.subsume(expired.checkpoints)
         for stale in expired.imports:
             tx.end_import(stale, now)
+        for ahead in expired.ahead:
+            tx.touch_import(ahead, now)
         self.folding.look(tx)
         queue = self.deletions.look(tx)  # which a store reads together with what comes next
         return Garbage(tx.unswept(), tx.region(), queue)
 
     def find_expired(self, tx: StoreTransaction) -> Expired:
         """What `look` would end first. Reads only."""
-        now = self._clock.now()
+        now, imports = self._clock.now(), tx.imports()
         overdue = choose_overdue_abandoned(tx.abandoned(), tx.restores(), self._rule.undo_within, now)
-        return Expired([*choose_subsumed(tx.retained(), self._rule, now), *overdue], choose_stale(tx.imports(), now))
+        subsumed = choose_subsumed(tx.retained(), self._rule, now)
+        return Expired([*subsumed, *overdue], choose_stale(imports, now), choose_ahead(imports, now))
 
     def count(self, garbage: Garbage) -> int:
         """How many files and directories `delete` would see to."""

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from random import Random
 
 from tidegate.coordination.completing import Completing
@@ -76,7 +76,7 @@ class ContinuousRun:
         self._completing = Completing(coordinator, validator)
         self._recording = Recording(coordinator)
         self._clock = clock
-        config, now = coordinator.config, clock.now()
+        config, now = coordinator.config, self._now
         self._schedule = PeriodicSchedule(
             config.interval, config.interval_during_backlog, config.min_pause, started_at=now, fraction=random.random()
         )
@@ -112,16 +112,20 @@ class ContinuousRun:
                 with suppress(StoreUnavailableError, UnknownOutcomeError):  # the error that ended the run comes first
                     self.end()
 
+    @property
+    def _now(self) -> timedelta:
+        return timedelta(seconds=self._clock.monotonic())
+
     def _wait(self) -> None:
         """Until something changes in the store, a checkpoint is due, or the sources are to be polled again."""
-        now = self._clock.now()
+        now = self._now
         longest = _WHILE_WRITING if self._writing else self._polls.wait(now)
         if (due := self._due_at()) is not None:
             longest = min(longest, max(due - now, timedelta(0)))
         self._is_due = self._store.wait_for_change(self._pipeline_id, longest.total_seconds())
-        self._polls_first = due is not None and self._clock.now() >= due
+        self._polls_first = due is not None and self._now >= due
 
-    def _due_at(self) -> datetime | None:
+    def _due_at(self) -> timedelta | None:
         """When the next periodic checkpoint is to be asked for, unless one is under way or has to wait its turn."""
         return None if self._is_busy or self._request is not None else self._schedule.next_at
 
@@ -130,8 +134,8 @@ class ContinuousRun:
         """Whether the region takes part in as many checkpoints as it may. The last one is followed by none."""
         return len(self._pending) >= (1 if self._ended else self._max_concurrent)
 
-    def _is_look_due(self, now: datetime) -> bool:
-        if not timedelta(0) <= now - self._looked_at < LOOK_EVERY:
+    def _is_look_due(self, now: timedelta) -> bool:
+        if now - self._looked_at >= LOOK_EVERY:
             return True
         if (due := self._due_at()) is not None and now >= due:
             return True
@@ -178,23 +182,23 @@ class ContinuousRun:
         if self._polls_first:  # what has landed meanwhile belongs to that checkpoint: the next is an interval away
             self._polls_first = False
             self._advance(polls=True)
-        now = self._clock.now()
+        now = self._now
         self._is_due = self._recording.take() or self._is_due
         if self._is_look_due(now) and self._look(now):
             return True
-        self._advance(self._polls.is_due(self._clock.now()))
+        self._advance(self._polls.is_due(self._now))
         return False
 
     def _advance(self, polls: bool) -> None:
-        begin = self._clock.now()
+        begin = self._now
         done = self._region.advance(polls)
         if polls and done.idle and not done.behind:
-            self._polls.found_nothing(begin, self._clock.now())
+            self._polls.found_nothing(begin, self._now)
         self._report(done)
         self._idle, self._writing = done.idle, done.writing or bool(self._recording)
         self._is_due = done.idle
 
-    def _look(self, now: datetime) -> bool:
+    def _look(self, now: timedelta) -> bool:
         self._looked_at = now
         try:
             look = self._coordinator.look(self._attempt, self._lag)
@@ -225,9 +229,8 @@ class ContinuousRun:
     def _ask_if_due(self) -> None:
         """A request that has to wait is repeated, and keeps its place. Once everything has been read, the last
         checkpoint is due at once (protocol.md section 13)."""
-        now, due = self._clock.now(), self._schedule.next_at
-        is_due = due is not None and now >= due
-        is_last = self._ended and now >= self._last_at
+        now, due = self._now, self._schedule.next_at
+        is_due, is_last = due is not None and now >= due, self._ended and now >= self._last_at
         if self._is_busy or not (self._request or is_last or is_due):
             return
         if self._request is None:
@@ -299,7 +302,7 @@ class ContinuousRun:
                 "Pipeline %s: checkpoint %s failed: %s", self._pipeline_id, record.checkpoint_id, record.failure_message
             )
         self._pending.remove(record.checkpoint_id)
-        self._last_at = self._clock.now() + LAST_AGAIN_AFTER
+        self._last_at = self._now + LAST_AGAIN_AFTER
         self._region.aborted(record.checkpoint_id, self._latest)
 
     def _has_completed(self, record: CheckpointRecord) -> None:
@@ -328,7 +331,7 @@ class ContinuousRun:
             self._recording.start(checkpoint_id, acknowledgements, self._beside)
         for declined in done.declined:
             self._coordinator.abort(declined.checkpoint_id, declined.reason, declined.message)
-        self._schedule.backlog(done.behind, self._clock.now())
+        self._schedule.backlog(done.behind, self._now)
         self._ended, self._lag = done.ended, done.lag
 
     def leave(self) -> None:

@@ -7,6 +7,7 @@ transaction of its own. If a process dies between two, whoever cleans up next go
 from datetime import datetime
 
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction
+from tidegate.protocol.clocks import is_over
 from tidegate.protocol.history import FOLD_EVERY, MOST_CHECKPOINTS, HistoryRule, choose_folded
 
 
@@ -26,7 +27,7 @@ class HistoryFolding:
         while."""
         now, before = self._clock.now(), self._found_nothing_at
         self._is_due = False
-        if self._rule is None or (before is not None and now - before < FOLD_EVERY):
+        if self._rule is None or (before is not None and not is_over(before, FOLD_EVERY, now)):
             return
         self._is_due = bool(self._choose(tx, 1, self._rule, now))
         self._found_nothing_at = None if self._is_due else now

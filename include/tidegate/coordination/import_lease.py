@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction
+from tidegate.protocol.clocks import is_over
 from tidegate.protocol.errors import CheckpointError, StateIntegrityError, UnknownOutcomeError
 from tidegate.protocol.imports import KEEP_EVERY
 
@@ -34,7 +35,7 @@ class ImportLease:
     def keep(self) -> None:
         """Give a sign of life when it is time. Raises what `overtaken` makes if that comes too late."""
         now = self._clock.now()
-        if now - self._seen_at < KEEP_EVERY:
+        if not is_over(self._seen_at, KEEP_EVERY, now):
             return
         self._seen_at = now
         with self._store.transaction(self._pipeline_id) as tx:

@@ -27,6 +27,7 @@ from tidegate.coordination.hold import Holds
 from tidegate.coordination.lookup import find_checkpoint
 from tidegate.coordination.pipeline_status import PipelineControl
 from tidegate.coordination.planned_restores import PlannedRestores
+from tidegate.coordination.region_lease import find_presence
 from tidegate.coordination.savepoints import Savepoints
 from tidegate.pipeline.config import CheckpointRetention
 from tidegate.ports import CheckpointStorage, CheckpointStore, Clock, StoreTransaction
@@ -43,7 +44,7 @@ from tidegate.protocol.names import handed_over
 from tidegate.protocol.notify import choose_unnotified
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, CheckpointRequest
-from tidegate.protocol.regions import LiveRegion, decide_presence
+from tidegate.protocol.regions import LiveRegion
 from tidegate.protocol.savepoints import UNLABELLED, Label, require_free, require_legal_label
 from tidegate.protocol.stopping import require_legal
 from tidegate.protocol.trigger import decide_standing
@@ -144,7 +145,7 @@ class PipelineOperations:
 
     def has_live_region(self) -> bool:
         with self._store.transaction(self.pipeline_id) as tx:
-            return isinstance(decide_presence(tx.region(), self._clock.now()), LiveRegion)
+            return isinstance(find_presence(tx, self._clock.now()), LiveRegion)
 
     def request_of_run(
         self,
@@ -228,7 +229,7 @@ class PipelineOperations:
 
     def _require_taken(self, tx: StoreTransaction, request: CheckpointRequest) -> None:
         """Raises `PipelineStatusError` if there is nobody who takes it, or who may, and `IllegalRequestError`."""
-        if not isinstance(decide_presence(tx.region(), request.seen_at), LiveRegion):
+        if not isinstance(find_presence(tx, request.seen_at), LiveRegion):
             raise PipelineStatusError(
                 f"No continuous region of pipeline {self.pipeline_id} runs that could take it. Nothing was triggered. "
                 "Start a DAG run of the pipeline, or let somebody run `tidegate checkpoint` where its code is."

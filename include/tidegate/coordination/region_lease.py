@@ -6,6 +6,7 @@ dead.
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from tidegate.coordination.checkpoint_failures import CheckpointFailureManager
 from tidegate.coordination.handed_on import HandedOn
@@ -31,11 +32,19 @@ from tidegate.protocol.regions import (
     RegionStart,
     decide_presence,
     is_current,
+    is_signed_ahead,
     needs_sign,
     require_startable,
     superseded_error,
 )
 from tidegate.protocol.snapshot import SnapshotTask, plan_attempt, require_same_plan
+
+
+def find_presence(tx: StoreTransaction, now: datetime) -> NoRegion | LiveRegion | DeadRegion:
+    """Who takes the pipeline's snapshots now. A sign of life from the future is corrected first."""
+    if is_signed_ahead(region := tx.region(), now):
+        tx.touch_region(region.attempt, now)
+    return decide_presence(tx.region(), now)
 
 
 class RegionControl:
@@ -162,7 +171,11 @@ class RegionControl:
 
     def is_live(self) -> bool:
         """Whether a region runs, which then takes the pipeline's snapshots."""
-        return isinstance(decide_presence(self._store.region(self._pipeline_id), self._clock.now()), LiveRegion)
+        now, region = self._clock.now(), self._store.region(self._pipeline_id)
+        if not is_signed_ahead(region, now):
+            return isinstance(decide_presence(region, now), LiveRegion)
+        with self._store.transaction(self._pipeline_id) as tx:
+            return isinstance(find_presence(tx, now), LiveRegion)
 
     def make_way(self, tx: StoreTransaction, checkpoint_id: int) -> NoRegion | LiveRegion | DeadRegion:
         """Let a scheduled attempt begin this checkpoint, unless a region lives. A dead region is ended, so that it can
@@ -172,10 +185,10 @@ class RegionControl:
 
         Returns what was there.
         """
-        region, now = tx.region(), self._clock.now()
-        presence = decide_presence(region, now)
+        now = self._clock.now()
+        presence = find_presence(tx, now)
         if isinstance(presence, DeadRegion):
-            tx.end_region(region.attempt, now)
+            tx.end_region(tx.region().attempt, now)
             going = tx.in_progress()
             others = [record for record in going if not is_with_people(record)]
             some_wait_for_people = len(others) < len(going)

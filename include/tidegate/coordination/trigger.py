@@ -24,6 +24,7 @@ from tidegate.protocol.admission import (
     Start,
     Wait,
     choose_abandoned,
+    choose_ahead,
     choose_forgotten,
     choose_request,
     choose_waiting,
@@ -175,10 +176,15 @@ class CheckpointRequests:
         return outcome
 
     def _remembered(self, tx: StoreTransaction, now: datetime) -> dict[str, CheckpointRequest]:
-        requests = tx.requests()
-        if forgotten := choose_forgotten(requests, now):
+        requests = {known.request_id: known for known in tx.requests()}
+        for ahead in choose_ahead(list(requests.values()), now):
+            tx.put_request(ahead)
+            requests[ahead.request_id] = ahead
+        if forgotten := choose_forgotten(list(requests.values()), now):
             tx.remove_requests([one.request_id for one in forgotten])
-        return {known.request_id: self._as_is_now(tx, known, now) for known in requests if known not in forgotten}
+        return {
+            known.request_id: self._as_is_now(tx, known, now) for known in requests.values() if known not in forgotten
+        }
 
     def _as_is_now(self, tx: StoreTransaction, request: CheckpointRequest, now: datetime) -> CheckpointRequest:
         """A request that was asked of a continuous run may be answered by a scheduled one, or the other way round."""

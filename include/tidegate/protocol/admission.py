@@ -5,9 +5,10 @@ the first in this order is looked at: if it has to wait, so do all others.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from tidegate.protocol.clocks import is_ahead, is_over, time_left
 from tidegate.protocol.hold import held_error
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.names import is_handed_over
@@ -67,6 +68,13 @@ def choose_forgotten(requests: Sequence[CheckpointRequest], now: datetime) -> li
     return [request for request in requests if now - request.seen_at > LEASE]
 
 
+def choose_ahead(requests: Sequence[CheckpointRequest], now: datetime) -> list[CheckpointRequest]:
+    """The requests that were last repeated too far in the future (`clocks`), as if that had been now. Performs no
+    I/O."""
+    ahead = [request for request in requests if is_ahead(request.seen_at, LEASE, now)]
+    return [replace(request, asked_at=min(request.asked_at, now), seen_at=now) for request in ahead]
+
+
 def choose_to_repeat(
     requests: Sequence[CheckpointRequest], now: datetime, is_busy: bool, unaligned: bool
 ) -> list[CheckpointRequest]:
@@ -77,7 +85,7 @@ def choose_to_repeat(
     if not is_busy:
         return mine
     waiting = {CheckpointKind.CHECKPOINT, CheckpointKind.SAVEPOINT} if unaligned else {CheckpointKind.CHECKPOINT}
-    return [request for request in mine if request.kind not in waiting or now - request.seen_at > LEASE / 2]
+    return [request for request in mine if request.kind not in waiting or is_over(request.seen_at, LEASE / 2, now)]
 
 
 def decide_place(waiting: Sequence[CheckpointRequest], request: CheckpointRequest) -> Drop | None:
@@ -115,9 +123,8 @@ def choose_request(
         return Wait(_busy(busy[0]))
     if best.periodic and not best.forced and latest_completed is not None:
         assert latest_completed.completed_at is not None
-        remaining = latest_completed.completed_at + min_pause - now
-        if remaining > timedelta(0):
-            message = _pause(latest_completed, min_pause, now)
+        if remaining := time_left(latest_completed.completed_at, min_pause, now):
+            message = _pause(latest_completed, min_pause, remaining)
             return DropUntil(best, FailureReason.MINIMUM_TIME_BETWEEN_CHECKPOINTS, message, remaining)
     return Start(best)
 
@@ -137,13 +144,11 @@ def _busy(busy: CheckpointRecord) -> str:
     )
 
 
-def _pause(latest: CheckpointRecord, min_pause: timedelta, now: datetime) -> str:
-    assert latest.completed_at is not None
-    remaining = (latest.completed_at + min_pause - now).total_seconds()
+def _pause(latest: CheckpointRecord, min_pause: timedelta, remaining: timedelta) -> str:
     return (
         f"Checkpoint {latest.checkpoint_id} of pipeline {latest.pipeline_id} completed at "
         f"{latest.completed_at:%Y-%m-%d %H:%M:%S} UTC; the minimum pause of {min_pause.total_seconds():g} s has "
-        f"{remaining:.1f} s to go. Nothing was changed."
+        f"{remaining.total_seconds():.1f} s to go. Nothing was changed."
     )
 
 

@@ -7,6 +7,8 @@ Safety does not depend on the lease, and clocks may be wrong: it only says how l
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from tidegate.protocol.clocks import is_over
+
 #: A committer that was not seen for this long is stopped, hangs or is dead: the next one takes over.
 COMMIT_LEASE = timedelta(seconds=10)
 #: How often a committer's sign of life is written.
@@ -78,7 +80,7 @@ def ended(committer: CommitterRecord) -> CommitterRecord:
 
 def needs_sign(seen_at: datetime, now: datetime) -> bool:
     """Whether it is time for the next sign of life. Performs no I/O."""
-    return now - seen_at >= SIGN_EVERY
+    return is_over(seen_at, SIGN_EVERY, now)
 
 
 def reserved(committer: CommitterRecord, attempt: int) -> CommitterRecord:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from tidegate.protocol.clocks import is_over
 from tidegate.protocol.reasons import FailureReason
 
 
@@ -63,7 +64,10 @@ class Undelivered:
     refused: bool = False
 
     def waits(self, now: datetime) -> bool:
-        return self.again_at is not None and self.again_at > now
+        if self.again_at is None:
+            return False
+        pause = _pause(self.attempts)
+        return not is_over(self.again_at - pause, pause, now)
 
 
 _SENTENCES = {
@@ -94,4 +98,8 @@ def choose_next(undelivered: Sequence[Undelivered], now: datetime) -> Undelivere
 
 def next_try(attempts: int, now: datetime) -> datetime:
     """When an event is tried again whose attempt number `attempts` begins now and never ends. Performs no I/O."""
-    return now + min(LEASE * (1 << min(attempts - 1, 20)), MAX_PAUSE)
+    return now + _pause(attempts)
+
+
+def _pause(attempts: int) -> timedelta:
+    return min(LEASE * (1 << min(attempts - 1, 20)), MAX_PAUSE)

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from tidegate.protocol.branches import Restore, choose_withdrawn_for_good
 from tidegate.protocol.canonical import MARKER, METADATA, STAGED_AS, FileCopy, Savepoint
+from tidegate.protocol.clocks import is_ahead
 from tidegate.protocol.errors import RestoreRefusedError
 from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.names import STORAGE, saved_at, staged_by
@@ -104,6 +105,11 @@ def recorded(
 def choose_stale(imports: Mapping[int, datetime], now: datetime) -> list[int]:
     """Of imports under way, by their last sign of life, those whose process is dead or hangs. Performs no I/O."""
     return [checkpoint_id for checkpoint_id, seen_at in imports.items() if now - seen_at > IMPORT_LEASE]
+
+
+def choose_ahead(imports: Mapping[int, datetime], now: datetime) -> list[int]:
+    """Of imports under way, those whose last sign of life is to be corrected to now (`clocks`). Performs no I/O."""
+    return [checkpoint_id for checkpoint_id, seen_at in imports.items() if is_ahead(seen_at, IMPORT_LEASE, now)]
 
 
 def files_in_order(location: str, paths: Sequence[str]) -> list[Deletion]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from tidegate.protocol.clocks import is_ahead, is_over
 from tidegate.protocol.errors import PipelineFailedError, PipelineStatusError, SupersededAttemptError
 from tidegate.protocol.names import STORAGE
 from tidegate.protocol.paths import ByRegion, shared_directory, writer_of
@@ -125,7 +126,12 @@ def reserved(region: RegionRecord, attempt: int, at: datetime) -> RegionRecord:
 
 def needs_sign(region: RegionRecord, now: datetime) -> bool:
     """Whether it is time to write a sign of life. Performs no I/O."""
-    return region.seen_at is None or now - region.seen_at >= SIGN_EVERY
+    return region.seen_at is None or is_over(region.seen_at, SIGN_EVERY, now)
+
+
+def is_signed_ahead(region: RegionRecord, now: datetime) -> bool:
+    """Whether its sign of life is to be corrected to now (`clocks`). Performs no I/O."""
+    return region.seen_at is not None and is_ahead(region.seen_at, REGION_LEASE, now)
 
 
 def require_startable(pipeline: PipelineRecord) -> None:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from tidegate.protocol.branches import Restore, undo_ends
+from tidegate.protocol.clocks import is_over
 from tidegate.protocol.names import STORAGE
 from tidegate.protocol.paths import marked_by
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord, Deletion
@@ -112,4 +113,4 @@ def is_settled(ended_at: datetime, now: datetime) -> bool:
 
 def is_due(ended_at: datetime, last_look: datetime | None, now: datetime) -> bool:
     """Whether to look through the directories of a checkpoint that ended then (again) now. Performs no I/O."""
-    return last_look is None or now - last_look > SWEEP_EVERY or is_settled(ended_at, now)
+    return last_look is None or is_over(last_look, SWEEP_EVERY, now) or is_settled(ended_at, now)

@@ -1,9 +1,10 @@
 """When a continuous run asks for its periodic checkpoints (protocol.md section 2), and when it polls its sources.
 
-Scheduled pipelines have their DAG's schedule instead. `admission` decides whether a request may start.
+Scheduled pipelines have their DAG's schedule instead. `admission` decides whether a request may start. Times are those
+of one process on its monotonic clock, as a `timedelta` since some moment.
 """
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 OFF = timedelta(0)  # as the interval during a backlog
 
@@ -26,7 +27,7 @@ class PeriodicSchedule:
         during_backlog: timedelta | None,
         min_pause: timedelta,
         *,
-        started_at: datetime,
+        started_at: timedelta,
         fraction: float,
     ) -> None:
         self._interval = OFF if interval is None else interval
@@ -39,11 +40,11 @@ class PeriodicSchedule:
         return self._during_backlog if self._is_backlog else self._interval
 
     @property
-    def next_at(self) -> datetime | None:
+    def next_at(self) -> timedelta | None:
         """When to ask for the next checkpoint, at once if that has passed; None while there are no ticks."""
         return None if self._current == OFF else self._armed
 
-    def fired(self, now: datetime) -> None:
+    def fired(self, now: timedelta) -> None:
         """The tick at `next_at` is being handled. Call this before asking for its checkpoint, and `dropped` if that is
         refused.
 
@@ -53,11 +54,11 @@ class PeriodicSchedule:
             missed = max((now - self._armed) // self._current, 0)
             self._armed += (missed + 1) * self._current
 
-    def dropped(self, remaining: timedelta, now: datetime) -> None:
+    def dropped(self, remaining: timedelta, now: timedelta) -> None:
         """The checkpoint was refused because the minimum pause has `remaining` to go: ask again right then."""
         self._armed = now + remaining
 
-    def backlog(self, is_backlog: bool, now: datetime) -> None:
+    def backlog(self, is_backlog: bool, now: timedelta) -> None:
         """Some source is behind, or none is. May be repeated; only a change matters."""
         was_off = self._current == OFF
         self._is_backlog = is_backlog
@@ -69,18 +70,18 @@ class PeriodicSchedule:
 
 
 class PollSchedule:
-    """When sources are polled. Reads no clock either. If the clock is set back, the next poll is due at once."""
+    """When sources are polled. Reads no clock either."""
 
-    def __init__(self, started_at: datetime) -> None:
+    def __init__(self, started_at: timedelta) -> None:
         self._next_at = started_at
 
-    def found_nothing(self, begin: datetime, end: datetime) -> None:
+    def found_nothing(self, begin: timedelta, end: timedelta) -> None:
         """A poll from `begin` to `end` found nothing. After one that finds something, the next is due at once."""
         self._next_at = end + min(_WAIT_AFTER_POLL * (end - begin), _POLL_AT_LEAST_EVERY)
 
-    def is_due(self, now: datetime) -> bool:
-        return not timedelta(0) < self._next_at - now <= _POLL_AT_LEAST_EVERY
+    def is_due(self, now: timedelta) -> bool:
+        return now >= self._next_at
 
-    def wait(self, now: datetime) -> timedelta:
+    def wait(self, now: timedelta) -> timedelta:
         """How long an idle run sleeps before the next poll."""
         return _POLL_EVERY if self.is_due(now) else max(_POLL_EVERY, self._next_at - now)

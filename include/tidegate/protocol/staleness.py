@@ -7,6 +7,7 @@ who watches must.
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from tidegate.protocol.clocks import is_over
 from tidegate.protocol.durations import written
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
 from tidegate.protocol.records import CheckpointRecord
@@ -40,13 +41,16 @@ def decide_staleness(
     expected = stale_after is not None and pipeline.status in EXPECTED
     completed_at = None if latest is None else latest.completed_at
     if pipeline.stale_since is not None:
-        return _decide_stale(pipeline, latest, completed_at, expected)
+        is_fresh = completed_at is not None and (
+            completed_at >= pipeline.stale_since
+            or (stale_after is not None and not is_over(completed_at, stale_after, now))
+        )
+        return _decide_stale(pipeline, latest if is_fresh else None, expected)
     known = [at for at in (completed_at, _begun(pipeline)) if at is not None]
     if stale_after is None or not expected or not known:
         return AsBefore(None)
-    stale_at = max(known) + stale_after
-    if now < stale_at:
-        return AsBefore(stale_at)
+    if counted := [at for at in known if not is_over(at, stale_after, now)]:
+        return AsBefore(max(counted) + stale_after)
     last = (
         "None has completed yet"
         if latest is None
@@ -59,16 +63,15 @@ def decide_staleness(
     )
 
 
-def _decide_stale(
-    pipeline: PipelineRecord, latest: CheckpointRecord | None, completed_at: datetime | None, expected: bool
-) -> BecameFresh | AsBefore:
+def _decide_stale(pipeline: PipelineRecord, since: CheckpointRecord | None, expected: bool) -> BecameFresh | AsBefore:
+    """`since` is the latest completed checkpoint if it has completed since the pipeline became stale."""
     if not expected:
         what = "so none is expected" if pipeline.status not in EXPECTED else "and is no longer watched"
         return BecameFresh(f"Pipeline {pipeline.pipeline_id} is {pipeline.status}, {what}: it does not count as stale.")
-    if latest is not None and completed_at is not None and completed_at >= (pipeline.stale_since or completed_at):
+    if since is not None:
         return BecameFresh(
-            f"Pipeline {pipeline.pipeline_id} completes checkpoints again: checkpoint {latest.checkpoint_id}, at "
-            f"{completed_at:%Y-%m-%d %H:%M:%S} UTC."
+            f"Pipeline {pipeline.pipeline_id} completes checkpoints again: checkpoint {since.checkpoint_id}, at "
+            f"{since.completed_at:%Y-%m-%d %H:%M:%S} UTC."
         )
     return AsBefore(None)
 

@@ -117,8 +117,8 @@ class UnalignedBarrierHandler:
         alignment.begin(barrier)
         timeout = barrier.options.times_out_after
         if timeout is not None:
-            # Counted from the trigger, so it includes the time the barrier took to come here.
-            self._times_out_at = barrier.triggered_at + timeout
+            # Counted from the trigger, so it includes the time the barrier took to come here. Its clock may be ahead.
+            self._times_out_at = min(barrier.triggered_at, barrier.now) + timeout
             actions.append(SetTimer(barrier.checkpoint_id, max(self._times_out_at, barrier.now)))
         return actions
 
