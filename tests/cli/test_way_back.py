@@ -53,7 +53,7 @@ def test_a_savepoint_is_gone_back_to_by_its_name_and_the_restore_is_undone(proje
     check_tables_of(shop, then)
     history = json.loads(ok(here("checkpoints", "orders", "-o", "json")).stdout)
     assert [(each["id"], each["abandoned"]) for each in history] == [(2, True), (1, False)]
-    assert "(abandoned)" in ok(here("checkpoints", "orders")).stdout
+    assert "(left behind)" in ok(here("checkpoints", "orders")).stdout
     in_use = here("dispose", "orders", "day one", "--yes")
     assert (in_use.returncode, "goes on from it" in in_use.stderr) == (ExitCode.PIPELINE_STOPPED, True)
     ok(command("run", "orders"))

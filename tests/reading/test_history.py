@@ -14,6 +14,7 @@ from tidegate.protocol.names import requests_of_run
 from tidegate.protocol.records import CheckpointKind
 from tidegate.protocol.savepoints import Label
 from tidegate.reading.history_answers import DagRun, HistoryFilter
+from tidegate.reading.standing import Outlook, Standing
 
 
 def ids(history):
@@ -102,7 +103,7 @@ def test_a_row_says_who_asked_what_it_cost_and_how_it_was_judged(pages):
     assert row.dag_run == DagRun("some.dag", "scheduled__a/b")
     assert row.verdict is True
     assert (row.figures.processed_data, row.figures.persisted_data) == (0, 0)
-    assert not row.held
+    assert row.standing == Standing("COMPLETED", Outlook.GOOD)
 
 
 def test_figures_are_the_same_before_and_after_completion(pages, store):

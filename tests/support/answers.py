@@ -6,10 +6,10 @@ from records import T0
 
 from tidegate.protocol.records import CheckpointRecord, Verdict
 from tidegate.protocol.statistics import Counts, Summary
-from tidegate.reading.advice import explain_failure
-from tidegate.reading.checkpoint import phases_of
+from tidegate.reading.checkpoint import explain_failure, phases_of
 from tidegate.reading.checkpoint_answers import CheckpointPage, OperatorAt, Relations
 from tidegate.reading.history_answers import SUMMARIZED, Figures, PipelineSummary
+from tidegate.reading.standing import standing_of
 
 _NONE = dict.fromkeys(SUMMARIZED, Summary(-1, -1, -1, -1, -1, -1, -1, -1))
 NO_CHECKPOINTS = PipelineSummary(Counts(0, 0, 0, 0, 0), _NONE, {}, None, None, None, None)
@@ -30,7 +30,7 @@ def page_of(
         failure=explain_failure(record),
         relations=Relations((), None, None, None, None, None),
         dag_run=None,
-        held=False,
+        standing=standing_of(record),
         folded=False,
         now=T0,
     )

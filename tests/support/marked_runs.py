@@ -13,7 +13,7 @@ from markupsafe import escape
 from tidegate.protocol.names import requests_of_run
 from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import Acknowledgement, Snapshot
-from tidegate.ui import wording
+from tidegate.reading.standing import standing_of
 
 ENDED_BY_HAND = FailureReason.COORDINATOR_SUSPEND
 
@@ -60,7 +60,7 @@ class Marked:
             is_shown = f'/pipelines/marked/checkpoints/{one.checkpoint_id}"' in shown
             assert is_shown == one.request_id.startswith(asked), one
             if is_shown:
-                assert wording.status_of(one).text in shown
+                assert standing_of(one).text in shown
                 assert one.failure_reason is None or str(escape(one.failure_reason.sentence)) in shown
 
     def audited(self, run_id, dag_id="marked"):

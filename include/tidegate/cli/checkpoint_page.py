@@ -24,6 +24,8 @@ def checkpoint_page(document: dict[str, Any]) -> Group:
         parts.append(hold_text(document))
     if document["failure_message"]:
         parts.append(Text(plain(document["failure_message"]), style="red"))
+    if document["advice"]:
+        parts.append(Text(plain(document["advice"])))
     if document["verdicts"]:
         parts.append(_verdicts(document["verdicts"]))
         parts += judged_badly([each for verdict in document["verdicts"] for each in _failed(verdict)])

@@ -50,7 +50,6 @@ from tidegate.documents.checkpoints import history_documents
 from tidegate.documents.pipelines import lag_document, statistics_document, status_document
 from tidegate.protocol.errors import CheckpointError
 from tidegate.protocol.gestures import GestureKind
-from tidegate.protocol.hold import is_held
 from tidegate.protocol.installed import not_installed
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointKind
@@ -125,9 +124,10 @@ def stats(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE)
     and its lag: what the last poll of each source has found and left."""
     store, name = known_pipeline(pipeline)
     known = store.pipeline(name) or PipelineRecord(name)
-    held = next((record for record in store.history(name, 1) if is_held(record)), None)
     readings = assembly.open_readings()
-    document = statistics_document(known, readings.summary(name), held) | lag_document(readings.line(name).lag)
+    line = readings.line(name)
+    held = readings.checkpoint(name, line.held[-1]) if line.held else None
+    document = statistics_document(known, readings.summary(name), held) | lag_document(line.lag)
     show(document, output, views.statistics_tables)
 
 

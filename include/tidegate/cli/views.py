@@ -79,15 +79,7 @@ def run_table(document: dict[str, Any]) -> Any:
 
 
 def status_of(document: dict[str, Any]) -> str:
-    shown: str = document["status"]
-    if shown == "IN_PROGRESS":
-        shown += f" ({document['phase']})"
-    elif document["subsumed"]:
-        shown += " (discarded)" if document["discarded"] else " (subsumed)"
-    if document["abandoned"]:
-        shown += " (abandoned)"
-    if document["hold"] is not None and document["hold"]["decision"] == "APPROVED":
-        shown += escape(f" (approved by {document['hold']['decided_by']})")
+    shown: str = document["standing"]
     if original := document["forked_from"]:
         fork = Fork(original["pipeline"], original["checkpoint"], original["savepoint"])
         shown += escape(f" (forked from {fork.said()})")
@@ -104,7 +96,7 @@ def savepoints_table(documents: list[dict[str, Any]]) -> Table:
     for document in documents:
         table.add_row(
             str(document["id"]),
-            escape(document["name"] or "") + (" (abandoned)" if document["abandoned"] else ""),
+            escape(document["name"] or "") + (" (left behind)" if document["abandoned"] else ""),
             moment(document["completed_timestamp"]),
             document["savepointFormat"].lower(),
             decimal(document["state_size"] if document["savepoint_size"] is None else document["savepoint_size"]),
@@ -148,7 +140,7 @@ def hold_text(document: dict[str, Any]) -> Text:
         said = f": {hold['comment']}" if hold["comment"] else "."
         who = f"{hold['decision'].lower()} by {hold['decided_by']} at {moment(hold['decision_timestamp'])}{said}"
         return Text(plain(f"{of} was held from {moment(hold['held_timestamp'])} on. {hold['message']} It was {who}"))
-    waits = "is held, and waits for a person" if document["status"] == "IN_PROGRESS" else "was held for a person"
+    waits = "is held, and waits for a person" if document["standing"] == "HELD" else "was held for a person"
     return Text(plain(f"{of} {waits} until {moment(hold['until_timestamp'])}. {hold['message']}"), style="yellow")
 
 

@@ -28,8 +28,9 @@ class PipelineControl:
 
     def suspend(self, deed: Deed = UNASKED) -> PipelineRecord:
         """No checkpoints until it is resumed. Raises `PipelineStatusError` if it failed, finished or was cancelled."""
+        why = "The pipeline was suspended."
         return self._move(
-            PipelineStatus.SUSPENDED, lambda tx, now: abort_all(tx, FailureReason.COORDINATOR_SUSPEND, now), deed
+            PipelineStatus.SUSPENDED, lambda tx, now: abort_all(tx, FailureReason.COORDINATOR_SUSPEND, now, why), deed
         )
 
     def resume(self, deed: Deed = UNASKED) -> PipelineRecord:

@@ -7,14 +7,8 @@ from datetime import datetime, timedelta
 from tidegate.ports import CheckpointStore, Clock, StoreTransaction
 from tidegate.protocol.events import EventKind
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
-from tidegate.protocol.reasons import FailureReason
 from tidegate.protocol.records import CheckpointRecord
 from tidegate.protocol.staleness import AsBefore, BecameFresh, BecameStale, decide_staleness
-
-#: Asked for by a person, or by a new region that takes the same data again: nothing is wrong.
-_NO_FAILURE = frozenset(
-    {FailureReason.COORDINATOR_SUSPEND, FailureReason.COORDINATOR_SHUTDOWN, FailureReason.JOB_FAILOVER_REGION}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,5 +69,5 @@ class Staleness:
 def _failing(tx: StoreTransaction) -> CheckpointRecord | None:
     latest = tx.latest_completed()
     since = max(tx.pipeline().forgiven_until, 0 if latest is None else latest.checkpoint_id)
-    failed = [record for record in tx.failed_after(since) if record.failure_reason not in _NO_FAILURE]
+    failed = [record for record in tx.failed_after(since) if record.failure_reason and record.failure_reason.is_fault]
     return failed[-1] if failed else None

@@ -153,7 +153,8 @@ class Verdict(Document):
 
 
 class Checkpoint(InFlight):
-    """A checkpoint. `tasks` are filled in only where one is asked for by its id."""
+    """A checkpoint. `standing` is how it stands now, as pages and commands show it; `phase` is how far it came, also if
+    it has ended. `tasks` are filled in only where one is asked for by its id."""
 
     id: int
     checkpoint_type: Literal[Kind, "UNALIGNED_CHECKPOINT"]
@@ -166,6 +167,7 @@ class Checkpoint(InFlight):
     drain: bool
     status: Status
     phase: Phase
+    standing: str
     subsumed: bool
     discarded: bool
     abandoned: bool
@@ -203,9 +205,11 @@ class HistoryLine(Checkpoint):
 
 
 class CheckpointDetails(Checkpoint):
-    """One that is `folded` ended long ago: its tasks say what they came to, and have no subtasks and files any more."""
+    """One that is `folded` ended long ago: its tasks say what they came to, and have no subtasks and files any more.
+    `advice` says what to do about it, null if nothing."""
 
     held: bool
+    advice: str | None
     folded: bool
     dag_run: DagRunDocument | None
     phases: list[Span]

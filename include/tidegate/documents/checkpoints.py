@@ -12,13 +12,16 @@ from tidegate.protocol.records import CheckpointKind, CheckpointRecord, SubtaskI
 from tidegate.protocol.restore_plan import ReturningState
 from tidegate.reading.checkpoint_answers import CheckpointPage, OperatorAt, SubtaskList, SubtaskSpread
 from tidegate.reading.history_answers import Figures, HistoryRow
+from tidegate.reading.standing import Standing, standing_of
 
 #: Of a checkpoint whose figures nobody has asked for.
 _NOT_ASKED = Figures(-1, -1, -1, -1)
 
 
-def checkpoint_document(record: CheckpointRecord, figures: Figures = _NOT_ASKED) -> dict[str, Any]:
-    """As in a history: `tasks` is empty there, in Flink, too."""
+def checkpoint_document(
+    record: CheckpointRecord, figures: Figures = _NOT_ASKED, standing: Standing | None = None
+) -> dict[str, Any]:
+    """As in a history: `tasks` is empty there, in Flink, too. One that is in progress needs its `standing`."""
     latest = record.acknowledged_at or record.failed_at
     return {
         "id": record.checkpoint_id,
@@ -32,6 +35,7 @@ def checkpoint_document(record: CheckpointRecord, figures: Figures = _NOT_ASKED)
         "drain": record.drain,
         "status": _public(record.status).value,
         "phase": record.phase.value,
+        "standing": (standing or standing_of(record)).text,
         "subsumed": record.status in (Status.SUBSUMED, Status.DISCARDED),
         "discarded": record.status is Status.DISCARDED,
         "abandoned": record.abandoned_by is not None,
@@ -79,9 +83,9 @@ def _hold(record: CheckpointRecord) -> dict[str, Any] | None:
 
 def history_document(row: HistoryRow) -> dict[str, Any]:
     """A line of the history."""
-    return checkpoint_document(row.record, row.figures) | {
+    return checkpoint_document(row.record, row.figures, row.standing) | {
         "verdict": row.verdict,
-        "held": row.held,
+        "held": row.standing.held,
         "dag_run": written(row.dag_run),
     }
 
@@ -99,9 +103,10 @@ def details_document(page: CheckpointPage, subtasks: Mapping[SubtaskId, SubtaskR
     for known in () if subtasks is None else (subtasks[key] for key in sorted(subtasks)):
         task = tasks[known.subtask.operator_id]
         task.setdefault("subtasks", []).append(subtask_document(page.record, known))
-    return checkpoint_document(page.record, page.figures) | {
+    return checkpoint_document(page.record, page.figures, page.standing) | {
         "tasks": tasks,
-        "held": page.held,
+        "held": page.standing.held,
+        "advice": page.standing.advice,
         "folded": page.folded,
         "dag_run": written(page.dag_run),
         "phases": written(page.phases),

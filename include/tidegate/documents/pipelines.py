@@ -9,12 +9,13 @@ from tidegate.documents.values import milliseconds, written
 from tidegate.protocol.pipelines import PipelineRecord
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.statistics import LatestRestore
+from tidegate.reading.checkpoint_answers import CheckpointPage
 from tidegate.reading.history_answers import Figures, History, PipelineSummary
 from tidegate.reading.pipeline_answers import Configuration, Lag
 
 
 def statistics_document(
-    pipeline: PipelineRecord, summary: PipelineSummary, held: CheckpointRecord | None = None
+    pipeline: PipelineRecord, summary: PipelineSummary, held: CheckpointPage | None = None
 ) -> dict[str, Any]:
     """Flink's overview of the checkpoints, without the history. `held` is the one that waits for a person now."""
 
@@ -27,7 +28,7 @@ def statistics_document(
         "pipeline": status_document(pipeline),
         "counts": asdict(summary.counts),
         "summary": {name: asdict(figure) for name, figure in summary.figures.items()},
-        "held": None if held is None else checkpoint_document(held),
+        "held": None if held is None else checkpoint_document(held.record, held.figures, held.standing),
         "latest": {
             "completed": shown(summary.latest_completed),
             "failed": shown(summary.latest_failed),

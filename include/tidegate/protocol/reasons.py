@@ -36,7 +36,11 @@ class FailureReason(Enum):
 
     # From outside, at any time.
     CHECKPOINT_SUBSUMED = ("A newer checkpoint, which has the same rows and more, completed first.", False, False)
-    COORDINATOR_SUSPEND = ("The pipeline was suspended.", False, False)
+    COORDINATOR_SUSPEND = (
+        "It was ended on purpose: by hand, or because the pipeline was suspended, stopped or restored.",
+        False,
+        False,
+    )
     COORDINATOR_SHUTDOWN = ("The pipeline was cancelled.", False, False)
     JOB_FAILOVER_REGION = ("A region of the pipeline failed and was started again.", False, False)
 
@@ -44,3 +48,22 @@ class FailureReason(Enum):
         self.sentence = sentence
         self.pre_flight = pre_flight
         self.counts = counts
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether something went wrong. Otherwise a user, a newer checkpoint or a new region ended the checkpoint, and
+        there is nothing to repair: it is no failure in a row, and wakes nobody."""
+        return self not in _NO_FAULT
+
+
+_NO_FAULT = frozenset(
+    {
+        FailureReason.VALIDATION_REJECTED,
+        FailureReason.CHECKPOINT_SUBSUMED,
+        FailureReason.DECLINED_SUBSUMED,
+        FailureReason.DECLINED_INPUT_END_OF_STREAM,
+        FailureReason.COORDINATOR_SUSPEND,
+        FailureReason.COORDINATOR_SHUTDOWN,
+        FailureReason.JOB_FAILOVER_REGION,
+    }
+)

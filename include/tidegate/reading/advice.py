@@ -1,13 +1,11 @@
 """What to do about a failed checkpoint, a sentence or two for each reason; a reason's own sentence says what happened.
 
-All of them hold for every pipeline: the previous checkpoint is still the latest, and nothing became visible.
+All of them hold for every pipeline: nothing of a failed checkpoint counts, and nothing of it became visible.
 """
 
 from tidegate.protocol.reasons import FailureReason
-from tidegate.protocol.records import CheckpointRecord
-from tidegate.reading.checkpoint_answers import Failure
 
-UNHARMED = "The previous checkpoint is still the latest; state, positions and tables are as it left them."
+UNHARMED = "State, positions and tables are as the last completed checkpoint left them."
 
 ADVICE = {
     FailureReason.PERIODIC_SCHEDULER_SHUTDOWN: (
@@ -67,7 +65,10 @@ ADVICE = {
         "The message says what was missing or could not be written. See that checkpoint storage and the database are "
         "well, then run the pipeline again."
     ),
-    FailureReason.COORDINATOR_SUSPEND: "Nothing, if it was meant. Resume the pipeline to go on.",
+    FailureReason.COORDINATOR_SUSPEND: (
+        "Nothing, if it was meant: the next checkpoint takes the same data. If the pipeline was suspended or stopped, "
+        "resume it to go on."
+    ),
     FailureReason.COORDINATOR_SHUTDOWN: (
         "Nothing, if it was meant. A cancelled pipeline goes on only with a restore to a checkpoint that was kept."
     ),
@@ -76,13 +77,3 @@ ADVICE = {
         "why."
     ),
 }
-
-
-def explain_failure(record: CheckpointRecord) -> Failure | None:
-    """None if the checkpoint has not failed."""
-    if record.failure_reason is None:
-        return None
-    reason = record.failure_reason
-    return Failure(
-        reason.name, f"{reason.sentence} {UNHARMED}", record.failure_message or reason.sentence, ADVICE[reason]
-    )

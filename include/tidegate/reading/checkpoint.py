@@ -12,12 +12,13 @@ from tidegate.protocol.branches import Restore
 from tidegate.protocol.identity import Role
 from tidegate.protocol.names import Fork
 from tidegate.protocol.records import CheckpointRecord
-from tidegate.reading.advice import explain_failure
-from tidegate.reading.checkpoint_answers import CheckpointPage, PhaseSpan, Relations
+from tidegate.reading.advice import ADVICE, UNHARMED
+from tidegate.reading.checkpoint_answers import CheckpointPage, Failure, PhaseSpan, Relations
 from tidegate.reading.history import dag_run_of, figures_of, neighbours
 from tidegate.reading.history_answers import Figures
 from tidegate.reading.need import utc
 from tidegate.reading.parts import operators
+from tidegate.reading.standing import standing_of
 
 
 def checkpoint_page(
@@ -34,7 +35,6 @@ def checkpoint_page(
     sources = {each.name for each in reads.endpoints_of(connection, pipeline_id) if each.role is Role.SOURCE}
     known = figures_of(connection, pipeline_id, [checkpoint_id])
     around = neighbours(connection, pipeline_id, checkpoint_id)
-    held = row["phase"] == "HELD"
     return CheckpointPage(
         record=record,
         figures=known.get(checkpoint_id, Figures()),
@@ -44,7 +44,7 @@ def checkpoint_page(
         failure=explain_failure(record),
         relations=_relations(record, reads.restores_of(connection, pipeline_id), around),
         dag_run=dag_run_of(record),
-        held=held,
+        standing=standing_of(record, now),
         folded=row["folded"],
         now=now,
     )
@@ -81,4 +81,14 @@ def _relations(
         forked_from=None if fork is None else fork.said(),
         previous=around[0],
         next=around[1],
+    )
+
+
+def explain_failure(record: CheckpointRecord) -> Failure | None:
+    """None if the checkpoint has not failed."""
+    if record.failure_reason is None:
+        return None
+    reason = record.failure_reason
+    return Failure(
+        reason.name, f"{reason.sentence} {UNHARMED}", record.failure_message or reason.sentence, ADVICE[reason]
     )

@@ -10,6 +10,7 @@ from datetime import datetime
 from tidegate.protocol.branches import Restore
 from tidegate.protocol.records import CheckpointRecord, StateHandle, SubtaskRecord, Verdict
 from tidegate.reading.history_answers import DagRun, Figures
+from tidegate.reading.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,6 @@ class CheckpointPage:
     failure: Failure | None
     relations: Relations
     dag_run: DagRun | None
-    held: bool
+    standing: Standing
     folded: bool
     now: datetime

@@ -1,6 +1,7 @@
 """A pipeline's checkpoints in pages, newest first. A page begins after a checkpoint id, never at a number of rows."""
 
 from collections.abc import Collection
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, false, func, or_, select, text
@@ -13,6 +14,7 @@ from tidegate.protocol.names import run_of_request
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 from tidegate.reading.dags import escape_like
 from tidegate.reading.history_answers import DagRun, Figures, History, HistoryFilter, HistoryRow
+from tidegate.reading.standing import standing_of
 
 _HELD = "HELD"
 _MOST = 1000
@@ -46,7 +48,13 @@ WHERE pipeline_id = :pipeline_id AND checkpoint_id = ANY (CAST(:checkpoint_ids A
 
 
 def page(
-    connection: Connection, pipeline_id: str, wanted: HistoryFilter, before: int | None = None, limit: int = 50
+    connection: Connection,
+    pipeline_id: str,
+    wanted: HistoryFilter,
+    before: int | None = None,
+    limit: int = 50,
+    *,
+    now: datetime,
 ) -> History:
     """See `Readings.history`."""
     limit = max(1, min(limit, _MOST))
@@ -54,17 +62,17 @@ def page(
     if before is not None:
         condition = and_(condition, checkpoints.c.checkpoint_id < before)
     newest = select(checkpoints).where(condition).order_by(checkpoints.c.checkpoint_id.desc()).limit(limit + 1)
-    found = [(checkpoint_record(row), row["phase"] == _HELD) for row in connection.execute(newest).mappings()]
+    found = [checkpoint_record(row) for row in connection.execute(newest).mappings()]
     shown = found[:limit]
-    rows = history_rows(connection, pipeline_id, shown)
-    return History(tuple(rows), shown[-1][0].checkpoint_id if len(found) > limit else None)
+    rows = history_rows(connection, pipeline_id, shown, now)
+    return History(tuple(rows), shown[-1].checkpoint_id if len(found) > limit else None)
 
 
 def history_rows(
-    connection: Connection, pipeline_id: str, found: Collection[tuple[CheckpointRecord, bool]]
+    connection: Connection, pipeline_id: str, found: Collection[CheckpointRecord], now: datetime
 ) -> list[HistoryRow]:
-    """With what belongs to each; the second of a pair says whether it is held."""
-    ids = [record.checkpoint_id for record, _ in found]
+    """With what belongs to each."""
+    ids = [record.checkpoint_id for record in found]
     known = figures_of(connection, pipeline_id, ids)
     asked = {"pipeline_id": pipeline_id, "checkpoint_ids": ids}
     verdicts = {row.checkpoint_id: row.verdict for row in connection.execute(_VERDICTS, asked)}
@@ -74,9 +82,9 @@ def history_rows(
             known.get(record.checkpoint_id, Figures()),
             verdicts.get(record.checkpoint_id),
             dag_run_of(record),
-            held,
+            standing_of(record, now),
         )
-        for record, held in found
+        for record in found
     ]
 
 

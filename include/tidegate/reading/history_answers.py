@@ -10,6 +10,7 @@ from typing import Any
 
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.statistics import Counts, LatestRestore, Summary
+from tidegate.reading.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +42,13 @@ class HistoryFilter:
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
-    """`verdict` is None if nothing was judged. `dag_run` is the DAG run that asked, if one did. `held`: it waits for a
-    decision."""
+    """`verdict` is None if nothing was judged. `dag_run` is the DAG run that asked, if one did."""
 
     record: CheckpointRecord
     figures: Figures
     verdict: bool | None
     dag_run: "DagRun | None"
-    held: bool = False
+    standing: Standing
 
 
 @dataclass(frozen=True, slots=True)

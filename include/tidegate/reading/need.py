@@ -8,6 +8,7 @@ from sqlalchemy import Connection, RowMapping, text
 
 from tidegate.protocol.committing import COMMIT_LEASE
 from tidegate.protocol.errors import IllegalRequestError
+from tidegate.protocol.reasons import FailureReason
 from tidegate.reading.pipeline_answers import Lag, Need, PipelineLine, PipelineList
 
 #: How long a delivery may take before somebody should look.
@@ -41,13 +42,17 @@ WITH seen AS (
         WHERE c.pipeline_id = p.pipeline_id AND status = 'COMPLETED' AND abandoned_by IS NULL
         ORDER BY checkpoint_id DESC LIMIT 1) latest ON true
     CROSS JOIN LATERAL (
-        SELECT count(*) AS in_progress, count(*) FILTER (WHERE deadline < :now AND phase <> 'HELD') AS overdue,
-            coalesce(array_agg(checkpoint_id ORDER BY checkpoint_id) FILTER (WHERE phase = 'HELD'), '{}') AS held
-        FROM tidegate.checkpoints c WHERE c.pipeline_id = p.pipeline_id AND status = 'IN_PROGRESS') progress
+        SELECT count(*) AS in_progress, count(*) FILTER (WHERE ends_at <= :now) AS overdue,
+            coalesce(array_agg(checkpoint_id ORDER BY checkpoint_id) FILTER (WHERE phase = 'HELD' AND ends_at > :now),
+                '{}') AS held
+        FROM tidegate.checkpoints c,
+            LATERAL (SELECT CASE phase WHEN 'HELD' THEN held_until ELSE deadline END AS ends_at) until
+        WHERE c.pipeline_id = p.pipeline_id AND status = 'IN_PROGRESS') progress
     CROSS JOIN LATERAL (
         SELECT count(*) AS number, (array_agg(failure_reason ORDER BY checkpoint_id DESC))[1] AS reason
         FROM tidegate.checkpoints c
         WHERE c.pipeline_id = p.pipeline_id AND status = 'FAILED' AND kind = 'CHECKPOINT'
+            AND failure_reason = ANY (CAST(:faults AS text[]))
             AND c.checkpoint_id > greatest(coalesce(latest.checkpoint_id, 0), p.forgiven_until)) failed
     CROSS JOIN LATERAL (
         SELECT count(*) AS number, min(completed_at) AS since
@@ -112,6 +117,7 @@ def _ask(
     values: dict[str, Any] = {"now": now, "one": one, "after_need": need, "after": after, "limit": limit, "text": text_}
     values |= {each.name.lower(): int(each) for each in Need}
     values |= {"grace": _GRACE, "lease": COMMIT_LEASE}
+    values["faults"] = [reason.name for reason in FailureReason if reason.is_fault]
     values["readable"] = None if readable is None else sorted(readable)
     return connection.execute(_LINES, values).mappings().all()
 

@@ -42,9 +42,10 @@ class Lag:
 class PipelineLine:
     """One pipeline in the list of all. `lag` is that of all its sources, by unit; empty if none has said.
 
-    `failures_in_a_row` are checkpoints that failed since the last one completed and the last resume, `last_failure` the
-    reason of the newest of them. `held` are checkpoints that wait for a decision, `in_doubt` completed ones whose sinks
-    were not notified yet. `last_verdict` is that of the newest checkpoint that was judged, on all of its targets.
+    `failures_in_a_row` are checkpoints that failed by themselves (`FailureReason.is_fault`) since the last one
+    completed and the last resume, `last_failure` the reason of the newest of them. `held` are checkpoints that wait for
+    a decision, `in_doubt` completed ones whose sinks were not notified yet. `last_verdict` is that of the newest
+    checkpoint that was judged, on all of its targets.
     """
 
     pipeline_id: str

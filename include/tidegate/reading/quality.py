@@ -7,7 +7,6 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, text
 
-from tidegate.protocol.hold import is_held
 from tidegate.protocol.records import CheckpointRecord
 from tidegate.reading.history_answers import (
     ExpectationSeries,
@@ -18,6 +17,7 @@ from tidegate.reading.history_answers import (
     VerdictLine,
 )
 from tidegate.reading.need import utc
+from tidegate.reading.standing import standing_of
 
 _MOST = 1000
 _LONGEST_TEXT = 200
@@ -34,7 +34,7 @@ WITH RECURSIVE judged AS (
 )
 SELECT latest.*, coalesce(c.validated_at, c.failed_at, c.acknowledged_at, c.triggered_at) AS at,
     c.held_at, c.held_until, c.held_message, c.decision, c.decided_at, c.decided_by,
-    c.decision_comment, c.status = 'IN_PROGRESS' AND c.phase = 'HELD' AS waits
+    c.decision_comment, c.status = 'IN_PROGRESS' AND c.phase = 'HELD' AND c.held_until > :now AS waits
 FROM judged, LATERAL (
     SELECT checkpoint_id, target, suite, success, evaluated, failed, error, docs_path, pipeline_id
     FROM tidegate.verdicts v
@@ -48,7 +48,7 @@ _VERDICTS = text("""
 SELECT v.checkpoint_id, v.target, v.suite, v.success, v.evaluated, v.failed, v.error, v.docs_path,
     coalesce(c.validated_at, c.failed_at, c.acknowledged_at, c.triggered_at) AS at,
     c.held_at, c.held_until, c.held_message, c.decision, c.decided_at, c.decided_by,
-    c.decision_comment, c.status = 'IN_PROGRESS' AND c.phase = 'HELD' AS waits,
+    c.decision_comment, c.status = 'IN_PROGRESS' AND c.phase = 'HELD' AND c.held_until > :now AS waits,
     (SELECT jsonb_agg(jsonb_build_object('type', r -> 'type', 'kwargs', r -> 'kwargs', 'success', r -> 'success',
         'observed', r -> 'observed', 'element_count', r -> 'element_count',
         'unexpected_count', r -> 'unexpected_count', 'unexpected_percent', r -> 'unexpected_percent',
@@ -62,17 +62,17 @@ ORDER BY v.checkpoint_id DESC LIMIT :limit
 """)
 
 
-def judged_targets(connection: Connection, pipeline_id: str) -> tuple[JudgedTarget, ...]:
+def judged_targets(connection: Connection, pipeline_id: str, now: datetime) -> tuple[JudgedTarget, ...]:
     """See `Readings.judged`."""
-    found = connection.execute(_JUDGED, {"pipeline_id": pipeline_id})
+    found = connection.execute(_JUDGED, {"pipeline_id": pipeline_id, "now": now})
     return tuple(JudgedTarget(row.target, row.suite, _line(row)) for row in found)
 
 
 def quality_history(
-    connection: Connection, pipeline_id: str, target: str, suite: str, before: int | None, limit: int
+    connection: Connection, pipeline_id: str, target: str, suite: str, before: int | None, limit: int, now: datetime
 ) -> QualityHistory:
     """See `Readings.quality`."""
-    asked = {"pipeline_id": pipeline_id, "target": target, "suite": suite, "before": before}
+    asked = {"pipeline_id": pipeline_id, "target": target, "suite": suite, "before": before, "now": now}
     rows = connection.execute(_VERDICTS, asked | {"limit": max(1, min(limit, _MOST))}).all()
     return QualityHistory(target, suite, tuple(_line(row) for row in rows), _series(rows))
 
@@ -107,7 +107,7 @@ def _hold(row: Row[Any]) -> HoldAt | None:
     )
 
 
-def hold_of(record: CheckpointRecord) -> HoldAt | None:
+def hold_of(record: CheckpointRecord, now: datetime) -> HoldAt | None:
     """None if it never waited for a person."""
     if record.held_at is None or record.held_until is None:
         return None
@@ -119,7 +119,7 @@ def hold_of(record: CheckpointRecord) -> HoldAt | None:
         record.decided_at,
         record.decided_by,
         record.decision_comment,
-        is_held(record),
+        standing_of(record, now).held,
     )
 
 

@@ -121,7 +121,7 @@ class Readings:
         self, pipeline_id: str, wanted: HistoryFilter = _EVERYTHING, before: int | None = None, limit: int = 50
     ) -> History:
         """`before` is a checkpoint id: only older ones are shown."""
-        return self._of(pipeline_id, lambda c: history.page(c, pipeline_id, wanted, before, limit))
+        return self._of(pipeline_id, lambda c: history.page(c, pipeline_id, wanted, before, limit, now=self._now()))
 
     def summary(self, pipeline_id: str) -> PipelineSummary:
         return self._of(pipeline_id, lambda c: summary.summary(c, pipeline_id))
@@ -172,13 +172,13 @@ class Readings:
 
     def judged(self, pipeline_id: str) -> tuple[JudgedTarget, ...]:
         """By target and suite."""
-        return self._of(pipeline_id, lambda c: quality.judged_targets(c, pipeline_id))
+        return self._of(pipeline_id, lambda c: quality.judged_targets(c, pipeline_id, self._now()))
 
     def quality(
         self, pipeline_id: str, target: str, suite: str, before: int | None = None, limit: int = 200
     ) -> QualityHistory:
         """`before` is a checkpoint id: only older verdicts are shown."""
-        question = (pipeline_id, target, suite, before, limit)
+        question = (pipeline_id, target, suite, before, limit, self._now())
         return self._of(pipeline_id, lambda c: quality.quality_history(c, *question))
 
     def audit(self, pipeline_id: str, before: int | None = None, limit: int = 50) -> tuple[AuditRecord, ...]:
@@ -204,7 +204,7 @@ class Readings:
 
     def hold(self, pipeline_id: str, checkpoint_id: int) -> HoldAt | None:
         """How it waited for a person; None if it never did."""
-        return quality.hold_of(self._record(pipeline_id, checkpoint_id))
+        return quality.hold_of(self._record(pipeline_id, checkpoint_id), self._now())
 
     def verdicts(self, pipeline_id: str, checkpoint_id: int) -> tuple[Verdict, ...]:
         """With their findings and failing rows."""

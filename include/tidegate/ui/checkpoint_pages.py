@@ -38,8 +38,8 @@ def one_checkpoint(
     opened = next((one.operator_id for one in found.operators if one.operator_id == operator), None)
     return page(
         request, "checkpoint.html", pipeline=pipeline, found=found, spans=draw_spans(found.phases, found.now),
-        opened=opened, log_tasks=_LOGS, offers=offers_of_checkpoint(found.record, found.held, startable),
-        rights=rights, hold=hold_of(found.record),
+        opened=opened, log_tasks=_LOGS, offers=offers_of_checkpoint(found.record, found.standing, startable),
+        rights=rights, hold=hold_of(found.record, found.now),
         subtasks=readings.subtasks(pipeline, checkpoint, opened, after) if opened else None,
     )  # fmt: skip
 

@@ -9,7 +9,9 @@ from tidegate.protocol.pipelines import PipelineStatus
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 from tidegate.protocol.regions import REGION_LEASE
 from tidegate.protocol.savepoints import LONGEST_NAME, LONGEST_NOTE
+from tidegate.reading.history_answers import HistoryRow
 from tidegate.reading.pipeline_answers import Overview
+from tidegate.reading.standing import Standing
 from tidegate.ui.dag_runs import Startable
 from tidegate.ui.forms import Button, Field, Offer
 from tidegate.ui.restore_offers import restore_to, restores_of_pipeline
@@ -21,13 +23,12 @@ _RESUMABLE = (PipelineStatus.SUSPENDED, PipelineStatus.FAILED)
 
 
 def offers_of_pipeline(
-    overview: Overview, running: Iterable[tuple[CheckpointRecord, bool]], now: datetime, startable: Startable
+    overview: Overview, running: Iterable[HistoryRow], now: datetime, startable: Startable
 ) -> list[Offer]:
-    """`running` are the checkpoints in progress, and whether each is held. `startable` are the DAGs that do what takes
-    the pipeline's code."""
+    """`running` are the checkpoints in progress, `startable` the DAGs that do what takes the pipeline's code."""
     status, offers = overview.pipeline.status, []
-    for record, held in running:
-        offers += offers_of_checkpoint(record, held)
+    for row in running:
+        offers += offers_of_checkpoint(row.record, row.standing)
     if _region_lives(overview, now):
         offers += _requests()
     elif status in _TAKING:
@@ -47,12 +48,14 @@ def offers_of_pipeline(
     return offers
 
 
-def offers_of_checkpoint(record: CheckpointRecord, held: bool, startable: Startable | None = None) -> list[Offer]:
+def offers_of_checkpoint(
+    record: CheckpointRecord, standing: Standing, startable: Startable | None = None
+) -> list[Offer]:
     """With `startable` those of its own page."""
     id_ = record.checkpoint_id
     below = f"checkpoints/{id_}"
     offers = []
-    if held:
+    if standing.held:
         said = f"Approved, checkpoint {id_} completes although a verdict failed. Rejected, it is aborted."
         buttons = (Button("Approve", f"{below}/approve"), Button("Reject", f"{below}/reject"))
         offers.append(Offer(f"decide-{id_}", buttons, f"Decide about checkpoint {id_}", said, (_COMMENT,), first=True))

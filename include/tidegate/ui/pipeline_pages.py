@@ -73,7 +73,7 @@ def overview(
         request, "overview.html", pipeline=pipeline, tab="", overview=found, recent=recent, running=running, now=now(),
         vertices=vertices, drawing=draw_graph({key: one.inputs or () for key, one in vertices.items()}),
         positions={key: _position(one) for key, one in vertices.items()},
-        offers=offers_of_pipeline(found, [(row.record, row.held) for row in running], now(), startable), rights=rights,
+        offers=offers_of_pipeline(found, running, now(), startable), rights=rights,
         next_runs=next_runs(found.line.dags),
     )  # fmt: skip
 

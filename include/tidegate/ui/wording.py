@@ -10,6 +10,7 @@ from tidegate.protocol.lifecycle import Phase, Status
 from tidegate.protocol.records import CheckpointKind, CheckpointRecord
 from tidegate.reading.history_answers import HoldAt
 from tidegate.reading.pipeline_answers import Need, PipelineLine
+from tidegate.reading.standing import Outlook, Standing
 from tidegate.ui.formatting import moment
 
 
@@ -21,17 +22,18 @@ class Word:
     tone: str = ""
 
 
-def status_of(record: CheckpointRecord, held: bool = False) -> Word:
-    """As Flink says it, and how far one has come that is in progress."""
-    if held:
-        return Word("HELD", "warn")
-    if record.status is Status.IN_PROGRESS:
-        return Word(f"IN_PROGRESS ({record.phase.value.lower()})", "busy")
-    if record.status is Status.FAILED:
-        return Word("FAILED", "bad")
-    later = "" if record.status is Status.COMPLETED else f" ({record.status.value.lower()})"
-    tone = "" if later or record.abandoned_by is not None else "good"
-    return Word("COMPLETED" + later + (" (left behind)" if record.abandoned_by is not None else ""), tone)
+_TONES = {
+    Outlook.GOOD: "good",
+    Outlook.BUSY: "busy",
+    Outlook.DECISION: "warn",
+    Outlook.WRONG: "bad",
+    Outlook.OVER: "",
+}
+
+
+def standing(known: Standing) -> Word:
+    """A checkpoint's status."""
+    return Word(known.text, _TONES[known.outlook])
 
 
 KINDS = {
@@ -77,7 +79,7 @@ def need_of(line: PipelineLine) -> Word | None:
         case Need.RESUME:
             return Word("It has failed and takes no checkpoints until it is resumed", "bad")
         case Need.LOOK if line.overdue:
-            return Word("A checkpoint is past its deadline", "bad")
+            return Word("A checkpoint’s time is up, and nobody has ended it yet", "bad")
         case Need.LOOK:
             times = "The latest checkpoint failed" if line.failures_in_a_row == 1 else "Its latest checkpoints failed"
             return Word(times, "bad")
