@@ -20,8 +20,8 @@ from tidegate.sources import decoding, reading
 from tidegate.sources.dialect import text_format
 from tidegate.sources.files import FileSource
 from tidegate.sources.listing import FileVersion
+from tidegate.sources.quotes import UNCLOSED, UNDOUBLED
 from tidegate.sources.reading import Part, packed
-from tidegate.sources.text_records import UNCLOSED, UNDOUBLED
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_quotes_that_do_not_fit_are_problems_or_literal(size: int, file: Path, m
 def test_spark_s_own_dialect_is_two_options(file: Path) -> None:
     file.write_bytes(b'1,"a\\"b"\n2,"open\n')
     own = {"escape": "\\", "multiLine": "false"}
-    assert read(file, options=own) == [(1, '1,"a\\"b"', None), (2, '2,"open', None)]
+    assert read(file, options=own) == [(1, '1,"a\\"b"', None), (2, '2,"open', UNCLOSED)]
     file.write_bytes(b'1,"a\\"\nb"\n2,"x"\n')
     assert records(file, options={"escape": "\\"}) == ['1,"a\\"\nb"', '2,"x"']
 
@@ -193,6 +193,8 @@ def assert_translated(error: BaseException, file: Path, message: str) -> None:
 def test_a_header_is_compared_without_its_byte_order_mark(file: Path) -> None:
     file.write_bytes(codecs.BOM_UTF8 + b'"C0",c1\r\na,1\r\n')
     assert read(file, options={"header": "true"}) == [(2, "a,1", None)]
+    file.write_bytes(b'"C0"||"c1"\na||1\n')
+    assert read(file, options={"header": "true", "sep": "||"}) == [(2, "a||1", None)]
     file.write_bytes(b"c0,other\na,1\n")
     with pytest.raises(RuntimeError) as raised:
         read(file, options={"header": "true"})

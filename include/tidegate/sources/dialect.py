@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.sources.decoding import canonical
+from tidegate.sources.quotes import Rules
 from tidegate.sources.reading import TextFormat
-from tidegate.sources.text_records import Rules
 
 FORMATS = ("csv", "json", "parquet")
 
@@ -79,7 +79,7 @@ def text_format(source: Declared, columns: tuple[str, ...]) -> TextFormat:
     given = {**_DEFAULTS[source.format], **canonical_options(source.options)}
     multiline = given.get("multiline", "false").lower() == "true"
     is_csv = source.format == "csv"
-    strip = "true" in (given.get("ignoreleadingwhitespace"), given.get("ignoretrailingwhitespace"))
+    leading, trailing = (given.get(f"ignore{at}whitespace", "").lower() == "true" for at in ("leading", "trailing"))
     rules = Rules(
         separator=_plain(given.get("sep", "")).encode() if is_csv else b"",
         quote=_plain(given["quote"]).encode() if is_csv else b"",
@@ -87,7 +87,8 @@ def text_format(source: Declared, columns: tuple[str, ...]) -> TextFormat:
         comment=_plain(given.get("comment", "")).encode() if is_csv else b"",
         line_end=_plain(given.get("linesep", "")).encode(),
         multiline=multiline,
-        padded_quotes=given.get("ignoreleadingwhitespace", "false").lower() == "true",
+        blanks_before=leading,
+        blanks_after=leading or trailing,
     )
     return TextFormat(
         format=source.format,
@@ -97,7 +98,7 @@ def text_format(source: Declared, columns: tuple[str, ...]) -> TextFormat:
         quarantine=source.malformed == "quarantine",
         header=columns if is_csv and given["header"].lower() == "true" else None,
         columns=len(columns),
-        strip_header=strip,
+        strip_header=leading or trailing,
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tidegate.protocol.errors import ConfigurationError, StorageError
 from tidegate.sources.line_numbers import lines_before
 from tidegate.sources.listing import FileVersion, Listing
-from tidegate.sources.text_records import Rules
+from tidegate.sources.quotes import Rules
 from tidegate.sources.walking import files_below
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 UNCLOSED = "the array that it begins is not closed"
 
 _TOKEN = re.compile(
-    r"""  "(?:[^"\\]|\\.)*+"  |  '(?:[^'\\]|\\.)*+'  |  [][{},]  |  [^][{},"'\s]+  |  \S  """, re.VERBOSE | re.DOTALL
+    r"""  "[^"\\]*(?:\\.[^"\\]*)*"  |  '[^'\\]*(?:\\.[^'\\]*)*'  |  [][{},]  |  [^][{},"'\s]+  |  \S  """,
+    re.VERBOSE | re.DOTALL,
 )
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 

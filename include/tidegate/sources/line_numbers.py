@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from tidegate.sources.decoding import PIECE
-from tidegate.sources.text_records import Rules, line_ends
+from tidegate.sources.quotes import Rules
+from tidegate.sources.text_records import line_ends
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs

@@ -17,8 +17,9 @@ from tidegate.sources.decoding import PIECE, Decoder, hint, is_splittable, open_
 from tidegate.sources.headers import expected_names, header_fields
 from tidegate.sources.line_numbers import count_lines, lines_before
 from tidegate.sources.listing import FileVersion
+from tidegate.sources.quotes import Rules
 from tidegate.sources.read_errors import AS_BEFORE, carried, damaged, vanished
-from tidegate.sources.text_records import Rules, Split, line_ends, split
+from tidegate.sources.text_records import Split, line_ends, split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -290,7 +291,7 @@ class _Reading:
     def _check_header(self, record: bytes, at: int) -> None:
         self._undecodable(record, at, self._line)
         expected, self._header = self._header or (), None
-        found = header_fields(record.decode(), self._form.rules, self._form.strip_header)
+        found = header_fields(record, self._form.rules, self._form.strip_header)
         if [name.lower() for name in found] != [name.lower() for name in expected]:
             raise MalformedRowsError(
                 f"The columns of {self._name} are not those of the source's schema. The header has {len(found)} "

@@ -1,0 +1,153 @@
+"""Where quoted fields of CSV begin and end, one record after the other, where counting quotes is not enough.
+
+Only searches for single characters and fixed strings. Regular expressions that repeat a group possessively match
+wrongly on Python 3.11 before 3.11.5, which current distributions ship.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+UNCLOSED = "a quoted field is not closed"
+UNDOUBLED = "a quote inside a quoted field is not doubled"
+UNESCAPED = "a quote inside a quoted field is not escaped"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How records end. `escape` may be the quote itself; a quote inside a quoted field is then doubled."""
+
+    separator: bytes = b","
+    quote: bytes = b""
+    escape: bytes = b""  # empty: no quote can be inside a quoted field
+    comment: bytes = b""
+    line_end: bytes = b""  # empty: LF, CRLF and CR
+    blanks_before: bool = False  # blanks before a quoted field do not count
+    blanks_after: bool = False  # those after its closing quote do not count
+    multiline: bool = True  # whether line ends inside quotes belong to the field; else every line is a record
+
+    @property
+    def doubles(self) -> bool:
+        """Whether a quote in a quoted field is written twice."""
+        return self.quote == self.escape
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records of a piece by their bounds, those with a problem by index, and where the first unfinished one begins."""
+
+    bounds: list[tuple[int, int]]
+    problems: dict[int, str]
+    consumed: int
+
+
+def scan(data: bytes, rules: Rules, final: bool, ends: Sequence[int], nexts: Sequence[int]) -> Records:
+    """The records of a piece whose lines end at `ends` and whose next lines begin at `nexts`."""
+    bounds: list[tuple[int, int]] = []
+    problems: dict[int, str] = {}
+    line, at = 0, 0
+    while line < len(ends):
+        if rules.comment and data.startswith(rules.comment, at):
+            line, at = line + 1, nexts[line]
+            continue
+        found = _record(data, at, line, rules, final, ends)
+        if found is None:
+            break
+        last, problem = found
+        if problem is not None:
+            problems[len(bounds)] = problem
+        bounds.append((at, ends[last]))
+        line, at = last + 1, nexts[last]
+    return Records(bounds, problems, at)
+
+
+def _record(
+    data: bytes, at: int, line: int, rules: Rules, final: bool, ends: Sequence[int]
+) -> tuple[int, str | None] | None:
+    """The last line of the record that begins at `at`, and what is wrong with it. None: it is not whole yet.
+
+    A quote that neither opens a field nor stands in a quoted one is text. If nothing closes a field, the line is the
+    record.
+    """
+    problem, last, since = None, line, at
+    quote = data.find(rules.quote, at, ends[line]) if rules.quote else -1
+    while quote >= 0:
+        after = quote + 1
+        if _opens(data, at, since, quote, rules):
+            closing = _closing(data, after, rules, len(data) if rules.multiline else ends[last])
+            if closing is None:
+                return (line, UNCLOSED) if final or not rules.multiline else None
+            since = after = closing + 1
+            while last < len(ends) and ends[last] < after:
+                last += 1
+            if last == len(ends):
+                return None
+            if not _ends_field(data, after, rules, ends[last]):
+                problem = UNDOUBLED if rules.doubles else UNESCAPED
+        quote = data.find(rules.quote, after, ends[last])
+    return last, problem
+
+
+def _opens(data: bytes, start: int, since: int, quote: int, rules: Rules) -> bool:
+    """Whether a quote is the first character of a field. `since`: the record's start, or behind a quoted field."""
+    if rules.blanks_before:
+        while quote > since and data[quote - 1] in b" \t" and data[quote - 1] != rules.separator[-1]:
+            quote -= 1
+    if len(rules.separator) > 1:  # separators may overlap: the first one counts
+        field, size = since, len(rules.separator)
+        while (found := data.find(rules.separator, field, quote)) >= 0:
+            field = found + size
+        return field == quote and (field > since or since == start)
+    return quote == start or (quote > since and data[quote - 1] == rules.separator[0])
+
+
+def _closing(data: bytes, at: int, rules: Rules, end: int) -> int | None:
+    """Where the quoted field is closed whose content begins at `at`."""
+    if rules.escape and not rules.doubles:
+        special = _either(rules.quote, rules.escape)
+        while (found := special.search(data, at, end)) is not None:
+            if found[0] == rules.quote:
+                return found.start()
+            at = found.end() + 1
+        return None
+    while (quote := data.find(rules.quote, at, end)) >= 0:
+        if not (rules.doubles and data.startswith(rules.quote, quote + 1)):
+            return quote
+        at = quote + 2
+    return None
+
+
+def _ends_field(data: bytes, after: int, rules: Rules, end: int) -> bool:
+    if rules.blanks_after:
+        while after < end and data[after] in b" \t" and not data.startswith(rules.separator, after):
+            after += 1
+    return after == end or data.startswith(rules.separator, after)
+
+
+@lru_cache(maxsize=8)
+def _either(quote: bytes, escape: bytes) -> re.Pattern[bytes]:
+    return re.compile(b"[" + re.escape(quote) + re.escape(escape) + b"]")
+
+
+def fields(record: bytes, rules: Rules) -> Iterator[bytes]:
+    """The fields of a record that has no problem, without quotes and what escapes them."""
+    at = 0
+    while at <= len(record):
+        begin = at
+        if rules.blanks_before:
+            while begin < len(record) and record[begin] in b" \t" and not record.startswith(rules.separator, begin):
+                begin += 1
+        closing = None
+        if rules.quote and record.startswith(rules.quote, begin):
+            closing = _closing(record, begin + 1, rules, len(record))
+        end = record.find(rules.separator, at if closing is None else closing + 1)
+        end = len(record) if end < 0 else end
+        yield record[at:end] if closing is None else _plain(record[begin + 1 : closing], rules)
+        at = end + len(rules.separator)
+
+
+def _plain(content: bytes, rules: Rules) -> bytes:
+    if not rules.escape:
+        return content
+    return re.sub(re.escape(rules.escape) + b"([" + re.escape(rules.quote + rules.escape) + b"])", rb"\1", content)
