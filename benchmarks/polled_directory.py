@@ -50,8 +50,8 @@ class TimedDirectory(Directory):
 
     taken = (0.0, 0.0)
 
-    def files(self, recursive: bool = True) -> Any:
-        listing, took = timed(lambda: super(TimedDirectory, self).files(recursive))
+    def files(self, recursive: bool = True, follow_links: bool = False) -> Any:
+        listing, took = timed(lambda: super(TimedDirectory, self).files(recursive, follow_links))
         TimedDirectory.taken = took
         return listing
 

@@ -116,8 +116,8 @@ def test_a_file_that_comes_with_the_marker_while_it_is_listed_is_not_lost(
 
     source, listed = bounded(), Directory.files
 
-    def files(self: Directory, recursive: bool) -> Any:
-        found = listed(self, recursive)
+    def files(self: Directory, recursive: bool, follow_links: bool) -> Any:
+        found = listed(self, recursive, follow_links)
         put(landing, "last.csv", 1)
         put(landing, "_SUCCESS", 1)
         return found

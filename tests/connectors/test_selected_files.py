@@ -11,7 +11,8 @@ from landed_files import put
 
 from tidegate.protocol.errors import MalformedRowsError, PipelineDefinitionError, SourceChangedError
 from tidegate.sources import manifests
-from tidegate.sources.directory import CHECKSUM_BELOW
+from tidegate.sources.changed import require_still_there
+from tidegate.sources.directory import CHECKSUM_BELOW, Directory
 from tidegate.sources.files import FileSource
 from tidegate.sources.listing import FileVersion
 
@@ -130,7 +131,7 @@ def test_a_small_file_that_was_touched_is_what_it_was(landing: Path, context: An
     assert source.poll(0, snapshot, context(2))[0] is None
     assert source.poll(0, snapshot, context(3))[0] is None
     assert segment is not None
-    source._check_still_there(source.location, [FileVersion(*segment.reference["files"][0])])
+    require_still_there(Directory(source.location), [FileVersion(*segment.reference["files"][0])])
     assert source.read_since(0, None, snapshot, context(3).storage).missing == []
     put(landing, "a.csv", "k,v\na,2\n", mtime=2)
     assert source.read_since(0, None, snapshot, context(3).storage).missing == ["a.csv"]

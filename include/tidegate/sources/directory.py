@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.protocol.errors import ConfigurationError, StorageError
 from tidegate.sources.line_numbers import lines_before
+from tidegate.sources.links import moved_away, require_as_listed
 from tidegate.sources.listing import FileVersion, Listing
 from tidegate.sources.quotes import Rules
 from tidegate.sources.walking import files_below
@@ -33,7 +34,7 @@ class Directory:
             raise ConfigurationError(f"The source directory {location!r} cannot be opened: {error}") from error
         self._root = path.rstrip("/")
 
-    def files(self, recursive: bool = True) -> Listing:
+    def files(self, recursive: bool = True, follow_links: bool = False) -> Listing:
         """What lies at any depth or directly in it. Costs one listing.
 
         Raises `ConfigurationError` if there is no such directory, `StorageError` if it cannot be listed.
@@ -46,7 +47,7 @@ class Directory:
                     f"The source directory {self.location!r} does not exist. Nothing was read and nothing is lost: "
                     "create it (empty is fine), mount it, or correct the path, then run again."
                 )
-            return files_below(self._filesystem, self._root, recursive)
+            return files_below(self._filesystem, self._root, recursive, follow_links)
         except (OSError, UnicodeDecodeError, UnicodeEncodeError) as error:
             why = error if isinstance(error, OSError) else f"the name {error.object!r} is not UTF-8"
             raise StorageError(
@@ -77,8 +78,10 @@ class Directory:
         return before.size == now.size and before.checksum is not None and self._checksum(now) == before.checksum
 
     def _checksum(self, file: FileVersion) -> str | None:
+        self._require_as_listed(file.path)
         try:
             with self._filesystem.open_input_stream(f"{self._root}/{file.path}", compression=None) as stream:
+                self._require_as_listed(file.path)
                 return hashlib.blake2b(stream.read(), digest_size=16).hexdigest()
         except FileNotFoundError:
             return None
@@ -90,7 +93,15 @@ class Directory:
 
     def lines_before(self, path: str, end: int, rules: Rules) -> int:
         """How many lines end before byte `end` of a file, by these `records.Rules`."""
+        self._require_as_listed(path)
         return lines_before(self._filesystem, f"{self._root}/{path}", rules, end)
+
+    def moved_away(self, paths: Sequence[str]) -> list[str]:
+        """Those of these files that are reached through a link now."""
+        return moved_away(self._filesystem, self._root, paths)
+
+    def _require_as_listed(self, path: str) -> None:
+        require_as_listed(self._filesystem, self._root, path, f"{self.location}/{path}")
 
 
 def _version(path: str, info: "pafs.FileInfo") -> FileVersion:

@@ -4,9 +4,9 @@ Decides which files a checkpoint reads, and notices when a file that was read ha
 handles malformed ones; `read_errors.py` explains Spark's read errors.
 """
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal
 
@@ -22,12 +22,14 @@ from tidegate.ports import (
     SourceContext,
 )
 from tidegate.protocol.ddl import ddl_of
-from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, SourceChangedError
-from tidegate.protocol.records import Pending, Snapshot, StateHandle
+from tidegate.protocol.errors import CheckpointError, ConfigurationError, PipelineDefinitionError, SourceChangedError
+from tidegate.protocol.records import Pending, Snapshot
 from tidegate.settings import absolute
 from tidegate.sources import manifests, parsing
+from tidegate.sources.changed import ChangedFiles, require_still_there, shown_time
 from tidegate.sources.dialect import check_options, text_format
 from tidegate.sources.directory import Directory
+from tidegate.sources.links import Link
 from tidegate.sources.listing import FileVersion, Listing, first_of, in_reading_order, is_finished, split_of
 from tidegate.sources.parquet_reading import reader_of
 from tidegate.sources.read_before import ReadBefore
@@ -51,6 +53,9 @@ class FileSource:
     Files at any depth are read, or with `recursive=False` those directly in `path`; whose name matches `glob` and no
     pattern of `exclude`. `partitions`, such as "day DATE, country STRING", are columns behind those of the schema, with
     what the names of a file's directories say: `day=2013-01-01/country=CA/`.
+
+    A link is passed over if what it leads to is read under its own name. Any other is an error, or with
+    `follow_links=True` it is followed, and what it leads to is read once, however many links lead there.
 
     Files whose name begins with a dot or underscore or ends in .tmp, .part, .inprogress or ._copying_ are ignored until
     they are renamed, and so is everything in directories whose name begins with a dot or underscore. A file must not
@@ -76,6 +81,7 @@ class FileSource:
     exclude: Sequence[str] = field(default=(), kw_only=True)
     recursive: bool = field(default=True, kw_only=True)
     partitions: str | None = field(default=None, kw_only=True)
+    follow_links: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         check_options(self.path, self.format, self.encoding, self.options)
@@ -104,11 +110,12 @@ class FileSource:
         self.schema: str = ", ".join((self.file_schema.strip(), *columns))
         # Not a position (those are in the snapshots): only saves the other splits of a checkpoint a listing each.
         self._listing: Listing | None = None
+        self._found_by: Mapping[str, str] = {}  # the names of links that led to files
         self._ended = False
         self._listed_for: set[tuple[int, int]] = set()
         self._pending: dict[int, Pending] = {}  # of each split that was polled
         self._read_before = ReadBefore(self._is_selected)
-        self._touched: set[FileVersion] = set()  # as they look now; their content is what it was
+        self._changed = ChangedFiles()
 
     def _check_quarantine(self) -> None:
         if self.malformed not in ("fail", "quarantine"):
@@ -147,6 +154,7 @@ class FileSource:
             "exclude": list(self.exclude),
             "recursive": self.recursive,
             "partitions": self.partitions,
+            **({"follow_links": True} if self.follow_links else {}),  # later than the first release
         }
 
     def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
@@ -159,7 +167,8 @@ class FileSource:
         read = {handle.path: handle for snapshot in (*context.beside, before) for handle in snapshot.handles}
         is_mine, list_once = self._is_of(split), partial(self._list_once, split, context.checkpoint_id)
         found = self._read_before.compare(list_once, read.values(), context.storage)
-        self._check_unchanged([file for file in found.different if is_mine(file.path)], read.values(), context.storage)
+        different = [file for file in found.different if is_mine(file.path)]
+        self._changed.require_unchanged(Directory(self.location), different, read.values(), context.storage)
         unread = [file for file in found.unread if is_mine(file.path)]
         fresh = first_of(unread[: self._limit(split)], context.max_bytes)
         left = unread[len(fresh) :]
@@ -221,17 +230,16 @@ class FileSource:
     def read(self, spark: Any, segments: Sequence[Segment], output: str = "rows") -> Any:
         """See `ports.Source`. Checks every file first: one that changed after listing raises `SourceChangedError`."""
         files = files_of(segments)
-        location = self.location
         if files:
-            self._check_still_there(location, files)
-        return parsing.frame(self, spark, location, files, output, self._partitions)
+            require_still_there(Directory(self.location), files)
+        return parsing.frame(self, spark, self.location, files, output, self._partitions)
 
     def arrow_reader(self, segments: Sequence[Segment]) -> ArrowReader | None:
         """See `ports.ArrowSource`."""
         files = files_of(segments)
         reader = reader_of(self, self.location, files) if self.format == "parquet" else None
         if reader is not None:
-            self._check_still_there(self.location, files)
+            require_still_there(Directory(self.location), files)
         return reader
 
     def explain(self, error: BaseException, segments: Sequence[Segment]) -> CheckpointError | None:
@@ -259,22 +267,37 @@ class FileSource:
         """Look for the marker first, so that the listing has every file that was written before it."""
         directory = Directory(self.location)
         marker = None if self.end_marker is None else directory.look([self.end_marker])[0]
-        listing = directory.files(self.recursive)
+        listing = directory.files(self.recursive, self.follow_links)
+        self._found_by = listing.found_by
+        self._require_no_links(listing.links)
         self._ended = marker is not None
         later = [] if marker is None else listing.take((listing.mtimes > marker.mtime_ns).nonzero()[0]).versions()
         late = in_reading_order(filter(self._is_selected, later))
         if marker is not None and late:
+            times = [shown_time(file.mtime_ns) for file in (late[0], marker)]
             raise SourceChangedError(
-                f"{self.location}/{late[0].path} was modified {_time(late[0].mtime_ns)}, after the end marker "
-                f"{marker.path} ({_time(marker.mtime_ns)}), which says that nothing follows ({len(late)} such files). "
-                "Nothing was read. If the file belongs to the source, write the marker again, after all files; "
-                "otherwise move the file away. Then run again."
+                f"{self.location}/{late[0].path} was modified {times[0]}, after the end marker {marker.path} "
+                f"({times[1]}), which says that nothing follows ({len(late)} such files). Nothing was read. If the "
+                "file belongs to the source, write the marker again, after all files; otherwise move the file away. "
+                "Then run again."
             )
         return listing
 
+    def _require_no_links(self, links: Sequence[Link]) -> None:
+        """Only where one may lead to what the source would read."""
+        for link in links:
+            if link.is_directory or self._is_selected(FileVersion(link.path, 0, 0)):
+                raise ConfigurationError(
+                    f"{self.location}/{link.path} is a link to {self.location}/{link.target}, which is not read under "
+                    "a name of its own, so nothing was read: whoever may write to the directory could have any file "
+                    "of this machine read. Remove the link, or deliver the file itself. If the source shall read "
+                    "what its links lead to, say so: FileSource(…, follow_links=True). Then run again."
+                )
+
     def _is_selected(self, file: FileVersion) -> bool:
-        is_ours = file.path != self.end_marker and is_finished(file.path)
-        return is_ours and is_selected(file.path, self.glob, self.exclude)
+        found_by = self._found_by.get(file.path, file.path)
+        is_ours = file.path != self.end_marker and is_finished(found_by) and is_finished(os.path.basename(file.path))
+        return is_ours and is_selected(found_by, self.glob, self.exclude)
 
     def _limit(self, split: int) -> int | None:
         if self.max_files_per_checkpoint is None:
@@ -293,37 +316,6 @@ class FileSource:
         paths = {row.file.path for row in manifests.read(restored.handles, storage)}
         return sum(map(self._is_of(split), paths))
 
-    def _check_unchanged(
-        self, different: Iterable[FileVersion], read: Iterable[StateHandle], storage: CheckpointStorage
-    ) -> None:
-        """Of files that were read and look different now."""
-        looked_at = [file for file in different if file not in self._touched]
-        known = manifests.find([file.path for file in looked_at], read, storage) if looked_at else {}
-        directory = Directory(self.location)
-        for file in looked_at:
-            row = known[file.path]
-            if directory.is_same(row.file, file):
-                self._touched.add(file)
-            else:
-                raise SourceChangedError(
-                    f"{self.location}/{file.path} has changed since checkpoint {row.checkpoint} read it: "
-                    f"{_difference(row.file, file)}. The rows it had then are in the state and tables, which are safe, "
-                    "so nothing more was read. Put the file back as it was, with its modification time, or move it "
-                    "away. Deliver a corrected or longer copy under a new name: its rows are read as new. Or take the "
-                    "file as it is now, with the way back: `tidegate source replace`."
-                )
-
-    def _check_still_there(self, location: str, files: Sequence[FileVersion]) -> None:
-        directory = Directory(location)
-        for file, now in zip(files, directory.look([file.path for file in files]), strict=True):
-            if not directory.is_same(file, now):
-                what = "is gone" if now is None else f"has changed: {_difference(file, now)}"
-                raise SourceChangedError(
-                    f"{location}/{file.path} {what} since this checkpoint listed it, before its rows were read. This "
-                    "checkpoint has no effect. If it is still being written, write it under a name that begins with a "
-                    "dot, and rename it when it is complete; if it was moved away, put it back. Then run again."
-                )
-
 
 def files_of(segments: Iterable[Segment]) -> list[FileVersion]:
     """The files that segments of a `FileSource` refer to, in reading order within each."""
@@ -334,17 +326,3 @@ def _segment(split: int, files: Sequence[FileVersion]) -> Segment | None:
     if not files:
         return None
     return Segment(split, {"files": [list(file) for file in files]}, sum(file.size for file in files))
-
-
-def _difference(before: FileVersion, now: FileVersion) -> str:
-    changes = []
-    if before.size != now.size:
-        changes.append(f"{before.size} bytes then, {now.size} now")
-    if before.mtime_ns != now.mtime_ns:
-        changes.append(f"modified {_time(before.mtime_ns)} then, {_time(now.mtime_ns)} now")
-    return "; ".join(changes)
-
-
-def _time(mtime_ns: int) -> str:
-    seconds, nanoseconds = divmod(mtime_ns, 1_000_000_000)
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{nanoseconds:09d} UTC"

@@ -5,12 +5,13 @@ Discovery has no high-water mark: a file that arrives late with an old modificat
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidegate.sources.arrow_columns import integers, numbers_of
+from tidegate.sources.links import Link
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +43,8 @@ class Listing:
     paths: "pa.StringArray"  # relative to the directory
     sizes: Any  # in bytes, as numpy's integers
     mtimes: Any  # in nanoseconds since the epoch, as numpy's integers
+    links: Sequence[Link] = ()  # that lead to files which are not among these
+    found_by: Mapping[str, str] = field(default_factory=dict)  # the names of links that led to some of them
 
     def versions(self) -> list[FileVersion]:
         """An object a file: of a part of them, if there may be many."""
@@ -61,6 +64,8 @@ class Listing:
         import numpy as np
 
         numbers = ((self.sizes, other.sizes), (self.mtimes, other.mtimes))
+        if (self.links, self.found_by) != (other.links, other.found_by):
+            return False
         return all(np.array_equal(*pair) for pair in numbers) and bool(self.paths.equals(other.paths))
 
     def same_ends(self, other: "Listing") -> tuple[int, int]:
@@ -112,9 +117,14 @@ def first_of(files: Sequence[FileVersion], max_bytes: int | None) -> Sequence[Fi
     ]
 
 
+def is_hidden(path: str) -> bool:
+    """Whether a name on this relative path says that it is not for readers."""
+    return any(part.startswith(_HIDDEN) for part in path.split("/"))
+
+
 def is_finished(path: str) -> bool:
     """Whether the file's writer has finished it, and no directory on its relative path is hidden."""
-    return not any(part.startswith(_HIDDEN) for part in path.split("/")) and not path.lower().endswith(_UNFINISHED)
+    return not is_hidden(path) and not path.lower().endswith(_UNFINISHED)
 
 
 def split_of(path: str, splits: int) -> int:

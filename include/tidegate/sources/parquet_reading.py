@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tidegate.ports import LeftToSparkError
+from tidegate.sources.links import moved_away
 from tidegate.sources.listing import FileVersion
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class ParquetReader:
             filesystem, root = fs.FileSystem.from_uri(self.location)
             for path in self.paths:
                 with filesystem.open_input_file(f"{root.rstrip('/')}/{path}") as stream:
+                    if moved_away(filesystem, root.rstrip("/"), [path]):
+                        raise LeftToSparkError(f"{path} is reached through a link")
                     yield from _rows(parquet.ParquetFile(stream), schema)
         except (OSError, pa.ArrowException) as error:
             raise LeftToSparkError(str(error)) from error

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from tidegate.protocol.errors import MalformedRowsError, PipelineDefinitionError
 from tidegate.settings import spark_path
 from tidegate.sources.dialect import UNREAD, canonical_options, text_format
+from tidegate.sources.links import place_of
 from tidegate.sources.listing import FileVersion
 from tidegate.sources.read_errors import CLOSE, OPEN
 from tidegate.sources.reading import COLUMNS, ReadPlan, packed
@@ -201,4 +202,4 @@ def _spark_path(location: str, path: str) -> str:
             f"{location}/{path} has a colon in its name, and Spark cannot open such files (Hadoop's paths forbid it). "
             "This checkpoint has no effect. Rename the file, for instance with a dash, and run again."
         )
-    return spark_path(f"{location}/{path}")
+    return spark_path(place_of(location, path))

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from tidegate.protocol.errors import CheckpointError, MalformedRowsError, SourceChangedError, StorageError
+from tidegate.sources.links import place_of
 
 AS_BEFORE = "This checkpoint has no effect; positions, state and tables are as before. "
 OPEN, CLOSE = "<<tidegate-read:", ":tidegate-read>>"  # hexadecimal UTF-8 of JSON in between
@@ -54,7 +55,7 @@ def translate_read_error(
         if found["location"] != location or found["file"] not in known:
             return None
         return _misfit(found, line_of)
-    return _of_spark(text, {f"{location}/{path}" for path in known})
+    return _of_spark(text, {place_of(location, path) for path in known})
 
 
 def vanished(file: str) -> SourceChangedError:

@@ -16,6 +16,7 @@ from tidegate.sources import json_texts
 from tidegate.sources.decoding import PIECE, Decoder, hint, is_splittable, open_file
 from tidegate.sources.headers import expected_names, header_fields
 from tidegate.sources.line_numbers import count_lines, lines_before
+from tidegate.sources.links import require_as_listed
 from tidegate.sources.listing import FileVersion
 from tidegate.sources.quotes import Rules
 from tidegate.sources.read_errors import AS_BEFORE, carried, damaged, vanished
@@ -103,11 +104,13 @@ class ReadPlan:
 
         name = f"{self.location}/{part.path}"
         with carried(name):
+            require_as_listed(filesystem, root, part.path, name)
             try:
                 stream = open_file(filesystem, f"{root}/{part.path}", name)
             except FileNotFoundError as error:
                 raise vanished(name) from error
             with stream:
+                require_as_listed(filesystem, root, part.path, name)
                 try:
                     reading = _Reading(part, name, self.form, filesystem, f"{root}/{part.path}")
                     yield from reading.rows(stream)

@@ -7,12 +7,14 @@ for names first, and threads ask for many files at once. Elsewhere a listing has
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import chain, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from tidegate.sources.arrow_columns import strings
-from tidegate.sources.listing import Listing, joined
+from tidegate.sources.links import follow, is_below, resolve
+from tidegate.sources.listing import Listing, is_hidden, joined
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
@@ -21,42 +23,56 @@ _AT_ONCE = 4  # more of them wait for one another: they share the interpreter
 _IN_ONE_REQUEST = 4000
 
 
-def files_below(filesystem: "pafs.FileSystem", root: str, recursive: bool) -> Listing:
+def files_below(filesystem: "pafs.FileSystem", root: str, recursive: bool, follow_links: bool = False) -> Listing:
     """At any depth or directly in it, finished or not. What disappears meanwhile is left out.
+
+    A link is passed over if what it leads to is listed under its own name. Others are followed, or reported.
 
     Raises `OSError` if something cannot be listed, `UnicodeError` if a name is not text.
     """
     from pyarrow import fs
 
     if filesystem.type_name == "local":
-        return _below_local(filesystem, root, recursive)
+        return _below_local(filesystem, root, recursive, follow_links)
     infos = [info for info in filesystem.get_file_info(fs.FileSelector(root, recursive=recursive)) if info.is_file]
     return _found([info.path[len(root) + 1 :] for info in infos], infos)
 
 
-def _below_local(filesystem: "pafs.FileSystem", root: str, recursive: bool) -> Listing:
+def _below_local(filesystem: "pafs.FileSystem", root: str, recursive: bool, follow_links: bool) -> Listing:
     """A level of directories after the other."""
     parts: list[Listing] = []
     directories = [""]
+    links: list[str] = []
 
     def look(paths: Sequence[str]) -> tuple[Listing, list[str]]:
         return _look(filesystem, root, paths)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         while directories:
-            batches = _batches(chain.from_iterable(_entries(root, directory) for directory in directories))
+            batches = _batches(chain.from_iterable(_entries(root, directory, links) for directory in directories))
             # The first is looked at here: nearly always it is all there is, and needs no thread.
             looked = [look(next(batches, ())), *pool.map(look, batches)]
             parts += [found for found, _ in looked]
             directories = [f"{path}/" for _, below in looked for path in below] if recursive else []
-    return joined(parts)
+    seen = [(f"{root}/{path}", path) for path in links if not is_hidden(path)]
+    away = tuple(resolve(root, seen, recursive, is_hidden)) if seen else ()
+    if not follow_links:
+        return replace(joined(parts), links=away)
+    found_by = follow(root, away, is_hidden)
+    more = [path for path in found_by if not is_below(path) or not (recursive or "/" not in path)]
+    return replace(joined([*parts, _look(filesystem, root, more)[0]]), found_by=found_by)
 
 
-def _entries(root: str, directory: str) -> list[str]:
+def _entries(root: str, directory: str, links: list[str]) -> list[str]:
+    """What lies in it. Links are added to `links` instead."""
+    names: list[str] = []
     try:
-        return [directory + name for name in os.listdir(f"{root}/{directory}")]
+        with os.scandir(f"{root}/{directory}") as entries:
+            for entry in entries:
+                (links if entry.is_symlink() else names).append(directory + entry.name)
     except FileNotFoundError:
         return []
+    return names
 
 
 def _batches(paths: Iterator[str]) -> Iterator[list[str]]:
