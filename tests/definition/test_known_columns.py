@@ -144,3 +144,43 @@ def test_what_may_be_there_is_not_refused(build):
     orders.sink("all", MemorySink())
     build(pipeline, orders)
     compile_graph(pipeline)
+
+
+UNKEPT = {
+    "a source": (
+        lambda p: p.source("orders", Collated(2)).sink("all", MemorySink()),
+        "The schema of source 'orders' of pipeline 'shop' says what Tidegate does not keep, so nothing would notice "
+        "when it is broken: column 'customer' is declared COLLATE UTF8_LCASE: leave COLLATE out",
+    ),
+    "the state of a function": (
+        lambda p: p.keyed(
+            "last", inputs=[p.source("o", Orders(2))], key=["customer"], state="customer string, n char(3)"
+        )(lambda *_: None),
+        "The state of operator 'last' of pipeline 'shop' says what Tidegate does not keep, so nothing would notice "
+        "when it is broken: column 'n' is declared CHAR(3): declare it STRING",
+    ),
+    "the output of a function": (
+        lambda p: p.keyed(
+            "last",
+            inputs=[p.source("o", Orders(2))],
+            key=["customer"],
+            state="customer string",
+            output="n int not null",
+        )(lambda *_: None),
+        "The output of operator 'last' of pipeline 'shop' says what Tidegate does not keep, so nothing would notice "
+        "when it is broken: column 'n' is declared NOT NULL: leave NOT NULL out",
+    ),
+}
+
+
+class Collated(SplitSource):
+    schema = "customer string collate UTF8_LCASE"
+
+
+@pytest.mark.parametrize("name", UNKEPT)
+def test_what_a_schema_promises_and_nothing_keeps_is_refused(name):
+    build, said = UNKEPT[name]
+    pipeline = Pipeline("shop", parallelism=1)
+    build(pipeline)
+    with pytest.raises(PipelineDefinitionError, match=re.escape(said)):
+        compile_graph(pipeline)

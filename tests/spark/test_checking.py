@@ -1,5 +1,6 @@
 """A definition is checked on a real session without data: what a run would refuse is said, all of it at once."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tidegate import FileSource, ParquetSink, Pipeline, Update, count, expect, suite, sum_
+from tidegate import FileSource, ParquetSink, Pipeline, Update, count, expect, max_, suite, sum_
 from tidegate.pipeline.definition import Stream
 from tidegate.pipeline.graph import compile_graph
 from tidegate.quality.definition import wrong_expectations
@@ -77,6 +78,70 @@ MISTAKES: dict[str, tuple[Build, list[str]]] = {
         lambda p, o: totals(o.transform(lambda rows: rows.withColumn("amount", F.lit("x")))),
         ["The operator 'totals' of pipeline 'shop' cannot be run: "],
     ),
+    "a transform that returns a pandas DataFrame": (
+        lambda p, o: o.transform(lambda rows: rows.toPandas()).sink("raw", ParquetSink("tables/raw")),
+        [
+            "A transform after 'orders' of pipeline 'shop' returned a pandas DataFrame instead of a Spark DataFrame. "
+            "Leave out toPandas(), or work on pandas inside mapInPandas or applyInPandas."
+        ],
+    ),
+    "a transform without a return": (
+        lambda p, o: o.transform(lambda rows: None).sink("raw", ParquetSink("tables/raw")),
+        ["A transform after 'orders' of pipeline 'shop' returned nothing instead of a Spark DataFrame. Is a return"],
+    ),
+    "columns that a table cannot hold": (
+        lambda p, o: o.transform(
+            lambda rows: rows.selectExpr("null as x", "named_struct('at', null) as y", "interval 1 day as took")
+        ).sink("raw", ParquetSink("tables/raw")),
+        [
+            "The sink 'raw' of pipeline 'shop' cannot store its rows: column 'x' has no type, because it is always "
+            "null: give it one, such as cast(null as string) as x."
+        ],
+    ),
+    "types that Parquet does not have": (
+        lambda p, o: o.transform(lambda rows: rows.selectExpr("array(interval 1 day) as took", "1 as n")).sink(
+            "raw", ParquetSink("tables/raw")
+        ),
+        ["The sink 'raw' of pipeline 'shop' cannot store its rows: column 'took' has type list<"],
+    ),
+    "names that readers of a table do not tell apart": (
+        lambda p, o: o.transform(lambda rows: rows.selectExpr("1 as n", "2 as N", "3 as Checkpoint")).sink(
+            "raw", ParquetSink("tables/raw")
+        ),
+        [
+            "cannot store its rows: there are several columns 'n', whose names readers do not tell apart: rename one; "
+            "column 'checkpoint' is what readers call the number in checkpoint=<id>/: rename it."
+        ],
+    ),
+    "a key with a collation": (
+        lambda p, o: totals(o.transform(lambda rows: rows.withColumn("customer", F.collate("customer", "UNICODE_CI")))),
+        ["The operator 'totals' of pipeline 'shop' compares 'customer', which is a string collate UNICODE_CI"],
+    ),
+    "the largest of a column with a collation": (
+        lambda p, o: (
+            o.transform(lambda rows: rows.withColumn("name", F.collate("customer", "UTF8_LCASE")))
+            .key_by("amount")
+            .aggregate("names", last=max_("name"))
+        ),
+        ["The operator 'names' of pipeline 'shop' compares 'name', which is a string collate UTF8_LCASE"],
+    ),
+    "a function over a key with a collation": (
+        lambda p, o: p.keyed(
+            "last",
+            inputs=[o.transform(lambda rows: rows.withColumn("customer", F.collate("customer", "UTF8_LCASE")))],
+            key=["customer"],
+            state=SCHEMA,
+        )(lambda orders, state: orders),
+        ["The operator 'last' of pipeline 'shop' compares 'customer', which is a string collate UTF8_LCASE"],
+    ),
+    "a join by a key with a collation": (
+        lambda p, o: o.transform(lambda rows: rows.select(F.collate("customer", "UTF8_LCASE").alias("customer"))).join(
+            o.transform(lambda rows: rows.withColumn("customer", F.collate("customer", "UTF8_LCASE"))),
+            name="joined",
+            key=["customer"],
+        ),
+        ["The operator 'joined' of pipeline 'shop' compares 'customer', which is a string collate UTF8_LCASE"],
+    ),
     "a function with other columns, and nothing of what follows": (
         keyed(lambda orders, state: orders.select("customer")),
         ["The function of operator 'last' of pipeline 'shop' returned the columns customer."],
@@ -103,7 +168,7 @@ MISTAKES: dict[str, tuple[Build, list[str]]] = {
     ),
     "a query that returns no frame": (
         checked(lambda raw, totals: 7),
-        ["The query of check 'sums' of pipeline 'shop' returned a int instead of a DataFrame."],
+        ["The query of check 'sums' of pipeline 'shop' returned an int instead of a Spark DataFrame."],
     ),
     "an expectation on a column that a query does not have": (
         checked(lambda raw, totals: raw.select("customer"), expect("column_values_to_not_be_null", column="custmer")),
@@ -135,6 +200,20 @@ def test_what_a_run_would_refuse_is_said_without_data(name: str, spark: SparkSes
     assert len(problems) == len(expected), problems
     for problem, part in zip(problems, expected, strict=True):
         assert part in problem
+
+
+def test_a_function_that_cannot_be_sent_to_workers_is_said_without_a_traceback(
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lock = threading.Lock()
+
+    def locked(rows: Any) -> Any:
+        return rows.withColumn("amount", F.udf(lambda amount: amount if lock else 0, "int")("amount"))
+
+    (problem,) = said(lambda p, o: o.transform(locked).sink("raw", ParquetSink("tables/raw")), spark, tmp_path)
+    assert "raised PicklingError: Could not serialize object: TypeError: cannot pickle '_thread.lock'" in problem
+    assert "Open connections, sessions, locks and files inside the function" in problem
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,10 @@ def doubled(batch: Any, state: Any) -> Any:
     return batch.unionAll(batch).select("k", F.col("v").alias("n"))
 
 
+def other_keys(batch: Any, state: Any) -> Any:
+    return batch.select((F.col("k") + F.when(F.col("v") > 6, 1).otherwise(0)).alias("k"), F.col("v").alias("n"))
+
+
 def failing_udf(batch: Any, state: Any) -> Any:
     def explode(value):
         raise ValueError(f"no number like {value}")
@@ -151,6 +155,7 @@ def failing_udf(batch: Any, state: Any) -> Any:
         (no_frame, PipelineDefinitionError, "returned a list, not a DataFrame"),
         (raising, PipelineDefinitionError, "function of operator 'counter' of pipeline 'counting' raised"),
         (doubled, CheckpointDeclinedError, "counter"),
+        (other_keys, CheckpointDeclinedError, "returned rows for 1 keys that none of its batches has, such as k=2"),
         (failing_udf, CheckpointError, "no number like 7"),
     ],
 )

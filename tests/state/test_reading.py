@@ -1,71 +1,37 @@
 """What people read of keyed state, beside a dictionary: rows, a key's row, and the changes between two checkpoints."""
 
 import math
-import shutil
 from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from state_epochs import (
     AGGREGATES,
     INPUT,
     MASKS,
     ROWS,
-    UPSERTED,
     as_dict,
     epochs,
     input_rows,
     key_of,
-    numbers,
-    plain,
     state_rows,
     table_of,
-    texts,
 )
 from state_operator import Operator, with_hash
+from state_readings import ROUTES, changes_of, check_history, check_script, files_of, read, routes
 
 from tidegate.protocol.errors import ConfigurationError, StateIntegrityError, StateSchemaError
 from tidegate.state import cache, keys
 from tidegate.state.keys import key_of_text
 from tidegate.state.layout import StateLayout
-from tidegate.state.reading import StateFiles, open_state
 from tidegate.state.showing import json_rows
 from tidegate.state.storage import open_storage
 
 SETTINGS = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-def files_of(operator: Operator, state: Any = None, since: Any = None) -> StateFiles:
-    files = StateFiles(str(operator.workshop.storage), str(operator.workshop.cache), state or operator.state(), since)
-    assert StateFiles.from_json(files.to_json()) == files  # so does it reach Spark
-    return files
-
-
-def read(files: StateFiles, key: Any = None) -> pa.Table:
-    """Every part by itself, as several machines would."""
-    reading = open_state(files, key)
-    assert key is None or len(reading.parts) == 1
-    batches = [batch for part in reading.parts for batch in part.batches()]
-    return pa.Table.from_batches(batches, reading.schema)
-
-
-def changes_of(table: pa.Table) -> tuple[dict[Any, Any], set[Any]]:
-    """The upserted rows by key, and the deleted keys."""
-    upserted, deleted = (table.filter(pa.compute.equal(table["_change"], what)) for what in ("upsert", "delete"))
-    assert len(upserted) + len(deleted) == len(table)
-    gone = as_dict(deleted.drop_columns("_change"))
-    assert all(value is None for row in gone.values() for value in row)
-    return as_dict(upserted.drop_columns("_change")), set(gone)
-
-
-def replayed(before: dict[Any, Any], after: dict[Any, Any]) -> tuple[dict[Any, Any], set[Any]]:
-    return {key: row for key, row in after.items() if before.get(key) != row}, set(before) - set(after)
 
 
 @pytest.fixture
@@ -82,72 +48,12 @@ def share_hashes(monkeypatch: pytest.MonkeyPatch) -> Any:
     return share
 
 
-def check_history(operator: Operator, history: list[tuple[Any, dict[Any, Any]]], asked: set[Any]) -> None:
-    """Each checkpoint, each key at each, and each pair of neighbours and of the first and the last, both ways."""
-    for state, model in history:
-        assert as_dict(read(files_of(operator, state))) == model
-        for key in asked:
-            row = {key: model[key]} if key in model else {}
-            assert as_dict(read(files_of(operator, state), unplain(key))) == row
-    pairs = [*pairwise(history), (history[0], history[-1]), (history[-1], history[0])]
-    for (before, old), (after, new) in pairs:
-        found = read(files_of(operator, after, before))
-        assert changes_of(found) == replayed(old, new)
-        for key in list(asked)[:3]:
-            of_key = replayed({k: v for k, v in old.items() if k == key}, {k: v for k, v in new.items() if k == key})
-            assert changes_of(read(files_of(operator, after, before), unplain(key))) == of_key
-
-
-def unplain(key: tuple[Any, ...]) -> list[Any]:
-    return [math.nan if value == "NaN" else value for value in key]
-
-
 @SETTINGS
 @pytest.mark.usefixtures("reading")
 @given(script=epochs(state_rows), mask=MASKS)
 def test_rows_keys_and_changes_are_those_of_a_dictionary(script, mask, new_workshop, share_hashes) -> None:
     share_hashes(mask)
     check_script(script, Operator(new_workshop(), ROWS, mask))
-
-
-def merged_in_part(parallelism: int) -> Any:
-    """An epoch after which only the last of two subtasks merges its runs. Few keys, so that many are deleted."""
-    place = st.just(0.0)
-    return st.fixed_dictionaries(
-        {
-            "rows": st.lists(st.tuples(st.sampled_from("abcdefgh"), place, numbers, texts, st.booleans()), min_size=8),
-            "parallelism": st.just(parallelism),
-            "merge": st.just((0, 9)) if parallelism == 2 else st.none(),
-            "merged_subtask": st.just(1),
-            "lose_cache": st.just(False),
-        }
-    )
-
-
-@settings(SETTINGS, max_examples=30)
-@given(first=merged_in_part(1), middle=st.lists(merged_in_part(2), min_size=1, max_size=3), last=merged_in_part(1))
-def test_changes_are_those_of_a_dictionary_where_one_subtask_merged(first, middle, last, new_workshop) -> None:
-    """The first and the last checkpoint share a run of which they read different parts."""
-    check_script([first, *middle, last], Operator(new_workshop(), ROWS))
-
-
-def check_script(script: Any, operator: Operator) -> None:
-    model: dict[Any, Any] = {}
-    history, asked = [], {(None, None), ("a", 1.5)}
-    for epoch in script:
-        rows = {key_of(row): row for row in epoch["rows"]}
-        operator.upsert(table_of(rows.values(), UPSERTED), epoch["parallelism"])
-        model = model | {key: tuple(map(plain, row[2:4])) for key, row in rows.items()}
-        model = {key: row for key, row in model.items() if not (key in rows and rows[key][4])}
-        if operator.state().runs:
-            history.append((operator.state(), model))
-        asked |= set(list(rows)[:2])
-        if epoch["merge"]:
-            operator.merge(epoch["merge"], epoch["merged_subtask"])
-        if epoch["lose_cache"]:
-            shutil.rmtree(operator.workshop.cache, ignore_errors=True)
-    if history:
-        check_history(operator, history, asked)
 
 
 @SETTINGS
@@ -166,13 +72,6 @@ def test_aggregates_are_read_as_the_tables_have_them(script, mask, new_workshop,
     if history:
         assert read(files_of(operator)).schema.names == AGGREGATES.rows.names
         check_history(operator, history, asked)
-
-
-ROUTES = StateLayout.of_rows(pa.schema([("a", pa.string()), ("b", pa.string()), ("n", pa.int64())]), ["a", "b"])
-
-
-def routes(*rows: tuple[Any, ...]) -> pa.Table:
-    return table_of(rows, pa.schema([*ROUTES.rows, ("_delete", pa.bool_())]))
 
 
 def test_two_keys_with_one_hash_are_told_apart(workshop) -> None:
@@ -195,22 +94,6 @@ def test_what_was_not_there_before_is_all_new(workshop) -> None:
     operator.upsert(routes(("a", "b", 1, False)), parallelism=2)
     nothing = replace(operator.state(), checkpoint_id=0, subtasks=())
     assert changes_of(read(files_of(operator, since=nothing))) == ({("a", "b"): (1,)}, set())
-
-
-def test_deletions_of_a_run_that_one_of_two_subtasks_merged_are_changes(workshop) -> None:
-    """After 1 → 2 → 1 both checkpoints begin with the same run, but the later one reads only a part of it."""
-    operator = Operator(workshop, ROUTES)
-    keys = [(str(number), "x") for number in range(40)]
-    operator.upsert(routes(*((*key, 1, False) for key in keys)))
-    before = operator.state()
-    operator.upsert(routes(*((*key, None, True) for key in keys[:20])), parallelism=2)
-    operator.merge((0, 2), only=1)
-    operator.upsert(routes((*keys[-1], 2, False)), parallelism=2)
-    operator.upsert(routes((*keys[-2], 3, False)), parallelism=1)
-    shared = {run.path for runs in before.subtasks for run in runs} & {run.path for run in operator.state().runs}
-    assert shared, "the run of the first checkpoint is still read by the last"
-    changed = {keys[-1]: (2,), keys[-2]: (3,)}
-    assert changes_of(read(files_of(operator, since=before))) == (changed, set(keys[:20]))
 
 
 def test_a_value_that_comes_back_is_no_change(workshop) -> None:

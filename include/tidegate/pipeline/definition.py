@@ -290,8 +290,9 @@ class Pipeline:
         """Decorate `update(*batches, state) -> rows to upsert`, all Spark DataFrames.
 
         One batch per input, in order, with this checkpoint's rows; `state` has the rows of the batches' keys only. The
-        result has the columns of `state` (DDL, a `StructType` or a pydantic model, key included), at most one row per
-        key, and optionally a boolean `_delete` column whose true rows remove their key. Untouched keys keep their row.
+        result has the columns of `state` (DDL, a `StructType` or a pydantic model, key included), at most one row for
+        each of these keys, and optionally a boolean `_delete` column whose true rows remove their key. Untouched keys
+        keep their row.
         The function must be deterministic: a retry runs it again on the same rows. Draw values that are not, such as
         rand(), in a transform in front of it with `deterministic=False`.
 

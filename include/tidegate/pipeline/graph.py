@@ -15,7 +15,7 @@ from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.guarantees import check_guarantee
 from tidegate.pipeline.inputs import check_watermarks, inputs_of, timed_vertices
 from tidegate.pipeline.joins import check_join
-from tidegate.pipeline.known_columns import check_columns
+from tidegate.pipeline.known_columns import check_columns, check_promises
 from tidegate.pipeline.places import check_effect, check_places, place_of
 from tidegate.pipeline.ttl import check_ttl
 from tidegate.pipeline.vertices import CheckVertex, SourceVertex
@@ -156,6 +156,7 @@ def compile_graph(pipeline: Pipeline) -> Graph:
     check_places(pipeline)
     check_effect(pipeline)
     check_watermarks(pipeline, ordered)
+    check_promises(pipeline.name, pipeline.vertices)
     check_columns(pipeline.name, pipeline.vertices)
     return Graph(
         pipeline,

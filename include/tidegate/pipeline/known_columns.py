@@ -1,4 +1,5 @@
-"""Columns that a definition names and that its streams do not have, as far as its text says: no Spark is asked.
+"""Columns that a definition names and that its streams do not have, and what it says of columns that nothing keeps, as
+far as its text goes: no Spark is asked.
 
 What a stream carries is known behind a source whose schema is DDL and behind declared aggregates, and unknown behind a
 transform. `tidegate check` asks Spark for the rest.
@@ -11,6 +12,7 @@ from tidegate.pipeline.definition import LATE_ROWS, KeyedVertex, SinkVertex, Str
 from tidegate.pipeline.expectations import ExpectationSuite
 from tidegate.pipeline.vertices import SourceVertex
 from tidegate.protocol.ddl import columns_of
+from tidegate.protocol.ddl_promises import unkept_promises
 from tidegate.protocol.errors import PipelineDefinitionError
 
 
@@ -28,6 +30,26 @@ def check_columns(pipeline: str, vertices: Iterable[Vertex]) -> None:
                         f"{what} of pipeline {pipeline!r} names a column {name!r}, which {stream_name} does not have. "
                         f"It has {', '.join(known)}.{meant(name, known)}"
                     )
+
+
+def check_promises(pipeline: str, vertices: Iterable[Vertex]) -> None:
+    """Raise `PipelineDefinitionError` for the first column of a schema that says what is not kept."""
+    for vertex in vertices:
+        for what, ddl in _schemas(vertex):
+            if (problem := next(unkept_promises(ddl), None)) is not None:
+                raise PipelineDefinitionError(
+                    f"{what} of pipeline {pipeline!r} says what Tidegate does not keep, so nothing would notice when "
+                    f"it is broken: {problem}."
+                )
+
+
+def _schemas(vertex: Vertex) -> Iterator[tuple[str, str]]:
+    match vertex:
+        case SourceVertex():
+            yield f"The schema of source {vertex.name!r}", vertex.source.schema
+        case KeyedVertex():
+            yield f"The state of operator {vertex.name!r}", vertex.state or ""
+            yield f"The output of operator {vertex.name!r}", vertex.output or ""
 
 
 def _uses(vertex: Vertex, origins: Mapping[str, Vertex]) -> Iterator[tuple[str, str, list[str] | None, Iterable[str]]]:

@@ -4,7 +4,7 @@ An adapter makes no decision about safety: `tidegate.protocol` does, from the fa
 types appear as `Any` so that importing them costs nothing at DAG parse.
 """
 
-from tidegate.ports.arrow_reading import ArrowReader, ArrowRows, ArrowSink, ArrowSource, LeftToSparkError
+from tidegate.ports.arrow_reading import ArrowReader, ArrowRows, ArrowSink, ArrowSource, LeftToSparkError, TypedSink
 from tidegate.ports.connectors import (
     BacklogSource,
     CommitAttempt,
@@ -97,6 +97,7 @@ __all__ = [
     "StagingSink",
     "StateSchemas",
     "StoreTransaction",
+    "TypedSink",
     "Validator",
     "Withdrawn",
 ]

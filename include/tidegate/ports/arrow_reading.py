@@ -1,4 +1,6 @@
-"""Reading in Python, with Arrow, where Spark's own reader is not needed: what arrived, and what was staged."""
+"""Sources and sinks that speak Arrow: reading without Spark what arrived and what was staged, and the columns that a
+sink can store.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -48,4 +50,13 @@ class ArrowSink(Protocol):
 
     def staged_rows(self, staged: Sequence[StateHandle]) -> ArrowRows | None:
         """The columns and values of `Sink.read_staged`. None if Spark must read them."""
+        ...
+
+
+@runtime_checkable
+class TypedSink(Protocol):
+    """A sink that cannot store every column. It says so when a definition is checked, before there is data."""
+
+    def unstorable(self, columns: Any) -> list[str]:
+        """What is wrong with the columns of a `pyarrow.Schema`, a phrase each that names the column and the way out."""
         ...

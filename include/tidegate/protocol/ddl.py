@@ -18,7 +18,7 @@ _COLON = re.compile(r"\w+\s*:")
 
 def columns_of(ddl: str) -> list[tuple[str, str]]:
     """Names and types. Nothing if the text is not a list of columns. Performs no I/O."""
-    columns = [_column(part.strip()) for part in _parts(ddl)]
+    columns = [_column(part.strip()) for part in parts_of(ddl)]
     return [column for column in columns if column is not None] if all(columns) else []
 
 
@@ -122,8 +122,8 @@ def _decimal(metadata: Sequence[Any]) -> str:
     return f"DECIMAL({said.get('max_digits', 38)}, {said.get('decimal_places', 0 if said else 18)})"
 
 
-def _parts(ddl: str) -> Iterator[str]:
-    """Between the commas that are in no bracket and no quotes."""
+def parts_of(ddl: str) -> Iterator[str]:
+    """The text of each column: what lies between commas that are in no bracket and no quotes."""
     depth, quote, start = 0, "", 0
     for index, letter in enumerate(ddl):
         if quote:

@@ -4,7 +4,6 @@ Decides what is staged and how staged rows are read back. `publish.py` decides h
 a crash in between leaves.
 """
 
-import io
 import os
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from tidegate.protocol.paths import attempt_prefix
 from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.settings import absolute, spark_path
 from tidegate.sinks import publish, rewind
+from tidegate.sinks.encoding import ambiguous, encoded, without_type
 from tidegate.sinks.fencing import last_attempt
 from tidegate.sinks.staged_files import StagedFiles
 
@@ -99,6 +99,10 @@ class ParquetSink:
             ) from error
         rows = spark.read.schema(schema).parquet(*(spark_path(path) for path in paths))
         return rows.coalesce(1) if sum(handle.bytes for handle in staged) <= _SMALL else rows
+
+    def unstorable(self, columns: Any) -> list[str]:
+        """See `ports.TypedSink`."""
+        return [*without_type(columns), *ambiguous(columns.names, ["checkpoint"] if self.mode == "append" else [])]
 
     def staged_rows(self, staged: Sequence[StateHandle]) -> StagedFiles | None:
         """See `ports.ArrowSink`. Beyond some size, Spark reads files faster, and with less memory in this process."""
@@ -190,7 +194,7 @@ class ParquetSinkWriter:
         name = f"{attempt_prefix(context.subtask_index, context.attempt)}-{context.unique}.parquet"
         path = str(PurePosixPath(publish.staging_of(context.checkpoint_id), name))
         try:
-            content = _encode(rows)
+            content = encoded(rows)
             storage = open_storage(self.root)
             storage.write(path, content)
         except StorageError as error:
@@ -207,33 +211,3 @@ class ParquetSinkWriter:
         handle = StateHandle(path, HandleKind.STAGED, rows.num_rows, len(content), checksum, context.checkpoint_id)
         storage.verify([handle], [path])  # what is reported from here on is what readers will see
         return [handle]
-
-
-def _encode(rows: Any) -> bytes:
-    """The rows as Parquet, provided that Spark reads back the types that pyarrow writes."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    for field in rows.schema:
-        if pa.types.is_duration(field.type) or pa.types.is_interval(field.type) or pa.types.is_null(field.type):
-            raise pa.ArrowInvalid(f"column {field.name!r} has type {field.type}, which Parquet does not have")
-    packed = [field.name for field in rows.schema if _is_packed(field.type)]
-    texts = [field.name for field in rows.schema if pa.types.is_string(field.type) or pa.types.is_binary(field.type)]
-    options: dict[str, Any] = {"compression": "zstd"}
-    if not any(pa.types.is_nested(field.type) for field in rows.schema):
-        options = {
-            "use_dictionary": texts,
-            "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
-            "compression": {name: "snappy" if name in packed else "zstd" for name in rows.schema.names},
-        }
-    buffer = io.BytesIO()
-    pq.write_table(rows, buffer, coerce_timestamps="us", **options)
-    return buffer.getvalue()
-
-
-def _is_packed(kind: Any) -> bool:
-    """Numbers that take a fifth of the time to write as differences, and half of the bytes, where a dictionary does not
-    help because most of them differ. Then there is little left to compress, and snappy sees that soonest."""
-    import pyarrow as pa
-
-    return bool(pa.types.is_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind))

@@ -2,18 +2,25 @@
 functions, and whether a retry would compute the same. Runs no job, and reads and writes no file.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
+from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import NullType
 
 from tidegate.pipeline.definition import KeyedVertex, SinkVertex, StepVertex
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.inputs import inputs_of
 from tidegate.pipeline.vertices import CheckVertex
+from tidegate.ports import TypedSink
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
 from tidegate.protocol.names import Target, TargetKind
+from tidegate.spark.driver.columns import arrow_schema
 from tidegate.spark.driver.results import require_keys, result_of
+from tidegate.spark.driver.returned import UNSENDABLE, raised, require_frame
 from tidegate.spark.driver.spark_errors import as_checkpoint_error
 from tidegate.spark.driver.streams import Streams
 from tidegate.spark.session.sessions import adopt_session
@@ -47,7 +54,8 @@ class DefinitionCheck:
 
     def _is_right(self, where: str, look: Callable[[], object]) -> bool:
         try:
-            look()
+            with _without_traceback():
+                look()
         except CheckpointError as error:
             self._problems.append(str(error))
         except Exception as error:
@@ -60,6 +68,8 @@ class DefinitionCheck:
         batches = [self._streams.frame(stream, {}) for stream in inputs_of(vertex)]
         for batch in batches:
             _ = batch.schema  # a Connect client asks the server only now
+        if isinstance(vertex, SinkVertex):
+            self._require_storable(vertex, batches[0])
         if not isinstance(vertex, KeyedVertex):
             return
         layout = self._streams.layout(vertex)
@@ -68,17 +78,30 @@ class DefinitionCheck:
             result = result_of(self._streams, vertex, layout, batches, self._streams.empty(layout.rows))
             _ = result.upserts.schema
 
+    def _require_storable(self, vertex: SinkVertex, rows: DataFrame) -> None:
+        problems = [
+            f"column {field.name!r} has no type, because it is always null: give it one, such as "
+            f"cast(null as string) as {field.name}"
+            for field in rows.schema.fields
+            if isinstance(field.dataType, NullType)
+        ]
+        if not problems and isinstance(vertex.sink, TypedSink):
+            problems = vertex.sink.unstorable(arrow_schema(rows.schema))
+        if problems:
+            raise PipelineDefinitionError(
+                f"The {self._streams.where(vertex)} cannot store its rows: {'; '.join(problems)}."
+            )
+
     def _query(self, check: CheckVertex) -> DataFrame:
         where = f"The query of check {check.name!r} of pipeline {self._graph.pipeline.name!r}"
         staged = [self._streams.frame(self._graph.sink(name).input, {}) for name in check.sinks]
         try:
             result: Any = check.query(*staged)
         except Exception as error:
-            raise PipelineDefinitionError(f"{where} raised {type(error).__name__}: {error}") from error
-        if not isinstance(result, DataFrame):
-            raise PipelineDefinitionError(f"{where} returned a {type(result).__name__} instead of a DataFrame.")
+            raise PipelineDefinitionError(f"{where} raised {raised(error)}") from error
+        require_frame(where, result)
         _ = result.schema
-        return result
+        return cast(DataFrame, result)
 
     def _columns_of(self, target: Target) -> list[str] | None:
         try:
@@ -91,3 +114,18 @@ class DefinitionCheck:
                     return None  # declared: known without Spark
         except Exception:
             return None  # among the problems already
+
+
+@contextmanager
+def _without_traceback() -> Iterator[None]:
+    """pyspark prints the traceback of what it cannot pickle before it raises an error, which says the same."""
+    printed, cause = StringIO(), None
+    try:
+        with redirect_stderr(printed):
+            yield
+    except Exception as error:
+        cause = error.__cause__ or error
+        raise
+    finally:
+        if type(cause).__name__ != UNSENDABLE:
+            sys.stderr.write(printed.getvalue())

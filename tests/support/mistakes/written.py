@@ -111,6 +111,10 @@ SOURCES = each(
     ("a model with a field that no column holds",
         "from pydantic import BaseModel\nclass Order(BaseModel):\n    amount: complex\n    "
         "model_config = {'arbitrary_types_allowed': True}\nFileSource('landing', schema=Order)"),
+    ("a key that looks at no case",
+        'shop.source("a", FileSource("a", schema="k string collate UTF8_LCASE")).sink("t", ParquetSink("tables/t"))'),
+    ("a column that must not be null",
+        'shop.source("a", FileSource("a", schema="k int not null")).sink("t", ParquetSink("tables/t"))'),
     ("a format that there is not", 'FileSource("landing", format="xml", schema="a int")'),
     ("no splits", 'FileSource("landing", schema="a int", splits=0)'),
     ("fewer files a checkpoint than splits",

@@ -1,11 +1,13 @@
 """Columns as Spark names them, as Arrow does, and as a source declares them."""
 
+from collections.abc import Iterable
 from inspect import signature
 from typing import Any
 
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.spark.driver.hashing import quoted
 from tidegate.state.layout import type_name
 
@@ -43,6 +45,17 @@ def declared(ddl: str) -> T.StructType | None:
     if len({name.lower() for name in columns.names}) < len(columns.names):
         return None
     return T.StructType([T.StructField(field.name, field.dataType) for field in columns])
+
+
+def require_plain_text(where: str, columns: Iterable[T.StructField]) -> None:
+    """Raise `PipelineDefinitionError` for a text with a collation: state compare bytes, and Spark would not."""
+    for field in columns:
+        if isinstance(field.dataType, T.StringType) and field.dataType != T.StringType():
+            raise PipelineDefinitionError(
+                f"The {where} compares {field.name!r}, which is a {field.dataType.simpleString()}: Tidegate compares "
+                "text by its bytes, so it would have other keys than Spark. Bring it to one form in a transform in "
+                f"front of it, such as lower({field.name}), and cast it to string."
+            )
 
 
 def arrow_schema(schema: T.StructType) -> Any:

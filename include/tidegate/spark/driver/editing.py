@@ -8,6 +8,7 @@ from tidegate.protocol.errors import SavepointEditError
 from tidegate.protocol.expiry import UPDATED
 from tidegate.spark.driver.hashing import key_expressions, quoted
 from tidegate.spark.driver.results import require_types
+from tidegate.spark.driver.returned import is_frame, kind_of
 from tidegate.state.layout import DELETE, StateLayout
 
 
@@ -16,9 +17,9 @@ def checked_changes(where: str, layout: StateLayout, rows: Any, removed: bool, a
     are `removed`. All are changed `at` that time.
 
     Runs no Spark job. Raises `SavepointEditError`, and `PipelineDefinitionError` for types."""
-    if not hasattr(rows, "mapInArrow"):
+    if not is_frame(rows):
         raise SavepointEditError(
-            f"What was given for {where} is a {type(rows).__name__}, not a Spark DataFrame. Nothing was written."
+            f"What was given for {where} is {kind_of(rows)}, not a Spark DataFrame. Nothing was written."
         )
     expected = layout.key_names if removed else layout.declared.names
     there = rows.columns

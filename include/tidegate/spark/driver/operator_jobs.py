@@ -5,6 +5,7 @@ Each builds one DataFrame of reports from what arrived. The work itself is in `p
 
 from collections.abc import Sequence, Set
 from dataclasses import replace
+from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -22,7 +23,7 @@ from tidegate.protocol.records import SubtaskId
 from tidegate.spark.driver.columns import ddl
 from tidegate.spark.driver.direct_input import SMALL, direct_input, direct_staging, segment_bytes
 from tidegate.spark.driver.hashing import key_expressions, quoted, subtask_expression
-from tidegate.spark.driver.results import Result, require_keys, result_of
+from tidegate.spark.driver.results import require_keys, result_of, with_given
 from tidegate.spark.driver.run_job import Emit, run_direct_job, run_job, run_numbered
 from tidegate.spark.driver.state_location import StateLocation
 from tidegate.spark.driver.streams import SIDE, Streams, read_by
@@ -100,8 +101,14 @@ class OperatorJobs:
         if vertex.aggregates:
             rows, layout = self._aggregate_input(execution, vertex)
             return self._updated(execution, vertex, layout, "aggregate", rows)
-        result, layout = self._update_result(execution, vertex)
-        reports = self._updated(execution, vertex, layout, "upsert", result.upserts)
+        layout = self._streams.layout(vertex)
+        batches = [self._input(execution, vertex, stream) for stream in vertex.inputs]
+        require_keys(self._streams, vertex, layout, batches)
+        keys = self._placed(execution, vertex, _keys_of(batches, layout))
+        result = result_of(self._streams, vertex, layout, batches, self._state(vertex, layout, keys))
+        # A declared join returns rows of its own keys.
+        rows = result.upserts if vertex.join is not None else with_given(result.upserts, keys)
+        reports = self._updated(execution, vertex, layout, "upsert", rows)
         return reports if result.emitted is None else reports.union(self._emitted(execution, vertex, result.emitted))
 
     def _ran_directly(self, execution: Execution, vertex: KeyedVertex, emit: Emit) -> bool:
@@ -137,6 +144,7 @@ class OperatorJobs:
             exchange=execution.chain.exchanges and not vertex.emits,
             together=_is_small(vertex, execution),
             emits=vertex.emits,
+            checks_keys=vertex.update is not None,
         )
 
     def _emitting(self, execution: Execution, vertex: KeyedVertex) -> list[Report]:
@@ -225,25 +233,12 @@ class OperatorJobs:
         inputs = [quoted(name) for name in read if name not in vertex.key]
         return frame.selectExpr(*key_expressions(layout.keys), *inputs), layout
 
-    def _update_result(self, execution: Execution, vertex: KeyedVertex) -> tuple[Result, StateLayout]:
-        layout = self._streams.layout(vertex)
-        batches = [self._input(execution, vertex, stream) for stream in vertex.inputs]
-        require_keys(self._streams, vertex, layout, batches)
-        state = self._state(execution, vertex, layout, batches)
-        return result_of(self._streams, vertex, layout, batches, state), layout
-
-    def _state(
-        self, execution: Execution, vertex: KeyedVertex, layout: StateLayout, batches: Sequence[DataFrame]
-    ) -> DataFrame:
+    def _state(self, vertex: KeyedVertex, layout: StateLayout, keys: DataFrame) -> DataFrame:
         layout = self._location.layout(vertex, layout, self._plan)
         specs = self._location.specs(vertex, layout, self._plan, range(self._parallelism))
         if not any(spec.runs for spec in specs.values()):
             return self._streams.empty(layout.rows)
-        keys = [batch.selectExpr(*key_expressions(layout.keys)) for batch in batches]
-        asked = keys[0]
-        for more in keys[1:]:
-            asked = asked.unionAll(more)
-        return self._placed(execution, vertex, asked).mapInArrow(LookupPlan(specs).run, ddl(layout.rows))
+        return keys.mapInArrow(LookupPlan(specs).run, ddl(layout.rows))
 
     def _sink(self, execution: Execution, vertex: SinkVertex) -> DataFrame:
         plan = StagingPlan(self._plan.staging(vertex), self._plan.checkpoint_id)
@@ -273,6 +268,12 @@ class OperatorJobs:
 
     def _by_subtask(self, rows: DataFrame) -> DataFrame:
         return rows.repartitionById(self._parallelism, F.expr(self._subtask))
+
+
+def _keys_of(batches: Sequence[DataFrame], layout: StateLayout) -> DataFrame:
+    """The key of each row, with its hash."""
+    keys = [batch.selectExpr(*key_expressions(layout.keys)) for batch in batches]
+    return reduce(lambda before, more: before.unionAll(more), keys)
 
 
 def _is_small(vertex: KeyedVertex, execution: Execution) -> bool:

@@ -7,16 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tidegate.pipeline.definition import KeyedVertex
 from tidegate.pipeline.update import Update
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError
-from tidegate.spark.driver.columns import arrow_schema
+from tidegate.spark.driver.columns import arrow_schema, require_plain_text
 from tidegate.spark.driver.hashing import key_expressions, quoted
 from tidegate.spark.driver.joins import joined
+from tidegate.spark.driver.returned import kind_of, raised, require_frame
 from tidegate.spark.driver.streams import Streams
-from tidegate.state.layout import DELETE, StateLayout, plain_type, type_name
+from tidegate.spark.executor.given_keys import GIVEN
+from tidegate.state.layout import DELETE, HASH, StateLayout, plain_type, type_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,9 @@ def require_keys(streams: Streams, vertex: KeyedVertex, layout: StateLayout, bat
     where = streams.where(vertex)
     for batch in batches:
         streams.require_columns(where, vertex.key, batch.columns)
-        require_types(f"A batch of {where}", batch.select(*map(quoted, vertex.key)), layout)
+        keys = batch.select(*map(quoted, vertex.key))
+        require_plain_text(where, keys.schema.fields)
+        require_types(f"A batch of {where}", keys, layout)
 
 
 def result_of(
@@ -51,6 +56,12 @@ def result_of(
     return Result(upserts, emitted)
 
 
+def with_given(upserts: DataFrame, keys: DataFrame) -> DataFrame:
+    """The rows to upsert, and for each of the batches' `keys` a row that stands for it: see `executor.given_keys`."""
+    there = [F.col(HASH) if f.name == HASH else F.lit(None).cast(f.dataType).alias(f.name) for f in upserts.schema]
+    return upserts.withColumn(GIVEN, F.lit(False)).unionAll(keys.select(*there, F.lit(True).alias(GIVEN)))
+
+
 def _returned(streams: Streams, vertex: KeyedVertex, frames: Sequence[DataFrame]) -> Any:
     if vertex.join is not None:
         return joined(streams.join_columns(vertex), *frames)
@@ -61,15 +72,14 @@ def _returned(streams: Streams, vertex: KeyedVertex, frames: Sequence[DataFrame]
         raise
     except Exception as error:
         raise PipelineDefinitionError(
-            f"The function of {streams.where(vertex)} raised {type(error).__name__}: {error}. Nothing was written; "
-            "correct it."
+            f"The function of {streams.where(vertex)} raised {raised(error)}. Nothing was written; correct it."
         ) from error
 
 
 def _parts(where: str, vertex: KeyedVertex, returned: Any) -> tuple[Any, Any]:
     if vertex.emits and not isinstance(returned, Update):
         raise PipelineDefinitionError(
-            f"The function of {where} returned a {_kind(returned)}, not an Update. It declares the output "
+            f"The function of {where} returned {kind_of(returned)}, not an Update. It declares the output "
             f"{vertex.output!r}, so let it return Update(state=rows to upsert, rows=rows to emit). Nothing was written."
         )
     if isinstance(returned, Update) and not vertex.emits:
@@ -79,22 +89,12 @@ def _parts(where: str, vertex: KeyedVertex, returned: Any) -> tuple[Any, Any]:
             "was written."
         )
     state, rows = (returned.state, returned.rows) if isinstance(returned, Update) else (returned, None)
-    if not _is_frame(state):
-        what = "an Update whose state is a" if vertex.emits else "a"
-        raise PipelineDefinitionError(f"The function of {where} returned {what} {_kind(state)}, not a DataFrame.")
-    if vertex.emits and not _is_frame(rows):
-        raise PipelineDefinitionError(
-            f"The function of {where} returned an Update whose rows are a {_kind(rows)}, not a DataFrame."
-        )
+    if vertex.emits:
+        require_frame(f"The function of {where}, in the state of its Update,", state)
+        require_frame(f"The function of {where}, in the rows of its Update,", rows)
+    else:
+        require_frame(f"The function of {where}", state)
     return state, rows
-
-
-def _is_frame(value: Any) -> bool:
-    return hasattr(value, "mapInArrow")
-
-
-def _kind(value: Any) -> str:
-    return type(value).__name__
 
 
 def _upserts(where: str, layout: StateLayout, result: DataFrame) -> DataFrame:

@@ -18,10 +18,11 @@ from tidegate.pipeline.windows import BOUNDS
 from tidegate.ports import ArrowReader, ArrowSource, Segment
 from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, StateSchemaError
 from tidegate.protocol.records import StateHandle
-from tidegate.spark.driver.columns import arrow_schema, ddl, declared
+from tidegate.spark.driver.columns import arrow_schema, ddl, declared, require_plain_text
 from tidegate.spark.driver.determinism import nondeterministic_parts
 from tidegate.spark.driver.hashing import quoted
 from tidegate.spark.driver.joins import JoinColumns
+from tidegate.spark.driver.returned import raised, require_frame
 from tidegate.spark.driver.windows import require_time
 from tidegate.spark.executor.partitions import PLACE, ExchangePlan
 from tidegate.state.layout import StateLayout, type_name
@@ -211,9 +212,8 @@ class Streams:
         except CheckpointError:
             raise
         except Exception as error:
-            raise PipelineDefinitionError(f"{where} raised {type(error).__name__}: {error}") from error
-        if not hasattr(result, "mapInArrow"):
-            raise PipelineDefinitionError(f"{where} returned a {type(result).__name__} instead of a DataFrame.")
+            raise PipelineDefinitionError(f"{where} raised {raised(error)}") from error
+        require_frame(where, result)
         return cast(DataFrame, result)
 
     def _of_rows(self, vertex: KeyedVertex) -> StateLayout:
@@ -259,6 +259,7 @@ class Streams:
         needed = read_by(vertex)
         self.require_columns(self.where(vertex), needed, columns.names)
         fields = [field for field in columns.fields if field.name in needed]
+        require_plain_text(self.where(vertex), fields)
         if vertex.window is not None:
             require_time(self.where(vertex), vertex.window, columns)
             fields = [field for field in fields if field.name not in BOUNDS]

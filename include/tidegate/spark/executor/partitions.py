@@ -18,6 +18,7 @@ from tidegate.dataflow.staging import Staging
 from tidegate.protocol.records import StateHandle
 from tidegate.spark.executor.carried_errors import carried_to_driver
 from tidegate.spark.executor.exchange import read_exchange, write_exchange
+from tidegate.spark.executor.given_keys import returned_rows
 from tidegate.spark.executor.memory import give_back
 from tidegate.spark.executor.report_rows import encode_reports
 from tidegate.spark.executor.staging import in_pieces, stage_piece, stage_rows, stage_state
@@ -54,6 +55,7 @@ class KeyedPlan:
     exchange: bool
     together: bool
     emits: bool
+    checks_keys: bool = False  # see `given_keys`
     followed_by: Callable[[int, SubtaskSpec], list[Report]] | None = None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -61,7 +63,12 @@ class KeyedPlan:
         rows = not_empty(batches)
         if rows is None:
             return
-        yield from self.updated(self._by_subtask(rows))
+        owned = self._by_subtask(rows)
+        if self.checks_keys:
+            with carried_to_driver():
+                checked = [(index, returned_rows(each, self.specs[index])) for index, each in owned]
+            owned = [(index, each) for index, each in checked if each]
+        yield from self.updated(owned)
 
     def updated(self, owned: Sequence[tuple[int, Iterable[pa.RecordBatch]]]) -> Iterator[pa.RecordBatch]:
         """The reports of subtasks, each with its rows."""
