@@ -51,6 +51,7 @@ def open_store(database_url: str | None = None, *, writes: bool = False) -> "Pos
     """The store in the located database (`tidegate.embedded_postgres.locate`); with `writes`, an embedded one is made
     and started if need be. Raises `ConfigurationError`, also if the schema is not up to date, and
     `StoreUnavailableError`."""
+    from tidegate.embedded_postgres.locate import direct_database
     from tidegate.embedded_postgres.locate import locate_database as locate
     from tidegate.postgres.engine import connect
     from tidegate.postgres.migrate import check
@@ -58,11 +59,13 @@ def open_store(database_url: str | None = None, *, writes: bool = False) -> "Pos
 
     engine = connect(locate(database_url, writes=writes))
     check(engine)
-    return PostgresCheckpointStore(engine)
+    direct = direct_database()
+    return PostgresCheckpointStore(engine, None if direct is None else connect(direct))
 
 
 def open_readings(database_url: str | None = None, settings: Settings | None = None) -> "Readings":
     """What can be asked of the located database without changing anything. Raises as `open_store`."""
+    from tidegate.embedded_postgres.locate import direct_database
     from tidegate.embedded_postgres.locate import locate_database as locate
     from tidegate.postgres.engine import connect
     from tidegate.postgres.migrate import check
@@ -73,7 +76,8 @@ def open_readings(database_url: str | None = None, settings: Settings | None = N
     stored = StoredState(settings.storage, settings.cache)
     engine = connect(locate(database_url))
     check(engine)
-    return Readings(engine, SystemClock().now, stored.open, stored)
+    direct = direct_database()
+    return Readings(engine, SystemClock().now, stored.open, stored, None if direct is None else connect(direct))
 
 
 def open_coordinator(

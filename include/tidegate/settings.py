@@ -7,6 +7,7 @@ named. Read from the environment when asked.
                      user's own (see `tidegate.state.private_directories`). It is a cache and nothing more.
 `TIDEGATE_DOCS`      where validation reports are built; default: HOME/.tidegate/docs
 `TIDEGATE_DATABASE_URL`  the metadata database (see `tidegate.embedded_postgres.locate`)
+`TIDEGATE_DATABASE_DIRECT_URL`  the same one without the pooler that the first URL leads to
 """
 
 import os

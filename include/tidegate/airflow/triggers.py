@@ -81,7 +81,8 @@ class PipelineTrigger(BaseTrigger):
         async with _listening(self.pipeline_id) as (connection, woken):
             while True:
                 woken.clear()
-                wait = await self.time_to_wait(connection)
+                async with connection.transaction(isolation="read_committed", readonly=True):
+                    wait = await self.time_to_wait(connection)
                 if wait <= 0:
                     return
                 with suppress(TimeoutError):
@@ -166,10 +167,16 @@ async def _listening(pipeline_id: str) -> AsyncIterator[tuple["Connection[Any]",
             woken.set()
 
     try:
-        connection = await asyncpg.connect(await asyncio.to_thread(_dsn), timeout=PATIENCE, command_timeout=PATIENCE)
+        connection = await asyncpg.connect(
+            await asyncio.to_thread(_dsn),
+            timeout=PATIENCE,
+            command_timeout=PATIENCE,
+            statement_cache_size=0,  # behind a pooler the next transaction may have another session
+        )
         try:
             connection.add_termination_listener(lambda _: woken.set())
-            await connection.add_listener(CHANNEL, notified)
+            async with connection.transaction():
+                await connection.add_listener(CHANNEL, notified)
             yield connection, woken
         finally:
             connection.terminate()  # needs no answer from a database that may be gone
@@ -180,6 +187,6 @@ async def _listening(pipeline_id: str) -> AsyncIterator[tuple["Connection[Any]",
 
 def _dsn() -> str:
     """In asyncpg's form. Resolved here, where it is used: a stored trigger must hold no secret."""
-    from tidegate.embedded_postgres.locate import locate_database
+    from tidegate.embedded_postgres.locate import direct_database, locate_database
 
-    return locate_database().set(drivername="postgresql").render_as_string(hide_password=False)
+    return (direct_database() or locate_database()).set(drivername="postgresql").render_as_string(hide_password=False)

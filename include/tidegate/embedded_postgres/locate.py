@@ -21,6 +21,8 @@ from tidegate.settings import Settings, is_project
 
 CONNECTION_ID = "tidegate_default"
 VARIABLE = "TIDEGATE_DATABASE_URL"
+#: Of the same database without a pooler, for what must hear notifications.
+DIRECT_VARIABLE = "TIDEGATE_DATABASE_DIRECT_URL"
 
 # What the Postgres connection form of Airflow may hold in `extra` and libpq understands.
 _LIBPQ_EXTRAS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "options", "target_session_attrs")
@@ -67,6 +69,13 @@ def locate_database(
     if writes and is_project(env):
         return database_url(start_embedded(data_dir, owner))
     raise _nothing_found(env, data_dir)
+
+
+def direct_database(environment: Mapping[str, str] | None = None) -> URL | None:
+    """The URL that leads to the database without the pooler which `locate_database` leads to; None if there is none.
+    Raises `ConfigurationError` if it makes no sense."""
+    given = (os.environ if environment is None else environment).get(DIRECT_VARIABLE)
+    return database_url(given) if given else None
 
 
 def has_airflow(environment: Mapping[str, str]) -> bool:

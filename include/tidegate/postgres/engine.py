@@ -1,4 +1,9 @@
-"""How a process connects to the metadata database: timeouts and the pool. It decides no SQL."""
+"""How a process connects to the metadata database: the settings that each transaction states, and the pool.
+
+A transaction states what it needs, whatever the role, the database or the server has as its default. A session has no
+settings, temporary objects or prepared statements of ours, so a pooler may give each transaction another session. Only
+`listening` needs one of its own.
+"""
 
 from time import monotonic
 from typing import Any
@@ -6,7 +11,7 @@ from typing import Any
 from sqlalchemy import URL, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DisconnectionError
 
-from tidegate.postgres.prepared import prepare_statements
+from tidegate.postgres.timeouts import name_timeouts
 from tidegate.protocol.errors import ConfigurationError
 
 CONNECT_TIMEOUT = 10  # seconds
@@ -17,11 +22,16 @@ LOCK_TIMEOUT = 60  # seconds
 #: A connection that was in use so lately is not tested again: each test is a request, and a checkpoint takes seven
 #: transactions in a row.
 TRUSTED = 1.0  # seconds
+_IDLE = 0  # libpq's PQTRANS_IDLE: no transaction has begun
 
-_SESSION = (
-    f"-c timezone=UTC -c lock_timeout={LOCK_TIMEOUT * 1000}"
-    f" -c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_TIMEOUT * 1000}"
-)
+#: A waiter for the pipeline's lock must then see what its holder has committed.
+ISOLATION = "READ COMMITTED"
+#: What each transaction sets for itself, unless the URL's `options` say otherwise.
+_NEEDS = {
+    "timezone": "'UTC'",
+    "lock_timeout": str(LOCK_TIMEOUT * 1000),
+    "idle_in_transaction_session_timeout": str(IDLE_IN_TRANSACTION_TIMEOUT * 1000),
+}
 
 
 def database_url(url: str | URL) -> URL:
@@ -48,16 +58,14 @@ def connect(url: str | URL) -> Engine:
     """An engine with a small pool; connections are opened when first used, and tested before they are reused after a
     while."""
     parsed = database_url(url)
-    given = parsed.query.get("options", "")
-    options = " ".join([_SESSION, *([given] if isinstance(given, str) else given)]).strip()
     engine = create_engine(
         parsed,
         pool_size=4,
         max_overflow=8,
         pool_timeout=CONNECT_TIMEOUT,
         pool_recycle=1800,
+        isolation_level=ISOLATION,
         connect_args={
-            "options": options,
             "connect_timeout": CONNECT_TIMEOUT,
             "application_name": "tidegate",
             "keepalives_idle": 30,
@@ -67,8 +75,24 @@ def connect(url: str | URL) -> Engine:
         },
     )
     _test_after_a_while(engine)
-    prepare_statements(engine)
+    _state_needs(engine, str(parsed.query.get("options", "")))
+    name_timeouts(engine)
     return engine
+
+
+def _state_needs(engine: Engine, options: str) -> None:
+    """Have the first statement of each transaction take the settings along, in one request. A statement on its own
+    (AUTOCOMMIT) states its isolation as well; psycopg2 states it for the others when it begins them."""
+    needs = "".join(f"SET LOCAL {name} = {value}; " for name, value in _NEEDS.items() if name not in options.lower())
+    alone = f"SET TRANSACTION ISOLATION LEVEL {ISOLATION}; {needs}"
+
+    @event.listens_for(engine, "do_execute")
+    def execute(cursor: Any, statement: str, parameters: Any, _context: Any) -> bool:
+        connection = cursor.connection
+        if connection.info.transaction_status != _IDLE or statement.startswith(("LISTEN", "UNLISTEN")):
+            return False
+        cursor.execute((alone if connection.autocommit else needs) + statement, parameters)
+        return True
 
 
 def _test_after_a_while(engine: Engine) -> None:

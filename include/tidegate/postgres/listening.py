@@ -5,19 +5,24 @@ thread's first wait there is no connection. A waiter that must not miss anything
 whatever that returned.
 """
 
-import select
 import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from select import select as readable
 from typing import Any
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, func, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from tidegate.postgres.outcomes import explain
-from tidegate.protocol.errors import StoreUnavailableError
+from tidegate.protocol.errors import ConfigurationError, StoreUnavailableError
+
+#: The seconds within which a session hears of what another one has just committed, and the channel to try it on.
+HEARD_WITHIN = 2.0
+_TRIAL = "tidegate_trial"
+_LISTEN_TRIAL, _UNLISTEN_TRIAL = text("LISTEN tidegate_trial"), text("UNLISTEN tidegate_trial")
 
 
 class ChangeListener:
@@ -30,7 +35,8 @@ class ChangeListener:
     def wait(self, pipeline_ids: Collection[str], timeout: float) -> set[str]:
         """Those of the pipelines that changed since the last wait, or within `timeout` seconds.
 
-        Raises `StoreUnavailableError` when the connection cannot be opened or is lost.
+        Raises `StoreUnavailableError` when the connection cannot be opened or is lost, `ConfigurationError` if
+        a pooler keeps it from hearing anything.
         """
         wanted = set(pipeline_ids)
         changed = self._wait(timeout, lambda changed: bool(changed & wanted))
@@ -49,7 +55,7 @@ class ChangeListener:
         return found
 
     def open(self) -> None:
-        """Listen from now on, not only from the first wait. Raises `StoreUnavailableError`."""
+        """Listen from now on, not only from the first wait. Raises like `wait`."""
         self._listening()
 
     def _wait(self, timeout: float, enough: Callable[[set[str]], bool]) -> set[str]:
@@ -64,7 +70,7 @@ class ChangeListener:
                 left = deadline - time.monotonic()
                 if enough(changed) or left <= 0:
                     return changed
-                select.select([connection], [], [], left)
+                readable([connection], [], [], left)
         except self._engine.dialect.loaded_dbapi.Error as error:
             self.close()
             raise StoreUnavailableError(
@@ -86,9 +92,35 @@ class ChangeListener:
             try:
                 connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
                 connection.detach()  # out of the pool: it must not be lent to a transaction while it listens
-                connection.execute(text("LISTEN tidegate"))
+                try:
+                    self._require_to_hear(connection)
+                    connection.execute(text("LISTEN tidegate"))
+                except BaseException:
+                    connection.close()
+                    raise
             except (DBAPIError, PoolTimeoutError) as error:
                 raise explain(error, "waiting for changes") from error
             self._thread.connection = connection
             self._thread.changed = set()
         return self._thread.connection.connection.dbapi_connection, self._thread.changed
+
+    def _require_to_hear(self, connection: Connection) -> None:
+        """Behind a pooler, whose session is not the server's, try whether a notification comes through. One that lends
+        sessions for a transaction at a time takes `LISTEN` and passes on nothing."""
+        driver: Any = connection.connection.dbapi_connection
+        if connection.execute(text("SELECT pg_backend_pid()")).scalar_one() == driver.info.backend_pid:
+            return
+        connection.execute(_LISTEN_TRIAL)
+        with self._engine.connect() as another:
+            another.execute(select(func.pg_notify(_TRIAL, "")))
+            another.commit()
+        readable([driver], [], [], HEARD_WITHIN)
+        driver.poll()
+        if not driver.notifies:
+            raise ConfigurationError(
+                "The metadata database is behind a pooler that gives each transaction another session, so this process "
+                "would not hear of what others commit. Nothing was changed. Set TIDEGATE_DATABASE_DIRECT_URL to a URL "
+                "that leads to the server itself, or let the pooler keep sessions (pgbouncer: pool_mode = session)."
+            )
+        connection.execute(_UNLISTEN_TRIAL)
+        driver.notifies.clear()

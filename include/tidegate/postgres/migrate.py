@@ -14,10 +14,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from tidegate.postgres import audit
-from tidegate.postgres.engine import CONNECT_TIMEOUT, database_url
+from tidegate.postgres.engine import CONNECT_TIMEOUT, ISOLATION, database_url
 from tidegate.postgres.grants import grant_rights
 from tidegate.postgres.outcomes import explain
 from tidegate.postgres.tables import SCHEMA
+from tidegate.postgres.timeouts import name_timeouts
 from tidegate.protocol.errors import ConfigurationError
 from tidegate.protocol.gestures import AnswerStatus, Gesture, GestureAnswer
 
@@ -63,7 +64,7 @@ def upgrade(url: str | URL, gesture: Gesture | None = None) -> None:
 
     Raises `StoreUnavailableError` if the database cannot be reached.
     """
-    engine = create_engine(database_url(url), poolclass=NullPool, connect_args={"connect_timeout": CONNECT_TIMEOUT})
+    engine = _engine(url)
     try:
         with engine.begin() as connection:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
@@ -88,7 +89,7 @@ def upgrade(url: str | URL, gesture: Gesture | None = None) -> None:
 
 def is_behind(url: str | URL) -> bool:
     """Whether the database has no schema yet, or an older one. Not so of one that a newer library has upgraded."""
-    engine = create_engine(database_url(url), poolclass=NullPool, connect_args={"connect_timeout": CONNECT_TIMEOUT})
+    engine = _engine(url)
     try:
         with engine.connect() as connection:
             version = _version(connection)
@@ -97,6 +98,15 @@ def is_behind(url: str | URL) -> bool:
     finally:
         engine.dispose()
     return version is None or (version in versions() and version != needed_version())
+
+
+def _engine(url: str | URL) -> Engine:
+    """An upgrade that has waited for another one must see what that has done. It may take long, and waits for no
+    pipeline's lock: it has no timeouts of ours."""
+    timeout = {"connect_timeout": CONNECT_TIMEOUT}
+    engine = create_engine(database_url(url), poolclass=NullPool, isolation_level=ISOLATION, connect_args=timeout)
+    name_timeouts(engine)
+    return engine
 
 
 def answers(engine: Engine) -> None:

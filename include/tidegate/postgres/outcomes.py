@@ -7,6 +7,7 @@ changed. During it, the transaction may have landed.
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from tidegate.postgres.timeouts import QUERY_CANCELED, timeout_reached
 from tidegate.protocol.errors import (
     CheckpointError,
     ConfigurationError,
@@ -19,8 +20,17 @@ _LOCK_NOT_AVAILABLE = "55P03"
 _INSUFFICIENT_PRIVILEGE = "42501"
 _TOO_MANY_CONNECTIONS = "53300"
 # What PostgreSQL says when it refuses a connection; libpq passes on no SQLSTATE then.
-_FULL = ("too many clients already", "remaining connection slots are reserved", "too many connections for")
+_FULL = (
+    "too many clients already",
+    "remaining connection slots are reserved",
+    "too many connections for",
+    "no more connections allowed",
+)
 _IN_BETWEEN = ("is starting up", "is shutting down", "in recovery mode", "not yet accepting connections")
+_READ_ONLY = "25006"
+_IDLE_TOO_LONG = "25P03"
+#: A serialisation failure and a deadlock: nothing is wrong, and another transaction came first.
+_CONFLICTS = {"40001", "40P01"}
 _NO_SUCH_TABLE = {"42P01", "3F000", "42703"}
 # SQLSTATE classes: connection, integrity, data, and the server's own trouble.
 _CONNECTION_CLASSES = {"08", "57"}
@@ -35,6 +45,29 @@ def explain(error: DBAPIError | PoolTimeoutError, what: str) -> CheckpointError:
             "Too many threads of this process use the store at once; try again."
         )
     state = _sqlstate(error)
+    if said := timeout_reached(error.orig):
+        return StoreUnavailableError(
+            f"The metadata database ended {what}, because it took longer than is allowed. Nothing was changed. {said}. "
+            "Transactions on one pipeline wait for one another for up to a minute, so set it to 0 or to more than that "
+            "for the role that runs pipelines, then run the step again."
+        )
+    if state in _CONFLICTS:
+        return StoreUnavailableError(
+            f"The metadata database ended {what} in favour of another transaction ({_first_line(str(error.orig))}). "
+            "Nothing was changed. Run the step again."
+        )
+    if state == _IDLE_TOO_LONG:
+        return StoreUnavailableError(
+            f"The metadata database ended {what}: for too long nothing was asked in it, because this process was "
+            "stopped or had no processor. Others may have gone on with the pipeline. Nothing was changed. Run the step "
+            "again."
+        )
+    if state == _READ_ONLY:
+        return StoreUnavailableError(
+            f"The metadata database takes no writes, so {what} was refused. Nothing was changed. Either its URL leads "
+            "to a standby, or default_transaction_read_only is on for this role. Let the URL lead to the primary "
+            "(target_session_attrs=read-write), or reset the setting, then run the step again."
+        )
     if state == _LOCK_NOT_AVAILABLE:
         return StoreUnavailableError(
             f"Another process has held the lock that {what} needs for too long. Nothing was changed. Try again; if "
@@ -101,7 +134,14 @@ def explain_commit(error: DBAPIError, what: str) -> CheckpointError:
 def is_disconnect(error: DBAPIError) -> bool:
     """Whether the connection is gone. Without a SQLSTATE the server has not answered."""
     state = _sqlstate(error)
+    if state == QUERY_CANCELED:
+        return False
     return error.connection_invalidated or not state or state[:2] in _CONNECTION_CLASSES
+
+
+def is_repeatable(error: DBAPIError) -> bool:
+    """Whether what has not changed anything yet may simply be asked again, on another connection."""
+    return is_disconnect(error) or _sqlstate(error) in _CONFLICTS
 
 
 def _sqlstate(error: DBAPIError) -> str:

@@ -13,19 +13,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, TextClause, text
+from sqlalchemy import Connection, Table, TextClause, text
 
 from tidegate.ports import Look
-from tidegate.postgres.prepared import columns, prepared
 from tidegate.postgres.rows import checkpoint_record, request_record, restore_record
 from tidegate.postgres.tables import checkpoints, pipelines
 from tidegate.protocol.identity import Endpoint, Role
 from tidegate.protocol.lifecycle import Status
 from tidegate.protocol.records import CheckpointRecord
 
+
+def _columns(table: Table, alias: str) -> str:
+    return ", ".join(f"{alias}.{column.name}" for column in table.columns)
+
+
 _LOCK = """
 SELECT COLUMNS FROM tidegate.pipelines p WHERE p.pipeline_id = :pipeline_id FOR UPDATE
-""".replace("COLUMNS", columns(pipelines, "p"))
+""".replace("COLUMNS", _columns(pipelines, "p"))
 
 
 # What counts of a request is as in `reads.latest_by_request`. LATERAL and OFFSET look up what was found, one by one.
@@ -68,10 +72,9 @@ LEFT JOIN LATERAL (
 ) AS found ON true
 WHERE p.pipeline_id = :pipeline_id
 ORDER BY found.checkpoint_id
-""".replace("COLUMNS", columns(checkpoints, "found"))
+""".replace("COLUMNS", _columns(checkpoints, "found"))
 
-_LOCK_ONLY, _PICTURE_ONLY = prepared(lock_pipeline=_LOCK), prepared(look=_PICTURE)
-_BOTH = prepared(lock_pipeline=_LOCK, look=_PICTURE)
+_LOCK_ONLY, _PICTURE_ONLY, _BOTH = text(_LOCK), text(_PICTURE), text(f"{_LOCK};{_PICTURE}")
 _CREATE = text("INSERT INTO tidegate.pipelines (pipeline_id) VALUES (:pipeline_id) ON CONFLICT DO NOTHING")
 
 

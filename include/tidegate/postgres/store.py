@@ -15,7 +15,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from tidegate.ports import Look
 from tidegate.postgres import audit, reads, snapshots
 from tidegate.postgres.listening import ChangeListener
-from tidegate.postgres.outcomes import explain, explain_commit, is_disconnect
+from tidegate.postgres.outcomes import explain, explain_commit, is_disconnect, is_repeatable
 from tidegate.postgres.picture import lock
 from tidegate.postgres.transaction import PostgresTransaction
 from tidegate.protocol.gestures import AuditRecord
@@ -31,10 +31,11 @@ Answer = TypeVar("Answer")
 class PostgresCheckpointStore:
     """The durable record of checkpoints. Thread-safe; each process needs its own."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, listening: Engine | None = None) -> None:
+        """`listening` reaches the same database without a pooler, if `engine` has one in between."""
         self._engine = engine
         self._reading = engine.execution_options(isolation_level="AUTOCOMMIT")
-        self._listener = ChangeListener(engine)
+        self._listener = ChangeListener(listening or engine)
 
     @contextmanager
     def transaction(self, pipeline_id: str, look: Look | None = None) -> Iterator[PostgresTransaction]:
@@ -115,14 +116,14 @@ class PostgresCheckpointStore:
 
     def _first(self, engine: Engine, what: str, question: Callable[[Connection], Answer]) -> tuple[Connection, Answer]:
         """A connection, and the first answer on it. One that was in use a moment ago is not tested (see `engine`). If
-        it is gone, another one is asked, because nothing has happened on it."""
+        it is gone, or another transaction came first, it is asked once more: nothing has happened yet."""
         for again in (True, False):
             connection = self._connect(engine, what)
             try:
                 return connection, question(connection)
             except DBAPIError as error:
                 _give_back(connection)
-                if not (again and is_disconnect(error)):
+                if not (again and is_repeatable(error)):
                     raise explain(error, what) from error
             except BaseException:
                 _give_back(connection)

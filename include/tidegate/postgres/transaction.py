@@ -55,6 +55,9 @@ SELECT added.pipeline_id, added.checkpoint_id, s.operator_id, s.subtask_index
 FROM added CROSS JOIN
     unnest(CAST(:operator_ids AS text[]), CAST(:subtask_indexes AS integer[])) AS s (operator_id, subtask_index)
 """
+#: What was committed must outlast a crash of the server, also where a role's default is not to wait for its disk: sinks
+#: make visible what the database has completed.
+_DURABLE = text("set_config('synchronous_commit', replace(current_setting('synchronous_commit'), 'off', 'on'), true)")
 _COLUMNS = ", ".join(CheckpointRecord.__slots__)
 _PARAMETERS = ", ".join(f":{name}" for name in CheckpointRecord.__slots__)
 _ADD = text(_ADD_CHECKPOINT.replace("COLUMNS", _COLUMNS).replace("PARAMETERS", _PARAMETERS)).bindparams(
@@ -268,7 +271,7 @@ class PostgresTransaction(PipelineWrites):
     def conclude(self) -> None:
         """The last statement of a transaction that wrote. It shows that none before it was refused, and has the attempt
         at committing that has begun."""
-        told = select(func.pg_notify("tidegate", self._pipeline_id))
+        told = select(func.pg_notify("tidegate", self._pipeline_id), _DURABLE)
         self._connection.execute(told.add_cte(self._this_attempt()) if self._begins_commit else told)
 
     # -- inside

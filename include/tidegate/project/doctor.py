@@ -14,8 +14,16 @@ from uuid import uuid4
 
 from sqlalchemy import URL, Engine, text
 
-from tidegate.embedded_postgres.locate import VARIABLE, airflow_connection, has_airflow, locate_database
+from tidegate.embedded_postgres.locate import (
+    DIRECT_VARIABLE,
+    VARIABLE,
+    airflow_connection,
+    direct_database,
+    has_airflow,
+    locate_database,
+)
 from tidegate.postgres.engine import connect
+from tidegate.postgres.listening import ChangeListener
 from tidegate.postgres.migrate import answers, check
 from tidegate.project.registered import load_pipeline, registered_pipelines
 from tidegate.protocol.errors import CheckpointError, ConfigurationError, StoreUnavailableError
@@ -147,7 +155,24 @@ def _database(env: Mapping[str, str]) -> tuple[URL | None, Finding]:
         return None, Finding(
             "database", None if ours else False, str(error), "tidegate db start" if ours else "tidegate init"
         )
-    return url, Finding("database", True, f"{url.database} on {url.host}:{url.port or 5432}, as {url.username}")
+    return url, _hears(url, env)
+
+
+def _hears(url: URL, env: Mapping[str, str]) -> Finding:
+    """Whether a process hears of what others commit: a pooler may be in between."""
+    said = f"{url.database} on {url.host}:{url.port or 5432}, as {url.username}"
+    try:
+        direct = direct_database(env)
+        engine = connect(direct or url)
+        listener = ChangeListener(engine)
+        try:
+            listener.open()
+        finally:
+            listener.close()
+            engine.dispose()
+    except CheckpointError as error:
+        return Finding("database", False, f"{said}. {error}", f"export {DIRECT_VARIABLE}=postgresql://…")
+    return Finding("database", True, said + (f"; changes are heard on {direct.host}:{direct.port}" if direct else ""))
 
 
 def _schema(engine: Engine) -> Finding:

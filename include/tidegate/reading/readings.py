@@ -59,14 +59,16 @@ class Readings:
         now: Callable[[], datetime],
         open_storage: Callable[[], ReadableStorage],
         keys: KeyReader,
+        listening: Engine | None = None,
     ) -> None:
-        """`open_storage` is called when a `_metadata` is first needed; `keys` reads state on that storage."""
+        """`listening` reaches the same database without a pooler, if `engine` has one in between. `open_storage`
+        is called when a `_metadata` is first needed; `keys` reads state on that storage."""
         self._engine = engine
         self._reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self._now = now
         self._files = MetadataFiles(open_storage)
         self._lookups = Lookups(keys, now)
-        self.changes = Changes(engine)
+        self.changes = Changes(listening or engine)
 
     # -- all pipelines
 
