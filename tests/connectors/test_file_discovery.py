@@ -18,7 +18,8 @@ from tidegate.protocol.records import HandleKind, OperatorPlan, Pending, Snapsho
 from tidegate.protocol.restore import restore_snapshots
 from tidegate.sinks.parquet import ParquetSink
 from tidegate.sources.files import FileSource
-from tidegate.sources.listing import is_finished, split_of
+from tidegate.sources.listing import split_of
+from tidegate.sources.names import NEVER_DATA, is_finished
 from tidegate.state.storage import ArrowCheckpointStorage
 
 SCHEMA = "k STRING, v INT"
@@ -92,13 +93,28 @@ def test_the_position_is_a_manifest_that_anyone_can_check(landing: Path, context
     assert pq.read_table(written).to_pylist() == [row]
 
 
-@pytest.mark.parametrize(
-    "name", [".a.csv", "_a.csv", "a.csv.tmp", "a.part", "a.csv.inprogress", "A.TMP", ".d/a.csv", "x/_t/a.csv", "_a=b/a"]
-)
+UNREAD = [".a.csv", "_a.csv", "a.csv.tmp", "a.part", "a.csv.inprogress", "A.TMP", ".d/a.csv", "x/_t/a.csv", "_a=b/a"]
+UNREAD += ["1.csv.filepart", "1.csv.crdownload", "1.csv~", "#1.csv#", "~$1.csv", "1.csv.md5", "1.csv.done", "Thumbs.db"]
+UNREAD += [".1.csv.Xy12zQ", "1.csv.partial", ".part-0-0.inprogress.1b2c", "1.csv.sha256", "1.csv._COPYING_", "1.SWP"]
+
+
+@pytest.mark.parametrize("name", UNREAD)
 def test_half_written_files_are_left_alone(name: str, landing: Path, context: Any) -> None:
     put(landing, name)
     assert FileSource("landing", schema=SCHEMA).poll(0, None, context(1))[0] is None
     assert not is_finished(name)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "done", "part", "#1.csv", "a~b.csv", "tmp.csv", "x.tmp/a.csv", "20260101"])
+def test_other_names_are_data(name: str, landing: Path, context: Any) -> None:
+    put(landing, name)
+    assert paths(FileSource("landing", schema=SCHEMA).poll(0, None, context(1))[0]) == [name]
+
+
+def test_the_docs_have_the_table_of_names_that_are_never_data() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
+    rows = [f"| {' '.join(f'`{name}`' for name in names.patterns)} | {names.written_by} |" for names in NEVER_DATA]
+    assert "\n".join(["| never read | written by |", "|---|---|", *rows]) in page
 
 
 def test_a_half_written_file_is_read_when_it_gets_its_name(landing: Path, context: Any) -> None:

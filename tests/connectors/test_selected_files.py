@@ -28,6 +28,9 @@ PLACED = ["a.csv", "notes.txt", "b.CSV", "old/c.csv", "old/notes.txt", "old/c.cs
         ({"glob": "*.[cC][sS][vV]", "recursive": False}, ["a.csv", "b.CSV"]),
         ({"exclude": ["*.md", "notes.*", "*.bak"]}, ["a.csv", "b.CSV", "old/c.csv"]),
         ({"glob": "?.csv", "exclude": ("a*",)}, ["old/c.csv"]),
+        ({"glob": "*.{csv,{CSV,md}}"}, ["a.csv", "b.CSV", "old/c.csv"]),
+        ({"exclude": ["{a,b}.*", "notes.{t,T}xt", "*.bak"]}, ["old/c.csv"]),
+        ({"exclude": ["a.csv", "[{]*[}]"], "glob": "{a,}*{.csv,}.csv"}, ["old/c.csv"]),
     ],
 )
 def test_a_pattern_selects_files_by_their_names(
@@ -39,6 +42,41 @@ def test_a_pattern_selects_files_by_their_names(
     assert segment is not None
     assert sorted(file[0] for file in segment.reference["files"]) == expected
     assert snapshot.position == {"splits": 1, "files": len(expected)}
+
+
+NONE_TAKEN = [
+    (["a.txt", "b.md"], {"glob": "*.{csv,CSV}"}, "2 not matched by glob"),
+    (["a.csv", "d/b.txt"], {"glob": "*.txt", "exclude": ["b*"]}, "1 not matched by glob; 1 left out by exclude"),
+    (["a.csv.filepart"], {}, "1 by its name not finished, hidden, or about another file"),
+]
+
+
+@pytest.mark.parametrize(("names", "arguments", "why"), NONE_TAKEN)
+def test_files_of_which_none_is_taken_are_said_once(
+    names: list[str], arguments: dict[str, Any], why: str, landing: Path, context: Any, caplog: Any
+) -> None:
+    source = FileSource("landing", schema=SCHEMA, end_marker="DONE", **arguments)
+    source.poll(0, None, context(1))
+    for name in names:
+        put(landing, name)
+    for number in (2, 3):
+        source.poll(0, None, context(number))
+    (said,) = caplog.messages
+    how_many = "1 file" if len(names) == 1 else f"{len(names)} files"
+    assert said.startswith(f"{landing} has {how_many}, and the source takes none of them, such as {names[0]} ({why})")
+
+
+def test_where_one_is_taken_or_was_read_before_nothing_is_said(landing: Path, context: Any, caplog: Any) -> None:
+    put(landing, "a.txt")
+    put(landing, "b.csv")
+    put(landing, "DONE")
+    _, snapshot = FileSource("landing", schema=SCHEMA, glob="*.csv").poll(0, None, context(1))
+    FileSource("landing", schema=SCHEMA, glob="*.csv").poll(0, snapshot, context(2))
+    FileSource("landing", schema=SCHEMA, glob="x", exclude=["*"], end_marker="a.txt", recursive=False)
+    (landing / "b.csv").unlink()
+    (landing / "DONE").unlink()
+    FileSource("landing", schema=SCHEMA, end_marker="a.txt").poll(0, None, context(3))
+    assert caplog.messages == []
 
 
 def test_what_is_not_selected_neither_counts_as_late_nor_as_changed(landing: Path, context: Any) -> None:
@@ -59,6 +97,14 @@ def test_what_is_not_selected_neither_counts_as_late_nor_as_changed(landing: Pat
     [
         ({"glob": ""}, "glob is '', but must be a pattern of file names"),
         ({"glob": "old/*.csv"}, r"glob is 'old/\*\.csv', but must be a pattern of file names"),
+        ({"glob": "*.{csv"}, r"glob is '\*\.\{csv', but has braces that do not match"),
+        ({"glob": "*.csv}"}, "but has braces that do not match"),
+        ({"glob": "{a,{b}.csv"}, "but has braces that do not match"),
+        ({"glob": "{1..3}.csv"}, r"but has the range \{1\.\.3\}, which is not expanded"),
+        ({"glob": ".*"}, "but matches only names that are never read"),
+        ({"glob": "_part*.{csv,txt}"}, "but matches only names that are never read"),
+        ({"glob": "*.{done,md5}"}, "but matches only names that are never read"),
+        ({"exclude": ["old/*"]}, r"exclude is 'old/\*', but must be a pattern of file names"),
         ({"exclude": "*.md"}, r"exclude is '\*\.md', but must be a list.* such as \['\*\.md'\]"),
         ({"partitions": "day"}, "partitions='day' is not a list of columns such as \"day DATE, country STRING\""),
         ({"partitions": "day TIMESTAMP"}, "the types are STRING, DATE, INT"),

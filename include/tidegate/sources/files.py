@@ -4,7 +4,7 @@ Decides which files a checkpoint reads, and notices when a file that was read ha
 handles malformed ones; `read_errors.py` explains Spark's read errors.
 """
 
-import os
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,20 +22,29 @@ from tidegate.ports import (
     SourceContext,
 )
 from tidegate.protocol.ddl import ddl_of
-from tidegate.protocol.errors import CheckpointError, ConfigurationError, PipelineDefinitionError, SourceChangedError
+from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, SourceChangedError
 from tidegate.protocol.records import Pending, Snapshot
 from tidegate.settings import absolute
 from tidegate.sources import manifests, parsing
 from tidegate.sources.changed import ChangedFiles, require_still_there, shown_time
 from tidegate.sources.dialect import check_options, text_format
 from tidegate.sources.directory import Directory
-from tidegate.sources.links import Link
-from tidegate.sources.listing import FileVersion, Listing, first_of, in_reading_order, is_finished, split_of
+from tidegate.sources.links import refuse_links
+from tidegate.sources.listing import FileVersion, Listing, first_of, in_reading_order, split_of
 from tidegate.sources.parquet_reading import reader_of
 from tidegate.sources.read_before import ReadBefore
 from tidegate.sources.read_errors import translate_read_error
 from tidegate.sources.replaced import name_below, read_pieces
-from tidegate.sources.selection import check_directories, is_selected, partition_columns
+from tidegate.sources.selection import (
+    Selection,
+    check_directories,
+    partition_columns,
+    patterns,
+    require_possible,
+    takes_none,
+)
+
+log = logging.getLogger("tidegate")
 
 
 @dataclass(eq=False)
@@ -51,15 +60,15 @@ class FileSource:
     `quarantine` as (file, record, reason). Columns that a Parquet file lacks are null.
 
     Files at any depth are read, or with `recursive=False` those directly in `path`; whose name matches `glob` and no
-    pattern of `exclude`. `partitions`, such as "day DATE, country STRING", are columns behind those of the schema, with
-    what the names of a file's directories say: `day=2013-01-01/country=CA/`.
+    pattern of `exclude`, by the shell's rules, with braces. `partitions`, such as "day DATE, country STRING", are
+    columns behind those of the schema, with what the names of a file's directories say: `day=2013-01-01/country=CA/`.
 
     A link is passed over if what it leads to is read under its own name. Any other is an error, or with
     `follow_links=True` it is followed, and what it leads to is read once, however many links lead there.
 
-    Files whose name begins with a dot or underscore or ends in .tmp, .part, .inprogress or ._copying_ are ignored until
-    they are renamed, and so is everything in directories whose name begins with a dot or underscore. A file must not
-    change once it has its final name; one of up to 64 KiB may be touched.
+    Files with names of unfinished ones, or of files about others (`names.py`), are ignored until they are renamed, and
+    so is everything in directories whose name begins with a dot or underscore. A file must not change once it has its
+    final name; one of up to 64 KiB may be touched.
 
     With an `end_marker`, such as "_SUCCESS", the source is bounded: once a file of that name lies directly in `path`
     and all others are read, nothing will ever follow, and the source has finished. Write the marker last. While files
@@ -95,13 +104,12 @@ class FileSource:
             raise self._wrong(f"max_files_per_checkpoint is {limit}, but each of {self.splits} splits needs at least 1")
         if self.end_marker is not None and (self.end_marker in ("", ".", "..") or "/" in self.end_marker):
             raise self._wrong(f"end_marker is {self.end_marker!r}, but must be a file's name, without a directory")
-        if not self.glob or "/" in self.glob:
-            raise self._wrong(f'glob is {self.glob!r}, but must be a pattern of file names, such as "*.csv"')
         if isinstance(self.exclude, str):
             raise self._wrong(
                 f"exclude is {self.exclude!r}, but must be a list of patterns, such as [{self.exclude!r}]"
             )
         self._check_quarantine()
+        self._selection = self._selected()
         try:
             self._partitions = partition_columns(self.partitions) if self.partitions is not None else ()
         except PipelineDefinitionError as error:
@@ -111,11 +119,24 @@ class FileSource:
         # Not a position (those are in the snapshots): only saves the other splits of a checkpoint a listing each.
         self._listing: Listing | None = None
         self._found_by: Mapping[str, str] = {}  # the names of links that led to files
+        self._has_looked = False
         self._ended = False
         self._listed_for: set[tuple[int, int]] = set()
         self._pending: dict[int, Pending] = {}  # of each split that was polled
-        self._read_before = ReadBefore(self._is_selected)
+        self._read_before = ReadBefore(lambda file: self._is_selected(file.path))
         self._changed = ChangedFiles()
+
+    def _selected(self) -> Selection:
+        parts: dict[str, tuple[str, ...]] = {}
+        for name, value in (("glob", [self.glob]), ("exclude", self.exclude)):
+            for text in value:
+                try:
+                    parts[name] = (*parts.get(name, ()), *patterns(text))
+                    if name == "glob":
+                        require_possible(parts[name])
+                except PipelineDefinitionError as error:
+                    raise self._wrong(f"{name} is {text!r}, but {error}") from None
+        return Selection(parts["glob"], parts.get("exclude", ()), self.end_marker)
 
     def _check_quarantine(self) -> None:
         if self.malformed not in ("fail", "quarantine"):
@@ -269,10 +290,11 @@ class FileSource:
         marker = None if self.end_marker is None else directory.look([self.end_marker])[0]
         listing = directory.files(self.recursive, self.follow_links)
         self._found_by = listing.found_by
-        self._require_no_links(listing.links)
+        refuse_links(self.location, listing.links, self._is_selected)
+        self._say_if_none_is_taken(listing)
         self._ended = marker is not None
         later = [] if marker is None else listing.take((listing.mtimes > marker.mtime_ns).nonzero()[0]).versions()
-        late = in_reading_order(filter(self._is_selected, later))
+        late = in_reading_order(file for file in later if self._is_selected(file.path))
         if marker is not None and late:
             times = [shown_time(file.mtime_ns) for file in (late[0], marker)]
             raise SourceChangedError(
@@ -283,21 +305,19 @@ class FileSource:
             )
         return listing
 
-    def _require_no_links(self, links: Sequence[Link]) -> None:
-        """Only where one may lead to what the source would read."""
-        for link in links:
-            if link.is_directory or self._is_selected(FileVersion(link.path, 0, 0)):
-                raise ConfigurationError(
-                    f"{self.location}/{link.path} is a link to {self.location}/{link.target}, which is not read under "
-                    "a name of its own, so nothing was read: whoever may write to the directory could have any file "
-                    "of this machine read. Remove the link, or deliver the file itself. If the source shall read "
-                    "what its links lead to, say so: FileSource(…, follow_links=True). Then run again."
-                )
+    def _say_if_none_is_taken(self, listing: Listing) -> None:
+        """Once a run. Nearly always one of the first files is taken."""
+        if self._has_looked or not len(listing.paths):
+            return
+        self._has_looked = True
+        for paths in (listing.paths[:1000], listing.paths):
+            says = takes_none(self.location, paths.to_pylist(), self._found_by, self._selection)
+            if says is None:
+                return
+        log.warning("%s", says)
 
-    def _is_selected(self, file: FileVersion) -> bool:
-        found_by = self._found_by.get(file.path, file.path)
-        is_ours = file.path != self.end_marker and is_finished(found_by) and is_finished(os.path.basename(file.path))
-        return is_ours and is_selected(found_by, self.glob, self.exclude)
+    def _is_selected(self, path: str) -> bool:
+        return self._selection.takes(path, self._found_by.get(path))
 
     def _limit(self, split: int) -> int | None:
         if self.max_files_per_checkpoint is None:

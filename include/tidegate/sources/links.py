@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidegate.protocol.errors import SourceChangedError
+from tidegate.protocol.errors import ConfigurationError, SourceChangedError
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
@@ -39,6 +39,18 @@ def resolve(
         if not is_listed:
             found.append(Link(name, target, is_directory))
     return found
+
+
+def refuse_links(location: str, links: Sequence[Link], is_selected: Callable[[str], bool]) -> None:
+    """Raises `ConfigurationError` if one of these links may lead to what the source would read."""
+    for link in links:
+        if link.is_directory or is_selected(link.path):
+            raise ConfigurationError(
+                f"{location}/{link.path} is a link to {location}/{link.target}, which is not read under a name of its "
+                "own, so nothing was read: whoever may write to the directory could have any file of this machine "
+                "read. Remove the link, or deliver the file itself. If the source shall read what its links lead to, "
+                "say so: FileSource(…, follow_links=True). Then run again."
+            )
 
 
 def follow(root: str, links: Sequence[Link], is_hidden: Callable[[str], bool]) -> dict[str, str]:

@@ -16,10 +16,6 @@ from tidegate.sources.links import Link
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Not finished by their writer: dot and underscore names are hidden from Spark and Hive readers too.
-_HIDDEN = (".", "_")
-_UNFINISHED = (".tmp", ".part", ".inprogress", "._copying_")
-
 
 class FileVersion(NamedTuple):
     """One file as it was seen: `path` relative to the source's directory, `size` bytes, `mtime_ns` since the epoch, and
@@ -115,16 +111,6 @@ def first_of(files: Sequence[FileVersion], max_bytes: int | None) -> Sequence[Fi
     return [
         file for file, bytes_before in zip(files, before, strict=False) if not bytes_before or bytes_before < max_bytes
     ]
-
-
-def is_hidden(path: str) -> bool:
-    """Whether a name on this relative path says that it is not for readers."""
-    return any(part.startswith(_HIDDEN) for part in path.split("/"))
-
-
-def is_finished(path: str) -> bool:
-    """Whether the file's writer has finished it, and no directory on its relative path is hidden."""
-    return not is_hidden(path) and not path.lower().endswith(_UNFINISHED)
 
 
 def split_of(path: str, splits: int) -> int:

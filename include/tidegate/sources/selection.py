@@ -5,7 +5,8 @@ alone decide, before any file is opened.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from fnmatch import fnmatchcase
@@ -13,6 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from tidegate.protocol.errors import MalformedRowsError, PipelineDefinitionError
+from tidegate.sources.names import is_finished
 
 #: What stands for null in the name of a directory.
 NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -70,10 +72,82 @@ def partition_columns(ddl: str) -> tuple[PartitionColumn, ...]:
     return tuple(columns)
 
 
-def is_selected(path: str, glob: str, exclude: Sequence[str]) -> bool:
-    """Whether the name of a file matches the pattern, and none of those excluded, by the shell's rules."""
-    name = path.rpartition("/")[2]
-    return fnmatchcase(name, glob) and not any(fnmatchcase(name, pattern) for pattern in exclude)
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which files a source takes, by their names alone. `glob` and `exclude` are patterns without braces."""
+
+    glob: tuple[str, ...]
+    exclude: tuple[str, ...]
+    end_marker: str | None
+
+    def takes(self, path: str, found_by: str | None = None) -> bool:
+        """Whether a file is the source's. `found_by` is the link that led to it, if one did."""
+        return path != self.end_marker and self.why_not(path, found_by or path) is None
+
+    def why_not(self, path: str, found_by: str) -> str | None:
+        """Why a file is left out."""
+        name = found_by.rpartition("/")[2]
+        if not is_finished(found_by) or not is_finished(path.rpartition("/")[2]):
+            return "by its name not finished, hidden, or about another file"
+        if not any(fnmatchcase(name, pattern) for pattern in self.glob):
+            return "not matched by glob"
+        return "left out by exclude" if any(fnmatchcase(name, pattern) for pattern in self.exclude) else None
+
+
+def takes_none(location: str, paths: Sequence[str], found_by: Mapping[str, str], selection: Selection) -> str | None:
+    """A sentence if there are files, and the source takes none of them."""
+    causes = [(selection.why_not(path, found_by.get(path, path)), path) for path in paths]
+    causes = [(why, path) for why, path in causes if path != selection.end_marker]
+    if not causes or any(why is None for why, _ in causes):
+        return None
+    counted = Counter(why for why, _ in causes).most_common()
+    why = "; ".join(f"{number} {cause}" for cause, number in counted)
+    has = "1 file" if len(causes) == 1 else f"{len(causes)} files"
+    return (
+        f"{location} has {has}, and the source takes none of them, such as {min(path for _, path in causes)} ({why}). "
+        "Nothing is read until there is one that it takes."
+    )
+
+
+def patterns(text: str) -> tuple[str, ...]:
+    """A pattern of file names without its braces: `*.{csv,txt}` is `*.csv` and `*.txt`. Raises
+    `PipelineDefinitionError` for one that no file's name can match."""
+    if not text or "/" in text or "\0" in text:
+        raise PipelineDefinitionError('must be a pattern of file names, such as "*.csv"')
+    found = _without_braces(text)
+    if found is None:
+        raise PipelineDefinitionError('has braces that do not match, such as "*.{csv,txt}" has them')
+    if ranges := [part for part in re.findall(r"\{([^{},]*)\}", text) if ".." in part]:
+        raise PipelineDefinitionError(f"has the range {{{ranges[0]}}}, which is not expanded: list the names")
+    return found
+
+
+def require_possible(glob: Sequence[str]) -> None:
+    """Raises `PipelineDefinitionError` if all that these patterns match is never read."""
+    literal = [re.sub(r"\[[^]]+\]", "x", pattern).replace("?", "x").replace("*", "x") for pattern in glob]
+    if not any(map(is_finished, literal)):
+        raise PipelineDefinitionError(
+            "matches only names that are never read: those of unfinished or hidden files, and of files about other "
+            "files (docs/pipelines.md)"
+        )
+
+
+def _without_braces(text: str) -> tuple[str, ...] | None:
+    """None if braces do not match. `[{]` and `[}]` stand for braces."""
+    plain = re.sub(r"\[[{}]\]", "xxx", text)
+    begin = plain.rfind("{")
+    if begin < 0:
+        return None if "}" in plain else (text,)
+    end = plain.find("}", begin)
+    if end < 0:
+        return None
+    found: list[str] = []
+    for choice in text[begin + 1 : end].split(","):
+        more = _without_braces(text[:begin] + choice + text[end + 1 :])
+        if more is None:
+            return None
+        found += more
+    return tuple(dict.fromkeys(found))
 
 
 def check_directories(location: str, paths: Iterable[str], columns: Sequence[PartitionColumn]) -> None:

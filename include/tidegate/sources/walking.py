@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from tidegate.sources.arrow_columns import strings
 from tidegate.sources.links import follow, is_below, resolve
-from tidegate.sources.listing import Listing, is_hidden, joined
+from tidegate.sources.listing import Listing, joined
+from tidegate.sources.names import is_hidden
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
