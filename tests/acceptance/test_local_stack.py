@@ -1,18 +1,21 @@
 """The local Airflow: closed to the network, its secrets its owner's, and stoppable by anybody who finds its home."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
 
+import airflow_home  # noqa: F401 - before anything imports Airflow
 import psutil
 import pytest
 from public_directories import public_directory
 
-from tidegate.local_stack.airflow_environment import Directories, airflow_environment, postgres_connection
-from tidegate.local_stack.secrets_file import Secrets
+from tidegate.local_stack.airflow_environment import Directories, airflow_environment, postgres_connection, users_of
+from tidegate.local_stack.processes import start_session
+from tidegate.local_stack.secrets_file import Secrets, write_passwords
 from tidegate.local_stack.stack import LocalStack, StackError
 from tidegate.local_stack.supervisor import STEADY, BackOff
 
@@ -119,3 +122,45 @@ def test_what_ends_at_once_is_started_later_each_time_and_what_ran_for_long_at_o
         back_off.began = now
     assert waited == [0, 1, 2, 5, 10, 30, 30, 30]
     assert back_off.delay(now + STEADY + 1) == 0
+
+
+def test_a_log_is_its_owners_also_if_an_earlier_version_has_begun_it(tmp_path):
+    old, new = tmp_path / "old.log", tmp_path / "new.log"
+    old.write_text("as it was\n")
+    old.chmod(0o644)
+    for log in (old, new):
+        command = [sys.executable, "-c", "print('more')"]
+        _, process = start_session("one", command, os.environ, log, tmp_path)
+        process.wait(60)
+        assert log.stat().st_mode & 0o777 == 0o600
+    assert (old.read_text(), new.read_text()) == ("as it was\nmore\n", "more\n")
+    permissions = {name: value for name, value in environment({}, {}).items() if name.endswith("_PERMISSIONS")}
+    assert sorted(permissions.values()) == ["0o600", "0o700"]  # of what Airflow's tasks write by themselves
+
+
+@pytest.mark.parametrize(
+    ("given", "file", "names"),
+    [
+        ({}, "", ["admin"]),
+        ({}, "[core]\nsimple_auth_manager_users = admin:admin, eve:viewer\nother = 50%\n", ["admin", "eve"]),
+        ({"AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "ada:op,bob:user"}, "[core]\nx = 1\n", ["ada", "bob"]),
+    ],
+    ids=["default", "file", "environment"],
+)
+def test_airflow_has_no_password_to_print(tmp_path, monkeypatch, capsys, given, file, names):
+    """By Airflow's own auth manager: it prints a password that it makes."""
+    from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
+
+    (tmp_path / "airflow.cfg").write_text(file)
+    passwords = tmp_path / "password.json"
+    write_passwords(passwords, ["admin"])
+    kept = json.loads(passwords.read_text())["admin"]
+    users = users_of(given, tmp_path / "airflow.cfg")
+    assert users == names
+    write_passwords(passwords, users)
+    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE", str(passwords))
+    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS", ",".join(f"{name}:viewer" for name in names))
+    SimpleAuthManager().init()
+    assert "Password" not in capsys.readouterr().out
+    assert json.loads(passwords.read_text())["admin"] == kept
+    assert passwords.stat().st_mode & 0o777 == 0o600

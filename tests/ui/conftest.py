@@ -137,6 +137,12 @@ def token(airflow: None) -> Callable[[str | None], str]:
 
 
 @pytest.fixture
+def expired(airflow: None) -> str:
+    """A token as it was a minute too long ago."""
+    return _sign("admin", -60)
+
+
+@pytest.fixture
 def described(app: FastAPI, get: Get, token: Callable[[str | None], str]) -> Description:
     """What the API says of itself."""
     if not hasattr(app.state, "described"):

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping
+from configparser import RawConfigParser
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -66,6 +67,8 @@ def airflow_environment(
         "AIRFLOW__CORE__PLUGINS_FOLDER": directories.plugins,
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": directories.password_file,
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": metadata_url,
+        "AIRFLOW__LOGGING__FILE_TASK_HANDLER_NEW_FILE_PERMISSIONS": "0o600",
+        "AIRFLOW__LOGGING__FILE_TASK_HANDLER_NEW_FOLDER_PERMISSIONS": "0o700",
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": 0.1,
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
         "AIRFLOW_CONN_TIDEGATE_DEFAULT": postgres_connection(tidegate_url),
@@ -76,6 +79,16 @@ def airflow_environment(
     }
     kept = {name: value for name, value in inherited.items() if not name.startswith("AIRFLOW")}
     return kept | _RECOVERY | {name: str(value) for name, value in ours.items()} | dict(extra)
+
+
+def users_of(environment: Mapping[str, str], configuration: Path) -> list[str]:
+    """The names of those who may log in, as Airflow reads them: from its environment, else from its file."""
+    listed = environment.get("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS")
+    if listed is None:
+        file = RawConfigParser()
+        file.read(configuration)
+        listed = file.get("core", "simple_auth_manager_users", fallback="admin:admin")
+    return [name for each in listed.split(",") if (name := each.partition(":")[0].strip())]
 
 
 def postgres_connection(url: str) -> str:

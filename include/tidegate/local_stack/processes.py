@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from tidegate.local_stack.secrets_file import open_log
 from tidegate.protocol.errors import CheckpointError
 
 #: In the environment of every process of a stack: names the stack.
@@ -74,11 +75,11 @@ def _session_of(pid: int) -> int | None:
 def start_session(
     name: str, command: Sequence[str], environment: Mapping[str, str], log: Path, directory: Path
 ) -> tuple[Session, subprocess.Popen[bytes]]:
-    """Start a command as leader of a new session, its output appended to `log`, its input empty.
+    """Start a command as leader of a new session, its output appended to the private file `log`, its input empty.
 
     The process outlives its starter. The handle is for reaping it if the starter lives longer.
     """
-    with log.open("ab") as output:
+    with open_log(log) as output:
         process = subprocess.Popen(
             command,
             env=dict(environment),

@@ -5,9 +5,11 @@ import os
 import secrets
 import socket
 from base64 import urlsafe_b64encode
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import BinaryIO
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,8 @@ def read_secrets(file: Path) -> Secrets:
 
 
 def write_secrets(file: Path) -> None:
-    """Random ones where there are none, and for each port another one if it is taken."""
+    """Random ones where there are none, kept afterwards so that encrypted data stays readable, and for each port
+    another one if it is taken."""
     known = read_secrets(file) if file.exists() else _random()
     with ExitStack() as taken:  # all at once, or two might be the same
         port, spark_port = (_free_port(wanted, taken) for wanted in (known.port, known.spark_port))
@@ -41,6 +44,22 @@ def write_private(path: Path, content: str) -> None:
     """Write a file that only its owner can read, from the moment it exists."""
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(content)
+
+
+@contextmanager
+def open_log(path: Path) -> Iterator[BinaryIO]:
+    """To append to. Logs say more than others on the machine need to know, so only the owner can read one, also if an
+    earlier version has begun it."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
+        os.fchmod(log.fileno(), 0o600)
+        yield log
+
+
+def write_passwords(file: Path, users: Iterable[str]) -> None:
+    """A random one for each user who has none. Airflow would make it otherwise, and print it into its log."""
+    known = json.loads(file.read_text()) if file.exists() else {}
+    if missing := [user for user in users if user not in known]:
+        write_private(file, json.dumps(known | {user: secrets.token_urlsafe(12) for user in missing}))
 
 
 def _random() -> Secrets:

@@ -15,7 +15,6 @@ after the process that started them was killed. The caller decides what runs on 
 
 import json
 import os
-import secrets
 import shutil
 import subprocess
 import sys
@@ -31,10 +30,17 @@ import psutil
 from tidegate.embedded_postgres.server import EmbeddedPostgres
 from tidegate.embedded_postgres.turns import turn
 from tidegate.local_stack.airflow_api import AirflowApi
-from tidegate.local_stack.airflow_environment import Directories, airflow_environment
+from tidegate.local_stack.airflow_environment import Directories, airflow_environment, users_of
 from tidegate.local_stack.imports import SETTINGS
 from tidegate.local_stack.processes import MARK, Session, belonging, end, read_sessions, start_session, write_sessions
-from tidegate.local_stack.secrets_file import Secrets, read_secrets, write_private, write_secrets
+from tidegate.local_stack.secrets_file import (
+    Secrets,
+    open_log,
+    read_secrets,
+    write_passwords,
+    write_private,
+    write_secrets,
+)
 from tidegate.local_stack.spark_server import (
     SPARK,
     server_command,
@@ -184,6 +190,7 @@ class LocalStack:
             environment = server_environment({**os.environ, MARK: str(self.home)}, self._secrets().spark_token)
         else:
             command, environment = [sys.executable, "-m", "airflow", *COMPONENTS[name]], self.environment()
+            write_passwords(self.password_file, users_of(environment, self.home / "airflow" / "airflow.cfg"))
         session, _ = start_session(name, command, environment, self._log(name), self.home)
         return session
 
@@ -226,7 +233,8 @@ class LocalStack:
 
     def _start(self, report: Report) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)
-        self._write_secrets()
+        write_secrets(self._secrets_file)
+        write_passwords(self.password_file, [USER])
         write_private(self._settings_file, json.dumps(self._settings()))
         configuration = self.home / "airflow" / "config"
         configuration.mkdir(parents=True, exist_ok=True)
@@ -280,7 +288,7 @@ class LocalStack:
     def _run(self, *command: str) -> None:
         """Run an Airflow command that ends by itself."""
         log = self._log(command[0])
-        with log.open("ab") as output:
+        with open_log(log) as output:
             arguments = [sys.executable, "-m", "airflow", *command]
             ended = subprocess.run(arguments, env=self.environment(), stdout=output, stderr=output, cwd=self.home)
         if ended.returncode != 0:
@@ -329,12 +337,6 @@ class LocalStack:
         if not self._secrets_file.exists():
             raise StackError(f"No stack was started in {self.home}. Run `make up` first.")
         return read_secrets(self._secrets_file)
-
-    def _write_secrets(self) -> None:
-        """New ones on the first start, kept afterwards so that encrypted data stays readable. The ports are free."""
-        if not self._secrets_file.exists():
-            write_private(self.password_file, json.dumps({USER: secrets.token_urlsafe(12)}))
-        write_secrets(self._secrets_file)
 
 
 def _tail(log: Path, lines: int = 15) -> str:

@@ -14,7 +14,7 @@ from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleA
 from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
 from airflow.configuration import conf
 from airflow.models.dag import DagModel
-from fastapi import Request
+from fastapi import HTTPException, Request
 
 from tidegate.protocol.gestures import Actor, ActorKind
 from tidegate.ui.auth import Right
@@ -26,7 +26,12 @@ class AirflowUsers:
     how_to_log_in = "Log in to Airflow, then load this page again."
 
     async def identify(self, request: Request) -> Any:
-        return await get_user(request, None, await bearer_scheme(request))
+        """Airflow forbids a token that is none, as that of a cookie from before its last installation. Who has one has
+        to log in again all the same."""
+        try:
+            return await get_user(request, None, await bearer_scheme(request))
+        except HTTPException as error:
+            raise HTTPException(401, f"{error.detail}. {self.how_to_log_in}") from error
 
     def credential(self, request: Request) -> str:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")

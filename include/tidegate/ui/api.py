@@ -48,7 +48,10 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": of_pipelines.Errors, "description": said}
     for status, said in (
         (400, "The question cannot be answered as it is."),
+        (401, "Nobody is logged in, or not any more."),
+        (403, "This user has not the right."),
         (404, "There is no such thing."),
+        (422, "A part of the address or of the body is not what it has to be."),
         (503, "The database or the checkpoint storage is out of reach."),
     )
 }

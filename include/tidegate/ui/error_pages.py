@@ -1,12 +1,15 @@
 """What went wrong, said as a page to those who asked for a page, and as JSON to programs."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from fastapi import FastAPI, Request
-from fastapi.exception_handlers import request_validation_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.storable import storable_text
 from tidegate.ui.auth import users_of
 from tidegate.ui.errors import say_error, status_of
 from tidegate.ui.shell import sentence
@@ -19,6 +22,8 @@ _TITLES = {
     422: "There is no such page",
     503: "Out of reach",
 }
+#: How many of the parts that are not right an answer names, and in how many characters each.
+_MOST, _LONGEST = 10, 500
 #: Seconds after which a browser asks again for a page that could not be answered.
 _AGAIN = 5
 _FORBIDDEN = (
@@ -30,6 +35,7 @@ def add_error_pages(app: FastAPI) -> None:
     app.add_exception_handler(CheckpointError, _say_error)
     app.add_exception_handler(HTTPException, _say_refusal)
     app.add_exception_handler(RequestValidationError, _say_invalid)
+    app.add_exception_handler(Exception, _say_fault)
 
 
 async def _say_error(request: Request, error: Exception) -> Response:
@@ -49,8 +55,25 @@ async def _say_refusal(request: Request, error: Exception) -> Response:
 async def _say_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     if _is_for_a_program(request):
-        return await request_validation_exception_handler(request, error)
+        found = error.errors()
+        said = [_invalid(one) for one in found[:_MOST]]
+        more = [f"{len(found) - _MOST} more parts are not what they have to be."] if len(found) > _MOST else []
+        return JSONResponse({"errors": said + more}, 422)
     return _page(request, 422, "A part of the address is not what it should be. Begin with the list of pipelines.")
+
+
+def _invalid(found: Mapping[str, Any]) -> str:
+    """Where it is, and what it has to be. What was given is quoted as far as it can be written."""
+    place = ".".join(str(part) for part in found["loc"])
+    return storable_text(f"{place}: {found['msg']}.")[:_LONGEST]
+
+
+async def _say_fault(request: Request, error: Exception) -> Response:
+    """Of ours; the server's log has it."""
+    said = "Something went wrong in the server, and its log says what. It is not known whether anything was changed."
+    if _is_for_a_program(request):
+        return JSONResponse({"errors": [said]}, 500)
+    return _page(request, 500, said)
 
 
 def _is_for_a_program(request: Request) -> bool:

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from tidegate.documents.audit import answer_document
-from tidegate.documents.pipeline_models import Answer
+from tidegate.documents.pipeline_models import Answer, Errors
 from tidegate.protocol.gestures import AnswerStatus, GestureAnswer
 from tidegate.protocol.hold import LONGEST_COMMENT
 from tidegate.protocol.planned_restore import run_id_of
@@ -23,12 +23,18 @@ from tidegate.ui import by_dag_run
 from tidegate.ui.api import PREFIX, REFUSALS, Checkpoint, Pipeline, Plan
 from tidegate.ui.asking import OperationsDep, ReadingsDep
 from tidegate.ui.auth import ActorDep, User
+from tidegate.ui.bodies import GestureRoute
 from tidegate.ui.by_dag_run import Desk
 from tidegate.ui.dag_runs import DagRunsDep
 from tidegate.ui.shell import links_of
 
 _REFUSED = {"model": Answer, "description": "It was refused, and nothing was changed."}
-gesture_routes = APIRouter(prefix=f"{PREFIX}/pipelines/{{pipeline}}", responses={**REFUSALS, 409: _REFUSED})
+_TOO_LONG = {"model": Errors, "description": "The body is longer than any that is needed."}
+gesture_routes = APIRouter(
+    prefix=f"{PREFIX}/pipelines/{{pipeline}}",
+    responses={**REFUSALS, 409: _REFUSED, 413: _TOO_LONG},
+    route_class=GestureRoute,
+)
 
 Text = Annotated[str | None, Field(max_length=LONGEST_TEXT)]
 

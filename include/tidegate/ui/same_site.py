@@ -34,6 +34,12 @@ def _is_of_this_site(request: Request, address: str) -> bool:
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None:
         return site == "same-origin"
-    if origin is None or urlsplit(origin).netloc == request.headers.get("host"):
+    if origin is None:
         return True
-    return bool(address) and urlsplit(origin)[:2] == urlsplit(address)[:2]
+    try:
+        asked = urlsplit(origin)
+    except ValueError:  # no address at all
+        return False
+    if asked.netloc == request.headers.get("host"):
+        return True
+    return bool(address) and asked[:2] == urlsplit(address)[:2]
