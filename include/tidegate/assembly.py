@@ -105,17 +105,17 @@ def open_coordinator(
     return CheckpointCoordinator(pipeline, store, storage, clock, _NOTIFIED, schemas, told, measured)
 
 
-def open_operations(pipeline_id: str, database_url: str | None = None) -> PipelineOperations:
+def open_operations(pipeline_id: str, database_url: str | None = None, writes: bool = True) -> PipelineOperations:
     """What people do with a pipeline by hand, without its code: as `coordination.operations` says. Raises
     `PipelineNotFoundError` for a name that the database does not know."""
-    return open_all_operations(database_url).of(pipeline_id)
+    return open_all_operations(database_url, writes).of(pipeline_id)
 
 
-def open_all_operations(database_url: str | None = None) -> AllOperations:
+def open_all_operations(database_url: str | None = None, writes: bool = True) -> AllOperations:
     """The same of all pipelines. Raises as `open_store`."""
     from tidegate.state.storage import ArrowCheckpointStorage
 
-    store = open_store(database_url, writes=True)
+    store = open_store(database_url, writes=writes)
     storage = ArrowCheckpointStorage(Settings.from_environment().storage)
     return AllOperations(store, storage, SystemClock(), store.close)
 

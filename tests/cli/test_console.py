@@ -1,7 +1,10 @@
 """What views print may hold values from data: they are shown, and never obeyed, neither by the terminal nor by Rich."""
 
 import io
+import logging
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from answers import NO_CHECKPOINTS, page_of
@@ -10,6 +13,7 @@ from records import T0, record
 from tidegate.cli import views
 from tidegate.cli.checkpoint_page import checkpoint_page
 from tidegate.cli.console import PlainConsole
+from tidegate.cli.log_lines import log_to
 from tidegate.documents.checkpoints import details_document
 from tidegate.documents.pipelines import lag_document, statistics_document
 from tidegate.documents.values import milliseconds
@@ -27,6 +31,20 @@ def printed(renderable):
     out = io.StringIO()
     PlainConsole(file=out, width=400, force_terminal=True, color_system=None).print(renderable)
     return out.getvalue()
+
+
+def test_what_is_logged_into_a_file_has_no_blanks_at_its_end_and_controls_nothing():
+    out = io.StringIO()
+    handler = log_to(PlainConsole(file=out))
+    handler.emit(logging.makeLogRecord({"msg": "Checkpoint %s of %s", "args": (7, "a\x1b[2Jb"), "levelname": "INFO"}))
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d INFO     Checkpoint 7 of a\ufffd\[2Jb\n", out.getvalue())
+
+
+def test_no_screen_for_programs_is_padded():
+    screens = Path(__file__).parent / "screens"
+    lines = [line for screen in screens.glob("*.piped.txt") for line in screen.read_text().splitlines()]
+    assert lines
+    assert [line for line in lines if line.endswith("   ")] == []
 
 
 @pytest.mark.parametrize("field", ["failure", "verdict", "pipeline"])

@@ -9,6 +9,7 @@ from commands import CommandHere, environment_of
 from store_steps import triggered
 
 from tidegate.cli.exit_codes import ExitCode
+from tidegate.protocol.pipelines import PipelineStatus
 
 
 @pytest.fixture
@@ -28,6 +29,10 @@ def test_a_pipeline_that_the_database_knows_needs_no_code(here, store, name):
     ):
         shown = here(*arguments)
         assert (shown.returncode, shown.stderr.startswith(said)) == (ExitCode.OK, True), shown.stderr
+    listed = here("savepoints", name, "-o", "json")
+    assert (listed.returncode, json.loads(listed.stdout)) == (ExitCode.OK, [])
+    shown = here("savepoint", name, "x")
+    assert (shown.returncode, "has no savepoint 'x'" in shown.stderr) == (ExitCode.NOT_FOUND, True)
     refused = here("dispose", name, "x", "--yes")
     assert (refused.returncode, "has no savepoint 'x'" in refused.stderr) == (ExitCode.NOT_FOUND, True)
     assert here("rename", name, "x", "y").returncode == ExitCode.NOT_FOUND
@@ -46,8 +51,17 @@ def test_a_pipeline_that_the_database_knows_needs_no_code(here, store, name):
     assert told[0]["details"] == {"savepoint": "x", "name": "y"}
 
 
+@pytest.mark.parametrize("name", ["elsewhere", "broken"])
+def test_a_pipeline_is_cancelled_without_its_code(here, store, name):
+    triggered(store, pipeline_id=name)
+    shown = here("cancel", name, "--yes")
+    assert (shown.returncode, shown.stderr) == (ExitCode.OK, f"Pipeline {name} is CANCELLED.\n")
+    assert store.pipeline(name).status is PipelineStatus.CANCELLED
+
+
 def test_one_that_nobody_knows_is_not_found(here):
-    for arguments in (("suspend", "unknown"), ("suspend", "broken"), ("audit", "unknown")):
+    asked = ("suspend", "unknown"), ("suspend", "broken"), ("audit", "unknown"), ("cancel", "unknown", "--yes")
+    for arguments in (*asked, ("savepoints", "unknown"), ("savepoint", "broken", "x")):
         assert here(*arguments).returncode == ExitCode.NOT_FOUND
     assert json.loads(here("audit", "-o", "json").stdout) == []
 

@@ -28,6 +28,16 @@ assert session.range(3).count() == 3
 beans = session._jvm.java.lang.management.ManagementFactory
 print(*(each for each in beans.getRuntimeMXBean().getInputArguments() if each.startswith("-XX:Tier")))
 """
+FROM_OUTSIDE = """
+import os
+from pathlib import Path
+from tidegate.spark.session.sessions import SparkSettings, open_session
+Path("spark-defaults.conf").write_text("spark.shop.file 1\\nspark.sql.session.timeZone Asia/Tokyo")
+os.environ |= {"SPARK_CONF_DIR": os.getcwd(), "PYSPARK_SUBMIT_ARGS": "--conf spark.shop.args=2 pyspark-shell"}
+session = open_session(SparkSettings(master="local[1]"))
+found = session.sparkContext.getConf()
+print(found.get("spark.shop.file"), found.get("spark.shop.args"), session.conf.get("spark.sql.session.timeZone"))
+"""
 KILLED = """
 import psutil
 from tidegate.spark.driver.spark_errors import as_checkpoint_error
@@ -90,6 +100,11 @@ def test_a_jvm_that_lives_briefly_does_without_the_optimising_compiler_unless_it
     said = run(ARGUMENTS.format(brief=True, conf=asked)).split()
     assert (said[0], said[-1]) == ("-XX:TieredStopAtLevel=1", "-XX:TieredStopAtLevel=4"), "the last one counts"
     assert "-XX:Tier4InvocationThreshold=" in run(ARGUMENTS.format(brief=False, conf={}))
+
+
+@pytest.mark.spark
+def test_settings_come_from_where_spark_submit_finds_them(run: Callable[..., str]) -> None:
+    assert run(FROM_OUTSIDE) == "1 2 UTC"
 
 
 @pytest.mark.long

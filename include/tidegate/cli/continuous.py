@@ -8,9 +8,9 @@ from threading import Event
 from types import FrameType
 
 from rich.console import Console
-from rich.logging import RichHandler
 
 from tidegate import assembly
+from tidegate.cli.log_lines import log_to
 from tidegate.pipeline.definition import Pipeline
 from tidegate.protocol.errors import PipelineFailedError
 from tidegate.protocol.pipelines import PipelineRecord, PipelineStatus
@@ -20,7 +20,7 @@ def run_continuously(defined: Pipeline, console: Console) -> PipelineRecord:
     """Returns the pipeline as it was when the run ended. Raises `CheckpointError`s, also `PipelineFailedError`."""
     log = logging.getLogger("tidegate")
     log.setLevel(logging.INFO)
-    log.addHandler(RichHandler(console=console, show_path=False, markup=False, log_time_format="%H:%M:%S"))
+    log.addHandler(log_to(console))
     run = assembly.open_continuous(defined)
     with stopping_on_signals() as stopping:
         console.print(

@@ -19,7 +19,7 @@ from tidegate.cli.doctor import doctor
 from tidegate.cli.errors import Wishes, end
 from tidegate.cli.export import FormatOption, SavepointFormat, ToOption, take_savepoint
 from tidegate.cli.fork import fork
-from tidegate.cli.gestures import abort, dispose, rename, resume, suspend
+from tidegate.cli.gestures import abort, carry_out_gesture, dispose, rename, resume, suspend
 from tidegate.cli.hold import approve, reject
 from tidegate.cli.options import (
     EPILOG,
@@ -48,7 +48,7 @@ from tidegate.cli.ui import ui
 from tidegate.cli.watch import watch
 from tidegate.documents.checkpoints import history_documents
 from tidegate.documents.pipelines import lag_document, statistics_document, status_document
-from tidegate.protocol.errors import CheckpointError
+from tidegate.protocol.errors import CheckpointError, PipelineNotFoundError
 from tidegate.protocol.gestures import GestureKind
 from tidegate.protocol.installed import not_installed
 from tidegate.protocol.pipelines import PipelineRecord
@@ -179,8 +179,16 @@ def stop(
 @app.command(epilog=EPILOG)
 def cancel(pipeline: PipelineArgument, yes: YesOption = False, output: OutputOption = OutputFormat.TABLE) -> None:
     """Cancel the pipeline for good. Its tables stay; its state is deleted unless CheckpointConfig.retention keeps it.
-    Only `restore` leads back, to a checkpoint or savepoint that is kept."""
-    defined = assembly.load_pipeline(pipeline)
+    Only `restore` leads back, to a checkpoint or savepoint that is kept. By name, without the pipeline's code, it is
+    refused while a table does not yet show what has completed."""
+    try:
+        defined = assembly.load_pipeline(pipeline)
+    except PipelineNotFoundError:
+        assembly.open_operations(name_of(pipeline))
+        if not yes:
+            typer.confirm(f"Cancel {pipeline} for good?", abort=True)
+        carry_out_gesture(pipeline, lambda operations, id_, actor: operations.cancel(id_, actor), output)
+        return
     if not yes:
         typer.confirm(f"Cancel {defined.name} for good (retention: {defined.checkpoints.retention})?", abort=True)
     _show_status(assembly.open_coordinator(defined).cancel(assembly.new_gesture(GestureKind.CANCEL)), output)

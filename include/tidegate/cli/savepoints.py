@@ -1,5 +1,6 @@
 """`tidegate savepoint` and `savepoints`: one is taken or shown, all are listed."""
 
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -9,8 +10,9 @@ from tidegate.cli import views
 from tidegate.cli.checkpoint_page import checkpoint_page
 from tidegate.cli.export import FormatOption, SavepointFormat, ToOption, take_savepoint
 from tidegate.cli.options import OutputFormat, OutputOption, PipelineArgument, details, show
+from tidegate.coordination.savepoints import Savepoints
 from tidegate.documents.checkpoints import checkpoint_document
-from tidegate.protocol.errors import ConfigurationError
+from tidegate.protocol.errors import ConfigurationError, PipelineNotFoundError
 from tidegate.protocol.records import CheckpointKind
 from tidegate.protocol.savepoints import Label
 
@@ -33,21 +35,30 @@ def savepoint(
 ) -> None:
     """With the NAME or number of a savepoint, show it. Without, take one: it comes before other requests and is kept
     until you dispose of it."""
-    defined = assembly.load_pipeline(pipeline)
     if wanted is None:
+        defined = assembly.load_pipeline(pipeline)
         take_savepoint(defined, request_id, CheckpointKind.SAVEPOINT, output, Label(name, note), format_, to)
         return
     if name or note or request_id or to or format_ is not SavepointFormat.NATIVE:
         raise ConfigurationError(
             "--name, --note, --format, --to and --request-id are for a new savepoint: leave "
             f"{wanted!r} out. Nothing was triggered. To call an existing one differently, use `tidegate rename "
-            f"{defined.name} {wanted} NEW`."
+            f"{pipeline} {wanted} NEW`."
         )
-    found = assembly.open_coordinator(defined).savepoints.find(wanted)
-    show(details(defined.name, found.checkpoint_id), output, checkpoint_page)
+    name, there = _savepoints_of(pipeline)
+    show(details(name, there.find(wanted).checkpoint_id), output, checkpoint_page)
 
 
 def savepoints(pipeline: PipelineArgument, output: OutputOption = OutputFormat.TABLE) -> None:
     """List the savepoints of a pipeline, oldest first."""
-    found = assembly.open_coordinator(assembly.load_pipeline(pipeline), writes=False).savepoints.list()
-    show([checkpoint_document(record) for record in found], output, views.savepoints_table)
+    _, there = _savepoints_of(pipeline)
+    show([checkpoint_document(record) for record in there.list()], output, views.savepoints_table)
+
+
+def _savepoints_of(pipeline: str) -> tuple[str, Savepoints]:
+    """By a name that the database knows, without the pipeline's code; else by a definition, which may not have run."""
+    if ":" not in pipeline:
+        with suppress(PipelineNotFoundError):
+            return pipeline, assembly.open_operations(pipeline, writes=False).savepoints
+    defined = assembly.load_pipeline(pipeline)
+    return defined.name, assembly.open_coordinator(defined, writes=False).savepoints

@@ -44,8 +44,10 @@ REQUIRED = {
     "spark.sql.debug.maxToStringFields": "100000",
 }
 
-#: By these PySpark prints errors that it raises as well, with Java's stack. Whoever catches one tells it.
-_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+#: By these PySpark logs errors that it raises as well, with Java's stack or gRPC's. The caller says what they mean.
+_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger", "pyspark.sql.connect.logging")
+#: Set by a user who wants to see what the Connect client logs.
+_CONNECT_LOG_LEVEL = "SPARK_CONNECT_LOG_LEVEL"
 
 #: For every session that is started here, whatever its master.
 _OURS = {
@@ -203,7 +205,8 @@ def adopt_session(session: SparkSession) -> SparkSession:
     if tuple(int(part) for part in version.split(".")[:2]) < (4, 1):
         raise ConfigurationError(f"Tidegate needs Spark 4.1 or later (repartitionById), but this is {version}.")
     for name in _LOGGERS:
-        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+        if not (name.startswith("pyspark.sql.connect") and _CONNECT_LOG_LEVEL in os.environ):
+            PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     if not isinstance(session, LazySession) or session.has_begun:  # else it begins with what it was given
         _require(session)
     if not is_connect(session):
