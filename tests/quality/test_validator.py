@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.pipeline.expectations import Expectation, expect, suite
 from tidegate.protocol.records import Verdict
+from tidegate.protocol.verdicts import failed_expectations
 
 pytestmark = pytest.mark.spark
 
@@ -249,3 +250,15 @@ def test_a_dataframe_of_no_rows_is_judged(spark: SparkSession, judge: Judge) -> 
         ),
     )
     assert [result["success"] for result in verdict.results] == [True, False]
+
+
+def test_what_is_observed_of_a_column_without_a_value_is_said(spark: SparkSession, judge: Judge) -> None:
+    rows = spark.sql("select 'AA' as carrier, cast(null as double) as minutes from range(3)")
+    given = {"column": "minutes", "min_value": 0, "max_value": 10}
+    whole = [expect(f"column_{what}_to_be_between", **given) for what in ("max", "min", "mean", "sum", "stdev")]
+    verdict = judge(rows, suite("empty", *whole))
+    said = [str(each).partition(": ")[2] for each in failed_expectations([verdict])]
+    assert said == [
+        f"column_{what}_to_be_between on minutes: observed no value: the column is null in every row"
+        for what in ("max", "min", "mean", "sum", "stdev")
+    ]

@@ -12,6 +12,9 @@ from tidegate.protocol.names import Target
 from tidegate.quality.json_values import json_object, json_value
 from tidegate.quality.judgement import Finding
 
+#: What is observed of a column's largest value, sum or mean if it has none.
+NO_VALUE = "no value: the column is null in every row"
+
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list")
 
 
@@ -25,7 +28,7 @@ def result_object(
         "type": finding.expectation.type,
         "kwargs": json_object(kwargs),
         "success": finding.success,
-        "observed": json_value(found.get("observed_value"), local),
+        "observed": NO_VALUE if _has_no_value(finding) else json_value(found.get("observed_value"), local),
         "element_count": found.get("element_count"),
         "unexpected_count": found.get("unexpected_count"),
         "unexpected_percent": json_value(found.get("unexpected_percent")),
@@ -34,6 +37,13 @@ def result_object(
         "details": json_value(found.get("details")),
         "error": None if finding.success is not None else why_not_judged(finding, target, columns),
     }
+
+
+def _has_no_value(finding: Finding) -> bool:
+    """Whether an expectation about a whole column failed because nothing can be observed of it."""
+    counted = finding.found.get("unexpected_count") is not None or finding.found.get("details") is not None
+    is_of_column = any(named_columns(dict(finding.expectation.kwargs)))
+    return finding.success is False and is_of_column and not counted and finding.found.get("observed_value") is None
 
 
 def why_not_judged(finding: Finding, target: Target, columns: Collection[str]) -> str:
