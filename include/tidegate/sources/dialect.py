@@ -32,6 +32,8 @@ class Declared(Protocol):
 
     format: Any
     malformed: Any
+    missing_columns: Any
+    extra_columns: Any
     encoding: str
     options: Mapping[str, str]
 
@@ -99,6 +101,8 @@ def text_format(source: Declared, columns: tuple[str, ...]) -> TextFormat:
         header=columns if is_csv and given["header"].lower() == "true" else None,
         columns=len(columns),
         strip_header=leading or trailing,
+        missing_are_null=source.missing_columns == "null",
+        extra_are_ignored=source.extra_columns == "ignore",
     )
 
 

@@ -1,8 +1,8 @@
-"""Reads text files inside Spark tasks: files in, rows of (file, part, line, record, problem) out.
+"""Reads text files inside Spark tasks: files in, rows of (file, part, line, record, arranged, problem) out.
 
-A record is exact text of its file, or has a `problem` that says why it is not. `part` is the byte at which reading
-began in a file that several Spark tasks share, and `line` counts from there. Runs on executors, which need only pyarrow
-and numpy.
+A record is exact text of its file, or has a `problem` that says why it is not. `arranged` is the same record in the
+columns of the schema, null if it has them already. `part` is the byte at which reading began in a file that several
+Spark tasks share, and `line` counts from there. Runs on executors, which need only pyarrow and numpy.
 """
 
 import heapq
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidegate.protocol.errors import MalformedRowsError
 from tidegate.sources import json_texts
+from tidegate.sources.arrangement import Arrangement
 from tidegate.sources.decoding import PIECE, Decoder, hint, is_splittable, open_file
-from tidegate.sources.headers import expected_names, header_fields
+from tidegate.sources.json_names import Names
 from tidegate.sources.line_numbers import count_lines, lines_before
 from tidegate.sources.links import require_as_listed
 from tidegate.sources.listing import FileVersion
@@ -28,11 +29,10 @@ if TYPE_CHECKING:
 
     from tidegate.sources.text_records import Bytes, Flags, Positions
 
-COLUMNS = "file STRING, part BIGINT, line BIGINT, record STRING, problem STRING"
+COLUMNS = "file STRING, part BIGINT, line BIGINT, record STRING, arranged STRING, problem STRING"
 
 _LONGEST = 64 << 20  # bytes of a record
 _ROWS = 32_768  # of a batch
-_SHOWN = 300  # characters of a header
 _SMALL, _LARGE = 4 << 20, 128 << 20  # bytes that justify a Spark task, and bytes that fill one
 _OPENING = 1 << 20  # what opening a file costs, as bytes that could be read meanwhile
 _SEVERAL = re.compile(rb"\}[ \t]*\{")  # perhaps two JSON values on a line
@@ -49,7 +49,8 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """How the files of a source are read. `header`: the columns that the first record must name."""
+    """How the files of a source are read. `header`: the columns that the first record must name, `names`: the keys of
+    JSON objects."""
 
     format: str
     encoding: str
@@ -59,6 +60,9 @@ class TextFormat:
     header: tuple[str, ...] | None = None
     columns: int = 1
     strip_header: bool = False
+    missing_are_null: bool = False
+    extra_are_ignored: bool = False
+    names: Names | None = None
 
 
 def packed(files: Sequence[FileVersion], form: TextFormat, tasks: int) -> list[tuple[Part, ...]]:
@@ -129,7 +133,7 @@ class _Reading:
         self._form = form
         self._decoder = Decoder(form.encoding, name, at_start=part.start == 0)
         self._line = 1  # of what comes next, within the part
-        self._header = form.header if part.start == 0 else None
+        self._arrangement = Arrangement(form, name)
 
     def rows(self, stream: "pa.NativeFile") -> "Iterator[pa.RecordBatch]":
         self._begun = self._begin(stream)
@@ -171,7 +175,17 @@ class _Reading:
                 break
         first = at + (int(nexts[0]) if len(nexts) else len(data))
         stream.seek(first)
+        self._read_header()
         return first
+
+    def _read_header(self) -> None:
+        """That of the whole file."""
+        if not self._arrangement.awaits_header:
+            return
+        whole = _Reading(Part(self._part.path), self._name, self._form, self._filesystem, self._path)
+        with open_file(self._filesystem, self._path, self._name) as stream:
+            next(whole.rows(stream), None)
+        self._arrangement = whole._arrangement
 
     def _end(self) -> int | None:
         """Where the part ends, without a byte order mark, like `at`. The first part has the file's first record."""
@@ -190,10 +204,11 @@ class _Reading:
         kept = found.ends > found.starts
         kept[kept] = ~self._blank(data, found.starts[kept], found.ends[kept])
         indices = np.flatnonzero(kept)
-        if self._header is not None and len(indices):
+        if self._arrangement.awaits_header and len(indices):
             first = int(indices[0])
-            self._check_header(data[found.starts[first] : found.ends[first]], at + int(found.starts[first]))
-            indices = indices[1:]
+            header = data[found.starts[first] : found.ends[first]]
+            self._undecodable(header, at + int(found.starts[first]), self._line)
+            indices = indices[self._arrangement.take_header(header) :]
         for low in range(0, len(indices), _ROWS):
             yield self._batch(data, found, indices[low : low + _ROWS], at)
 
@@ -277,7 +292,7 @@ class _Reading:
         shown = " ".join(f"0x{byte:02X}" for byte in broken.content)
         is_nul = record[broken.within : broken.within + 1] == b"\0"
         what = "a NUL character" if is_nul else f"not {self._form.encoding}"
-        if self._form.quarantine and self._header is None:
+        if self._form.quarantine and not self._arrangement.awaits_header:
             return f"{shown} at byte {broken.offset} is {what}"
         line += self._lines_before()
         raise MalformedRowsError(
@@ -291,30 +306,20 @@ class _Reading:
         """Lines before this part. Reads all that lies before, so it is only for an error that ends the reading."""
         return lines_before(self._filesystem, self._path, self._form.rules, self._begun)
 
-    def _check_header(self, record: bytes, at: int) -> None:
-        self._undecodable(record, at, self._line)
-        expected, self._header = self._header or (), None
-        found = header_fields(record, self._form.rules, self._form.strip_header)
-        if [name.lower() for name in found] != [name.lower() for name in expected]:
-            raise MalformedRowsError(
-                f"The columns of {self._name} are not those of the source's schema. The header has {len(found)} "
-                f"columns: {expected_names(found, expected)[:_SHOWN]}; the schema has {len(expected)}: "
-                f"{', '.join(expected)[:_SHOWN]}. A ? is a name that the schema does not have. {AS_BEFORE}Correct the "
-                "file or the schema, then run again."
-            )
-
     def _encoded(self, lines: "Positions", records: "pa.Array", problems: "pa.Array") -> "pa.RecordBatch":
         import pyarrow as pa
 
         count = len(records)
+        fit, problems = self._arrangement.of(records, problems)
         columns = [
             pa.repeat(pa.scalar(self._part.path, pa.string()), count),
             pa.repeat(pa.scalar(self._begun, pa.int64()), count),
             pa.array(lines, pa.int64()),
             records,
+            fit,
             problems,
         ]
-        return pa.RecordBatch.from_arrays(columns, names=["file", "part", "line", "record", "problem"])
+        return pa.RecordBatch.from_arrays(columns, names=["file", "part", "line", "record", "arranged", "problem"])
 
 
 def _up_to(found: Split, end: int) -> Split:
