@@ -50,8 +50,9 @@ class FileSource:
 
     `schema` is Spark DDL, a pyspark `StructType` or a pydantic model. `options` are Spark's reader options. CSV files
     have a header unless `header` is "false". CSV is RFC 4180 as commonly written, unless `quote`, `escape` or
-    `multiLine` say otherwise (docs/pipelines.md). Text that is not in the `encoding` counts as malformed. Each of the `splits` has its own position and owns the files whose path hashes to
-    it; their number may change. `max_files_per_checkpoint` bounds what one checkpoint reads, shared evenly between the
+    `multiLine` say otherwise (docs/pipelines.md). Text that is not in the `encoding` counts as malformed. Each of the
+    `splits` has its own position and owns the files whose path hashes to it; their number may change.
+    `max_files_per_checkpoint` bounds what one checkpoint reads, shared evenly between the
     splits. Rows that do not fit the schema fail the checkpoint, or with `malformed="quarantine"` go to the sink
     `quarantine` as (file, record, reason). `missing_columns` and `extra_columns` decide what other columns than those
     of the schema mean. With `parsing="spark"` text may be written in any way that Spark understands.
