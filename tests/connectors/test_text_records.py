@@ -20,8 +20,8 @@ from tidegate.sources import decoding, reading
 from tidegate.sources.dialect import text_format
 from tidegate.sources.files import FileSource
 from tidegate.sources.listing import FileVersion
+from tidegate.sources.parts import Part, packed
 from tidegate.sources.quotes import UNCLOSED, UNDOUBLED
-from tidegate.sources.reading import Part, packed
 
 
 @pytest.fixture
@@ -79,8 +79,16 @@ def test_spark_s_own_dialect_is_two_options(file: Path) -> None:
 def test_comments_and_blank_lines_are_no_records(file: Path) -> None:
     file.write_bytes(b'#"\na,1\n\n#x\n"b\n#no",2\n')
     assert read(file, options={"comment": "#"}) == [(2, "a,1", None), (5, '"b\n#no",2', None)]
-    file.write_bytes(b"x\n\n  \n")
-    assert records(file, columns=1) == ["x", "  "]
+
+
+@pytest.mark.parametrize("size", [1, 4 << 20])
+def test_in_one_column_an_empty_line_is_an_empty_field(size: int, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "PIECE", size)
+    file.write_bytes(b"\nx\n\n  \ny\n\n")
+    rows = [(2, "x", None), (3, "", None), (4, "  ", None), (5, "y", None), (6, "", None)]
+    assert read(file, columns=1) == [(1, "", None), *rows]
+    file.write_bytes(b"\n\nC0\n\nx\n")
+    assert read(file, columns=1, options={"header": "true"}) == [(4, "", None), (5, "x", None)]
 
 
 fields = st.text(alphabet='ab,"\n\r\\ü ', max_size=6)
@@ -250,12 +258,15 @@ def test_a_record_without_an_end_is_an_error_before_memory_is_full(file: Path, m
     cuts=st.sets(st.integers(1, 200), max_size=4),
     size=st.sampled_from([1, 3, 4096]),
     mark=st.sampled_from([b"", codecs.BOM_UTF8]),
+    columns=st.sampled_from([1, 2]),
 )
 def test_parts_of_a_file_are_read_exactly_once(
-    lines: list[str], ends: list[str], cuts: set[int], size: int, mark: bytes
+    lines: list[str], ends: list[str], cuts: set[int], size: int, mark: bytes, columns: int
 ) -> None:
     import tempfile
 
+    if columns == 1:  # where an empty line is a record, CR and LF of two lines would be one end
+        ends = ["\n"] * len(ends)
     content = mark + "".join(line + end for line, end in zip(lines, ends, strict=False)).encode()
     bounds: list[int | None] = [0, *sorted(cut for cut in cuts if cut < len(content)), None]
     parts = [Part("a.csv", start or 0, end) for start, end in itertools.pairwise(bounds)]
@@ -264,8 +275,8 @@ def test_parts_of_a_file_are_read_exactly_once(
         with tempfile.TemporaryDirectory() as directory:
             path = Path(directory, "a.csv")
             path.write_bytes(content)
-            found = records(path, parts=parts, options={"multiLine": "false"}, columns=1)
-            assert found == [line for line in lines if line]
+            found = records(path, parts=parts, options={"multiLine": "false"}, columns=columns)
+            assert found == [line for line in lines if line or columns == 1]
     finally:
         decoding.PIECE = before
 
@@ -299,6 +310,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"format": "parquet", "encoding": "latin-1"}, "Parquet files have no encoding"),
     ({"options": {"quote": "ab"}}, "the option 'quote' is 'ab', but must be one ASCII character"),
     ({"options": {"lineSep": "é"}}, "'linesep' is 'é', but must be one ASCII character"),
+    (
+        {"format": "json", "options": {"allowSingleQuotes": "true"}},
+        "'allowsinglequotes' is not supported: JSON is read as",
+    ),
+    ({"format": "json", "options": {"allowComments": "TRUE"}}, "'allowcomments' is not supported: JSON is read as RFC"),
     ({"options": {"multiLine": "yes"}}, "'multiline' is 'yes', but must be true or false"),
 ]
 

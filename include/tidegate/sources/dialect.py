@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from tidegate.protocol.errors import PipelineDefinitionError
 from tidegate.sources.decoding import canonical
+from tidegate.sources.json_texts import NOT_NUMBERS, Places, Syntax
 from tidegate.sources.quotes import Rules
 from tidegate.sources.reading import TextFormat
 
@@ -22,6 +23,10 @@ _OWNED = {
     *("paths", "pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter", "basepath", "inferschema"),
     *("badrecordspath", "columnpruning", "mergeschema", "samplingratio", "__globpaths__"),
 }
+_NOT_JSON = {
+    *("allowcomments", "allowunquotedfieldnames", "allowsinglequotes", "allownumericleadingzeros"),
+    *("allowbackslashescapinganycharacter", "allowunquotedcontrolchars"),
+}
 _ENCODINGS = {"encoding", "charset"}
 _ESCAPES = {"\\t": "\t", "\\r": "\r", "\\n": "\n", "\\b": "\b", "\\f": "\f", "\\\\": "\\", "\\u0000": "\0"}
 _DEFAULTS = {"csv": {"header": "true", "multiline": "true", "quote": '"', "sep": ","}, "json": {}}
@@ -32,8 +37,6 @@ class Declared(Protocol):
 
     format: Any
     malformed: Any
-    missing_columns: Any
-    extra_columns: Any
     encoding: str
     options: Mapping[str, str]
 
@@ -67,6 +70,8 @@ def check_options(path: str, format: str, encoding: str, options: Mapping[str, s
     if format == "parquet" and name != "utf-8":
         raise wrong("Parquet files have no encoding; remove the argument")
     given = canonical_options(options)
+    if loose := sorted(_NOT_JSON & {name for name, value in given.items() if value.lower() != "false"}):
+        raise wrong(f"the option {loose[0]!r} is not supported: JSON is read as RFC 8259 defines it")
     for option in ("quote", "escape", "comment", "linesep") if format == "csv" else ("linesep",):
         value = _plain(given.get(option, ""))
         if len(value) > 1 or not value.isascii():
@@ -76,8 +81,9 @@ def check_options(path: str, format: str, encoding: str, options: Mapping[str, s
             raise wrong(f"the option {option!r} is {given[option]!r}, but must be true or false")
 
 
-def text_format(source: Declared, columns: tuple[str, ...]) -> TextFormat:
-    """How the files of a source with these columns become records. The options have been checked."""
+def text_format(source: Declared, columns: tuple[str, ...], places: Places = False) -> TextFormat:
+    """How the files of a source become records that has these columns, and STRING at these `places`. The options have
+    been checked."""
     given = {**_DEFAULTS[source.format], **canonical_options(source.options)}
     multiline = given.get("multiline", "false").lower() == "true"
     is_csv = source.format == "csv"
@@ -101,8 +107,7 @@ def text_format(source: Declared, columns: tuple[str, ...]) -> TextFormat:
         header=columns if is_csv and given["header"].lower() == "true" else None,
         columns=len(columns),
         strip_header=leading or trailing,
-        missing_are_null=source.missing_columns == "null",
-        extra_are_ignored=source.extra_columns == "ignore",
+        syntax=Syntax(places, given.get(NOT_NUMBERS, "false").lower() == "true", whole=multiline),
     )
 
 

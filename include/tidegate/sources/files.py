@@ -18,6 +18,7 @@ from tidegate.ports import (
     ReadSince,
     Segment,
     Sink,
+    SinkInput,
     SourceContext,
 )
 from tidegate.protocol.ddl import ddl_of
@@ -26,9 +27,8 @@ from tidegate.protocol.records import Pending, Snapshot
 from tidegate.settings import absolute
 from tidegate.sources import manifests, parsing
 from tidegate.sources.changed import ChangedFiles, require_still_there, shown_time
-from tidegate.sources.dialect import text_format
+from tidegate.sources.dialect import check_options, text_format
 from tidegate.sources.directory import Directory
-from tidegate.sources.file_options import check_source, later_options, selection_of
 from tidegate.sources.links import refuse_links
 from tidegate.sources.listing import FileVersion, Listing, first_of, in_reading_order, split_of
 from tidegate.sources.parquet_reading import reader_of
@@ -36,8 +36,11 @@ from tidegate.sources.read_before import ReadBefore
 from tidegate.sources.read_errors import translate_read_error
 from tidegate.sources.replaced import name_below, read_pieces
 from tidegate.sources.selection import (
+    Selection,
     check_directories,
     partition_columns,
+    patterns,
+    require_possible,
     takes_none,
 )
 
@@ -49,13 +52,12 @@ class FileSource:
     """Files below `path`, a directory below the project's home or a URL, in the order in which they were written.
 
     `schema` is Spark DDL, a pyspark `StructType` or a pydantic model. `options` are Spark's reader options. CSV files
-    have a header unless `header` is "false". CSV is RFC 4180 as commonly written, unless `quote`, `escape` or
-    `multiLine` say otherwise (docs/pipelines.md). Text that is not in the `encoding` counts as malformed. Each of the
-    `splits` has its own position and owns the files whose path hashes to it; their number may change.
-    `max_files_per_checkpoint` bounds what one checkpoint reads, shared evenly between the
+    have a header unless `header` is "false"; it must name the columns of the schema in their order. CSV is RFC 4180 as
+    commonly written, unless `quote`, `escape` or `multiLine` say otherwise (docs/pipelines.md). Text that is not in the
+    `encoding` counts as malformed. Each of the `splits` has its own position and owns the files whose path hashes to
+    it; their number may change. `max_files_per_checkpoint` bounds what one checkpoint reads, shared evenly between the
     splits. Rows that do not fit the schema fail the checkpoint, or with `malformed="quarantine"` go to the sink
-    `quarantine` as (file, record, reason). `missing_columns` and `extra_columns` decide what other columns than those
-    of the schema mean. With `parsing="spark"` text may be written in any way that Spark understands.
+    `quarantine` as (file, record, reason). Columns that a Parquet file lacks are null.
 
     Files at any depth are read, or with `recursive=False` those directly in `path`; whose name matches `glob` and no
     pattern of `exclude`, by the shell's rules, with braces. `partitions`, such as "day DATE, country STRING", are
@@ -89,20 +91,29 @@ class FileSource:
     recursive: bool = field(default=True, kw_only=True)
     partitions: str | None = field(default=None, kw_only=True)
     follow_links: bool = field(default=False, kw_only=True)
-    missing_columns: Literal["malformed", "null"] = field(default="malformed", kw_only=True)
-    extra_columns: Literal["malformed", "ignore"] | None = field(default=None, kw_only=True)
-    parsing: Literal["strict", "spark"] = field(default="strict", kw_only=True)
 
     def __post_init__(self) -> None:
+        check_options(self.path, self.format, self.encoding, self.options)
         self.file_schema = ddl_of(self.schema)
-        if self.extra_columns is None:
-            self.extra_columns = "malformed" if self.format == "csv" else "ignore"
-        check_source(self)
-        self._selection = selection_of(self)
+        if self.file_schema.strip()[-1:] in ("", ","):
+            raise self._wrong('it needs a schema in Spark DDL, such as schema="carrier STRING, dep_delay DOUBLE"')
+        if self.splits < 1:
+            raise self._wrong(f"splits is {self.splits}, but there must be at least one")
+        limit = self.max_files_per_checkpoint
+        if limit is not None and limit < self.splits:
+            raise self._wrong(f"max_files_per_checkpoint is {limit}, but each of {self.splits} splits needs at least 1")
+        if self.end_marker is not None and (self.end_marker in ("", ".", "..") or "/" in self.end_marker):
+            raise self._wrong(f"end_marker is {self.end_marker!r}, but must be a file's name, without a directory")
+        if isinstance(self.exclude, str):
+            raise self._wrong(
+                f"exclude is {self.exclude!r}, but must be a list of patterns, such as [{self.exclude!r}]"
+            )
+        self._check_quarantine()
+        self._selection = self._selected()
         try:
             self._partitions = partition_columns(self.partitions) if self.partitions is not None else ()
         except PipelineDefinitionError as error:
-            raise PipelineDefinitionError(f"FileSource({self.path!r}): {error}.") from None
+            raise self._wrong(str(error)) from None
         columns = (f"{column.name} {column.type}" for column in self._partitions)
         self.schema: str = ", ".join((self.file_schema.strip(), *columns))
         # Not a position (those are in the snapshots): only saves the other splits of a checkpoint a listing each.
@@ -114,6 +125,31 @@ class FileSource:
         self._pending: dict[int, Pending] = {}  # of each split that was polled
         self._read_before = ReadBefore(lambda file: self._is_selected(file.path))
         self._changed = ChangedFiles()
+
+    def _selected(self) -> Selection:
+        parts: dict[str, tuple[str, ...]] = {}
+        for name, value in (("glob", [self.glob]), ("exclude", self.exclude)):
+            for text in value:
+                try:
+                    parts[name] = (*parts.get(name, ()), *patterns(text))
+                    if name == "glob":
+                        require_possible(parts[name])
+                except PipelineDefinitionError as error:
+                    raise self._wrong(f"{name} is {text!r}, but {error}") from None
+        return Selection(parts["glob"], parts.get("exclude", ()), self.end_marker)
+
+    def _check_quarantine(self) -> None:
+        if self.malformed not in ("fail", "quarantine"):
+            raise self._wrong(f'malformed is {self.malformed!r}, but must be "fail" or "quarantine"')
+        if (self.malformed == "quarantine") != (self.quarantine is not None):
+            raise self._wrong('malformed="quarantine" and quarantine=ParquetSink(…) belong together')
+        if self.quarantine is not None and self.format == "parquet":
+            raise self._wrong("Parquet files are typed and have no malformed rows; remove the quarantine")
+        if self.quarantine is not None and self.quarantine.input is not SinkInput.CHANGES:
+            raise self._wrong("the quarantine must append: malformed rows have no key")
+
+    def _wrong(self, what: str) -> PipelineDefinitionError:
+        return PipelineDefinitionError(f"FileSource({self.path!r}): {what}.")
 
     @property
     def location(self) -> str:
@@ -139,7 +175,7 @@ class FileSource:
             "exclude": list(self.exclude),
             "recursive": self.recursive,
             "partitions": self.partitions,
-            **later_options(self),
+            **({"follow_links": True} if self.follow_links else {}),  # later than the first release
         }
 
     def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:

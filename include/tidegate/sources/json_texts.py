@@ -1,43 +1,196 @@
-"""Where JSON values begin and end in a text. Only structure is examined; Spark decides whether a value is valid.
+"""The values of a JSON text: a line, or with `multiLine` a file.
 
-Spark takes the first value of a line and ignores what follows it. Here every value counts.
+A text is one value of RFC 8259, several side by side, or an array of them. Anything else makes the whole text
+malformed. Spark alone would take the first value and ignore the rest, and would rewrite numbers in STRING columns.
 """
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
-UNCLOSED = "the array that it begins is not closed"
+#: Where a schema has STRING: True at the place itself, a list of one for elements and values of maps, a dictionary by
+#: lower-case name for fields. Anything false: nowhere.
+Places: TypeAlias = "bool | list[Places] | dict[str, Places]"
 
-_TOKEN = re.compile(
-    r"""  "[^"\\]*(?:\\.[^"\\]*)*"  |  '[^'\\]*(?:\\.[^'\\]*)*'  |  [][{},]  |  [^][{},"'\s]+  |  \S  """,
-    re.VERBOSE | re.DOTALL,
-)
+NOT_NUMBERS = "allownonnumericnumbers"  # the option that takes NaN and Infinity, which are not JSON
+
+_SHOWN = 1_000  # characters of a malformed file
+_BLANKS = re.compile(r"[ \t\r\n]*")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
 
 
-def values(text: str) -> Iterator[tuple[int, str, str | None]]:
-    """Each value with its position and what is wrong with it, if known. An outermost array yields its values."""
-    array: int | None = None  # where the outermost array begins
-    start: int | None = None
-    depth = 0
-    for token in _TOKEN.finditer(text):
-        sign = token[0]
-        if start is None:
-            if sign == "[" and array is None:
-                array = token.start()
-                continue
-            if array is not None and sign in ("]", ","):
-                array = array if sign == "," else None
-                continue
-            start = token.start()
-        depth += (sign in ("[", "{")) - (sign in ("]", "}"))
-        if depth <= 0:
-            yield start, text[start : token.end()], None
-            start, depth = None, 0
-    if start is not None:
-        yield start, text[start:].rstrip(), None
-    if array is not None:
-        yield array, text[array : array + 100], UNCLOSED
+class Value(NamedTuple):
+    """A value of a text: where it begins, and what Spark parses instead if it is not the record itself."""
+
+    start: int
+    record: str
+    text: str | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Syntax:
+    """What a text is read by. `whole`: it is a file."""
+
+    places: Places = False
+    not_numbers: bool = False
+    whole: bool = False
+
+
+class _NotJson(Exception):
+    """From this character on, or for this reason."""
+
+    def __init__(self, at: int = 0, reason: str | None = None) -> None:
+        self.at = at
+        self.reason = reason
+
+
+def places_of(type_: Any) -> Places:
+    """Where a type of Spark has STRING."""
+    match type_.typeName():
+        case "string" | "char" | "varchar":
+            return True
+        case "struct":
+            fields = {field.name.lower(): places_of(field.dataType) for field in type_.fields}
+            return {name: places for name, places in fields.items() if places}
+        case "array":
+            return [places] if (places := places_of(type_.elementType)) else False
+        case "map":
+            return [places] if (places := places_of(type_.valueType)) else False
+        case _:
+            return False
+
+
+def values(text: str, syntax: Syntax) -> list[Value] | None:
+    """The values of a text; None if the text itself is one value that Spark reads as it is."""
+    try:
+        value, end = _decode(text, 0, syntax)
+        if end == len(text) and type(value) is dict and not _has_others(value, syntax.places) and not _is_half(text):
+            return None
+    except _NotJson:
+        pass
+    try:
+        return [_value(text, start, end, syntax) for start, end in _bounds(text, syntax)]
+    except _NotJson as error:
+        start = _skip(text, 0)
+        return [
+            Value(start, text[start : start + _SHOWN] if syntax.whole else text, None, _reason(error, text, syntax))
+        ]
+
+
+def _reason(error: _NotJson, text: str, syntax: Syntax) -> str:
+    if error.reason is not None:
+        return error.reason
+    if error.at < len(text.rstrip()):
+        line = f"line {text.count(chr(10), 0, error.at) + 1}, " if syntax.whole else ""
+        return f"not JSON from {line}character {error.at - text.rfind(chr(10), 0, error.at)} on"
+    if syntax.whole:
+        return "the file ends inside a JSON value"
+    return 'the line ends inside a JSON value; values over several lines are read with options={"multiLine": "true"}'
+
+
+def _bounds(text: str, syntax: Syntax) -> Iterator[tuple[int, int]]:
+    """Where each value begins and ends. An outermost array counts as its values."""
+    at = _skip(text, 0)
+    while at < len(text):
+        if text[at] == "[":
+            at = yield from _elements(text, _skip(text, at + 1), syntax)
+        else:
+            _, end = _decode(text, at, syntax)
+            yield at, end
+            at = end
+        at = _skip(text, at)
+
+
+def _elements(text: str, at: int, syntax: Syntax) -> Generator[tuple[int, int], None, int]:
+    """The values of an array whose content begins at `at`. Returns where the array ends."""
+    if text.startswith("]", at):
+        return at + 1
+    while True:
+        _, end = _decode(text, at, syntax)
+        yield at, end
+        at = _skip(text, end)
+        if text.startswith("]", at):
+            return at + 1
+        if not text.startswith(",", at):
+            raise _NotJson(at)
+        at = _skip(text, at + 1)
+
+
+def _value(text: str, start: int, end: int, syntax: Syntax) -> Value:
+    record = text[start:end]
+    if _is_half(record) and (half := lone_surrogate(record)):
+        return Value(start, record, None, f"{half} is half of a character")
+    edits: list[tuple[int, int]] = []
+    _find_others(record, 0, syntax.places, syntax, edits)
+    edited, last = "", 0
+    for begin, until in edits:
+        edited += record[last:begin] + json.dumps(record[begin:until], ensure_ascii=False)
+        last = until
+    return Value(start, record, edited + record[last:] if edits else None, None)
+
+
+def _decode(text: str, at: int, syntax: Syntax) -> tuple[Any, int]:
+    """A value with its end. Its numbers are any numbers: only where a value ends and what kind it is counts."""
+    try:
+        return (_LENIENT if syntax.not_numbers else _STRICT).raw_decode(text, at)
+    except json.JSONDecodeError as error:
+        raise _NotJson(len(text) if error.msg.startswith("Unterminated string") else error.pos) from error
+    except RecursionError as error:
+        raise _NotJson(reason="JSON that is nested too deeply") from error
+
+
+def _refuse(constant: str) -> None:
+    raise _NotJson(reason=f'{constant} is not JSON; it is taken with options={{"allowNonNumericNumbers": "true"}}')
+
+
+_STRICT = json.JSONDecoder(parse_float=len, parse_int=len, parse_constant=_refuse)
+_LENIENT = json.JSONDecoder(parse_float=len, parse_int=len)
+
+
+def _has_others(value: Any, places: Places) -> bool:
+    """Whether a place of text has another value than text or null."""
+    if not places or value is None:
+        return False
+    if places is True:
+        return type(value) is not str
+    if type(value) is dict:
+        if isinstance(places, list):
+            return any(_has_others(each, places[0]) for each in value.values())
+        return any(_has_others(each, places.get(name.lower(), False)) for name, each in value.items())
+    return type(value) is list and isinstance(places, list) and any(_has_others(each, places[0]) for each in value)
+
+
+def _find_others(text: str, at: int, places: Places, syntax: Syntax, found: list[tuple[int, int]]) -> int:
+    """Collect the bounds of those values, from the value at `at`, whose end is returned. The text is JSON."""
+    if places and places is not True and text[at] in "{[":
+        close = "}" if text[at] == "{" else "]"
+        at = _skip(text, at + 1)
+        while text[at] != close:
+            inner: Places = places[0] if isinstance(places, list) else False
+            if close == "}":
+                name, at = _decode(text, at, syntax)
+                at = _skip(text, _skip(text, at) + 1)  # behind the colon
+                inner = places.get(name.lower(), False) if isinstance(places, dict) else inner
+            at = _skip(text, _find_others(text, at, inner, syntax, found))
+            at = _skip(text, at + 1) if text[at] == "," else at
+        return at + 1
+    value, end = _decode(text, at, syntax)
+    if places is True and _has_others(value, places):
+        found.append((at, end))
+    return end
+
+
+def _skip(text: str, at: int) -> int:
+    blanks = _BLANKS.match(text, at)
+    return blanks.end() if blanks else at
+
+
+def _is_half(text: str) -> bool:
+    """Whether an escape may stand for half a character."""
+    return "\\ud" in text or "\\uD" in text
 
 
 def lone_surrogate(text: str) -> str | None:

@@ -1,24 +1,22 @@
-"""Reads text files inside Spark tasks: files in, rows of (file, part, line, record, arranged, problem) out.
+"""Reads text files inside Spark tasks: files in, rows of (file, part, line, record, text, problem) out.
 
-A record is exact text of its file, or has a `problem` that says why it is not. `arranged` is the same record in the
-columns of the schema, null if it has them already. `part` is the byte at which reading began in a file that several
-Spark tasks share, and `line` counts from there. Runs on executors, which need only pyarrow and numpy.
+A record is exact text of its file, or has a `problem` that says why it is not. Spark parses the `text`, or the record
+if that is null. `part` is the byte at which reading
+began in a file that several Spark tasks share, and `line` counts from there. Runs on executors, which need only pyarrow
+and numpy.
 """
 
-import heapq
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidegate.protocol.errors import MalformedRowsError
 from tidegate.sources import json_texts
-from tidegate.sources.arrangement import Arrangement
-from tidegate.sources.decoding import PIECE, Decoder, hint, is_splittable, open_file
-from tidegate.sources.json_names import Names
+from tidegate.sources.decoding import PIECE, Decoder, hint, open_file
+from tidegate.sources.headers import expected_names, header_fields
 from tidegate.sources.line_numbers import count_lines, lines_before
 from tidegate.sources.links import require_as_listed
-from tidegate.sources.listing import FileVersion
+from tidegate.sources.parts import Part
 from tidegate.sources.quotes import Rules
 from tidegate.sources.read_errors import AS_BEFORE, carried, damaged, vanished
 from tidegate.sources.text_records import Split, line_ends, split
@@ -29,28 +27,16 @@ if TYPE_CHECKING:
 
     from tidegate.sources.text_records import Bytes, Flags, Positions
 
-COLUMNS = "file STRING, part BIGINT, line BIGINT, record STRING, arranged STRING, problem STRING"
+COLUMNS = "file STRING, part BIGINT, line BIGINT, record STRING, text STRING, problem STRING"
 
 _LONGEST = 64 << 20  # bytes of a record
 _ROWS = 32_768  # of a batch
-_SMALL, _LARGE = 4 << 20, 128 << 20  # bytes that justify a Spark task, and bytes that fill one
-_OPENING = 1 << 20  # what opening a file costs, as bytes that could be read meanwhile
-_SEVERAL = re.compile(rb"\}[ \t]*\{")  # perhaps two JSON values on a line
-_SURROGATE = re.compile(rb"\\u[dD]")
-
-
-class Part(NamedTuple):
-    """A file from byte `start` on, up to the first line that begins at or after `end`; None: to the end of the file."""
-
-    path: str
-    start: int = 0
-    end: int | None = None
+_SHOWN = 300  # characters of a header
 
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """How the files of a source are read. `header`: the columns that the first record must name, `names`: the keys of
-    JSON objects."""
+    """How the files of a source are read. `header`: the columns that the first record must name."""
 
     format: str
     encoding: str
@@ -60,29 +46,7 @@ class TextFormat:
     header: tuple[str, ...] | None = None
     columns: int = 1
     strip_header: bool = False
-    missing_are_null: bool = False
-    extra_are_ignored: bool = False
-    names: Names | None = None
-
-
-def packed(files: Sequence[FileVersion], form: TextFormat, tasks: int) -> list[tuple[Part, ...]]:
-    """The files as work for about `tasks` Spark tasks or more, none much larger than what fills a Spark task."""
-    size = max(_SMALL, min(_LARGE, sum(file.size for file in files) // max(tasks, 1)))
-    weighed: list[tuple[int, Part]] = []
-    for file in files:
-        whole = form.multiline or not is_splittable(file.path, form.encoding)
-        cuts = [0] if whole else list(range(0, max(file.size - size // 2, 1), size))
-        for start, end in zip(cuts, [*cuts[1:], None], strict=True):
-            weighed.append(((file.size if end is None else end) - start + _OPENING, Part(file.path, start, end)))
-    total = sum(weight for weight, _ in weighed)
-    wanted = max(-(-total // _LARGE), min(tasks, -(-total // _SMALL)))
-    bins: list[list[Part]] = [[] for _ in range(min(len(weighed), wanted))]
-    load = [(0, index) for index in range(len(bins))]
-    for weight, part in sorted(weighed, key=lambda each: -each[0]):
-        lightest, index = heapq.heappop(load)
-        bins[index].append(part)
-        heapq.heappush(load, (lightest + weight, index))
-    return [tuple(parts) for parts in bins]
+    syntax: json_texts.Syntax = field(default_factory=json_texts.Syntax)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +86,13 @@ class ReadPlan:
                     raise damaged(name, str(error)) from error
 
 
+class _Row(NamedTuple):
+    line: int
+    record: str
+    text: str | None
+    problem: str | None
+
+
 class _Reading:
     """One part of one file."""
 
@@ -133,7 +104,7 @@ class _Reading:
         self._form = form
         self._decoder = Decoder(form.encoding, name, at_start=part.start == 0)
         self._line = 1  # of what comes next, within the part
-        self._arrangement = Arrangement(form, name)
+        self._header = form.header if part.start == 0 else None
 
     def rows(self, stream: "pa.NativeFile") -> "Iterator[pa.RecordBatch]":
         self._begun = self._begin(stream)
@@ -175,17 +146,7 @@ class _Reading:
                 break
         first = at + (int(nexts[0]) if len(nexts) else len(data))
         stream.seek(first)
-        self._read_header()
         return first
-
-    def _read_header(self) -> None:
-        """That of the whole file."""
-        if not self._arrangement.awaits_header:
-            return
-        whole = _Reading(Part(self._part.path), self._name, self._form, self._filesystem, self._path)
-        with open_file(self._filesystem, self._path, self._name) as stream:
-            next(whole.rows(stream), None)
-        self._arrangement = whole._arrangement
 
     def _end(self) -> int | None:
         """Where the part ends, without a byte order mark, like `at`. The first part has the file's first record."""
@@ -201,25 +162,27 @@ class _Reading:
     def _batches(self, data: bytes, found: Split, at: int) -> "Iterator[pa.RecordBatch]":
         import numpy as np
 
-        kept = found.ends > found.starts
-        kept[kept] = ~self._blank(data, found.starts[kept], found.ends[kept])
+        kept = ~self._blank(data, found.starts, found.ends)
+        if self._header is not None:
+            begun = np.flatnonzero(found.ends > found.starts)
+            first = int(begun[0]) if len(begun) else len(kept)
+            if len(begun):
+                self._check_header(data[found.starts[first] : found.ends[first]], at + int(found.starts[first]))
+            kept[: first + 1] = False
         indices = np.flatnonzero(kept)
-        if self._arrangement.awaits_header and len(indices):
-            first = int(indices[0])
-            header = data[found.starts[first] : found.ends[first]]
-            self._undecodable(header, at + int(found.starts[first]), self._line)
-            indices = indices[self._arrangement.take_header(header) :]
         for low in range(0, len(indices), _ROWS):
             yield self._batch(data, found, indices[low : low + _ROWS], at)
 
     def _blank(self, data: bytes, starts: "Positions", ends: "Positions") -> "Flags":
-        """Which records are only blanks. If there is only one column, a blank is a value."""
+        """Which lines are no records: those of blanks only. In CSV of one column, such a line is a field."""
         import numpy as np
 
-        blank = np.zeros(len(starts), bool)
-        if self._form.format == "json" or self._form.columns > 1:
-            for index in np.flatnonzero(_array(data)[starts] <= 32):
-                blank[index] = not data[starts[index] : ends[index]].strip(b" \t\r\n")
+        blank: Flags = starts == ends
+        if self._form.format == "csv" and self._form.columns == 1:
+            return np.zeros(len(starts), bool)
+        begun = np.flatnonzero(~blank)
+        for index in begun[_array(data)[starts[begun]] <= 32]:
+            blank[index] = not data[starts[index] : ends[index]].strip(b" \t\r\n")
         return blank
 
     def _batch(self, data: bytes, found: Split, indices: "Positions", at: int) -> "pa.RecordBatch":
@@ -232,7 +195,7 @@ class _Reading:
         offsets = np.zeros(len(starts) + 1, np.int64)
         np.cumsum(ends - starts, out=offsets[1:])
         problems = any(index in found.problems for index in indices.tolist()) if found.problems else False
-        if offsets[-1] > 2**31 - 1 or problems or not self._is_clean(content):
+        if offsets[-1] > 2**31 - 1 or problems or b"\0" in content:
             return self._one_by_one(data, found, indices, at)
         compact = _array(content)
         if len(starts) > 1:
@@ -243,45 +206,50 @@ class _Reading:
             records.validate(full=True)
         except pa.ArrowInvalid:  # not UTF-8 somewhere
             return self._one_by_one(data, found, indices, at)
-        return self._encoded(lines, records, pa.nulls(len(starts), pa.string()))
-
-    def _is_clean(self, content: bytes) -> bool:
-        """Whether nothing in the content needs a closer look, apart from its encoding."""
-        if b"\0" in content:
-            return False
+        nulls = pa.nulls(len(starts), pa.string())
         if self._form.format == "csv":
-            return True
-        return not (
-            self._form.multiline
-            or _SURROGATE.search(content)
-            or _SEVERAL.search(content)
-            or re.search(rb"(?:\A|[\r\n])[ \t]*[^{ \t\r\n]|[^} \t\r\n][ \t]*(?:\Z|[\r\n])", content)
+            return self._encoded(lines, records, nulls, nulls)
+        values = [json_texts.values(text, self._form.syntax) for text in records.to_pylist()]
+        if all(each is None for each in values):
+            return self._encoded(lines, records, nulls, nulls)
+        return self._of_rows(
+            row
+            for line, record, several in zip(lines.tolist(), records.to_pylist(), values, strict=True)
+            for row in self._of_json(line, record, several)
         )
 
     def _one_by_one(self, data: bytes, found: Split, indices: "Positions", at: int) -> "pa.RecordBatch":
-        import numpy as np
-        import pyarrow as pa
-
-        rows: list[tuple[int, str, str | None]] = []
+        rows: list[_Row] = []
         for index in indices.tolist():
             start = int(found.starts[index])
             line = int(found.lines[index]) + self._line
             rows += self._looked_at(data[start : found.ends[index]], at + start, line, found.problems.get(index))
-        lines, records, problems = zip(*rows, strict=True) if rows else ((), (), ())
-        return self._encoded(np.array(lines, np.int64), pa.array(records, pa.string()), pa.array(problems, pa.string()))
+        return self._of_rows(rows)
 
-    def _looked_at(self, record: bytes, at: int, line: int, problem: str | None) -> list[tuple[int, str, str | None]]:
+    def _looked_at(self, record: bytes, at: int, line: int, problem: str | None) -> "list[_Row]":
         if (undecodable := self._undecodable(record, at, line)) is not None:
-            return [(line, self._decoder.shown(record, at), undecodable)]
+            return [_Row(line, self._decoder.shown(record, at), None, undecodable)]
         text = record.decode()
         if self._form.format == "csv":
-            return [(line, text, problem)]
-        rows = []
-        for start, value, wrong in json_texts.values(text):
-            if wrong is None and (half := json_texts.lone_surrogate(value)):
-                wrong = f"{half} is half of a character"
-            rows.append((line + count_lines(text[:start].encode(), self._form.rules), value, wrong))
+            return [_Row(line, text, None, problem)]
+        return self._of_json(line, text, json_texts.values(text, self._form.syntax))
+
+    def _of_json(self, line: int, text: str, values: list[json_texts.Value] | None) -> "list[_Row]":
+        if values is None:
+            return [_Row(line, text, None, None)]
+        rows, last = [], 0
+        for value in values:
+            line += count_lines(text[last : value.start].encode(), self._form.rules)
+            last = value.start
+            rows.append(_Row(line, *value[1:]))
         return rows
+
+    def _of_rows(self, rows: "Iterable[_Row]") -> "pa.RecordBatch":
+        import numpy as np
+        import pyarrow as pa
+
+        lines, *texts = zip(*rows, strict=True) if (rows := list(rows)) else ((), (), (), ())
+        return self._encoded(np.array(lines, np.int64), *(pa.array(text, pa.string()) for text in texts))
 
     def _undecodable(self, record: bytes, at: int, line: int) -> str | None:
         """Why a record is not text; None if it is. Raises `MalformedRowsError` unless there is a quarantine."""
@@ -292,7 +260,7 @@ class _Reading:
         shown = " ".join(f"0x{byte:02X}" for byte in broken.content)
         is_nul = record[broken.within : broken.within + 1] == b"\0"
         what = "a NUL character" if is_nul else f"not {self._form.encoding}"
-        if self._form.quarantine and not self._arrangement.awaits_header:
+        if self._form.quarantine and self._header is None:
             return f"{shown} at byte {broken.offset} is {what}"
         line += self._lines_before()
         raise MalformedRowsError(
@@ -306,20 +274,33 @@ class _Reading:
         """Lines before this part. Reads all that lies before, so it is only for an error that ends the reading."""
         return lines_before(self._filesystem, self._path, self._form.rules, self._begun)
 
-    def _encoded(self, lines: "Positions", records: "pa.Array", problems: "pa.Array") -> "pa.RecordBatch":
+    def _check_header(self, record: bytes, at: int) -> None:
+        self._undecodable(record, at, self._line)
+        expected, self._header = self._header or (), None
+        found = header_fields(record, self._form.rules, self._form.strip_header)
+        if [name.lower() for name in found] != [name.lower() for name in expected]:
+            raise MalformedRowsError(
+                f"The columns of {self._name} are not those of the source's schema. The header has {len(found)} "
+                f"columns: {expected_names(found, expected)[:_SHOWN]}; the schema has {len(expected)}: "
+                f"{', '.join(expected)[:_SHOWN]}. A ? is a name that the schema does not have. {AS_BEFORE}Correct the "
+                "file or the schema, then run again."
+            )
+
+    def _encoded(
+        self, lines: "Positions", records: "pa.Array", texts: "pa.Array", problems: "pa.Array"
+    ) -> "pa.RecordBatch":
         import pyarrow as pa
 
         count = len(records)
-        fit, problems = self._arrangement.of(records, problems)
         columns = [
             pa.repeat(pa.scalar(self._part.path, pa.string()), count),
             pa.repeat(pa.scalar(self._begun, pa.int64()), count),
             pa.array(lines, pa.int64()),
             records,
-            fit,
+            texts,
             problems,
         ]
-        return pa.RecordBatch.from_arrays(columns, names=["file", "part", "line", "record", "arranged", "problem"])
+        return pa.RecordBatch.from_arrays(columns, names=["file", "part", "line", "record", "text", "problem"])
 
 
 def _up_to(found: Split, end: int) -> Split:

@@ -1,0 +1,42 @@
+"""Which files, and which parts of large ones, a Spark task reads."""
+
+import heapq
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidegate.sources.decoding import is_splittable
+from tidegate.sources.listing import FileVersion
+
+if TYPE_CHECKING:
+    from tidegate.sources.reading import TextFormat
+
+_SMALL, _LARGE = 4 << 20, 128 << 20  # bytes that justify a Spark task, and bytes that fill one
+_OPENING = 1 << 20  # what opening a file costs, as bytes that could be read meanwhile
+
+
+class Part(NamedTuple):
+    """A file from byte `start` on, up to the first line that begins at or after `end`; None: to the end of the file."""
+
+    path: str
+    start: int = 0
+    end: int | None = None
+
+
+def packed(files: Sequence[FileVersion], form: "TextFormat", tasks: int) -> list[tuple[Part, ...]]:
+    """The files as work for about `tasks` Spark tasks or more, none much larger than what fills a Spark task."""
+    size = max(_SMALL, min(_LARGE, sum(file.size for file in files) // max(tasks, 1)))
+    weighed: list[tuple[int, Part]] = []
+    for file in files:
+        whole = form.multiline or not is_splittable(file.path, form.encoding)
+        cuts = [0] if whole else list(range(0, max(file.size - size // 2, 1), size))
+        for start, end in zip(cuts, [*cuts[1:], None], strict=True):
+            weighed.append(((file.size if end is None else end) - start + _OPENING, Part(file.path, start, end)))
+    total = sum(weight for weight, _ in weighed)
+    wanted = max(-(-total // _LARGE), min(tasks, -(-total // _SMALL)))
+    bins: list[list[Part]] = [[] for _ in range(min(len(weighed), wanted))]
+    load = [(0, index) for index in range(len(bins))]
+    for weight, part in sorted(weighed, key=lambda each: -each[0]):
+        lightest, index = heapq.heappop(load)
+        bins[index].append(part)
+        heapq.heappush(load, (lightest + weight, index))
+    return [tuple(parts) for parts in bins]
