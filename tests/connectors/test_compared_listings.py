@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tidegate.protocol.records import HandleKind, StateHandle
 from tidegate.sources import manifests, read_before
 from tidegate.sources.listing import FileVersion, Listing
+from tidegate.sources.manifests import ReadFile
 from tidegate.sources.read_before import Comparison, ReadBefore
 
 NUMBERS = st.integers(0, 15)
@@ -42,7 +43,7 @@ class Written:
     url = "memory"
 
     def __init__(self, files: Sequence[Sequence[FileVersion]]) -> None:
-        contents = [manifests._encode(manifests._table(each, 1)) for each in files]
+        contents = [manifests._encode(manifests._table([ReadFile(file, 1) for file in each])) for each in files]
         self.contents = {str(number): content for number, content in enumerate(contents)}
         self.handles = [
             StateHandle(path, HandleKind.POSITION, len(files[int(path)]), len(content), _sum(content), 1)

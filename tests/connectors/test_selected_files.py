@@ -1,6 +1,5 @@
-"""Which files a source selects, the columns that their directories give, and files that were only touched."""
+"""Which files a source selects, and the columns that their directories give."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from landed_files import put
 
-from tidegate.protocol.errors import MalformedRowsError, PipelineDefinitionError, SourceChangedError
-from tidegate.sources import manifests
-from tidegate.sources.changed import require_still_there
-from tidegate.sources.directory import CHECKSUM_BELOW, Directory
+from tidegate.protocol.errors import MalformedRowsError, PipelineDefinitionError
 from tidegate.sources.files import FileSource
-from tidegate.sources.listing import FileVersion
 
 SCHEMA = "k STRING, v INT"
 PLACED = ["a.csv", "notes.txt", "b.CSV", "old/c.csv", "old/notes.txt", "old/c.csv.bak"]
@@ -167,45 +162,3 @@ def test_directories_give_columns(format: str, landing: Path, context: Any, spar
     both = FileSource("landing", format=format, schema=SCHEMA, partitions="V BIGINT")  # type: ignore[arg-type]
     with pytest.raises(PipelineDefinitionError, match="has V both in its schema and in its partitions"):
         both.read(spark, [])
-
-
-def test_a_small_file_that_was_touched_is_what_it_was(landing: Path, context: Any) -> None:
-    put(landing, "a.csv", mtime=1)
-    source = FileSource("landing", schema=SCHEMA)
-    segment, snapshot = source.poll(0, None, context(1))
-    os.utime(landing / "a.csv", ns=(2, 2))
-    assert source.poll(0, snapshot, context(2))[0] is None
-    assert source.poll(0, snapshot, context(3))[0] is None
-    assert segment is not None
-    require_still_there(Directory(source.location), [FileVersion(*segment.reference["files"][0])])
-    assert source.read_since(0, None, snapshot, context(3).storage).missing == []
-    put(landing, "a.csv", "k,v\na,2\n", mtime=2)
-    assert source.read_since(0, None, snapshot, context(3).storage).missing == ["a.csv"]
-    put(landing, "a.csv", "k,v\na,2\n", mtime=3)
-    with pytest.raises(SourceChangedError, match=r"modified 1970-01-01 00:00:00\.000000001 UTC then"):
-        source.poll(0, snapshot, context(4))
-
-
-@pytest.mark.parametrize("known", ["large", "of before"])
-def test_where_the_content_is_not_known_a_touched_file_has_changed(
-    known: str, landing: Path, context: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    content = "k,v\n" + "a,1\n" * (CHECKSUM_BELOW if known == "large" else 1)
-    put(landing, "a.csv", content, mtime=1)
-    if known == "of before":
-        monkeypatch.setattr(manifests, "_encode", _without_checksums)
-    source = FileSource("landing", schema=SCHEMA)
-    _, snapshot = source.poll(0, None, context(1))
-    monkeypatch.undo()
-    monkeypatch.setenv("TIDEGATE_HOME", str(landing.parent))
-    assert source.poll(0, snapshot, context(2))[0] is None
-    put(landing, "a.csv", content, mtime=2)
-    with pytest.raises(SourceChangedError, match=r"a\.csv has changed since checkpoint 1 read it"):
-        source.poll(0, snapshot, context(3))
-
-
-def _without_checksums(table: pa.Table) -> bytes:
-    """As releases wrote them that kept none."""
-    buffer = pa.BufferOutputStream()
-    pq.write_table(table.drop_columns("checksum"), buffer)
-    return bytes(buffer.getvalue().to_pybytes())

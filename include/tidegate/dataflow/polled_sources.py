@@ -72,7 +72,8 @@ class PolledSources:
         channel, subtask = ChannelName(source.name, split), source.subtasks()[split]
         prefix = f"{write_prefix(self._state.directory, subtask, self._attempt)}-{self._parts.unique()}"
         beside = [snapshot for other, snapshot in restored.items() if other != subtask]
-        context = SourceContext(self._parts.storage, checkpoint_id, prefix, beside, max_bytes)
+        now = self._parts.clock.now()
+        context = SourceContext(self._parts.storage, checkpoint_id, prefix, beside, max_bytes, now)
         before = self._state.snapshots.get(subtask)
         segment, snapshot = source.vertex.source.poll(split, before, context)
         if source.name in self._parts.graph.watched:

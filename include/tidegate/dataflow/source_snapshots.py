@@ -108,7 +108,7 @@ def _poll(
     below = directory(parts.graph.pipeline.name, task.checkpoint_id)
     prefix = f"{write_prefix(below, subtask, attempt)}-{parts.unique()}"
     beside = [snapshot for other, snapshot in task.restored.items() if _is_beside(other, subtask)]
-    context = SourceContext(parts.storage, task.checkpoint_id, prefix, beside)
+    context = SourceContext(parts.storage, task.checkpoint_id, prefix, beside, now=parts.clock.now())
     segment, snapshot = vertex.source.poll(subtask.subtask_index, task.restored.get(subtask), context)
     if task.stop is StopMode.DRAIN:  # it stops here for good, whatever lies unread
         snapshot = replace(snapshot, finished=True)

@@ -36,6 +36,7 @@ class SourceContext:
 
     `beside` are the snapshots that the source's other splits had when this checkpoint began: what they have read need
     not be looked at. A poll should not take many more than `max_bytes`, where it can choose: the rest is polled soon.
+    `now` is the time of the poll, for a source that leaves alone what is too young.
     """
 
     storage: CheckpointStorage
@@ -43,6 +44,7 @@ class SourceContext:
     prefix: str  # path prefix, unique to this subtask and attempt, below which it may write
     beside: Sequence[Snapshot] = ()
     max_bytes: int | None = None
+    now: datetime | None = None
 
 
 class Source(Protocol):

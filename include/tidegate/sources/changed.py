@@ -1,7 +1,8 @@
 """Files that are not what they were: since a checkpoint has read them, or since this one has listed them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from tidegate.ports import ReadableStorage
 from tidegate.protocol.errors import SourceChangedError
@@ -10,36 +11,74 @@ from tidegate.sources import manifests
 from tidegate.sources.directory import Directory
 from tidegate.sources.links import is_a_link_now
 from tidegate.sources.listing import FileVersion
+from tidegate.sources.manifests import ReadFile
+
+
+class Judged(NamedTuple):
+    """Of files that were read and look different now: those that were `touched` and have the content that was read,
+    and those that had `grown` from nothing and so are read for the first time."""
+
+    touched: list[ReadFile]
+    grown: list[FileVersion]
 
 
 class ChangedFiles:
-    """What was found out about files that were read and look different now. A cache, not a position."""
+    """Judges files that were read and look different now. `has_rows` says whether so much of a file holds a row."""
 
-    def __init__(self) -> None:
-        self._touched: set[FileVersion] = set()  # as they look now; their content is what it was
+    def __init__(self, has_rows: Callable[[str, bytes], bool]) -> None:
+        self._has_rows = has_rows
+        self._touched: dict[FileVersion, ReadFile] = {}  # a cache, not a position: nothing is compared twice
 
-    def require_unchanged(
+    def judge(
         self,
         directory: Directory,
         different: Iterable[FileVersion],
         read: Iterable[StateHandle],
         storage: ReadableStorage,
-    ) -> None:
+    ) -> Judged:
         """Raises `SourceChangedError` if the content of one of these files is not what was read."""
-        looked_at = [file for file in different if file not in self._touched]
-        known = manifests.find([file.path for file in looked_at], read, storage) if looked_at else {}
-        for file in looked_at:
-            row = known[file.path]
-            if directory.is_same(row.file, file):
-                self._touched.add(file)
-            else:
-                raise SourceChangedError(
-                    f"{directory.location}/{file.path} has changed since checkpoint {row.checkpoint} read it: "
-                    f"{difference(row.file, file)}. The rows it had then are in the state and tables, which are safe, "
-                    "so nothing more was read. Put the file back as it was, with its modification time, or move it "
-                    "away. Deliver a corrected or longer copy under a new name: its rows are read as new. Or take the "
-                    "file as it is now, with the way back: `tidegate source replace`."
-                )
+        judged = Judged([], [])
+        files = list(different)
+        asked = [file.path for file in files if file not in self._touched]
+        known = manifests.find(asked, read, storage) if asked else {}
+        for file in files:
+            if file not in self._touched:
+                row = known[file.path]
+                if self._has_grown(directory, row.file, file):
+                    judged.grown.append(file)
+                    continue
+                if not directory.is_same(row.file, file):
+                    raise _has_changed(directory, row, file)
+                self._touched[file] = ReadFile(file._replace(checksum=row.file.checksum), row.checkpoint, True)
+            judged.touched.append(self._touched[file])
+        return judged
+
+    def _has_grown(self, directory: Directory, before: FileVersion, now: FileVersion) -> bool:
+        beginning = directory.begins_with(before, now)
+        return beginning is not None and not self._has_rows(now.path, beginning)
+
+
+def read_by_link(
+    unread: Iterable[FileVersion], found_by: Mapping[str, str], read: Iterable[StateHandle], storage: ReadableStorage
+) -> list[ReadFile]:
+    """Those of these files that earlier releases have read under the name of the link that leads to them."""
+    names = {found_by[file.path]: file for file in unread if file.path in found_by}
+    known = manifests.find(list(names), read, storage) if names else {}
+    return [
+        ReadFile(file._replace(checksum=known[name].file.checksum), known[name].checkpoint, True)
+        for name, file in names.items()
+        if name in known and known[name].file.is_at(file._replace(path=name))
+    ]
+
+
+def _has_changed(directory: Directory, row: ReadFile, now: FileVersion) -> SourceChangedError:
+    return SourceChangedError(
+        f"{directory.location}/{now.path} has changed since checkpoint {row.checkpoint} read it: "
+        f"{difference(row.file, now)}. The rows it had then are in the state and tables, which are safe, "
+        "so nothing more was read. Put the file back as it was, with its modification time, or move it "
+        "away. Deliver a corrected or longer copy under a new name: its rows are read as new. Or take the "
+        "file as it is now, with the way back: `tidegate source replace`."
+    )
 
 
 def require_still_there(directory: Directory, files: Sequence[FileVersion]) -> None:

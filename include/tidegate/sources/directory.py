@@ -1,11 +1,14 @@
-"""A source's directory: which files lie in it, how they look now, and the content of small ones."""
+"""A source's directory: which files lie in it, how they look now, and what they have in them."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tidegate.protocol.errors import ConfigurationError, StorageError
+from tidegate.sources.decoding import PIECE
 from tidegate.sources.line_numbers import lines_before
 from tidegate.sources.links import moved_away, require_as_listed
 from tidegate.sources.listing import FileVersion, Listing
@@ -13,10 +16,13 @@ from tidegate.sources.quotes import Rules
 from tidegate.sources.walking import files_below
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.fs as pafs
 
-#: Bytes up to which a file's content is remembered: a second look at it costs little more than opening it.
-CHECKSUM_BELOW = 64 << 10
+#: Bytes of files that a poll reads for their checksums: some seconds at most. Spark takes far longer for their rows.
+CHECKSUM_BYTES = 4 << 30
+#: Bytes of a file that may have grown from nothing: it had no more than a header.
+BEGINNING = 64 << 10
 _ASKED_AT_ONCE = 16
 
 
@@ -64,30 +70,53 @@ class Directory:
         return [_version(path, info) if info.is_file else None for path, info in zip(paths, found, strict=True)]
 
     def with_checksums(self, files: Sequence[FileVersion]) -> list[FileVersion]:
-        """The same files, the small ones with a checksum of their content. One that has disappeared gets none, and
-        reading its rows raises the error. Raises `StorageError` if a file cannot be read."""
-        small = [file for file in files if file.size <= CHECKSUM_BELOW and file.checksum is None]
+        """The same files with a checksum of their content, the small ones first: what is beyond `CHECKSUM_BYTES` in
+        all has none. One that has disappeared gets none either, and reading its rows raises the error. Raises
+        `StorageError` if a file cannot be read."""
+        wanted = sorted((file for file in files if file.checksum is None), key=lambda file: file.size)
+        ends = accumulate(file.size for file in wanted)
+        wanted = [file for file, end in zip(wanted, ends, strict=True) if end <= CHECKSUM_BYTES]
         with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
-            known = dict(zip((file.path for file in small), pool.map(self._checksum, small), strict=True))
+            known = dict(zip((file.path for file in wanted), pool.map(self._checksum, wanted), strict=True))
         return [file._replace(checksum=known.get(file.path, file.checksum)) for file in files]
 
     def is_same(self, before: FileVersion, now: FileVersion | None) -> bool:
         """Whether a file is what it was: looks the same, or was only touched, as far as its content is known."""
         if now is None or before.is_at(now):
             return now is not None
-        return before.size == now.size and before.checksum is not None and self._checksum(now) == before.checksum
+        if before.size != now.size or before.checksum is None:
+            return before.size == now.size == 0
+        return self._checksum(now) == before.checksum
+
+    def begins_with(self, before: FileVersion, now: FileVersion) -> bytes | None:
+        """All that a small file had, if it has more now and still begins so; else None."""
+        if not now.size > before.size <= BEGINNING:
+            return None
+        content = self._read(now.path, before.size)
+        is_known = not before.size or _hashed([content]) == before.checksum
+        return content if content is not None and is_known else None
 
     def _checksum(self, file: FileVersion) -> str | None:
-        self._require_as_listed(file.path)
+        with self._opened(file.path) as stream:
+            return None if stream is None else _hashed(iter(lambda: stream.read(PIECE), b""))
+
+    def _read(self, path: str, size: int) -> bytes | None:
+        with self._opened(path) as stream:
+            return None if stream is None else bytes(stream.read(size))
+
+    @contextmanager
+    def _opened(self, path: str) -> "Iterator[pa.NativeFile | None]":
+        """Raises `StorageError`, `SourceChangedError`; None if the file has disappeared."""
+        self._require_as_listed(path)
         try:
-            with self._filesystem.open_input_stream(f"{self._root}/{file.path}", compression=None) as stream:
-                self._require_as_listed(file.path)
-                return hashlib.blake2b(stream.read(), digest_size=16).hexdigest()
+            with self._filesystem.open_input_stream(f"{self._root}/{path}", compression=None) as stream:
+                self._require_as_listed(path)
+                yield stream
         except FileNotFoundError:
-            return None
+            yield None
         except OSError as error:
             raise StorageError(
-                f"{self.location}/{file.path} cannot be read: {error}. Nothing was read. Correct the cause "
+                f"{self.location}/{path} cannot be read: {error}. Nothing was read. Correct the cause "
                 "(permissions, connection), then run again."
             ) from error
 
@@ -106,3 +135,10 @@ class Directory:
 
 def _version(path: str, info: "pafs.FileInfo") -> FileVersion:
     return FileVersion(path, info.size, info.mtime_ns or 0)
+
+
+def _hashed(pieces: Iterable[bytes | None]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for piece in pieces:
+        digest.update(piece or b"")
+    return digest.hexdigest()

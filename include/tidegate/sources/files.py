@@ -7,6 +7,7 @@ handles malformed ones; `read_errors.py` explains Spark's read errors.
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from typing import Any, Literal
 
@@ -18,7 +19,6 @@ from tidegate.ports import (
     ReadSince,
     Segment,
     Sink,
-    SinkInput,
     SourceContext,
 )
 from tidegate.protocol.ddl import ddl_of
@@ -26,23 +26,18 @@ from tidegate.protocol.errors import CheckpointError, PipelineDefinitionError, S
 from tidegate.protocol.records import Pending, Snapshot
 from tidegate.settings import absolute
 from tidegate.sources import manifests, parsing
-from tidegate.sources.changed import ChangedFiles, require_still_there, shown_time
+from tidegate.sources.beginnings import has_rows
+from tidegate.sources.changed import ChangedFiles, read_by_link, require_still_there, shown_time
 from tidegate.sources.dialect import check_options, text_format
 from tidegate.sources.directory import Directory
+from tidegate.sources.file_checks import check_limits, check_quarantine, min_age_of, selection_of, wrong
 from tidegate.sources.links import refuse_links
-from tidegate.sources.listing import FileVersion, Listing, first_of, in_reading_order, split_of
+from tidegate.sources.listing import FileVersion, Listing, first_of, in_reading_order, is_old, split_of
 from tidegate.sources.parquet_reading import reader_of
 from tidegate.sources.read_before import ReadBefore
 from tidegate.sources.read_errors import translate_read_error
 from tidegate.sources.replaced import name_below, read_pieces
-from tidegate.sources.selection import (
-    Selection,
-    check_directories,
-    partition_columns,
-    patterns,
-    require_possible,
-    takes_none,
-)
+from tidegate.sources.selection import check_directories, partition_columns, takes_none
 
 log = logging.getLogger("tidegate")
 
@@ -67,8 +62,9 @@ class FileSource:
     `follow_links=True` it is followed, and what it leads to is read once, however many links lead there.
 
     Files with names of unfinished ones, or of files about others (`names.py`), are ignored until they are renamed, and
-    so is everything in directories whose name begins with a dot or underscore. A file must not change once it has its
-    final name; one of up to 64 KiB may be touched.
+    so is everything in directories whose name begins with a dot or underscore. With `min_age`, such as "1 min", a file
+    is left alone as long as it was modified that recently: for writers that do not rename. A file must not change once
+    it has its final name, but it may be touched, and one without rows may grow.
 
     With an `end_marker`, such as "_SUCCESS", the source is bounded: once a file of that name lies directly in `path`
     and all others are read, nothing will ever follow, and the source has finished. Write the marker last. While files
@@ -91,29 +87,21 @@ class FileSource:
     recursive: bool = field(default=True, kw_only=True)
     partitions: str | None = field(default=None, kw_only=True)
     follow_links: bool = field(default=False, kw_only=True)
+    min_age: str | timedelta | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_options(self.path, self.format, self.encoding, self.options)
         self.file_schema = ddl_of(self.schema)
         if self.file_schema.strip()[-1:] in ("", ","):
-            raise self._wrong('it needs a schema in Spark DDL, such as schema="carrier STRING, dep_delay DOUBLE"')
-        if self.splits < 1:
-            raise self._wrong(f"splits is {self.splits}, but there must be at least one")
-        limit = self.max_files_per_checkpoint
-        if limit is not None and limit < self.splits:
-            raise self._wrong(f"max_files_per_checkpoint is {limit}, but each of {self.splits} splits needs at least 1")
-        if self.end_marker is not None and (self.end_marker in ("", ".", "..") or "/" in self.end_marker):
-            raise self._wrong(f"end_marker is {self.end_marker!r}, but must be a file's name, without a directory")
-        if isinstance(self.exclude, str):
-            raise self._wrong(
-                f"exclude is {self.exclude!r}, but must be a list of patterns, such as [{self.exclude!r}]"
-            )
-        self._check_quarantine()
-        self._selection = self._selected()
+            raise wrong(self, 'it needs a schema in Spark DDL, such as schema="carrier STRING, dep_delay DOUBLE"')
+        check_limits(self)
+        check_quarantine(self)
+        self._selection = selection_of(self)
+        self._min_age = min_age_of(self)
         try:
             self._partitions = partition_columns(self.partitions) if self.partitions is not None else ()
         except PipelineDefinitionError as error:
-            raise self._wrong(str(error)) from None
+            raise wrong(self, str(error)) from None
         columns = (f"{column.name} {column.type}" for column in self._partitions)
         self.schema: str = ", ".join((self.file_schema.strip(), *columns))
         # Not a position (those are in the snapshots): only saves the other splits of a checkpoint a listing each.
@@ -123,33 +111,9 @@ class FileSource:
         self._ended = False
         self._listed_for: set[tuple[int, int]] = set()
         self._pending: dict[int, Pending] = {}  # of each split that was polled
+        self._behind: dict[int, bool] = {}
         self._read_before = ReadBefore(lambda file: self._is_selected(file.path))
-        self._changed = ChangedFiles()
-
-    def _selected(self) -> Selection:
-        parts: dict[str, tuple[str, ...]] = {}
-        for name, value in (("glob", [self.glob]), ("exclude", self.exclude)):
-            for text in value:
-                try:
-                    parts[name] = (*parts.get(name, ()), *patterns(text))
-                    if name == "glob":
-                        require_possible(parts[name])
-                except PipelineDefinitionError as error:
-                    raise self._wrong(f"{name} is {text!r}, but {error}") from None
-        return Selection(parts["glob"], parts.get("exclude", ()), self.end_marker)
-
-    def _check_quarantine(self) -> None:
-        if self.malformed not in ("fail", "quarantine"):
-            raise self._wrong(f'malformed is {self.malformed!r}, but must be "fail" or "quarantine"')
-        if (self.malformed == "quarantine") != (self.quarantine is not None):
-            raise self._wrong('malformed="quarantine" and quarantine=ParquetSink(…) belong together')
-        if self.quarantine is not None and self.format == "parquet":
-            raise self._wrong("Parquet files are typed and have no malformed rows; remove the quarantine")
-        if self.quarantine is not None and self.quarantine.input is not SinkInput.CHANGES:
-            raise self._wrong("the quarantine must append: malformed rows have no key")
-
-    def _wrong(self, what: str) -> PipelineDefinitionError:
-        return PipelineDefinitionError(f"FileSource({self.path!r}): {what}.")
+        self._changed = ChangedFiles(self._has_rows)
 
     @property
     def location(self) -> str:
@@ -175,7 +139,9 @@ class FileSource:
             "exclude": list(self.exclude),
             "recursive": self.recursive,
             "partitions": self.partitions,
-            **({"follow_links": True} if self.follow_links else {}),  # later than the first release
+            # Later than the first release, and so not there unless they are used.
+            **({"follow_links": True} if self.follow_links else {}),
+            **({"min_age": str(self.min_age)} if self.min_age is not None else {}),
         }
 
     def poll(self, split: int, restored: Snapshot | None, context: SourceContext) -> tuple[Segment | None, Snapshot]:
@@ -189,22 +155,31 @@ class FileSource:
         is_mine, list_once = self._is_of(split), partial(self._list_once, split, context.checkpoint_id)
         found = self._read_before.compare(list_once, read.values(), context.storage)
         different = [file for file in found.different if is_mine(file.path)]
-        self._changed.require_unchanged(Directory(self.location), different, read.values(), context.storage)
+        judged = self._changed.judge(Directory(self.location), different, read.values(), context.storage)
         unread = [file for file in found.unread if is_mine(file.path)]
-        fresh = first_of(unread[: self._limit(split)], context.max_bytes)
-        left = unread[len(fresh) :]
-        self._pending[split] = Pending(len(left), "files", sum(file.size for file in left))
+        if self._found_by and unread:
+            known = read_by_link(unread, self._found_by, read.values(), context.storage)
+            judged.touched.extend(known)
+            unread = [file for file in unread if file.path not in {row.file.path for row in known}]
+        unread = in_reading_order([*unread, *judged.grown])
+        old = [file for file in unread if is_old(file, self._min_age, context.now)]
+        fresh = first_of(old[: self._limit(split)], context.max_bytes)
+        left = len(unread) - len(fresh)
+        self._pending[split] = Pending(left, "files", sum(f.size for f in unread) - sum(f.size for f in fresh))
+        self._behind[split] = len(fresh) < len(old)
         handles = before.handles
-        if fresh:
+        if fresh or judged.touched:
             check_directories(self.location, (file.path for file in fresh), self._partitions)
             fresh = Directory(self.location).with_checksums(fresh)
-            handles = manifests.extend(handles, fresh, context, is_mine if self.splits > 1 else None)
-        position = {"splits": self.splits, "files": self._count_read(split, before, context.storage) + len(fresh)}
+            mine = is_mine if self.splits > 1 else None
+            handles = manifests.extend(handles, fresh, context, mine, judged.touched)
+        new = len({file.path for file in fresh} - {file.path for file in judged.grown})
+        position = {"splits": self.splits, "files": self._count_read(split, before, context.storage) + new}
         return _segment(split, fresh), Snapshot(handles, position, finished=self._ended and not left)
 
     def is_behind(self, split: int, polled: Segment | None) -> bool:
         """Whether the poll left some, or took as many files as it may, so that more are probably waiting."""
-        if (pending := self._pending.get(split)) is not None and pending.pieces:
+        if self._behind.get(split):
             return True
         limit = self._limit(split)
         return polled is not None and limit is not None and len(polled.reference["files"]) >= limit
@@ -234,7 +209,7 @@ class FileSource:
     def read_in(self, checkpoint_id: int, taken: Snapshot, storage: ReadableStorage) -> dict[str, int]:
         """See `ports.ListingSource`. Its manifest is the one that the checkpoint wrote itself."""
         own = [handle for handle in taken.handles if handle.created_by == checkpoint_id]
-        rows = (row for row in manifests.read(own, storage) if row.checkpoint == checkpoint_id)
+        rows = (row for row in manifests.read(own, storage) if row.checkpoint == checkpoint_id and not row.touched)
         return {row.file.path: row.file.size for row in rows}
 
     def name_of(self, given: str) -> str:
@@ -250,10 +225,14 @@ class FileSource:
 
     def read(self, spark: Any, segments: Sequence[Segment], output: str = "rows") -> Any:
         """See `ports.Source`. Checks every file first: one that changed after listing raises `SourceChangedError`."""
-        files = files_of(segments)
+        files = self._with_content(files_of(segments))
         if files:
             require_still_there(Directory(self.location), files)
         return parsing.frame(self, spark, self.location, files, output, self._partitions)
+
+    def _with_content(self, files: Sequence[FileVersion]) -> Sequence[FileVersion]:
+        """Without empty text files. What one gets after it was listed is read by a later checkpoint."""
+        return files if self.format == "parquet" else [file for file in files if file.size]
 
     def arrow_reader(self, segments: Sequence[Segment]) -> ArrowReader | None:
         """See `ports.ArrowSource`."""
@@ -267,6 +246,10 @@ class FileSource:
         """What to raise instead of a Spark error, if it comes from reading these segments."""
         paths = [file.path for file in files_of(segments)]
         return translate_read_error(error, self.location, paths, self._line_of)
+
+    def _has_rows(self, path: str, content: bytes) -> bool:
+        """Whether this is more than a header."""
+        return self.format == "parquet" or has_rows(path, content, text_format(self, ()))
 
     def _line_of(self, path: str, part: int, line: int) -> int:
         """The line number in a file for a line number counted from byte `part` on."""

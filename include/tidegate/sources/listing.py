@@ -7,6 +7,7 @@ Discovery has no high-water mark: a file that arrives late with an old modificat
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +16,8 @@ from tidegate.sources.links import Link
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class FileVersion(NamedTuple):
@@ -111,6 +114,14 @@ def first_of(files: Sequence[FileVersion], max_bytes: int | None) -> Sequence[Fi
     return [
         file for file, bytes_before in zip(files, before, strict=False) if not bytes_before or bytes_before < max_bytes
     ]
+
+
+def is_old(file: FileVersion, min_age: int | None, now: datetime | None) -> bool:
+    """Whether a file was modified at least so many nanoseconds ago. A time in the future is no younger than one in the
+    past: what is further away than `min_age` is the time of a clock that was wrong, and nobody waits for that."""
+    if min_age is None or now is None:
+        return True
+    return abs((now - _EPOCH) // timedelta(microseconds=1) * 1000 - file.mtime_ns) >= min_age
 
 
 def split_of(path: str, splits: int) -> int:

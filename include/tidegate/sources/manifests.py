@@ -1,5 +1,7 @@
 """What a file source has read: manifests, immutable Parquet files on checkpoint storage that list files.
 
+A file that was read and only looks different now is listed once more, as touched, so that it is not compared again.
+
 Each checkpoint adds one manifest with what it read and carries the older ones over, so its cost grows with new files
 only. Small manifests are merged into the new one to keep their number low: sizes shrink at least `_FACTOR` times from
 one to the next, and each file is written to a new manifest about thirty times. What is merged has `_LARGEST` files at
@@ -22,14 +24,16 @@ if TYPE_CHECKING:
 
 _FACTOR = 4
 _LARGEST = 1 << 17
-_COLUMNS = ("path", "size", "mtime_ns", "checkpoint", "checksum")
+_COLUMNS = ("path", "size", "mtime_ns", "checkpoint", "checksum", "touched")
 
 
 class ReadFile(NamedTuple):
-    """A file as it was when it was read, and the checkpoint that read it."""
+    """A file as it was when it was read, and the checkpoint that read it. If it was `touched`, that is how it looked
+    when it was found to be what an older manifest lists."""
 
     file: FileVersion
     checkpoint: int
+    touched: bool = False
 
 
 def carried(sizes: Sequence[int], fresh: int) -> int:
@@ -49,18 +53,20 @@ def extend(
     fresh: Sequence[FileVersion],
     context: SourceContext,
     is_mine: Callable[[str], bool] | None,
+    touched: Sequence[ReadFile] = (),
 ) -> tuple[StateHandle, ...]:
-    """The manifests that list the files of `handles` and `fresh`. Writes one file. Of what is merged into it, files of
-    other splits are left out, which a split has from before their number changed: the others list them too. `is_mine`
-    is None if there is one split."""
+    """The manifests that list the files of `handles`, `fresh` and `touched`. Writes one file. Of what is merged into
+    it, files of other splits are left out, which a split has from before their number changed: the others list them
+    too. `is_mine` is None if there is one split."""
     import pyarrow as pa
 
-    keep = carried([handle.rows for handle in handles], len(fresh))
+    new = [*(ReadFile(file, context.checkpoint_id) for file in fresh), *touched]
+    keep = carried([handle.rows for handle in handles], len(new))
     merged = [columns(handle, context.storage, _COLUMNS) for handle in handles[keep:]]
     if is_mine is not None:
         merged = [_only(table, is_mine) for table in merged]
-    content = _encode(pa.concat_tables([*merged, _table(fresh, context.checkpoint_id)]))
-    rows = sum(table.num_rows for table in merged) + len(fresh)
+    table = _latest(pa.concat_tables([*merged, _table(new)]))
+    content, rows = _encode(table), table.num_rows
     path = f"{context.prefix}.parquet"
     context.storage.write(path, content)
     checksum = hashlib.sha256(content).hexdigest()
@@ -75,13 +81,14 @@ def read(handles: Iterable[StateHandle], storage: ReadableStorage) -> list[ReadF
 
 
 def find(paths: Collection[str], handles: Iterable[StateHandle], storage: ReadableStorage) -> dict[str, ReadFile]:
-    """Those of these files that manifests list, by path. Raises `StateIntegrityError`."""
+    """Those of these files that manifests list, by path, each as it was when most of it was there: what had nothing in
+    it may have been read twice. Raises `StateIntegrityError`."""
     import pyarrow.compute as pc
 
     wanted = strings(paths)
     tables = (columns(handle, storage, _COLUMNS) for handle in handles)
     rows = (row for table in tables for row in _rows(table.filter(pc.is_in(table["path"], wanted))))
-    return {row.file.path: row for row in rows}
+    return {row.file.path: row for row in sorted(rows, key=lambda row: row.file.size)}
 
 
 def files(handle: StateHandle, storage: ReadableStorage) -> Listing:
@@ -102,9 +109,10 @@ def columns(handle: StateHandle, storage: ReadableStorage, names: Sequence[str])
 def added(before: Sequence[StateHandle], after: Sequence[StateHandle], storage: ReadableStorage) -> list[FileVersion]:
     """The files listed by `after` and not by `before`, once each. Reads only the manifests in which the two differ."""
     old, new = {handle.path for handle in before}, {handle.path for handle in after}
-    known = {row.file.path for row in read((handle for handle in before if handle.path not in new), storage)}
+    known = {row.file[:2] for row in read((handle for handle in before if handle.path not in new), storage)}
     rows = read((handle for handle in after if handle.path not in old), storage)
-    return list({row.file.path: row.file for row in rows if row.file.path not in known}.values())
+    found = [row.file for row in rows if row.file[:2] not in known and not row.touched]
+    return list({file.path: file for file in sorted(found, key=lambda file: file.size)}.values())
 
 
 def _content(handle: StateHandle, storage: ReadableStorage) -> bytes:
@@ -119,15 +127,27 @@ def _content(handle: StateHandle, storage: ReadableStorage) -> bytes:
     return content
 
 
-def _table(files: Sequence[FileVersion], checkpoint_id: int) -> "pa.Table":
+def _table(rows: Sequence[ReadFile]) -> "pa.Table":
     # pyarrow is heavy and this module is imported when Airflow parses a DAG: import it where it is used.
     import pyarrow as pa
 
-    values: list[pa.Array] = [strings(file.path for file in files)]
-    values += [integers([file.size for file in files]), integers([file.mtime_ns for file in files])]
-    values += [integers([checkpoint_id] * len(files))]
-    values += [strings(file.checksum for file in files)]
+    values: list[pa.Array] = [strings(row.file.path for row in rows)]
+    values += [integers([row.file.size for row in rows]), integers([row.file.mtime_ns for row in rows])]
+    values += [integers([row.checkpoint for row in rows])]
+    values += [strings(row.file.checksum for row in rows)]
+    values += [pa.array([row.touched for row in rows], pa.bool_())]
     return pa.Table.from_arrays(values, names=list(_COLUMNS))
+
+
+def _latest(table: "pa.Table") -> "pa.Table":
+    """One row a file: a manifest is looked up by path. What was touched is in it as it looks now."""
+    if len(set(table["path"].to_pylist())) == table.num_rows:
+        return table
+    found: dict[str, ReadFile] = {}
+    for row in _rows(table):
+        before = found.get(row.file.path)
+        found[row.file.path] = row._replace(touched=before.touched) if before is not None and row.touched else row
+    return _table(list(found.values()))
 
 
 def _only(table: "pa.Table", is_wanted: Callable[[str], bool]) -> "pa.Table":
@@ -151,12 +171,14 @@ def _decode(content: bytes, names: Sequence[str]) -> "pa.Table":
     # the interpreter ends meanwhile, they abort the process (exit code 134) after all its work is done.
     file = pq.ParquetFile(pa.BufferReader(content))
     table = file.read([name for name in names if name in file.schema_arrow.names], use_threads=False)
-    if "checksum" in names and "checksum" not in table.column_names:  # written before there were any
+    # Written before there were any:
+    if "checksum" in names and "checksum" not in table.column_names:
         table = table.append_column("checksum", pa.nulls(table.num_rows, pa.string()))
+    if "touched" in names and "touched" not in table.column_names:
+        table = table.append_column("touched", pa.repeat(pa.scalar(False), table.num_rows))
     return table
 
 
 def _rows(table: "pa.Table") -> list[ReadFile]:
-    paths, sizes, mtimes, checkpoints, checksums = (table[name].to_pylist() for name in _COLUMNS)
-    files = map(FileVersion, paths, sizes, mtimes, checksums)
-    return [ReadFile(file, checkpoint) for file, checkpoint in zip(files, checkpoints, strict=True)]
+    paths, sizes, mtimes, checkpoints, checksums, touched = (table[name].to_pylist() for name in _COLUMNS)
+    return list(map(ReadFile, map(FileVersion, paths, sizes, mtimes, checksums), checkpoints, touched))

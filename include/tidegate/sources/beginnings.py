@@ -1,0 +1,20 @@
+"""Whether the first bytes of a text file hold a row: a file that had none may grow, and is read then."""
+
+from tidegate.sources.decoding import is_splittable
+from tidegate.sources.reading import TextFormat
+from tidegate.sources.text_records import split
+
+
+def has_rows(path: str, content: bytes, form: TextFormat) -> bool:
+    """Whether this, all that a file had, is more than blanks and a header. In doubt it is."""
+    if not content:
+        return False
+    if not is_splittable(path, "utf-8"):  # compressed
+        return True
+    try:
+        text = content.decode(form.encoding)
+    except UnicodeDecodeError:
+        return True
+    if form.format == "json":
+        return bool(text.strip())
+    return form.header is None or len(split(text.encode(), form.rules, True).starts) > 1
